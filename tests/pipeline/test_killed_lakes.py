@@ -17,6 +17,8 @@ pytest.importorskip("deltalake", reason="the pipeline's libraries are not instal
 from lakes import fill, fill_as_before
 from recorded_broker import RecordedBroker
 
+from leveret.pipeline.lake.tables import PROPERTIES
+
 HERE = Path(__file__).parent / "killing"
 STRIDE = max(1, 37 // int(os.environ.get("LEVERET_EFFORT", "1")))
 
@@ -42,8 +44,9 @@ def filled(path: Path) -> RecordedBroker:
 
 
 @pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files"])
-def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path) -> None:
-    """Of a first ingest, of a second one, of one that migrates, of a compaction."""
+def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a first ingest, of a second one (whose commits sum up the log), of one that migrates, of a compaction."""
+    monkeypatch.setitem(PROPERTIES, "delta.checkpointInterval", "2")
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal)
     if before == "sparks":

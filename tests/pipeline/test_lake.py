@@ -288,6 +288,36 @@ def test_new_columns_are_null_in_older_rows(tmp_path: Path, monkeypatch: pytest.
     assert found.num_rows == count + 10 == sum(in_journal(journal).values())
 
 
+def test_a_lake_of_a_later_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other columns stay, null in what this one adds."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal)
+    count = fill(journal, lake)["rows"]["events"]
+    one.publish("q", 5)
+    one.tick()
+    monkeypatch.setitem(TABLES, "events", tuple(one for one in EVENTS if one.name != "size_bytes"))
+    fill(journal, lake)
+    found = DeltaTable(lake / "events").to_pyarrow_table()
+    assert found.column("size_bytes").null_count == 10 and found.num_rows == count + 10
+
+
+def test_an_empty_journal(tmp_path: Path) -> None:
+    """Nothing is there yet; what comes then is added."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = RecordedBroker(journal)
+    for path in journal.glob("*.log"):
+        path.rename(path.with_suffix(".away"))
+    assert set(fill(journal, lake)["rows"].values()) == {0}
+    assert is_lake(str(lake)) and committed_files(str(lake), "events") == []
+    for path in journal.glob("*.away"):
+        path.rename(path.with_suffix(".log"))
+    one.declare("q")
+    one.publish("q", 5)
+    one.tick()
+    fill(journal, lake, payloads=True)
+    agree(journal, lake, tuple(TABLES))
+
+
 def test_other_readers_see_the_same(tmp_path: Path) -> None:
     """delta-rs by the table's own log, with `date`; what an ingest that was killed has left counts for nobody."""
     filled(tmp_path / "journal")
