@@ -93,6 +93,8 @@ def collect(asked: Asked, window_s: int | None, progress: Progress) -> Report:
         progress.say(job)
     fates = dict(audit.facts["fates"])
     totals["left in queues"] = fates.get("open", 0)
+    if asked.selection.queues:
+        del totals["published"]  # to which queues is not known when a message is published
     return Report(
         source=asked.name,
         begin=begin,

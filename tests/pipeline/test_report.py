@@ -61,6 +61,9 @@ def test_a_report(engine: Any, tmp_path: Path) -> None:
     assert figures["losses"] == [[1], [0]] and figures["latency"]["e2e"]["p50"] == [[20], [None]]
     assert figures["depth"]["peak"] == [[1], [1]]
     assert 'id="blocked"' not in page and 'id="leases"' not in page
+    page, figures = reported(told(engine, *STORY), tmp_path, "--queue", "dead")
+    assert [one["name"] for one in figures["queues"]] == ["dead"] and "<b>1</b> enqueued" in page
+    assert "</b> published" not in page, "that a message goes to this queue is not known then"
 
 
 def test_peaks_and_the_newest(engine: Any, tmp_path: Path) -> None:
