@@ -146,14 +146,14 @@ def test_a_django_project(python: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_but_leveret_is_added(python: Path, tmp_path: Path) -> None:
-    """One name at the top, and two dependencies: trio and pamqp."""
+    """Our name at the top, one by which Spark finds its data source, and two dependencies: trio and pamqp."""
     script = (
         "import importlib.metadata as metadata\n"
         "here = metadata.distribution('leveret')\n"
-        "print({file.parts[0].partition('-')[0] for file in here.files if file.parts[0] != '..'})\n"
+        "print(sorted({file.parts[0].partition('-')[0] for file in here.files if file.parts[0] != '..'}))\n"
         "print(sorted(one.replace('<', '>').split('>')[0] for one in here.requires if 'extra' not in one))\n"
     )
-    assert run(python, tmp_path, "-c", script).splitlines() == ["{'leveret'}", "['pamqp', 'trio']"]
+    assert run(python, tmp_path, "-c", script).splitlines() == ["['leveret', 'pyspark_leveret']", "['pamqp', 'trio']"]
 
 
 def test_the_wheel_is_fit_for_an_index(python: Path, wheel: Path, tmp_path: Path) -> None:
