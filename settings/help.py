@@ -20,7 +20,7 @@ KEY_HELP: dict[str, dict[str, str]] = {
         "refused-login-delay": "How long a connection stays open after its login was refused.",
         "product": "Product name in the server properties; some clients look for `RabbitMQ`.",
         "product-version": "Version in the server properties.",
-        "cluster-name": "Cluster name in the server properties.",
+        "cluster-name": "Cluster name in the server properties, and in the console until another one is set there.",
         "nack-counts": "Whether a nack with requeue counts as a failed delivery attempt.",
         "reject-counts": "Whether a reject with requeue counts as a failed delivery attempt.",
         "delay-on-connection-loss": "Whether `redelivery-delay` also applies after a lost connection.",

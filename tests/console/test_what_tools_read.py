@@ -6,6 +6,7 @@ Source: management page 4, 5.1.
 from api_client import ApiClient
 
 from leveret.console.node_rates import APART_MS, RATED, NodeRates
+from leveret.testing import start_broker
 
 FIGURES = dict.fromkeys(RATED, 100)
 
@@ -70,3 +71,13 @@ def test_the_default_exchange_as_an_empty_segment(api: ApiClient) -> None:
     assert api.ask("GET", "bindings/%2F/e//q/empty").json[0]["routing_key"] == "empty"
     assert api.ask("GET", "exchanges/%2F//").json["name"] == ""
     assert api.ask("GET", "queues/%2F//get").status == 404
+
+
+def test_the_cluster_name_of_the_configuration_is_shown() -> None:
+    """Until another one is set; dashboards select by it."""
+    with start_broker(management=True, config={"broker": {"cluster-name": "shop"}}) as broker:
+        api = ApiClient(broker.management_url)
+        assert api.ask("GET", "cluster-name").json == {"name": "shop"}
+        assert api.ask("GET", "overview").json["cluster_name"] == "shop"
+        api.ask("PUT", "cluster-name", {"name": "other"})
+        assert api.ask("GET", "global-parameters/cluster_name").json["value"] == "other"

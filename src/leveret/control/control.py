@@ -110,7 +110,7 @@ class ControlTable:
             **BrowseCommands(lambda: self.broker, lambda: events.log, lambda: self.stories).handlers,
             **RoutingCommands(lambda: self.broker).handlers,
             **MovingCommands(lambda: self.broker, self.jobs).handlers,
-            **ParameterCommands(lambda: self.broker).handlers,
+            **ParameterCommands(lambda: self.broker, self._cluster_name).handlers,
             **self.definitions.handlers,
         }
 
@@ -208,6 +208,10 @@ class ControlTable:
             raise CommandError(f"log: level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
         levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
         return [line for line in self._log_lines() if line["level"] in levels]
+
+    def _cluster_name(self) -> str:
+        """As the configuration has it; "" if it says nothing."""
+        return "" if self._objects is None else self._objects.configuration.explicit.get(("broker", "cluster-name"), "")
 
     def _reload_command(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._reload is None:

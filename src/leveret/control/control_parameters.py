@@ -58,10 +58,11 @@ def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
 
 class ParameterCommands:
     """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
-    later."""
+    later. `cluster_name`: as configured; "" if it is not."""
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
+    def __init__(self, broker: Callable[[], Broker], cluster_name: Callable[[], str] = str) -> None:
         self._broker = broker
+        self._configured_name = cluster_name
         self.handlers: Handlers = {
             "parameters list": self._list,
             "parameters set": self._set,
@@ -124,7 +125,7 @@ class ParameterCommands:
         if name is not None:
             set_parameter(self._broker(), ("", "", CLUSTER_NAME), name)
         found = self._broker().parameters.get(("", "", CLUSTER_NAME))
-        return {"name": found if isinstance(found, str) else CLUSTER_NAME_DEFAULT}
+        return {"name": found if isinstance(found, str) else self._configured_name() or CLUSTER_NAME_DEFAULT}
 
     def _describe(self, arguments: dict[str, Any]) -> dict[str, Any]:
         name = arguments["name"]
