@@ -7,6 +7,7 @@ checkpoint. A message enqueued or removed while a checkpoint was being written m
 """
 
 from ..engines.protocol import rows, value
+from .lives import STARTED
 from .outputs import FAULTS, MESSAGE_FATE, conform
 from .tables import Tables
 
@@ -146,8 +147,7 @@ def audit(tables: Tables) -> str:
 
 def _starts(tables: Tables) -> int:
     """LSN of the last start of a broker with scope "all": earlier transient messages ended there."""
-    text = "SELECT max(lsn) FROM events WHERE kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''"
-    return int(value(tables.engine, text) or 0)
+    return int(value(tables.engine, f"SELECT max(lsn) FROM events WHERE {STARTED}") or 0)
 
 
 def _of_lives(tables: Tables) -> str:

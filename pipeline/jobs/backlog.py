@@ -1,32 +1,60 @@
 """depth and loss: how much was waiting, and what was removed unread."""
 
 from ..engines.protocol import words
+from .lives import STARTED
 from .outputs import DEPTH, LOSS, MS_BETWEEN, WINDOW, conform
 from .tables import Tables
 
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed")
+#: What goes because another one comes: together they are one step.
+PUSHED_OUT = ("evicted", "replaced", "dropped")
 #: Within a window the level is counted from its beginning, so that all windows can be worked on at a time. Messages
-#: that one record removes go at once.
+#: that one record removes go at once. What pushes others out is recorded before them: levels between do not count.
+#: Transient messages end with the next start of a broker.
 DEPTHS = """
 WITH moves AS (
-    SELECT vhost, queue, enqueued_lsn AS lsn, unix_seconds(enqueued_ts) AS second, 1 AS step, size_bytes AS octets
+    SELECT vhost, queue, enqueued_lsn AS lsn, unix_seconds(enqueued_ts) AS second, 1 AS step, size_bytes AS octets,
+        false AS is_pushed
     FROM {lives} WHERE enqueued_ts IS NOT NULL
     UNION ALL
-    SELECT vhost, queue, finished_lsn AS lsn, unix_seconds(finished_ts) AS second, -1 AS step, -size_bytes AS octets
+    SELECT vhost, queue, finished_lsn AS lsn, unix_seconds(finished_ts) AS second, -1 AS step, -size_bytes AS octets,
+        kind IN ({pushed}) AS is_pushed
     FROM {lives} WHERE enqueued_ts IS NOT NULL AND finished_ts IS NOT NULL
+    UNION ALL
+    SELECT vhost, queue, min(starts.lsn) AS lsn, min(unix_seconds(starts.ts)) AS second, -1 AS step,
+        -min(ended.size_bytes) AS octets, false AS is_pushed
+    FROM (
+        SELECT msg_id, vhost, queue, enqueued_lsn, size_bytes
+        FROM {lives} WHERE enqueued_ts IS NOT NULL AND finished_ts IS NULL AND NOT is_durable
+    ) AS ended
+    JOIN (
+        SELECT lsn, ts FROM events WHERE {started}
+    ) AS starts ON starts.lsn > ended.enqueued_lsn
+    GROUP BY msg_id, vhost, queue
 ), levels AS (
-    SELECT vhost, queue, slot, step, octets,
-        sum(step) OVER (PARTITION BY vhost, queue, slot ORDER BY lsn) AS level
+    SELECT vhost, queue, slot, step, octets, is_pushed,
+        sum(step) OVER (PARTITION BY vhost, queue, slot ORDER BY lsn) AS level,
+        lead(is_pushed) OVER (PARTITION BY vhost, queue, slot ORDER BY lsn) AS is_next_pushed,
+        min(IF(step < 0, lsn * 2 + IF(is_pushed, 1, 0), NULL)) OVER (
+            PARTITION BY vhost, queue, slot ORDER BY lsn ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+        ) AS leaves
     FROM (SELECT *, {slot} AS slot FROM moves) AS placed
+), seen AS (
+    SELECT *, CASE
+        WHEN step > 0 AND coalesce(leaves, 0) % 2 = 1 THEN NULL
+        WHEN is_pushed AND coalesce(is_next_pushed, false) THEN NULL
+        ELSE level
+    END AS settled
+    FROM levels
 ), folded AS (
     SELECT vhost, queue, slot,
-        least(min(level), 0) AS low,
-        greatest(max(level), 0) AS high,
+        least(min(settled), 0) AS low,
+        greatest(max(settled), 0) AS high,
         sum(step) AS change,
         sum(octets) AS octets,
         count_if(step > 0) AS came,
         count_if(step < 0) AS went
-    FROM levels GROUP BY vhost, queue, slot
+    FROM seen GROUP BY vhost, queue, slot
 ), running AS (
     SELECT *,
         sum(change) OVER (PARTITION BY vhost, queue ORDER BY slot) AS depth_end,
@@ -80,7 +108,14 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     """
     last = tables.span()[1] if until is None else until
     slot = WINDOW.format(second="second", window_s=window_s)
-    text = DEPTHS.format(lives=tables.fold(), slot=slot, window_s=window_s, last=last - last % window_s)
+    text = DEPTHS.format(
+        lives=tables.fold(),
+        started=STARTED,
+        pushed=words(PUSHED_OUT),
+        slot=slot,
+        window_s=window_s,
+        last=last - last % window_s,
+    )
     return conform(tables.engine.dialect, text, DEPTH)
 
 

@@ -20,6 +20,8 @@ RETURNED = (
     "(kind = 'requeued' OR (kind = 'scheduled' AND reason <> 'published')"
     " OR (kind = 'lease_ended' AND coalesce(reason, '') NOT IN ('taken_over', 'lifetime')))"
 )
+#: A broker with scope "all" was started: transient messages ended there.
+STARTED = "kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''"
 BETWEEN = ("delivered", "requeued", "scheduled", "due", "lease_ended")
 LIVES = """
 SELECT msg_id, vhost, queue,

@@ -25,7 +25,8 @@ DEPTH = columns(
     "vhost string, queue string, window_start timestamp, window_s int, depth_end bigint, depth_min bigint",
     "depth_max bigint, in_per_s double, out_per_s double, bytes_end bigint",
 )
-#: One row per message that was redelivered or died. `leases_ended`: how many of its leases ended otherwise than by an
+#: One row per message that was redelivered or died. `attempts`: as the broker counted them; after a kill it begins
+#: anew. `leases_ended`: how many of its leases ended otherwise than by an
 #: acknowledgement (those that were returns count among `requeues`, too). `poison`: its attempts were used up, or
 #: reached the given number.
 REDELIVERY = columns(

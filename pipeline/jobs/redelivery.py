@@ -1,13 +1,15 @@
 """redelivery: which messages keep failing, at which consumers, and how long they were delayed. Needs scope "all"."""
 
-from .lives import RETURNED
+from ..engines.protocol import value
+from .lives import RETURNED, STARTED
 from .outputs import REDELIVERY, conform
 from .tables import Tables
 
 #: Number of attempts from which a message counts as poison, even if it did not die.
 POISON_ATTEMPTS = 5
 DEAD = "kind IN ('dead_lettered', 'killed')"
-#: First deliveries are not read: a message that was rejected, or whose attempts were used up, had one at least.
+#: First deliveries are not read: a message that was rejected, or whose attempts were used up, had one at least. If the
+#: broker was started more than once they are: what it held in a kill comes again as if it were the first time.
 FAILING = """
 SELECT *, coalesce(attempts >= {poison_attempts} OR died, false) AS poison
 FROM (
@@ -15,6 +17,7 @@ FROM (
         greatest(max(attempt), max(IF({dead} AND reason IN ('delivery_limit', 'rejected'), 1, 0))) AS attempts,
         count_if({returned}) AS requeues,
         count_if(kind = 'lease_ended') AS leases_ended,
+        count_if(kind = 'delivered') AS deliveries,
         bool_or({dead}) AS dead,
         bool_or({dead} AND reason IN ('delivery_limit', 'rejected')) AS died,
         {pauses} AS backoff_ms,
@@ -22,10 +25,10 @@ FROM (
         max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS last_reason,
         max(ts) AS last_ts
     FROM recorded
-    WHERE msg_id > 0 AND ({returned} OR (kind = 'delivered' AND attempt > 1) OR {dead})
+    WHERE msg_id > 0 AND ({returned} OR (kind = 'delivered' AND attempt >= {least}) OR {dead})
     GROUP BY vhost, queue, msg_id
 ) AS folded
-WHERE requeues > 0 OR dead OR attempts > 1
+WHERE requeues > 0 OR dead OR attempts > 1 OR deliveries > 1
 """
 
 
@@ -34,5 +37,8 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     tables.with_deliveries("redelivery")
     dialect = tables.engine.dialect
     pauses = dialect.in_order("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
-    text = FAILING.format(poison_attempts=poison_attempts, returned=RETURNED, dead=DEAD, pauses=pauses)
+    is_restarted = (value(tables.engine, f"SELECT count(*) FROM events WHERE {STARTED}") or 0) > 1
+    text = FAILING.format(
+        poison_attempts=poison_attempts, returned=RETURNED, dead=DEAD, pauses=pauses, least=1 if is_restarted else 2
+    )
     return conform(dialect, text, REDELIVERY)
