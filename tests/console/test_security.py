@@ -269,6 +269,11 @@ def test_serve_listens_on_loopback(tmp_path: Path) -> None:
         ('[management]\nlisten = ["0.0.0.0:15672"]\n', "2: '0.0.0.0:15672': is outside loopback"),
         ('[management]\nlisten = ["nonsense"]\n', "2: 'nonsense': expected HOST:PORT"),
         ("[management]\nbanana = 1\n", "banana: unknown key"),
+        ('[management]\nlisten = ["https://127.0.0.1:0"]\n', "TLS needs a certificate: [tls] certificate is missing"),
+        ('[management]\nmetrics = "https://127.0.0.1:0"\n', "TLS needs a certificate: [tls] certificate is missing"),
+        ('[management]\nlisten = ["amqps://127.0.0.1:0"]\n', "expected HOST:PORT (port 0 to 65535), https://HOST:PORT"),
+        ('[management]\nmetrics = "0.0.0.0:0"\n', "is outside loopback"),
+        ('[management]\ntrusted-proxies = ["10.0.0.1/8"]\n', "a list of networks"),
     ],
 )
 def test_configuration_that_is_refused(

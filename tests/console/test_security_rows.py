@@ -12,7 +12,7 @@ TESTS = {
     "reachable from outside by default": [
         "test_security.test_configuration_that_is_refused",
         "test_security.test_serve_listens_on_loopback",
-        "test_tls.test_configuration_that_is_refused",
+        "test_security.test_configuration_that_is_refused",
     ],
     "default login from outside": [
         "test_security.test_guest_only_from_here",

@@ -18,7 +18,6 @@ from api_client import ApiClient, basic
 from broker_process import BrokerProcess, leveret_serve
 from certificates import Authority, configuration
 
-from leveret.__main__ import main
 from leveret.serving.certificates import expiry_of, expiry_times
 from leveret.serving.console import certificates_of, listening
 from leveret.serving.tls_files import load_tls
@@ -151,26 +150,6 @@ def test_what_is_no_certificate(count: int) -> None:
     with pytest.raises((ValueError, IndexError)):
         expiry_of((b"\x30\x82\x01\x00\x30\x81\xf0\xa0\x03\x02\x01\x02" + bytes(60))[:count])
     assert expiry_times("-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n" * 2) == ()
-
-
-@pytest.mark.parametrize(
-    "config, fault",
-    [
-        ('[management]\nlisten = ["https://127.0.0.1:0"]\n', "TLS needs a certificate: [tls] certificate is missing"),
-        ('[management]\nmetrics = "https://127.0.0.1:0"\n', "TLS needs a certificate: [tls] certificate is missing"),
-        ('[management]\nlisten = ["amqps://127.0.0.1:0"]\n', "expected HOST:PORT (port 0 to 65535), https://HOST:PORT"),
-        ('[management]\nmetrics = "0.0.0.0:0"\n', "is outside loopback"),
-        ('[management]\ntrusted-proxies = ["10.0.0.1/8"]\n', "a list of networks"),
-    ],
-)
-def test_configuration_that_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], config: str, fault: str
-) -> None:
-    """Exit 2, and the line says why."""
-    file = tmp_path / "leveret.toml"
-    file.write_text(config)
-    assert main(["serve", "--memory", "--listen", "127.0.0.1:0", "--config", str(file)]) == 2
-    assert fault in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets on this system")
