@@ -189,7 +189,7 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "forgotten wake-up of a queue": [(QueueCore, "mark", _rarely(0.1))],
     "lost at requeue": [(Queue, "requeue", _lose_at_requeue)],
     "forgotten redelivered flag": [(delivering, "Delivered", _forget_the_flag)],
-    "forgotten expiry": [(admission, "_time_to_live_ms", _rarely(0.05))],
+    "forgotten expiry": [(admission, "time_to_live_ms", _rarely(0.05))],
     "ring one too many": [
         (ring, "takes_runs", _rarely(1, lambda *_: False)),
         (ring, "enforce_after_arrival", _rarely(0.05)),
