@@ -115,17 +115,17 @@ class Operator:
         permission = self._one("permission")
         if permission is not None:
             _, user, vhost, _ = permission
-            gone = [permission, *self._there("topic-permission", user, vhost)]
-            self._do(f"forbid {user} {vhost}", [], gone, "permissions", action="clear", user=user, vhost=vhost)
+            more = {"user": user, "vhost": vhost}  # those on topics stay, as in RabbitMQ
+            self._do(f"forbid {user} {vhost}", [], [permission], "permissions", action="clear", **more)
 
     def _permit_topic(self) -> None:
-        permission = self._one("permission")
-        if permission is not None:
-            _, user, vhost, _ = permission
+        one = self._one("user")
+        if one is not None:
+            user, vhost = str(one[1]), self._vhost()
             before = self._there("topic-permission", user, vhost)
             pattern = f"^t{self._new_number()}"
             more = {"user": user, "vhost": vhost, "exchange": "amq.topic", "write": pattern, "read": ".*"}
-            adds = [topic_fact(str(user), str(vhost), "amq.topic", pattern)]
+            adds = [topic_fact(user, vhost, "amq.topic", pattern)]
             self._do(f"topics of {user}", adds, before, "topic-permissions", action="set", **more)
 
     def _set_policy(self) -> None:
