@@ -12,6 +12,7 @@ from . import admin_lines
 from .exchanged import run_exchange
 from .flower import flower_version, run_flower
 from .own_suites import amqpstorm_version, rabbit_hole_version, run_amqpstorm, run_rabbit_hole
+from .permissions import run_permissions
 from .places import Place
 from .requests import run_requests
 from .results import Run
@@ -187,6 +188,14 @@ TOOLS = {
             "GET /api/...",
             _where_it_stands,
             run_requests,
+        ),
+        Tool(
+            "permissions step by step",
+            "topic permissions with and without permissions, set and cleared in every order",
+            "PUT, DELETE /api/permissions/V/U, /api/topic-permissions/V/U, ...",
+            lambda work: "management page 7",
+            run_permissions,
+            needs_scene=False,
         ),
         Tool(
             "definitions both ways",

@@ -11,6 +11,7 @@ from leveret.interop.brokers.peers import Peer
 from leveret.interop.tools.admin_lines import NAGIOS, V1
 from leveret.interop.tools.lines import Line, fields_of, run_lines
 from leveret.interop.tools.page import Entry, render
+from leveret.interop.tools.permissions import run_permissions
 from leveret.interop.tools.pinned import TOOLS
 from leveret.interop.tools.places import Place
 from leveret.interop.tools.results import Result, Run, compare, read_known, steady
@@ -49,6 +50,49 @@ def test_rabbitmqadmin(place: Place, tmp_path: Path) -> None:
 def test_nagios(place: Place, tmp_path: Path) -> None:
     """What is well, and what is critical."""
     assert _failed((), NAGIOS[::4], place, tmp_path) == {}
+
+
+def test_topic_permissions_outlive_permissions(place: Place, tmp_path: Path) -> None:
+    """As observed at RabbitMQ 3.10.8, by the same requests: they stay when the permissions are cleared, are in force
+    again with the next ones, and go with their virtual host and their user alone."""
+    run = run_permissions(place, tmp_path, tmp_path)
+    left = {
+        check.partition(". ")[2]: "".join(
+            (
+                "p" * len(result.facts["permissions"]),
+                "t" * len(result.facts["topic-permissions"]),
+                "" if result.facts["done"] == "done" else f" {result.facts['done']}",
+            )
+        )
+        for check, result in run.results.items()
+    }
+    assert left == {
+        "virtual host": "",
+        "user": "",
+        "topic permissions without permissions": "t",
+        "a second exchange": "tt",
+        "permissions after topic permissions": "ptt",
+        "permissions cleared": "tt",
+        "permissions cleared again": "tt 404",
+        "topic permissions changed meanwhile": "tt",
+        "permissions set again": "ptt",
+        "one exchange cleared": "pt",
+        "topic permissions cleared": "p",
+        "topic permissions cleared again": "p 404",
+        "topic permissions set again": "pt",
+        "the virtual host deleted": "",
+        "a virtual host of that name": "",
+        "topic permissions alone": "t",
+        "the virtual host deleted with those": "",
+        "another one of that name": "",
+        "permissions there": "p",
+        "topic permissions there": "pt",
+        "the user deleted": "",
+        "a user of that name": "",
+        "topic permissions of the new user": "t",
+        "the user deleted with those": "",
+        "another user of that name": "",
+    }
 
 
 def _run(**results: Result) -> Run:

@@ -64,7 +64,7 @@ def test_a_user_comes_changes_and_goes(ctl: Ruled) -> None:
 
 
 def test_permissions_are_set_listed_and_cleared(ctl: Ruled) -> None:
-    """Topic permissions go with those of their virtual host, and stay when the three patterns change."""
+    """Topic permissions stay when the three patterns change, and are cleared by their own command."""
     ctl("users", "add", name="a", password="p")
     ctl("permissions", "set", user="a", configure="^a", write=".*", read="")
     ctl("topic-permissions", "set", user="a", exchange="amq.topic", write="^a", read="^b")
