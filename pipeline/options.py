@@ -2,9 +2,11 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from datetime import date
 from math import inf
 from typing import TypeVar
 
+from ..settings.values import duration_ms
 from .output.formats import FORMATS, PAGES, ROWS, SUFFIXES
 from .selection import WITHOUT_SINCE, Selection, moment_us
 
@@ -29,12 +31,14 @@ JOBS = {
 OTHERS = {
     "ingest": "bring a lake of Delta tables up to date with the journal",
     "compact": "make few large files of a lake's many small ones",
+    "retain": "drop the days of a lake that are too old; ingest --retain 90d does so, too",
     "migrate": "bring a lake of the release before to this one's tables; ingest does so, too",
     "readers": "who reads a journal, how far behind, and what is kept for each; needs no lake",
     "forget": "release a lake that is no longer wanted: the journal keeps nothing more for it",
 }
 #: The width of windows if nobody says it.
 WINDOW_S = 60
+DAY_MS = 86_400_000
 #: Who answers; see jobs/opening.py.
 ENGINES = ("auto", "local", "spark")
 #: Jobs that are started alone.
@@ -111,12 +115,16 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         )
         one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
         _add_ingest_options(one)
+        text = "then drop the days of the lake that are older, such as 90d"
+        one.add_argument("--retain", type=_days, metavar="DAYS", help=text)
         _add_lineage_option(one)
         add_spark_options(one)
-    elif names[0] in ("compact", "migrate"):
+    elif names[0] in ("compact", "retain", "migrate"):
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
-        if names[0] == "compact":
-            text = "keep replaced files as long, for jobs that still read them (24)"
+        if names[0] == "retain":
+            _add_retain_options(one)
+        if names[0] != "migrate":
+            text = "keep files that count no more as long, for jobs that still read them (24)"
             one.add_argument("--keep-hours", type=_count, default=24, metavar="N", help=text)
         one.set_defaults(journal=None, conf=[])
     elif names[0] == "readers":
@@ -208,6 +216,13 @@ def _add_ingest_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--max-bytes", type=_positive, default=None, metavar="N", help="octets of journal per micro-batch")
 
 
+def _add_retain_options(one: argparse.ArgumentParser) -> None:
+    which = one.add_mutually_exclusive_group(required=True)
+    which.add_argument("--days", type=_positive, metavar="N", help="drop the days of which all is older than N days")
+    which.add_argument("--before", type=_day, metavar="DATE", help="drop the days before this one (2026-11-21; UTC)")
+    one.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
 def _add_replay_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--where", required=True, metavar="SQL", help="SQL over the columns of events and payloads")
     one.add_argument("--go", action="store_true", help="send; without it only show what would be sent")
@@ -234,6 +249,24 @@ def _moment(text: str) -> int:
         return moment_us(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day; such as 2026-11-21") from None
+
+
+def _days(text: str) -> int:
+    """Of a span of time such as 90d."""
+    try:
+        days, rest = divmod(duration_ms(text), DAY_MS)
+    except ValueError:
+        days, rest = 0, 0
+    if rest or not days:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of whole days; such as 90d")
+    return days
 
 
 def _positive(text: str) -> int:

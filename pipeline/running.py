@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         return _guarded(options.job, lambda: _forget(options))
     if options.job == "readers":
         return _guarded(options.job, lambda: _readers(options))
-    if options.job in ("compact", "migrate"):
+    if options.job in ("compact", "retain", "migrate"):
         return _guarded(options.job, lambda: _keep_up(options))
     for setting in options.conf:
         if "=" not in setting:
@@ -201,7 +201,8 @@ def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> di
     spark = None if is_here else engines.spark()
     progress = Progress("ingest", measure=engines.measure())
     try:
-        asked = IngestOptions(options.journal, options.lake, payloads, options.max_bytes, processes)
+        retain_days = getattr(options, "retain", None)
+        asked = IngestOptions(options.journal, options.lake, payloads, options.max_bytes, processes, retain_days)
         return ingest(spark, asked, progress)
     finally:
         progress.close()
@@ -236,15 +237,19 @@ def _readers(options: argparse.Namespace) -> int:
 
 
 def _keep_up(options: argparse.Namespace) -> int:
-    """Run `compact` or `migrate`, which need no Spark."""
+    """Run `compact`, `retain` or `migrate`, which need no Spark."""
     from .lake.compact import compact
     from .lake.lake import locked
+    from .lake.retention import days_ago, retain, today
     from .lake.spark_log import migrate
 
     check(options)
     progress = Progress(options.job)
     if options.job == "compact":
         result = compact(options.lake, progress, options.keep_hours)
+    elif options.job == "retain":
+        before = options.before or days_ago(options.days, today())
+        result = retain(options.lake, before, progress, options.keep_hours, is_dry=options.dry_run)
     else:
         with locked(options.lake):
             result = {"lake": options.lake, "migrated": migrate(options.lake, progress)}

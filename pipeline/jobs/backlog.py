@@ -4,6 +4,7 @@ from ..engines.protocol import words
 from .lives import STARTED
 from .outputs import DEPTH, LOSS, MS_BETWEEN, WINDOW, conform
 from .tables import Tables
+from .waiting import with_waiting
 
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed")
 #: What goes because another one comes: together they are one step.
@@ -104,18 +105,21 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     """`DEPTH`: one row per queue and window (aligned to seconds), from the first in which a message came to the last
     in which one came or went; if messages are left, to that of `until` (a time in seconds; the end of the lake).
 
-    Messages from before the lake are not counted.
+    Of messages from before the lake those are counted that it tells of (waiting.py).
     """
+    lives, begin = (tables.fold(), None) if tables.first_lsn() <= 1 else with_waiting(tables, window_s)
     last = tables.span()[1] if until is None else until
     slot = WINDOW.format(second="second", window_s=window_s)
     text = DEPTHS.format(
-        lives=tables.fold(),
+        lives=lives,
         started=STARTED,
         pushed=words(PUSHED_OUT),
         slot=slot,
         window_s=window_s,
         last=last - last % window_s,
     )
+    if begin is not None:
+        text = f"SELECT * FROM ({text}) AS every WHERE window_start >= timestamp_seconds({begin})"
     return conform(tables.engine.dialect, text, DEPTH)
 
 

@@ -28,6 +28,7 @@ from .report import Asked, write_report
 from .story import deadletters, trace
 from .tables import Tables
 from .timing import fairness, latency
+from .waiting import UNTOLD, is_told
 
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000
@@ -78,7 +79,7 @@ def run(engine: Engine, job: str, options: argparse.Namespace, progress: Progres
     work = Work(job, chosen_part(whole, job, options), options, progress)
     one = partial(JOBS[job], work)
     answer = one() if job == "replay" else patiently(one, progress)  # a replay tries its steps again
-    more = {"missing": missing} if missing else {}
+    more = {"missing": "; ".join([missing, *answer.facts.get("missing", ())])} if missing else {}
     return replace(answer, facts={**answer.facts, "seconds": progress.seconds, **more})
 
 
@@ -100,7 +101,7 @@ def chosen_part(whole: Tables, job: str, options: argparse.Namespace) -> Tables:
     if selection.until_us is not None:
         last = value(engine, f"SELECT max(lsn) FROM events WHERE ts < {dialect.moment(selection.until_us)}") or 0
         conditions["checkpoints"] = f"end_lsn <= {last}"
-    return Tables(engine, options.lake, {name: text for name, text in conditions.items() if text})
+    return whole.part({name: text for name, text in conditions.items() if text})
 
 
 def _rows_of(sql: str, work: Work) -> str:
@@ -148,13 +149,22 @@ def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[Work]
     return run_it
 
 
+def _depth(work: Work) -> Answer:
+    answer = _table(lambda tables, o: depth(tables, o.window))(work)
+    if not work.tables.missing() or is_told(work.tables):
+        return answer
+    work.progress.say("missing", what=UNTOLD)
+    return replace(answer, facts={"missing": [UNTOLD]})
+
+
 def _trace(work: Work) -> Answer:
     """Raises: ValueError (there is no such message), NotRecorded."""
     tables, message = work.tables, work.options.message
     found = EngineTable(work.engine, "trace", _rows_of(trace(tables, message), work), outputs.TRACE)
     if not found.count():
         more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"
-        raise ValueError(f"no message {message!r} in the lake{'' if tables.are_contents_there() else more}")
+        gone = f"; {missing}" if (missing := tables.missing()) else ""
+        raise ValueError(f"no message {message!r} in the lake{'' if tables.are_contents_there() else more}{gone}")
     return Answer("trace", {"trace": found})
 
 
@@ -197,7 +207,7 @@ def _whatif(tables: Tables, options: argparse.Namespace) -> str:
 def _report(work: Work) -> Answer:
     """The other jobs' answers, each of the part of the lake that it looks at."""
     options = work.options
-    whole = Tables(work.engine, options.lake)
+    whole = work.tables.part({})
 
     def answer(job: str, window_s: int) -> Answer:
         given = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
@@ -215,7 +225,7 @@ def _report(work: Work) -> Answer:
 JOBS: dict[str, Callable[[Work], Answer]] = {
     "audit": _audit,
     "latency": _table(lambda tables, o: latency(tables, o.window)),
-    "depth": _table(lambda tables, o: depth(tables, o.window)),
+    "depth": _depth,
     "redelivery": _table(lambda tables, o: redelivery(tables, o.poison_attempts)),
     "loss": _table(lambda tables, o: loss(tables, o.window)),
     "fairness": _table(lambda tables, o: fairness(tables)),

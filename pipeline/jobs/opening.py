@@ -4,7 +4,7 @@ import os
 
 from ..engines.protocol import Engine
 from ..engines.spark import SparkEngine
-from ..lake.lake import absolute, committed_files, read_table, row_count
+from ..lake.lake import absolute, committed_files, kept_in, read_table, row_count
 from ..schemas import BY_DATE, TABLES, Column
 from .outputs import REPLAY_LOG
 from .replay import LOG
@@ -31,14 +31,34 @@ def choose_engine(lake: str, wanted: str = AUTO, *, master: str = "local[*]") ->
     return LOCAL if row_count(lake, "events") <= LOCAL_MAX else SPARK
 
 
+#: The condition on what retention has left; `{lsn}`: the first record that is. Records of before are there in part, so
+#: none of them counts. Of segments the one that has it is cut there.
+KEPT = {
+    "events": "lsn >= {lsn}",
+    "payloads": "lsn >= {lsn}",
+    "snapshots": "lsn >= {lsn}",
+    "checkpoints": "begin_lsn >= {lsn}",
+    "segments": "stored_segments.base_lsn >="
+    " (SELECT coalesce(max(base_lsn), 0) FROM stored_segments WHERE base_lsn <= {lsn})",
+}
+
+
 def open_tables(lake: str, engine: Engine) -> Tables:
     """The lake's tables as the views of an engine. Raises: ValueError (it is empty, or not whole), OSError."""
     for name, columns in TABLES.items():
         if isinstance(engine, SparkEngine):
-            engine.frame(f"whole_{name}", read_table(engine.session, lake, name))
+            engine.frame(f"stored_{name}", read_table(engine.session, lake, name))
         else:
-            engine.files(f"whole_{name}", committed_files(lake, name), (*columns, *BY_DAY[name in BY_DATE]))
-    return Tables(engine, lake)
+            engine.files(f"stored_{name}", committed_files(lake, name), (*columns, *BY_DAY[name in BY_DATE]))
+    kept = kept_in(lake)  # behind the others
+    for name, columns in TABLES.items():
+        listed = ", ".join(
+            f"greatest(base_lsn, {kept.lsn}) AS base_lsn" if kept and column.name == "base_lsn" else column.name
+            for column in (*columns, *BY_DAY[name in BY_DATE])
+        )
+        condition = "" if kept is None else f" WHERE {KEPT[name].format(lsn=kept.lsn)}"
+        engine.view(f"whole_{name}", f"SELECT {listed} FROM stored_{name}{condition}")
+    return Tables(engine, lake, kept=kept)
 
 
 def open_log(lake: str, engine: Engine) -> str:

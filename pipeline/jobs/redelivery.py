@@ -37,7 +37,8 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     tables.with_deliveries("redelivery")
     dialect = tables.engine.dialect
     pauses = dialect.in_order("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
-    is_restarted = (value(tables.engine, f"SELECT count(*) FROM events WHERE {STARTED}") or 0) > 1
+    starts = int(value(tables.engine, f"SELECT count(*) FROM events WHERE {STARTED}") or 0)
+    is_restarted = starts > (1 if tables.first_lsn() <= 1 else 0)
     text = FAILING.format(
         poison_attempts=poison_attempts, returned=RETURNED, dead=DEAD, pauses=pauses, least=1 if is_restarted else 2
     )

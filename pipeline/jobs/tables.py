@@ -8,7 +8,7 @@ deliveries `recorded`, the events of the segments with scope "all", and `recorde
 from collections.abc import Mapping
 
 from ..engines.protocol import Engine, rows, value
-from ..lake.lake import missing
+from ..lake.lake import Kept, missing
 from ..schemas import TABLES
 from .lives import lives_of
 
@@ -18,11 +18,16 @@ class NotRecorded(ValueError):
 
 
 class Tables:
-    """Of an engine with the views of the whole tables; `conditions`, in SQL, by table: what is chosen of them. The
-    views of one engine are those of the last `Tables`. Raises: ValueError (they are empty)."""
+    """Of an engine with the views of the whole tables; `conditions`, in SQL, by table: what is chosen of them. `kept`:
+    what retention has left. The views of one engine are those of the last `Tables`. Raises: ValueError (they are
+    empty)."""
 
-    def __init__(self, engine: Engine, lake: str = "", conditions: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, lake: str = "", conditions: Mapping[str, str] | None = None, kept: Kept | None = None
+    ) -> None:
         self.engine = engine
+        self.lake = lake
+        self.kept = kept
         self._made: set[str] = set()
         for name in TABLES:
             condition = (conditions or {}).get(name)
@@ -30,17 +35,22 @@ class Tables:
         if not value(engine, "SELECT count(*) FROM segments"):
             raise ValueError(f"{lake} holds no events; `leveret pipeline ingest --journal DIR --lake {lake}` fills it")
 
+    def part(self, conditions: Mapping[str, str]) -> "Tables":
+        """What is chosen of the whole tables, whatever was chosen before."""
+        return Tables(self.engine, self.lake, conditions, self.kept)
+
     def scopes(self) -> set[str]:
         """durable, all, or both if the setting was changed."""
         return {row["scope"] for row in rows(self.engine, "SELECT DISTINCT scope FROM segments")}
 
     def first_lsn(self) -> int:
-        """The first LSN of the oldest segment: 1 unless retention deleted segments before the first ingest."""
+        """The first LSN that the lake has: 1 unless the journal had deleted segments before the first ingest, or older
+        days were dropped from the lake."""
         return int(value(self.engine, "SELECT min(base_lsn) FROM segments") or 1)
 
     def missing(self) -> str | None:
-        """What to say of records that were deleted before the first ingest; None if there are none."""
-        return missing(self.first_lsn())
+        """What to say of records that were deleted before the first ingest, or dropped since; None: there are none."""
+        return missing(self.first_lsn(), self.kept)
 
     def span(self) -> tuple[int, int]:
         """The times of the lake's first and last event, in seconds."""

@@ -27,13 +27,14 @@ MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 @dataclass(slots=True, frozen=True)
 class IngestOptions:
     """`journal`, `lake`: paths or URIs. `payloads`: also store contents. `max_bytes`: of journal per micro-batch.
-    `processes`: of this machine, if there is much to do."""
+    `processes`: of this machine, if there is much to do. `retain_days`: drop what is older, afterwards."""
 
     journal: str
     lake: str
     payloads: bool = False
     max_bytes: int | None = None
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
+    retain_days: int | None = None
 
 
 def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, Any]:
@@ -119,6 +120,10 @@ class _Ingest:
                 plan.files.register(plan.directory, reader_name(lake, table), target.lsn)
         self._compact()
         result = {"lake": lake, "lsn": target.lsn, "rows": self._rows, "seconds": self._progress.seconds}
+        if self._options.retain_days is not None:
+            from .retention import retain_in_ingest
+
+            result["dropped"] = retain_in_ingest(lake, self._options.retain_days, self._progress)
         return {**result, "missing": lost} if lost else result
 
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:

@@ -7,6 +7,7 @@ Jobs read with `read_table`, or take `committed_files`: a table that was never f
 of an ingest that was killed are not among them. A lake that was moved or copied is read where it is.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl
-from .tables import CHECKPOINTS, files_in, files_of, open_table, table_path
-from .tables import absolute as absolute  # part of what is offered here
+from .tables import CHECKPOINTS, files_in, files_of, kept_of, open_table, table_path
+from .tables import Kept as Kept  # parts of what is offered here
+from .tables import absolute as absolute
 
 
 class LakeBusy(Exception):
@@ -105,8 +107,20 @@ def read_table(spark: Any, lake: str, table: str) -> Any:
     return spark.read.schema(columns).option("basePath", table_path(lake, table)).parquet(*files)
 
 
-def missing(first_lsn: int) -> str | None:
+def kept_in(lake: str) -> Kept | None:
+    """What retention has left of a lake; None: everything. It is said before anything is dropped from a table other
+    than `events`: who asks after having opened them all knows of all that they lack. Raises: as `committed_files`."""
+    events = open_table(lake, "events")
+    return None if events is None else kept_of(events)
+
+
+def missing(first_lsn: int, kept: Kept | None = None) -> str | None:
     """What to say of a lake that begins with this record; None if that is the journal's first."""
+    if kept is not None:
+        return (
+            f"records 1 to {first_lsn - 1}, all of before {kept.day}, were dropped by `leveret pipeline retain`, and"
+            " what they tell is not counted: the story of a message may begin before"
+        )
     if first_lsn <= 1:
         return None
     return (
@@ -117,14 +131,21 @@ def missing(first_lsn: int) -> str | None:
 
 @contextmanager
 def locked(lake: str) -> Iterator[None]:
-    """Allows one ingest at a time; of two on remote lakes the commit of one fails. Raises: LakeBusy, OSError."""
+    """Allows one ingest at a time; of two on remote lakes the commit of one fails. Raises: LakeBusy, ValueError (it
+    cannot be written), OSError."""
     if "://" in lake or os.name == "nt":
         yield
         return
     import fcntl
 
-    Path(lake).mkdir(parents=True, exist_ok=True)
-    with open(Path(lake) / "_lock", "a") as lock:
+    try:
+        Path(lake).mkdir(parents=True, exist_ok=True)
+        opened = open(Path(lake) / "_lock", "a")  # noqa: SIM115 (below)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise ValueError(f"{lake}: this lake can be read, but not changed: {error.strerror}") from error
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,9 @@ _OF = "of the journal "
 _UNREADABLE = re.compile(r"[%\[\]\\^|\x00-\x1f]")
 #: Numbers of transactions that together are the position.
 _SEGMENT, _OFFSET, _LSN = "leveret.segment", "leveret.offset", "leveret.lsn"
+#: Two more, of `events` alone: what retention has left (`Kept`).
+_KEPT_LSN, _KEPT_DAY = "leveret.kept.lsn", "leveret.kept.day"
+_FIRST_DAY = date(1970, 1, 1)
 #: `checkpointInterval`: commits after which the log is summed up. What was replaced is kept a day for who still reads.
 PROPERTIES = {
     "delta.checkpointInterval": "20",
@@ -46,6 +50,14 @@ class Part(NamedTuple):
     rows: int
     octets: int
     statistics: str
+
+
+class Kept(NamedTuple):
+    """What retention has left of a lake: records from `lsn` on are there as they were; of older ones some, or none.
+    `day`: the first that is not dropped, as it was asked for."""
+
+    lsn: int
+    day: date
 
 
 def absolute(lake: str) -> str:
@@ -95,6 +107,12 @@ def position_of(delta: Any) -> "Position":
     if not about.startswith(_OF) or None in found:
         raise JournalError(f"{delta.table_uri}: no ingest wrote this table")
     return Position(about.removeprefix(_OF), *map(int, found))
+
+
+def kept_of(delta: Any) -> Kept | None:
+    """What retention has left, as the log of `events` says; None: everything."""
+    lsn, days = (delta.transaction_version(name) for name in (_KEPT_LSN, _KEPT_DAY))
+    return None if lsn is None else Kept(int(lsn), _FIRST_DAY + timedelta(days=int(days)))
 
 
 def files_in(delta: Any) -> list[dict[str, Any]]:
@@ -180,18 +198,42 @@ def replace(delta: Any, lake: str, table: str, old: Sequence[Mapping[str, Any]],
     Args:   delta: as `open_table` gave it. old: as `files_in` gave them. Returns: the same, of now.
     Raises: ValueError, OSError.
     """
-    from deltalake import Schema
-    from deltalake.transaction import RemoveAction
+    return _changed(delta, lake, table, [*_removals(old, is_change=False), *_adds(new, is_new=False)])
 
-    now = int(time.time() * 1000)
-    gone = [RemoveAction(one["path"], False, now, one["size_bytes"], _day(one)) for one in old]
+
+def drop(delta: Any, lake: str, table: str, old: Sequence[Mapping[str, Any]], kept: Kept | None = None) -> Any:
+    """Take files out of a table with their rows, and say in the same commit what is left. As `replace`.
+
+    Args:   kept: of `events`; other tables go by what that says.
+    """
+    from deltalake import CommitProperties
+    from deltalake.transaction import Transaction
+
+    said = None
+    if kept is not None:
+        numbers = ((_KEPT_LSN, kept.lsn), (_KEPT_DAY, (kept.day - _FIRST_DAY).days))
+        said = CommitProperties(app_transactions=[Transaction(name, number) for name, number in numbers])
+    return _changed(delta, lake, table, _removals(old, is_change=True), said)
+
+
+def _changed(delta: Any, lake: str, table: str, actions: list[Any], properties: Any = None) -> Any:
+    """One commit. Returns the table of now. Raises: ValueError, OSError."""
+    from deltalake import Schema
+
     path = table_path(lake, table)
     with _refused(path):
         delta.create_write_transaction(
-            [*gone, *_adds(new, is_new=False)], "append", Schema.from_arrow(schema_of(table)), _partition(table)
+            actions, "append", Schema.from_arrow(schema_of(table)), _partition(table), commit_properties=properties
         )
     make_durable(path)
     return open_table(lake, table)
+
+
+def _removals(old: Sequence[Mapping[str, Any]], *, is_change: bool) -> list[Any]:
+    from deltalake.transaction import RemoveAction
+
+    now = int(time.time() * 1000)
+    return [RemoveAction(one["path"], is_change, now, one["size_bytes"], _day(one)) for one in old]
 
 
 def _day(one: Mapping[str, Any]) -> dict[str, str | None]:

@@ -1,4 +1,5 @@
-"""An ingest, a migration, a compaction killed at their operations on files, one after another: no row lost, none twice.
+"""An ingest, a migration, a compaction, a retention killed at their operations on files, one after another: no row
+lost, none twice.
 
 At one of 37 operations, others in each of the tests; LEVERET_EFFORT=10: at one of three; 37: at each.
 """
@@ -43,9 +44,10 @@ def filled(path: Path) -> RecordedBroker:
     return one
 
 
-@pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files"])
+@pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files", "old days"])
 def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a first ingest, of a second one (whose commits sum up the log), of one that migrates, of a compaction."""
+    """Of a first ingest, of a second one (whose commits sum up the log), of one that migrates, of a compaction, of a
+    retention."""
     monkeypatch.setitem(PROPERTIES, "delta.checkpointInterval", "2")
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal)
@@ -59,11 +61,14 @@ def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monke
         one.publish("q", 5)
         one.checkpoint()
         one.tick()
-    if before == "small files":
+    if before in ("small files", "old days"):
         fill(journal, lake)
+    if before == "old days":
+        one.clock.advance_ns(86_400 * 10**9)
+        one.publish("q", 5)
     one.close()
-    what = "compact" if before == "small files" else "ingest"
-    if what == "compact":
+    what = {"small files": "compact", "old days": "retain"}.get(before, "ingest")
+    if what != "ingest":
         fill(journal, lake)
     done = subprocess.run(
         [sys.executable, HERE / "kill_at_each_step.py", tmp_path, what, str(1 + len(before)), str(STRIDE)],

@@ -1,9 +1,10 @@
 """Does one thing to a lake again and again, killed at another operation on files each time; then again, unharmed.
 
-    LD_PRELOAD=faults.so python kill_at_each_step.py DIRECTORY ingest|compact FIRST STRIDE
+    LD_PRELOAD=faults.so python kill_at_each_step.py DIRECTORY ingest|compact|retain FIRST STRIDE
 
 DIRECTORY has `journal` and `lake` as they are before. After each kill every table must have its rows of before or of
 after, and once more run to its end all must be as if nothing had happened. Prints how many operations there are.
+What is dropped is what is older than the last day; jobs must read as if all tables had followed `events`.
 """
 
 import ctypes
@@ -12,8 +13,10 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 import pyarrow.parquet  # noqa: F401  (before the fork: each child is spared it)
@@ -22,9 +25,12 @@ from lakes import fill, in_journal, in_lake
 from leveret.pipeline.lake import workers  # noqa: F401
 from leveret.pipeline.lake.compact import compact
 from leveret.pipeline.lake.ingest import ALWAYS
+from leveret.pipeline.lake.lake import kept_in
+from leveret.pipeline.lake.retention import retain
 from leveret.pipeline.progress import Progress
 
 FAULTS = ctypes.CDLL(None)
+LAST_DAY = date(2023, 11, 15)
 
 
 def in_a_child(work: Callable[[], None]) -> int:
@@ -47,11 +53,14 @@ def main() -> None:
     journal, lake = work / "journal", work / "lake"
 
     def act() -> None:
-        if what == "ingest":
-            fill(journal, lake)
-        else:
-            with open(os.devnull, "w") as nowhere:
-                compact(str(lake), Progress("compact", nowhere), 0)
+        with open(os.devnull, "w") as nowhere:
+            progress = Progress(what, nowhere)
+            if what == "ingest":
+                fill(journal, lake)
+            elif what == "compact":
+                compact(str(lake), progress, 0)
+            else:
+                retain(str(lake), LAST_DAY, progress, 0)
 
     def act_until(step: int) -> None:
         FAULTS.fault_at(step)
@@ -61,12 +70,23 @@ def main() -> None:
     def check_after_a_kill() -> None:
         for table in ALWAYS:
             rows = in_lake(lake, table)
-            assert rows in (in_lake(directory / "lake", table), in_journal(journal, table)), (step, table)
+            assert rows in (in_lake(directory / "lake", table), wanted(table)), (step, table)
+            assert kept_in(str(lake)) is not None or table == "events" or rows != wanted(table) or what != "retain"
 
     def check_at_the_end() -> None:
         act()
         for table in ALWAYS:
-            assert in_lake(lake, table) == in_journal(journal, table), (step, table)
+            assert in_lake(lake, table) == wanted(table), (step, table)
+
+    def wanted(table: str) -> Any:
+        if what != "retain":
+            return in_journal(journal, table)
+        return in_lake(directory / "retained", table)
+
+    if what == "retain":
+        shutil.copytree(directory / "lake", lake)
+        assert in_a_child(act) == 0
+        lake.rename(directory / "retained")
 
     step = first
     while True:

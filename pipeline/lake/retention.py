@@ -1,0 +1,128 @@
+"""Retention: days of a lake that are too old go, and the lake remembers from which record on it is whole.
+
+`events` decide, and say it in the commit that drops theirs; the other tables follow, now, or with the next retention if
+this one is killed between. Jobs leave out what is older than `events` say, whatever of it is still there.
+
+A clock may jump, so a day's rows may be anywhere in the journal. What goes is old by its day, and by its records, too:
+it lies before all that stays. Rows of a day in the future do not keep what is before them.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from math import inf
+from typing import Any
+
+from ..progress import Progress
+from .compact import KEEP_HOURS
+from .lake import locked
+from .tables import CHECKPOINTS, Kept, absolute, drop, files_in, kept_of, open_table, swept
+
+File = Mapping[str, Any]
+#: The column by whose statistics a table's files are older than what is kept, in the order of their commits.
+LSN_OF = {"events": "lsn", "payloads": "lsn", "snapshots": "lsn", "checkpoints": "begin_lsn", "segments": "base_lsn"}
+
+
+def today() -> date:
+    """The UTC day."""
+    return datetime.now(UTC).date()
+
+
+def days_ago(days: int, now: date) -> date:
+    """The first day to keep so that nothing younger than so many days goes."""
+    return now - timedelta(days=min(days, (now - date.min).days))
+
+
+def retain(
+    lake: str, before: date, progress: Progress, keep_hours: int = KEEP_HOURS, *, is_dry: bool = False
+) -> dict[str, Any]:
+    """Drop the days before one; delete files that count no more and are older than `keep_hours`.
+
+    Args:   is_dry: only say what would go.
+    Returns: files and rows that go, by table; the record from which on the lake is whole. Raises: LakeBusy, ValueError
+            (`before` is in the future; a lake that cannot be changed), OSError.
+    """
+    lake = absolute(lake)
+    if before > today():
+        raise ValueError(f"{before} is in the future")
+    if "://" not in lake and os.path.isdir(os.path.join(lake, CHECKPOINTS)):
+        raise ValueError(f"{lake}: a lake of an older release: first `leveret pipeline migrate --lake {lake}`")
+    if is_dry:
+        return {**_dropped(lake, before, progress, is_dry=True), "dry": True, "seconds": progress.seconds}
+    with locked(lake):
+        result = _dropped(lake, before, progress)
+        deleted = 0
+        for table in LSN_OF:
+            delta = open_table(lake, table)
+            deleted += 0 if delta is None else swept(delta, lake, table, keep_hours)
+    return {**result, "deleted": deleted, "dry": False, "seconds": progress.seconds}
+
+
+def retain_in_ingest(lake: str, days: int, progress: Progress) -> dict[str, int]:
+    """The same of an ingest, which holds the lock: rows that went, by table. Files go with a later one."""
+    result = _dropped(lake, days_ago(days, today()), progress)
+    for table, count in result["files"].items():
+        if count:
+            swept(open_table(lake, table), lake, table, KEEP_HOURS)
+    rows: dict[str, int] = result["rows"]
+    return rows
+
+
+def _dropped(lake: str, before: date, progress: Progress, *, is_dry: bool = False) -> dict[str, Any]:
+    """Table by table, `events` first."""
+    files, rows, days = {}, {}, []
+    kept = None
+    for table, column in LSN_OF.items():
+        delta = open_table(lake, table)
+        if delta is None:
+            continue
+        every = files_in(delta)
+        if table == "events":
+            kept = kept_of(delta)
+            old, kept = _too_old(every, before, kept)
+        else:
+            old = [] if kept is None else _before(every, column, kept.lsn)
+        files[table], rows[table] = len(old), sum(one["num_records"] for one in old)
+        days += [one["partition.date"] for one in old if one.get("partition.date")]
+        if old and not is_dry:
+            drop(delta, lake, table, old, kept if table == "events" else None)
+            progress.say("dropped", table=table, files=files[table], rows=rows[table])
+    return {
+        "lake": lake,
+        "before": str(before),
+        "first_day": str(min(days)) if days else None,
+        "last_day": str(max(days)) if days else None,
+        "files": files,
+        "rows": rows,
+        "kept_from_lsn": 1 if kept is None else kept.lsn,
+    }
+
+
+def _too_old(files: Sequence[File], before: date, kept: Kept | None) -> tuple[list[File], Kept | None]:
+    """The files of `events` that go, and what is kept then."""
+    young = [one for one in files if one["partition.date"] >= before]
+    timely = [one for one in young if one["partition.date"] <= today()] or young
+    first = min((_least(one, "lsn") for one in timely), default=inf)
+    old = [one for one in files if _most(one, "lsn") < first]
+    if not old:
+        return old, kept
+    lsn = max(int(_most(one, "lsn")) for one in old) + 1
+    return old, Kept(lsn, before) if kept is None else Kept(max(lsn, kept.lsn), max(before, kept.day))
+
+
+def _before(files: Sequence[File], column: str, lsn: int) -> list[File]:
+    """The files whose rows are all older than a record; of segments the one stays that has it."""
+    if column == "base_lsn":
+        begun = [_most(one, column) if _most(one, column) <= lsn else _least(one, column) for one in files]
+        lsn = int(max((at for at in begun if at <= lsn), default=0))
+    return [one for one in files if _most(one, column) < lsn]
+
+
+def _least(one: File, column: str) -> float:
+    found = one.get(f"min.{column}")
+    return 0 if found is None else found
+
+
+def _most(one: File, column: str) -> float:
+    found = one.get(f"max.{column}")
+    return inf if found is None else found
