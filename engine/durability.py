@@ -36,6 +36,15 @@ class Durability(Protocol):
         `place`: where its content is, which has a body of so many octets.
         """
 
+    def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
+        """A duplicate id came to an address, which remembers the last `size`, with the messages from `first_id` on.
+
+        Returns: whether any of them is recorded. Then the id is as safe as they are, where ids are kept.
+        """
+
+    def await_recorded(self) -> None:
+        """The next barrier is behind all that was recorded: an answer says that an earlier message is safe."""
+
     def retain(self, ms: int) -> None:
         """What was recorded is kept for so long at least, whoever needs it; 0: as long as a queue needs it."""
 

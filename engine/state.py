@@ -3,6 +3,7 @@
 Only names of other files; nothing outside the engine but the journal imports them.
 """
 
+from .messages.duplicates import IdCache
 from .queues.non_destructive import NonDestructiveQueue
 from .queues.stream_queue import StreamQueue
 from .stores.memory_budget import OVERHEAD
@@ -15,6 +16,7 @@ __all__ = [
     "HEADER_OCTETS",
     "OVERHEAD",
     "Entered",
+    "IdCache",
     "LoggedMessage",
     "NonDestructiveQueue",
     "Page",

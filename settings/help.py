@@ -32,7 +32,7 @@ KEY_HELP: dict[str, dict[str, str]] = {
         "configuration-file-refresh-period": "How often the configuration's files are checked for changes; -1 never.",
         "persist-delivery-count-before-delivery": "Whether attempts are recorded before delivery, to survive a crash.",
         "max-redelivery-records": "Delivery count above which returns are no longer recorded; -1 records all.",
-        "persist-id-cache": "Whether the ids that duplicate detection remembers outlive a restart.",
+        "persist-id-cache": "Whether the ids of stored messages that duplicate detection remembers outlive a restart.",
         "message-expiry-scan-period": "How often Artemis searches queues for expired messages.",
         "consumer-timeout": "How long a delivery may stay unacknowledged before its channel is closed; -1 for ever.",
         "address-queue-scan-period": "How often unused auto-created queues are looked for; -1 never.",

@@ -64,10 +64,24 @@ def arrive(
 
 
 def _arrive_one(vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, hops: int) -> Outcome:
-    broker = vhost.broker
     headers = envelope.headers(blob) if envelope.facts.is_marked else {}
-    if headers and not hops and _is_duplicate(vhost, rules, headers):
+    id_ = _duplicate_id(vhost, rules, headers) if headers and not hops else None
+    if id_ is None:
+        return _take(vhost, route, rules, envelope, blob, headers, hops)
+    if _is_duplicate(vhost, rules.address, id_):
         return ALL_WELL
+    first_id = vhost.broker.next_id
+    outcome = _take(vhost, route, rules, envelope, blob, headers, hops)
+    if not outcome.refused:  # its publisher will try again
+        _remember(vhost, rules, id_, first_id)
+    return outcome
+
+
+def _take(
+    vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, headers: FieldTable, hops: int
+) -> Outcome:
+    """It is no duplicate."""
+    broker = vhost.broker
     added: FieldTable = {}
     if rules.has_ingress_timestamp:
         added[INGRESS_TIMESTAMP] = Field("l", broker.clock.wall_ms())
@@ -89,25 +103,38 @@ def _arrive_one(vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelo
     return publish_run(vhost, route, envelope, (blob,), due_ns)
 
 
-def _is_duplicate(vhost: Host, rules: ArrivalRules, headers: FieldTable) -> bool:
-    """A duplicate is counted and dropped; its publisher hears that all is well."""
+def _duplicate_id(vhost: Host, rules: ArrivalRules, headers: FieldTable) -> str | None:
     if not rules.id_cache_size:
-        return False
+        return None
     asked_for = DEDUPLICATION_ID in headers and vhost.broker.settings.sets_id_cache_size(rules.address, vhost.name)
-    id_ = duplicate_id(headers, asked_for=asked_for)
-    if id_ is None:
-        return False
-    cache = vhost.id_caches.get(rules.address)
-    if cache is None:
-        cache = vhost.id_caches[rules.address] = IdCache(rules.id_cache_size)
-    cache.size = rules.id_cache_size
-    if cache.is_new(id_):
+    return duplicate_id(headers, asked_for=asked_for)
+
+
+def _is_duplicate(vhost: Host, address: str, id_: str) -> bool:
+    """A duplicate is counted and dropped; its publisher hears that all is well, as soon as the first one is safe."""
+    cache = vhost.id_caches.get(address)
+    if cache is None or id_ not in cache:
         return False
     broker = vhost.broker
     broker.counters.dropped += 1
+    durability = broker.storage.durability
+    if durability is not None and cache.number_of(id_):
+        durability.await_recorded()
     if broker.listeners:
-        broker.announce(DuplicateEvent(vhost.name, rules.address, id_))
+        broker.announce(DuplicateEvent(vhost.name, address, id_))
     return True
+
+
+def _remember(vhost: Host, rules: ArrivalRules, id_: str, first_id: int) -> None:
+    """`first_id`: of the messages that came with it: a divert makes several."""
+    address, size = rules.address, rules.id_cache_size
+    cache = vhost.id_caches.get(address)
+    if cache is None:
+        cache = vhost.id_caches[address] = IdCache(size)
+    cache.size = size
+    durability = vhost.broker.storage.durability
+    is_recorded = durability is not None and durability.keep_id(vhost.name, address, id_, first_id, size)
+    cache.remember(id_, first_id if is_recorded else 0)
 
 
 def due_ns_of(vhost: Host, route: Route, headers: FieldTable, added: FieldTable) -> int | None:

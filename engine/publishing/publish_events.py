@@ -57,7 +57,7 @@ class DuplicateEvent(ObjectEvent):
     """
 
     kind: EventKind = field(default=EventKind.DROPPED, init=False)
-    duplicate_id: object
+    duplicate_id: str
 
     @property
     def detail(self) -> dict[str, object]:

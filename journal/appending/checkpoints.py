@@ -23,14 +23,14 @@ class Checkpoints:
     def is_due(self) -> bool:
         """Whether so much was appended since the last checkpoint that another pays.
 
-        With many messages to state it waits longer, so that filling a deep queue stays linear.
+        With many messages or duplicate ids to state it waits longer, so that filling a deep queue stays linear.
         """
         turns = self._turns
         appended = turns.uncovered_bytes
         if appended < self._look_at:
             return False
         live = sum(row.live for row in turns.ledger.rows)
-        if appended >= max(turns.options.segment_size, live * STATED_OCTETS):
+        if appended >= max(turns.options.segment_size, live * STATED_OCTETS, turns.ids_bytes):
             return True
         self._look_at = appended + turns.options.segment_size // 4
         return False

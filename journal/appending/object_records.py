@@ -1,12 +1,22 @@
 """Records of names and of what there is: queues, exchanges, bindings, virtual hosts, settings."""
 
-from ..format.heap import Bound, Declared, encode_bound, encode_declared, encode_text
+from ..format.heap import (
+    Bound,
+    Declared,
+    IdsSeen,
+    encode_bound,
+    encode_declared,
+    encode_ids_seen,
+    encode_text,
+)
 from ..format.record import (
     BOUND,
     DECLARED,
     DURABLE,
     EXCHANGE,
+    IDS_SEEN,
     QUEUE,
+    RECORD_SIZE,
     RESTATED,
     SETTINGS_CHANGED,
     UNBOUND,
@@ -88,3 +98,11 @@ class ObjectRecords:
     def settings_changed(self, key: int, text: str) -> int:
         """Settings of something (`key`: an id, 0 for the broker) are these now (JSON). Returns the LSN."""
         return self._add(Record(SETTINGS_CHANGED, arg=key, flags=DURABLE, heap=encode_text(text)))
+
+    def ids_seen(self, vhost_id: int, seen: IdsSeen, *, restated: bool = False) -> int:
+        """These duplicate ids are remembered. Returns the octets that it takes."""
+        heap = encode_ids_seen(seen)
+        message_id = 0 if restated else seen.ids[0][1]
+        flags = DURABLE | (RESTATED if restated else 0)
+        self._add(Record(IDS_SEEN, 0, message_id, vhost_id, flags, size=len(seen.ids), heap=heap))
+        return RECORD_SIZE + len(heap)

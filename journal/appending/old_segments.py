@@ -86,7 +86,7 @@ class OldSegments:
             keep, keep_us = self._kept()
             live = sum(row.live for row in turns.ledger.rows)
             need = live * SNAPSHOT_OCTETS + len(turns.names) * NAMED_OCTETS + HEAD_OCTETS + unrecorded
-            need += turns.writer.backlog_bytes
+            need += turns.ids_bytes + turns.writer.backlog_bytes
             fits = self._reserve.is_spent or need <= self._reserve.size
             return fits and turns.ledger.dead_size(turns.segment_bytes, keep, keep_us) > need
         return False

@@ -17,6 +17,8 @@ as AMQP carries them (undecodable octets survive as surrogates). A reader skips 
   then i64 first id and u32 ids of each run.
 - head: u8 version, 7 octets 0, 16 octets journal id, i64 begin and i64 end of the last checkpoint (0 none), text: the
   program that wrote.
+- ids_seen: u8 version, u8 0, u16 octets of address, u32 ids that the address remembers, u32 ids here, address; then of
+  each id i64 message id, u16 octets, text.
 - snapshot: see snapshot.py. footer: see segment.py.
 - others: nothing, or u8 version, 3 octets 0, UTF-8 text (settings as JSON, a reason, why blocked).
 
@@ -42,6 +44,8 @@ _TEXT = Struct("<B3x")
 _RUNS = Struct("<B3xI")
 _RUN = Struct("<qI")
 _LENGTH = Struct("<I")
+_IDS_SEEN = Struct("<BBHII")
+_ID_SEEN = Struct("<qH")
 _IDS = [Struct(f"<{count}i") for count in range(17)]  # making one costs more than packing
 
 IS_DURABLE, IS_AUTO_DELETE, IS_INTERNAL, IS_EXCLUSIVE = 1, 2, 4, 8
@@ -84,6 +88,17 @@ class Bound(NamedTuple):
     target_id: int
     routing_key: bytes
     arguments: bytes
+
+
+class IdsSeen(NamedTuple):
+    """Heap of `ids_seen`; the virtual host is the record's `arg`.
+
+    `size`: so many the address remembers. `ids`: each with the id of the message that brought it.
+    """
+
+    address: str
+    size: int
+    ids: Sequence[tuple[str, int]]
 
 
 class Head(NamedTuple):
@@ -215,6 +230,29 @@ def decode_head(heap: bytes) -> Head:
     _open(_HEAD, heap, "head")
     _, _, _, _, journal_id, begin, end = _HEAD.unpack_from(heap)
     return Head(journal_id, begin, end, _text(heap[_HEAD.size :]))
+
+
+def encode_ids_seen(seen: IdsSeen) -> bytes:
+    """Heap entry of `ids_seen`."""
+    address = _name(seen.address)
+    parts = [_IDS_SEEN.pack(VERSION, 0, len(address), seen.size, len(seen.ids)), address]
+    for id_, message_id in seen.ids:
+        text = _name(id_)
+        parts += (_ID_SEEN.pack(message_id, len(text)), text)
+    return b"".join(parts)
+
+
+def decode_ids_seen(heap: bytes) -> IdsSeen:
+    """The inverse. Raises: BadRecord."""
+    _, _, address_size, size, count = _open(_IDS_SEEN, heap, "ids_seen")
+    position = _IDS_SEEN.size + address_size
+    address = _text(_slice(heap, _IDS_SEEN.size, address_size, "ids_seen"))
+    ids = []
+    for _ in range(count):
+        message_id, length = _ID_SEEN.unpack(_slice(heap, position, _ID_SEEN.size, "ids_seen"))
+        position += _ID_SEEN.size + length
+        ids.append((_text(_slice(heap, position - length, length, "ids_seen")), message_id))
+    return IdsSeen(address, size, ids)
 
 
 def encode_link(content_lsn: int) -> bytes:

@@ -22,7 +22,7 @@
 
 `arg` by kind: published: expiry (wall ms, 0 never). enqueued: expiry in this queue (wall ms). requeued, scheduled: due
 (wall ms, 0 now). moved: LSN of the record it copies. With `RANGE`: last message id. define: the id.
-declared, undeclared: the id of what is neither queue nor exchange. transaction: 1
+declared, undeclared: the id of what is neither queue nor exchange. ids_seen: the id of the virtual host. transaction: 1
 opens, 0 closes. checkpoint: LSN from which to replay. snapshot: octets of body in the part. head: the next free id.
 
 `link` by kind: enqueued: own LSN minus that of the record with the content (0: see the heap). requeued: how many
@@ -95,6 +95,7 @@ FOOTER = 66  # last record of a sealed segment
 SNAPSHOT = 67  # a part of what is in a queue
 CHECKPOINT = 68  # the snapshot that began at `arg` is whole
 TRANSACTION = 69  # bracket; both ends stand in one block
+IDS_SEEN = 70  # duplicate ids that an address remembers
 
 (
     PUBLISHED,
@@ -136,6 +137,7 @@ KIND_NAMES: dict[int, str] = {
     SNAPSHOT: "snapshot",
     CHECKPOINT: "checkpoint",
     TRANSACTION: "transaction",
+    IDS_SEEN: "ids_seen",
 }
 
 TERMINAL_CODES = frozenset(CODE_OF[kind] for kind in TERMINAL)

@@ -27,6 +27,11 @@ class ContentIndex:
     def __len__(self) -> int:
         return len(self._firsts)
 
+    @property
+    def last_id(self) -> int:
+        """Of all that were added; 0: none, or it is forgotten."""
+        return self._firsts[-1] + self._counts[-1] - 1 if self._firsts else 0
+
     def add(self, first_id: int, count: int, lsn: int) -> None:
         """A run; `first_id` is above all that was added before."""
         if self._firsts:

@@ -40,6 +40,7 @@ from ..journal import Journal
 from ..recovery.recovered import MessageState, RecoveredMessage
 from .message_recorder import MessageRecorder, PublishedRun
 from .object_recorder import is_durable
+from .seen_ids import SeenIds
 
 Family = TypeVar("Family", bound=Event)
 
@@ -54,9 +55,16 @@ class Recorder(MessageRecorder):
     takes_mixed: ClassVar[bool] = True
 
     def __init__(
-        self, broker: Broker, journal: Journal, *, persists_deliveries: bool = False, counts_max: int = 10
+        self,
+        broker: Broker,
+        journal: Journal,
+        *,
+        persists_deliveries: bool = False,
+        counts_max: int = 10,
+        keeps_ids: bool = True,
     ) -> None:
         super().__init__(broker, journal, persists_deliveries=persists_deliveries, counts_max=counts_max)
+        self.seen_ids = SeenIds(broker, journal, is_on=keeps_ids)
         self.takes_nothing = False
         self.is_low = False
         self.late_octets = 0  # of contents that came while it took nothing
@@ -147,6 +155,18 @@ class Recorder(MessageRecorder):
             self.contents.move(id_, lsn)
         self._runs.clear()
         self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
+
+    def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
+        """See `Durability`."""
+        is_recorded = self.contents.last_id >= first_id
+        if is_recorded:
+            self.seen_ids.keep(vhost, address, id_, first_id, size)
+        return is_recorded
+
+    def await_recorded(self) -> None:
+        """See `Durability`."""
+        if self.is_behind or self._journal.committed_lsn < self._journal.next_lsn:
+            self._has_recorded = True
 
     def retain(self, ms: int) -> None:
         """See `Durability`."""

@@ -97,6 +97,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         restoring.begin(found.queues.get(id_) or RecoveredQueue(), first_offsets[id_])
         count += queue.restore_by(restoring)
     found.queues.clear()
+    recorder.seen_ids.restore(found)
     recorder.begin(found.objects)
     broker.listeners.append(recorder)
     broker.durability = recorder

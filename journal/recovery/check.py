@@ -14,6 +14,7 @@ from ..format.heap import (
     decode_declared,
     decode_define,
     decode_head,
+    decode_ids_seen,
     decode_link,
     decode_runs,
     decode_text,
@@ -27,6 +28,7 @@ from ..format.record import (
     ENQUEUED,
     FOOTER,
     HEAD,
+    IDS_SEEN,
     KIND_NAMES,
     MOVED,
     PUBLISHED,
@@ -187,6 +189,9 @@ def _check_record(lsn: int, record: Record, names: Names | None, journal_id: byt
     elif kind == HEAD:
         if decode_head(heap).journal_id != journal_id:
             raise BadRecord("the segment is another journal's")
+    elif kind == IDS_SEEN:
+        decode_ids_seen(heap)
+        _check_name(lsn, record.arg, names)
     elif kind == SNAPSHOT:
         load_part(heap, RecoveredQueue())
     elif kind not in KIND_NAMES:

@@ -21,6 +21,7 @@ from ..format.heap import (
     decode_declared,
     decode_define,
     decode_head,
+    decode_ids_seen,
     decode_link,
     decode_text,
 )
@@ -37,6 +38,7 @@ from ..format.record import (
     ENQUEUED,
     EXCHANGE,
     HEAD,
+    IDS_SEEN,
     KEPT,
     MOVED,
     OPERATORS,
@@ -54,6 +56,7 @@ from ..format.record import (
     Fields,
 )
 from .recovered import FRESH, RecoveredQueue
+from .recovered_ids import RecoveredIds
 from .snapshot import load_part
 
 #: Kinds of objects: a name of one has one id.
@@ -74,6 +77,8 @@ class Recovered:
     bindings: dict[tuple[int, Bound], None] = field(default_factory=dict)
     #: queue id -> its messages; a durable queue without messages may be absent.
     queues: dict[int, RecoveredQueue] = field(default_factory=dict)
+    #: (virtual host id, address) -> the duplicate ids that it remembers.
+    ids: dict[tuple[int, str], RecoveredIds] = field(default_factory=dict)
     #: last text of `settings_changed`, by its `arg`.
     settings: dict[int, str] = field(default_factory=dict)
     next_message_id: int = 1
@@ -122,6 +127,7 @@ class Replay:
             SETTINGS_CHANGED: self._settings_changed,
             SNAPSHOT: self._snapshot,
             CHECKPOINT: self._checkpoint,
+            IDS_SEEN: self._ids_seen,
         }
 
     def block(self, block: Block) -> None:
@@ -276,6 +282,9 @@ class Replay:
         found = self.found
         found.objects.pop(id_, None)
         found.queues.pop(id_, None)
+        if found.ids and id_ in found.names and found.names[id_].what == VHOST:
+            for place in [place for place in found.ids if place[0] == id_]:
+                del found.ids[place]
         found.names.retire(id_, lsn)
         for source_id, bound in [key for key in found.bindings if id_ in (key[0], key[1].target_id)]:
             del found.bindings[source_id, bound]
@@ -296,3 +305,11 @@ class Replay:
 
     def _checkpoint(self, fields: Fields, lsn: int, block: Block) -> None:
         self.found.next_message_id = max(self.found.next_message_id, fields[1])
+
+    def _ids_seen(self, fields: Fields, lsn: int, block: Block) -> None:
+        seen = decode_ids_seen(block.heap_of(fields))
+        place = fields[2], seen.address
+        recovered = self.found.ids.get(place)
+        if recovered is None:
+            recovered = self.found.ids[place] = RecoveredIds()
+        recovered.add(seen)

@@ -92,9 +92,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "configuration-file-refresh-period": Key(duration_or_off_ms, 5_000, LIVE),
         "persist-delivery-count-before-delivery": Key(boolean, False, RESTART),
         "max-redelivery-records": Key(integer(-1, 2**31), 10, RESTART),
-        "persist-id-cache": Key(
-            boolean, True, WITHOUT_MEANING, "Ids are kept in memory alone: a restart forgets them, whatever this says."
-        ),
+        "persist-id-cache": Key(boolean, True, RESTART),
         "message-expiry-scan-period": Key(
             duration_or_off_ms, 30_000, WITHOUT_MEANING, "Nothing is scanned: a message expires at its time."
         ),

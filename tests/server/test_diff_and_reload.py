@@ -68,7 +68,10 @@ def keys_of(*lifetimes: Lifetime) -> Read:
 #: Asked for when the process starts, and not again.
 AT_START = {
     *(("broker", key) for key in ("listen", "data", "definitions")),
-    *(("broker", key) for key in ("persist-delivery-count-before-delivery", "max-redelivery-records")),
+    *(
+        ("broker", key)
+        for key in ("persist-delivery-count-before-delivery", "max-redelivery-records", "persist-id-cache")
+    ),
     *(("limits", key) for key in ("memory", "unsent-per-connection", "history-events")),
     *(("management", key) for key in ("enabled", "listen", "metrics", "plain-outside")),
 }

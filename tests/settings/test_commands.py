@@ -133,7 +133,7 @@ def test_diff_of_the_same_meaning_is_exit_0(old: Path) -> None:
           '{ message-ttl = 5 }\n[[address]]'),
          ["[broker] listen: [\"127.0.0.1:5672\"] -> [\"127.0.0.1:5673\"] (when the broker starts anew)",
           "[broker] frame-max: 131072 -> 8192 (new connections only)",
-          "[broker] persist-id-cache: true -> false (never: it means nothing here)",
+          "[broker] persist-id-cache: true -> false (when the broker starts anew)",
           "[broker] global-max-messages: -1 -> 7 (at once)",
           "[limits] bindings: 0 -> 5 (new bindings only)",
           "user 'u': declared (at once)",

@@ -13,14 +13,16 @@ PATH = "data"
 
 
 class DurableDesk(VirtualDesk):
-    """Commits happen in `settle`. `persists`: persist-delivery-count-before-delivery."""
+    """Commits happen in `settle`. `persists`: persist-delivery-count-before-delivery; `keeps_ids`: persist-id-cache."""
 
-    def __init__(self, files: SimulatedFiles, settings: str = "", *, persists: bool = False) -> None:
+    def __init__(
+        self, files: SimulatedFiles, settings: str = "", *, persists: bool = False, keeps_ids: bool = True
+    ) -> None:
         super().__init__(settings)
         self.files = files
         broker = self.pair.broker
         self.journal = Journal.open(PATH, self.pair.clock, files=files, threaded=False, new_id=b"0123456789abcdef")
-        self.recorder = Recorder(broker, self.journal, persists_deliveries=persists)
+        self.recorder = Recorder(broker, self.journal, persists_deliveries=persists, keeps_ids=keeps_ids)
         restore(broker, self.journal, self.recorder)
         self.failures: list[Exception] = []
         self.journal.set_callbacks(lambda lsn: None, self._failed)

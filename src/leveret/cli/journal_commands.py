@@ -17,6 +17,7 @@ from ..journal.format.heap import (
     decode_declared,
     decode_define,
     decode_head,
+    decode_ids_seen,
     decode_runs,
     decode_text,
 )
@@ -187,6 +188,10 @@ def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object
     if name == "head":
         head = decode_head(heap)
         return {"journal_id": head.journal_id.hex(), "checkpoint": head.checkpoint_begin, "program": head.program}
+    if name == "ids_seen":
+        seen = decode_ids_seen(heap)
+        ids = [{"id": id_, "msg_id": message_id} for id_, message_id in seen.ids]
+        return {"vhost": names.text(record.arg), "address": seen.address, "id_cache_size": seen.size, "ids": ids}
     if name in ("snapshot", "footer", "enqueued") or name.startswith("kind "):
         return {"heap_octets": len(heap)}
     if record.flags & RANGE:

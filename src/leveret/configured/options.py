@@ -142,11 +142,13 @@ def journal_options(configuration: Configuration) -> "JournalOptions":
 class RecordingOptions:
     """What is recorded beside what recovery needs, and how much memory ready messages may take.
 
-    `counts_max`: larger delivery counts are not written; -1: all are. `memory_size`: octets.
+    `counts_max`: larger delivery counts are not written; -1: all are. `keeps_ids`: duplicate ids outlive a restart.
+    `memory_size`: octets.
     """
 
     persists_deliveries: bool
     counts_max: int
+    keeps_ids: bool
     memory_size: int
 
 
@@ -156,6 +158,7 @@ def recording_options(configuration: Configuration) -> RecordingOptions:
     return RecordingOptions(
         persists_deliveries=broker.flag("persist-delivery-count-before-delivery"),
         counts_max=broker.number("max-redelivery-records"),
+        keeps_ids=broker.flag("persist-id-cache"),
         memory_size=_Table(configuration, "limits").number("memory"),
     )
 

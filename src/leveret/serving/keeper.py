@@ -113,6 +113,7 @@ class Keeper:
             journal,
             persists_deliveries=recording.persists_deliveries,
             counts_max=recording.counts_max,
+            keeps_ids=recording.keeps_ids,
         )
         broker.pager = JournalPager(broker, journal, recorder, recording.memory_size)
         found = journal.recovered
