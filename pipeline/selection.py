@@ -21,6 +21,8 @@ WITHOUT_OLDER = {
     "fairness": "ts >= {since}",
     "deadletters": "(ts >= {since} OR kind NOT IN ('dead_lettered', 'killed', 'expired'))",
 }
+#: Of these the jobs that read nothing older at all. (Fairness looks up connections, deadletters deliveries.)
+READS_SINCE = ("latency",)
 #: What `since` asks of a job's rows, in SQL. The audit's have an LSN, no time.
 ROWS_SINCE = {
     "latency": "window_start >= {since}",
@@ -68,6 +70,10 @@ class Selection:
         if self.since_us is None or job not in BY_WINDOW:
             return self.since_us
         return self.since_us // (window_s * 10**6) * window_s * 10**6
+
+    def read(self, job: str, window_s: int) -> tuple[int | None, int | None]:
+        """Of which times a job needs events at all: since, until."""
+        return (self.since_of(job, window_s) if job in READS_SINCE else None), self.until_us
 
     def events(self, job: str, window_s: int, sql: Dialect) -> str | None:
         """The condition on `events` (columns vhost, queue, ts, kind, date); None: all are needed."""

@@ -21,7 +21,7 @@ from .audit import audit, fates
 from .backlog import depth, loss
 from .blocked import blocked
 from .engine_table import EngineTable
-from .opening import open_log, open_tables
+from .opening import is_known, open_log, open_tables
 from .redelivery import POISON_ATTEMPTS, redelivery
 from .replay import CHOSEN, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
 from .report import Asked, write_report
@@ -71,7 +71,7 @@ class Work:
 
 def run(engine: Engine, job: str, options: argparse.Namespace, progress: Progress) -> Answer:
     """Run one job. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
-    whole = open_tables(options.lake, engine)
+    whole = open_tables(options.lake, engine, *options.selection.read(job, options.window))
     progress.say("begin", lake=options.lake, engine=engine.name)
     missing = whole.missing()
     if missing:
@@ -91,7 +91,7 @@ def chosen_part(whole: Tables, job: str, options: argparse.Namespace) -> Tables:
     engine, dialect = whole.engine, whole.engine.dialect
     for column, names in (("vhost", selection.vhosts), ("queue", selection.queues)):
         for name in names:
-            if not rows(engine, f"SELECT lsn FROM events WHERE {column} = {dialect.text(name)} LIMIT 1"):
+            if not is_known(whole, column, name):
                 what = {"vhost": "virtual host", "queue": "queue"}[column]
                 raise ValueError(f"the lake knows no {what} {name!r}")
     conditions = {

@@ -2,7 +2,7 @@
 
 import os
 
-from ..engines.protocol import Engine
+from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine
 from ..lake.lake import absolute, committed_files, kept_in, read_table, row_count
 from ..schemas import BY_DATE, TABLES, Column
@@ -43,22 +43,52 @@ KEPT = {
 }
 
 
-def open_tables(lake: str, engine: Engine) -> Tables:
-    """The lake's tables as the views of an engine. Raises: ValueError (it is empty, or not whole), OSError."""
-    for name, columns in TABLES.items():
-        if isinstance(engine, SparkEngine):
-            engine.frame(f"stored_{name}", read_table(engine.session, lake, name))
-        else:
-            engine.files(f"stored_{name}", committed_files(lake, name), (*columns, *BY_DAY[name in BY_DATE]))
+def open_tables(lake: str, engine: Engine, since_us: int | None = None, until_us: int | None = None) -> Tables:
+    """The lake's tables as the views of an engine. Raises: ValueError (it is empty, or not whole), OSError.
+
+    Args:   since_us, until_us: of `events` only those with since_us <= ts < until_us (microseconds since 1970): files
+            of other times are not opened.
+    """
+    for name in TABLES:
+        _store(engine, lake, name, *((since_us, until_us) if name == "events" else ()))
     kept = kept_in(lake)  # behind the others
+    moment = engine.dialect.moment
     for name, columns in TABLES.items():
         listed = ", ".join(
             f"greatest(base_lsn, {kept.lsn}) AS base_lsn" if kept and column.name == "base_lsn" else column.name
             for column in (*columns, *BY_DAY[name in BY_DATE])
         )
-        condition = "" if kept is None else f" WHERE {KEPT[name].format(lsn=kept.lsn)}"
+        conditions = [] if kept is None else [KEPT[name].format(lsn=kept.lsn)]
+        if name == "events":  # whatever else is in the files that are opened
+            conditions += [f"ts >= {moment(since_us)}"] if since_us is not None else []
+            conditions += [f"ts < {moment(until_us)}"] if until_us is not None else []
+        condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         engine.view(f"whole_{name}", f"SELECT {listed} FROM stored_{name}{condition}")
     return Tables(engine, lake, kept=kept)
+
+
+def is_known(tables: Tables, column: str, name: str) -> bool:
+    """Whether some event, of whatever time, has this name in a column."""
+    engine = tables.engine
+    one = f"SELECT lsn FROM {{}} WHERE {column} = {engine.dialect.text(name)} LIMIT 1"
+    if rows(engine, one.format("whole_events")):
+        return True
+    if not tables.lake:
+        return False
+    _store(engine, tables.lake, "events", view="every_event")
+    return bool(rows(engine, one.format("every_event")))
+
+
+def _store(
+    engine: Engine, lake: str, table: str, since_us: int | None = None, until_us: int | None = None, view: str = ""
+) -> None:
+    """Make a view of the files of a table."""
+    view = view or f"stored_{table}"
+    if isinstance(engine, SparkEngine):
+        engine.frame(view, read_table(engine.session, lake, table, since_us, until_us))
+    else:
+        columns = (*TABLES[table], *BY_DAY[table in BY_DATE])
+        engine.files(view, committed_files(lake, table, since_us, until_us), columns)
 
 
 def open_log(lake: str, engine: Engine) -> str:

@@ -97,9 +97,9 @@ def check_written_here(lake: str, table: str) -> None:
         raise ValueError(f"{path}: no ingest of this lake wrote it; copy a lake with all of its files, or empty it")
 
 
-def read_table(spark: Any, lake: str, table: str) -> Any:
-    """A table as a DataFrame, with `date` where it is partitioned by that. Raises: as `committed_files`."""
-    files = committed_files(lake, table)
+def read_table(spark: Any, lake: str, table: str, since_us: int | None = None, until_us: int | None = None) -> Any:
+    """A table as a DataFrame, with `date` where it is partitioned by that. Arguments, Raises: as `committed_files`."""
+    files = committed_files(lake, table, since_us, until_us)
     columns = ddl(TABLES[table]).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
     if not files:
         return spark.createDataFrame([], columns)
