@@ -189,7 +189,8 @@ class Writer:
         for job in jobs:
             block = job.head if isinstance(job, Roll) else job
             if isinstance(block, BlockBuilder) and block.base_lsn <= lsn < block.next_lsn:
-                return as_block(block.encode(self.file.flags, self.durable_lsn), 0)
+                durable_lsn = min(self.durable_lsn, block.base_lsn)  # the thread may have just written this block
+                return as_block(block.encode(self.file.flags, durable_lsn), 0)
         return None
 
     @property

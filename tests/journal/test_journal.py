@@ -24,7 +24,8 @@ from leveret.journal import (
     register_reader,
 )
 from leveret.journal.disk.segment import segments_in
-from leveret.journal.format.record import COUNTED
+from leveret.journal.disk.writer import Writer
+from leveret.journal.format.record import COUNTED, ENQUEUED, PUBLISHED
 
 
 def opened(files: SimulatedFiles, options: JournalOptions = SMALL) -> Journal:
@@ -295,3 +296,23 @@ def test_a_reader_trusts_what_is_proved_durable() -> None:
     driver.journal.writer.run_once()
     assert [lsn for lsn, _ in JournalReader(PATH, files).records()] == list(range(1, end))
     assert [lsn for lsn, _ in JournalReader(PATH, files).records(3)] == list(range(3, end))
+
+
+def test_a_block_that_is_written_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal's thread writes a block, and makes it durable, after a reader found it in memory."""
+    driver = Driver(opened(SimulatedFiles()))
+    driver.declare("a")
+    writer = driver.journal.writer
+    driver.journal.wait(driver.journal.commit())
+    lsn = writer.next_lsn
+    driver.publish([b"content"], "a")
+    end = driver.journal.commit()
+
+    def durable_lsn(self: Writer) -> int:
+        self.run_once()
+        return self.file.durable_lsn
+
+    monkeypatch.setattr(Writer, "durable_lsn", property(durable_lsn))
+    block = writer.unwritten(lsn)
+    assert writer.file.durable_lsn == end and block is not None and block.end_lsn == end
+    assert [record.kind for _, record in block.records()] == [PUBLISHED, ENQUEUED]
