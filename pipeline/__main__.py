@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from io import FileIO, TextIOWrapper
 from typing import Any
 
 from .answers import EXIT_INTERRUPTED
@@ -49,5 +50,19 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _as_a_process() -> int:
+    """Make the best of what the process was given: a stream that is closed is one that nobody reads, and what its
+    character set lacks is escaped."""
+    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next file that is opened would be stdout
+        pass
+    os.close(nowhere)
+    sys.stdout = sys.stdout or TextIOWrapper(FileIO(1, "w"), encoding="utf-8")
+    sys.stderr = sys.stderr or TextIOWrapper(FileIO(2, "w"), encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_as_a_process())

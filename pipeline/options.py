@@ -38,6 +38,8 @@ OTHERS = {
 }
 #: The width of windows if nobody says it.
 WINDOW_S = 60
+#: What the column `window_s` can have.
+WINDOW_MAX_S = 2**31 - 1
 DAY_MS = 86_400_000
 #: Who answers; see jobs/opening.py.
 ENGINES = ("auto", "local", "spark")
@@ -72,7 +74,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         names = given[:1] and given[0].split(",")
         known = JOBS | OTHERS
         if not names or names == [""] or names[0].startswith("-"):
-            _overview().parse_args(given[:1])
+            _overview().parse_args([] if names == [""] else given[:1])
             _overview().error("JOB is missing")
         for name in names:
             if name not in known:
@@ -85,6 +87,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
             parser(names).error("MESSAGE is missing: '--' is none")
         found.jobs, found.job = names, given[0]
+        for name in ("journal", "lake", "out"):
+            if getattr(found, name, None) == "":  # as a script's variable that was never set
+                parser(names).error(f"--{name} is empty")
         if getattr(found, "format", None) == "parquet" and not found.out:
             parser(names).error("--format parquet needs --out")
         if names[0] in JOBS:
@@ -153,7 +158,7 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
     choice.add_argument("--since", type=_moment, metavar="TIME", help="2026-11-21T09:30 (UTC), or 2h: two hours ago")
     choice.add_argument("--until", type=_moment, metavar="TIME", help="as if the journal ended then")
     choice.add_argument(
-        "--window", type=_positive, metavar="SECONDS", help=f"of tables by time ({WINDOW_S}; a report's fit its time)"
+        "--window", type=_window, metavar="SECONDS", help=f"of tables by time ({WINDOW_S}; a report's fit its time)"
     )
     _add_result_options(one)
     _add_lineage_option(one)
@@ -204,6 +209,8 @@ def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
             one.error(f"{name} begins where the journal does: it has no --since")
     if len(found.jobs) > 1 and found.out and found.out.endswith((*SUFFIXES, *PAGES)):
         one.error(f"--out {found.out}: several jobs need a directory")
+    if found.fail_if and found.jobs == ["report"]:
+        one.error("report has no table that --fail-if could look at; name a job, as in `report,loss`")
     if found.format == "csv" and len(found.jobs) > 1 and not found.out:
         one.error("several jobs as csv need --out DIR")
     found.is_window_given = found.window is not None
@@ -271,6 +278,13 @@ def _days(text: str) -> int:
 
 def _positive(text: str) -> int:
     return _number(text, int, 1)
+
+
+def _window(text: str) -> int:
+    seconds = _positive(text)
+    if seconds > WINDOW_MAX_S:
+        raise argparse.ArgumentTypeError(f"must be {WINDOW_MAX_S} or less")
+    return seconds
 
 
 def _count(text: str) -> int:

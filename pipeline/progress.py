@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TextIO
 
 WIDTH = 24
@@ -41,7 +42,7 @@ class Progress:
             self.draw()
             return
         line = {"job": self.job, "seconds": self.seconds, "step": step, **facts}
-        print(json.dumps(line), file=self._stream, flush=True)
+        self._write(json.dumps(line) + "\n")
 
     def draw(self) -> None:
         """The bar as it is now; without something to measure only the step and the time."""
@@ -64,7 +65,12 @@ class Progress:
     def _line(self, text: str) -> None:
         shown = "".join(one for one in text if one.isprintable() or one == "\n")
         with self._drawing:
-            self._stream.write(f"\r\x1b[K{shown[:200]}")
+            self._write(f"\r\x1b[K{shown[:200]}")
+
+    def _write(self, text: str) -> None:
+        """To whoever listens: if nobody does any more, or the disk of a log is full, the work still goes on."""
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
             self._stream.flush()
 
     def _tick(self) -> None:

@@ -13,7 +13,7 @@ from ..settings.printable import printable
 from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK
 from .last_words import last_words
 from .options import JOBS, WITH_CONTENTS
-from .output.results import hand_out, holding, outputs_of, tell_lineage
+from .output.results import hand_out, holding, outputs_of, tell, tell_lineage
 from .progress import Progress
 from .schemas import TABLES, Columns
 
@@ -145,7 +145,7 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
     """The same with engines. `failures`: by job."""
     if options.job == "ingest":
         result = _ingest(engines, options, options.payloads)
-        print(json.dumps(result), flush=True)
+        tell(json.dumps(result) + "\n")
         filled = {f"{options.lake}/{name}": (TABLES[name], rows) for name, rows in result["rows"].items()}
         _tell(options, "ingest", filled)
         return EXIT_OK
@@ -254,7 +254,7 @@ def _keep_up(options: argparse.Namespace) -> int:
         with locked(options.lake):
             result = {"lake": options.lake, "migrated": migrate(options.lake, progress)}
     progress.close()
-    print(json.dumps(result), flush=True)
+    tell(json.dumps(result) + "\n")
     return EXIT_OK
 
 
@@ -271,7 +271,7 @@ def _forget(options: argparse.Namespace) -> int:
         forget_reader(directory, name)
     if not gone:
         return fail(options.job, f"{directory} keeps nothing for a lake {options.lake}")
-    print(json.dumps({"forgotten": gone}))
+    tell(json.dumps({"forgotten": gone}) + "\n")
     return EXIT_OK
 
 

@@ -151,8 +151,10 @@ class LocalEngine:
         """See `Engine`. The file has its name when it is whole."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir() and not all(_is_sparks(one) for one in target.iterdir()):
+            raise ValueError(f"{path}: a directory with other files than Spark's is there")
         begun = self._copy(sql, target.parent)
-        if target.is_dir():  # Spark's
+        if target.is_dir():
             for one in target.iterdir():
                 one.unlink()
             target.rmdir()
@@ -188,6 +190,11 @@ class LocalEngine:
         """See `Engine`."""
         self._connection.close()
         self._scratch.cleanup()
+
+
+def _is_sparks(file: Path) -> bool:
+    """Whether Spark wrote it as one of a directory of Parquet files: `part-...`, `_SUCCESS`, their checksums."""
+    return file.is_file() and file.name.lstrip(".").startswith(("part-", "_SUCCESS"))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import os
 
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine
-from ..lake.lake import absolute, committed_files, kept_in, read_table, row_count
+from ..lake.lake import LAST_FIRST, absolute, check_even, committed_files, kept_in, read_table, row_count
 from ..schemas import BY_DATE, TABLES, Column
 from .outputs import REPLAY_LOG
 from .replay import LOG
@@ -49,7 +49,8 @@ def open_tables(lake: str, engine: Engine, since_us: int | None = None, until_us
     Args:   since_us, until_us: of `events` only those with since_us <= ts < until_us (microseconds since 1970): files
             of other times are not opened.
     """
-    for name in TABLES:
+    check_even(lake)
+    for name in ("payloads", *LAST_FIRST):  # so an ingest that is at work meanwhile puts none behind another
         _store(engine, lake, name, *((since_us, until_us) if name == "events" else ()))
     kept = kept_in(lake)  # behind the others
     moment = engine.dialect.moment

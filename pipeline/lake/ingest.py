@@ -16,10 +16,9 @@ from ..patience import patiently
 from ..progress import Progress
 from ..reading.positions import JournalPlan, Position, Slice
 from ..schemas import TABLES
-from .lake import check_written_here, locked, missing, reader_name
+from .lake import ALWAYS, check_written_here, locked, missing, reader_name
 from .tables import CHECKPOINTS, absolute, add_new_columns, commit, create, open_table, position_of, swept
 
-ALWAYS = ("events", "snapshots", "checkpoints", "segments")
 #: Octets of journal per micro-batch: each costs commits, and a kill repeats one. A cluster does more at once.
 MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 

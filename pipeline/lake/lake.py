@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl
-from .tables import CHECKPOINTS, files_in, files_of, kept_of, open_table, table_path
+from .tables import CHECKPOINTS, files_in, files_of, kept_of, lsn_of, open_table, table_path
 from .tables import Kept as Kept  # parts of what is offered here
 from .tables import absolute as absolute
+
+#: What every lake has, in the order in which an ingest fills it.
+ALWAYS = ("events", "snapshots", "checkpoints", "segments")
+LAST_FIRST = ALWAYS[::-1]
 
 
 class LakeBusy(Exception):
@@ -61,10 +65,36 @@ def committed_files(lake: str, table: str, since_us: int | None = None, until_us
         return _files_of_spark(lake, table)
     files = files_of(delta, lake, table, since_us, until_us)
     if "://" not in lake:
-        for path in files:
+        for path, octets in files.items():
             if not os.path.exists(path):
                 raise ValueError(f"{path}: the lake's file is missing; copy a lake with all of its files")
-    return files
+            if os.path.getsize(path) != octets:
+                raise ValueError(
+                    f"{path}: the lake's file has {os.path.getsize(path)} octets, not {octets}; copy a lake with all of"
+                    " its files"
+                )
+    return list(files)
+
+
+def check_even(lake: str) -> None:
+    """Raises: ValueError (a table is behind one that an ingest fills later: a part of the lake is missing), OSError.
+
+    A job's answer would be wrong in silence: all messages of a checkpoint whose table of snapshots is not there would
+    be lost. An ingest may be at work: who opens the tables in this order, too, sees none that is behind.
+    """
+    if "://" in lake or Path(lake, CHECKPOINTS).is_dir():
+        return
+    later, reached = "", -1
+    for table in LAST_FIRST:
+        delta = open_table(lake, table)
+        lsn = None if delta is None else lsn_of(delta)
+        if (-1 if lsn is None else lsn) < reached:
+            raise ValueError(
+                f"{table_path(lake, table)} is not filled as far as {later}, of record {reached}: copy a lake with all"
+                " of its files, or fill it by an ingest"
+            )
+        if lsn is not None:
+            later, reached = table, lsn
 
 
 def row_count(lake: str, table: str) -> int:

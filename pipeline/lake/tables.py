@@ -90,7 +90,8 @@ def open_table(lake: str, table: str) -> Any:
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        raise ValueError(f"{path}/{LOG}: {error}; copy the lake with all of its files") from error
+        why = str(error).partition("\n")[0]  # a damaged log brings the places in delta-rs along
+        raise ValueError(f"{path}/{LOG}: {why}; copy the lake with all of its files") from error
 
 
 def _has_log(log: Path) -> bool:
@@ -109,6 +110,12 @@ def position_of(delta: Any) -> "Position":
     return Position(about.removeprefix(_OF), *map(int, found))
 
 
+def lsn_of(delta: Any) -> int | None:
+    """How far a table was filled; None: not by an ingest."""
+    found = delta.transaction_version(_LSN)
+    return None if found is None else int(found)
+
+
 def kept_of(delta: Any) -> Kept | None:
     """What retention has left, as the log of `events` says; None: everything."""
     lsn, days = (delta.transaction_version(name) for name in (_KEPT_LSN, _KEPT_DAY))
@@ -125,15 +132,18 @@ def files_in(delta: Any) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (one.get("min.lsn") or 0, one["path"]))
 
 
-def files_of(delta: Any, lake: str, table: str, since_us: int | None = None, until_us: int | None = None) -> list[str]:
-    """The absolute paths (or URIs) of the files that count, and can have rows with since_us <= ts < until_us."""
+def files_of(
+    delta: Any, lake: str, table: str, since_us: int | None = None, until_us: int | None = None
+) -> dict[str, int]:
+    """The absolute paths (or URIs) of the files that count, and can have rows with since_us <= ts < until_us; with
+    their octets."""
     root = table_path(lake, table)
-    return [
-        f"{root}/{one['path']}"
+    return {
+        f"{root}/{one['path']}": one["size_bytes"]
         for one in files_in(delta)
         if (since_us is None or _micros(one.get("max.ts"), since_us) + 999 >= since_us)  # milliseconds, cut off
         and (until_us is None or _micros(one.get("min.ts"), until_us - 1) < until_us)
-    ]
+    }
 
 
 def _micros(value: Any, unknown: int) -> int:

@@ -81,7 +81,7 @@ def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> li
     `out`: a file, if its name ends as one of a format does: the answer's first table; else a directory, of which each
     table becomes a file. `format_`: None: as the name says, or Parquet. Raises: ValueError, OSError.
     """
-    suffix = Path(out).suffix
+    suffix = Path(out).suffix.lower()
     if suffix in SUFFIXES:
         found, tables = SUFFIXES[suffix], list(answer.tables.items())[:1]
         if format_ not in (None, found):

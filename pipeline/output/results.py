@@ -1,6 +1,7 @@
 """What becomes of an answer by the options: files, stdout, conditions, lineage."""
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,19 @@ def hand_out(answer: Answer, options: argparse.Namespace, more: Mapping[str, Any
         text = as_csv(shown.main, options.rows)
     else:
         text = as_text(shown, options.rows) if form == "table" else as_json(shown, options.rows) + "\n"
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    tell(text)
     return paths
+
+
+def tell(text: str) -> None:
+    """On stdout. Who reads it may have enough, as `head` has: that is no failure. Raises: OSError."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # what is left of it is written when Python ends
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def holding(answer: Answer, conditions: "Sequence[Condition]") -> list[str]:

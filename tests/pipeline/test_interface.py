@@ -90,6 +90,8 @@ def test_files(tmp_path: Path) -> None:
     paths = write(found, str(tmp_path / "all"), "json", None)
     assert paths == [str(tmp_path / "all" / name) for name in ("faults.json", "message_fate.json")]
     assert [json.loads(Path(path).read_text())["rows"] for path in paths] == [1, 0]
+    assert write(found, str(tmp_path / "X.CSV"), None, None) == [str(tmp_path / "X.CSV")]
+    (tmp_path / "X.CSV").unlink()
     write(found, str(tmp_path / "parts"), None, None)
     assert parquet.read_table(tmp_path / "parts" / "faults.parquet").num_rows == 1
     with pytest.raises(ValueError, match="its name is of csv, --format is json"):
@@ -197,6 +199,11 @@ def test_several_jobs_and_their_options(capsys: Any) -> None:
         (["audit", "--lake", "x", "--since", "soon"], "'soon' is no time"),
         (["audit", "--lake", "x", "--format", "parquet"], "needs --out"),
         (["audit,loss", "--lake", "x", "--format", "csv"], "need --out DIR"),
+        ([""], "JOB is missing"),
+        (["ingest", "--journal", "", "--lake", "x"], "--journal is empty"),
+        (["audit", "--journal", "x", "--lake", ""], "--lake is empty"),
+        (["depth", "--lake", "x", "--window", "2147483648"], "--window: must be 2147483647 or less"),
+        (["report", "--lake", "x", "--fail-if", "rows > 0"], "report has no table that --fail-if"),
         (["audit,loss", "--lake", "x", "--out", "y.csv"], "several jobs need a directory"),
         (["whatif", "--lake", "x", "--settings", "y", "--since", "1h"], "it has no --since"),
     ):

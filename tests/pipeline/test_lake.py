@@ -26,8 +26,17 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import tables as lake_tables
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.ingest import ALWAYS, IngestOptions, ingest
-from leveret.pipeline.lake.lake import LakeBusy, committed_files, is_lake, locked, reader_name, row_count
+from leveret.pipeline.lake.ingest import IngestOptions, ingest
+from leveret.pipeline.lake.lake import (
+    ALWAYS,
+    LakeBusy,
+    check_even,
+    committed_files,
+    is_lake,
+    locked,
+    reader_name,
+    row_count,
+)
 from leveret.pipeline.lake.tables import commit, open_table, position_of
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
@@ -201,6 +210,32 @@ def test_a_part_of_a_lake_is_refused(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match=words):
                 fill(tmp_path / "journal", tmp_path / copy)
         assert sorted((tmp_path / copy).rglob("*.parquet")) == before
+
+
+def test_a_lake_of_which_a_table_is_missing_or_behind(tmp_path: Path) -> None:
+    """Half a copy would be answered with losses that never were; a file that was cut is said as such."""
+    filled(tmp_path / "journal")
+    lake = tmp_path / "lake"
+    fill(tmp_path / "journal", lake)
+    check_even(str(lake))
+    for table in ("events", "snapshots", "checkpoints"):
+        copy = tmp_path / f"no {table}"
+        shutil.copytree(lake, copy)
+        shutil.rmtree(copy / table)
+        with pytest.raises(ValueError, match=f"no {table}/{table} is not filled as far as "):
+            check_even(str(copy))
+        fill(tmp_path / "journal", copy)
+        check_even(str(copy))
+        agree(tmp_path / "journal", copy)
+    behind = tmp_path / "behind"
+    shutil.copytree(lake, behind)
+    max((behind / "events" / "_delta_log").glob("*.json")).unlink()
+    with pytest.raises(ValueError, match="behind/events is not filled as far as snapshots, of record "):
+        check_even(str(behind))
+    (name,) = committed_files(str(lake), "events")
+    os.truncate(name, 100)
+    with pytest.raises(ValueError, match=r"parquet: the lake's file has 100 octets, not \d+; copy"):
+        committed_files(str(lake), "events")
 
 
 def test_a_lake_that_is_a_uri(tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ from lakes import fill, in_journal, in_lake
 
 from leveret.pipeline.lake import workers  # noqa: F401
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.ingest import ALWAYS
-from leveret.pipeline.lake.lake import kept_in
+from leveret.pipeline.lake.lake import ALWAYS, kept_in
 from leveret.pipeline.lake.retention import retain
 from leveret.pipeline.progress import Progress
 
