@@ -41,7 +41,7 @@ def processor_seconds() -> float:
 def measure(engine: Engine, lake: str) -> dict[str, Any]:
     """Run each job to its last row and drop the rows."""
     tables = open_tables(lake, engine)
-    tables.fold(kept=True)
+    tables.fold()
     jobs: dict[str, Callable[[], str]] = {
         "audit": lambda: audit(tables),
         "latency": lambda: latency(tables),

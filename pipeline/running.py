@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..settings.printable import printable
 from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK
 from .last_words import last_words
 from .options import JOBS, WITH_CONTENTS
@@ -297,6 +296,8 @@ def _guarded(job: str, work: Callable[[], int]) -> int:
 
 def say(job: str, text: str) -> None:
     """A sentence on stderr."""
+    from ..settings.printable import printable  # brings all settings along, 50 ms
+
     print(printable(f"leveret pipeline {job}: {text}"), file=sys.stderr, flush=True)
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from ..settings.values import duration_ms
-
 #: Jobs whose rows come from the events of one queue alone: others are filtered out before.
 BY_QUEUE = ("audit", "latency", "depth", "redelivery", "loss", "fairness")
 #: Jobs that need nothing from before `since`, the events in SQL that they do not need from then. `{since}`: a time.
@@ -118,6 +116,8 @@ def moment_us(text: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     """
     try:
         if _AGO.fullmatch(text):
+            from ..settings.values import duration_ms  # brings all settings along, 50 ms
+
             at = now() - timedelta(milliseconds=duration_ms(text))
         else:
             at = datetime.fromisoformat(text)

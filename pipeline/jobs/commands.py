@@ -17,14 +17,13 @@ from ..progress import Progress
 from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
-from .audit import audit, fates
+from .audit import audit, fates, judged_fates
 from .backlog import depth, loss
 from .blocked import blocked
 from .engine_table import EngineTable
 from .opening import is_known, open_log, open_tables
 from .redelivery import POISON_ATTEMPTS, redelivery
 from .replay import CHOSEN, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
-from .report import Asked, write_report
 from .story import deadletters, trace
 from .tables import Tables
 from .timing import fairness, latency
@@ -117,16 +116,15 @@ def _rows_of(sql: str, work: Work) -> str:
 
 def _audit(work: Work) -> Answer:
     engine = work.engine
-    work.tables.fold(kept=True)
     found = EngineTable(engine, "audit", _rows_of(audit(work.tables), work), outputs.FAULTS)
     by_fault = _counts(engine, "fault", found.name)
     work.progress.say("faults", **by_fault)
-    every = fates(work.tables)
+    every, counted = fates(work.tables), judged_fates(work.tables)
     if work.selection.since_us is not None:
         since = engine.dialect.moment(work.selection.since_us)
-        every = f"SELECT * FROM ({every}) AS fated WHERE coalesce(enqueued_ts, finished_ts) >= {since}"
+        every = counted = f"SELECT * FROM ({every}) AS fated WHERE coalesce(enqueued_ts, finished_ts) >= {since}"
     facts = {
-        "fates": _counts(engine, "fate", f"({every})"),
+        "fates": _counts(engine, "fate", f"({counted})"),
         "faults": by_fault,
         "checkpoints": value(engine, "SELECT count(*) FROM checkpoints"),
     }
@@ -206,6 +204,8 @@ def _whatif(tables: Tables, options: argparse.Namespace) -> str:
 
 def _report(work: Work) -> Answer:
     """The other jobs' answers, each of the part of the lake that it looks at."""
+    from .report import Asked, write_report  # the page is dear to import
+
     options = work.options
     whole = work.tables.part({})
 

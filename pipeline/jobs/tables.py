@@ -79,11 +79,11 @@ class Tables:
             self.engine.view("recorded", f"SELECT * FROM events{'' if scopes == {'all'} else some}")
             self._made.add("recorded")
 
-    def fold(self, *, recorded: bool = False, kept: bool = False) -> str:
-        """The name of the view of lives; `recorded`: of those in the view of that name; `kept`: computed once."""
+    def fold(self, *, recorded: bool = False) -> str:
+        """The name of the view of lives; `recorded`: of those in the view of that name."""
         whole = recorded and self.scopes() != {"all"}
         name = "recorded_lives" if whole else "lives"
         if name not in self._made:
-            self.engine.view(name, lives_of("recorded" if whole else "events"), kept=kept)
+            self.engine.view(name, lives_of("recorded" if whole else "events"))
             self._made.add(name)
         return name

@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from ...settings.printable import printable
 from ..answers import Answer, Table
 from ..schemas import Columns
 
@@ -130,14 +129,20 @@ def _cell(value: Any) -> str:
     return json.dumps(value) if isinstance(value, list | dict) else str(_json(value))
 
 
+def _printable(text: str) -> str:
+    from ...settings.printable import printable  # brings all settings along, 50 ms: only tables for people need it
+
+    return printable(text)
+
+
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"
-    shown = printable(_cell(value))
+    shown = _printable(_cell(value))
     return shown if len(shown) <= CELL_MAX else shown[: CELL_MAX - 1] + "…"
 
 
 def _fact(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
-    return printable(str(value))
+    return _printable(str(value))
