@@ -18,12 +18,14 @@ class IdCache:
     """The last `size` duplicate ids of one address, oldest forgotten first.
 
     Each has the number of the first message that came with it; 0: the journal does not have that message.
+    `characters`: of all ids that are remembered.
     """
 
-    __slots__ = ("_numbers", "_order", "size")
+    __slots__ = ("_numbers", "_order", "characters", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.characters = 0
         self._numbers: dict[str, int] = {}
         self._order: deque[str] = deque()  # beside it: to take the oldest out of a dictionary is not O(1)
 
@@ -34,8 +36,14 @@ class IdCache:
         """An id that is not among them is from now on, the newest."""
         self._numbers[id_] = number
         self._order.append(id_)
+        self.characters += len(id_)
         while len(self._order) > self.size:
-            del self._numbers[self._order.popleft()]
+            oldest = self._order.popleft()
+            self.characters -= len(oldest)
+            del self._numbers[oldest]
+
+    def __len__(self) -> int:
+        return len(self._order)
 
     def number_of(self, id_: str) -> int:
         """Of the message that brought it; 0: the journal does not have it, or the id is forgotten."""

@@ -78,7 +78,8 @@ class OldSegments:
     def can_make_room(self, unrecorded: int) -> bool:
         """Whether a checkpoint would give more room back than it takes, which must be in the reserve if it is held.
 
-        `unrecorded`: octets of what it has to state with its content. O(segments), reads the readers' files.
+        `unrecorded`: octets of what it has to state with its content, and of duplicate ids. O(segments), reads the
+        readers' files.
         Raises: JournalError, OSError.
         """
         turns = self._turns
@@ -86,7 +87,7 @@ class OldSegments:
             keep, keep_us = self._kept()
             live = sum(row.live for row in turns.ledger.rows)
             need = live * SNAPSHOT_OCTETS + len(turns.names) * NAMED_OCTETS + HEAD_OCTETS + unrecorded
-            need += turns.ids_bytes + turns.writer.backlog_bytes
+            need += turns.writer.backlog_bytes
             fits = self._reserve.is_spent or need <= self._reserve.size
             return fits and turns.ledger.dead_size(turns.segment_bytes, keep, keep_us) > need
         return False

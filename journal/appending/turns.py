@@ -32,7 +32,7 @@ class Turns:
         self.next_message_id = recovered.next_message_id
         self.checkpoint = (recovered.checkpoint_begin, recovered.checkpoint_end)  # the last one that is whole
         self.uncovered_bytes = 0  # appended since it
-        self.ids_bytes = 0  # that a checkpoint takes at most to state the duplicate ids
+        self.ids_bytes = 0  # of duplicate ids: what the last checkpoint took to state them, and what came since
         self.segment_bytes = 0  # in the open segment
         self.block: BlockBuilder | None = None
         self.patient_count = 0

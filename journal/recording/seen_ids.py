@@ -36,6 +36,12 @@ class SeenIds:
         objects = self._journal.objects
         self._journal.turns.ids_bytes += objects.ids_seen(objects.define(VHOST, 0, vhost), seen, restated=restated)
 
+    @property
+    def octets(self) -> int:
+        """What a checkpoint takes to state them, about. O(addresses)."""
+        caches = (cache for vhost in self._broker.virtual_hosts.values() for cache in vhost.id_caches.values())
+        return sum(ID_OCTETS * len(cache) + cache.characters for cache in caches) if self.is_on else 0
+
     def state(self) -> Iterator[None]:
         """For a checkpoint: all of them, a slice for each `next`."""
         if not self.is_on:

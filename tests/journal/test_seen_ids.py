@@ -256,6 +256,8 @@ def test_a_checkpoint_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
             send(desk, "g", "g")
     desk.settle()
     assert 0 < desk.journal.turns.ids_bytes < octets
+    # The room that a checkpoint needs on a full disk: of those that are remembered, not of all that came.
+    assert desk.recorder.seen_ids.octets == 6 * (16 + len("('string', b'a')"))
     stated = [record for record in records(desk) if record.flags & RESTATED]
     assert sum(record.size for record in stated) == 6 and max(record.size for record in stated) == 2
     assert drained(desk) == "g"

@@ -14,8 +14,8 @@ from leveret.engine.events import EventKind  # noqa: E402
 from leveret.engine.messages.field_table import Field  # noqa: E402
 from leveret.engine.peers.session import NACKED  # noqa: E402
 from leveret.journal import Damaged  # noqa: E402
-from leveret.journal.format.heap import encode_runs  # noqa: E402
-from leveret.journal.format.record import CODE_OF, DURABLE, QUEUE, RANGE, Record  # noqa: E402
+from leveret.journal.format.heap import IdsSeen, encode_runs  # noqa: E402
+from leveret.journal.format.record import CODE_OF, DURABLE, QUEUE, RANGE, VHOST, Record  # noqa: E402
 from leveret.pipeline.reading.events import ROWS  # noqa: E402
 from leveret.pipeline.reading.predicate import Predicate  # noqa: E402
 from leveret.pipeline.reading.tables import TableReader, reader_of  # noqa: E402
@@ -254,3 +254,16 @@ def test_options_say_what_is_wrong() -> None:
         reader_of({"path": "p", "colums": "lsn"})
     with pytest.raises(ValueError, match="say which journal"):
         reader_of({})
+
+
+def test_duplicate_ids_are_no_events(tmp_path: Path) -> None:
+    """Records of what addresses remember are passed over."""
+    one = RecordedBroker(tmp_path)
+    one.declare("q")
+    one.publish("q", 2)
+    one.tick()
+    before = rows(tmp_path)
+    seen = IdsSeen("q", 9, [("one", 1)])
+    one.journal.objects.ids_seen(one.journal.objects.define(VHOST, 0, "/"), seen)
+    one.tick()
+    assert rows(tmp_path) == before

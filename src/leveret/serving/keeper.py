@@ -265,7 +265,8 @@ class Keeper:
 
     def _can_make_room(self) -> bool:
         try:
-            return self.journal.old_segments.can_make_room(self.recorder.late_octets)
+            unrecorded = self.recorder.late_octets + self.recorder.seen_ids.octets
+            return self.journal.old_segments.can_make_room(unrecorded)
         except (JournalError, OSError) as error:
             logger.error("reclaiming: %s", error)
             return False
