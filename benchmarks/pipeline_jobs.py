@@ -19,6 +19,7 @@ from leveret.pipeline.engines.protocol import Engine, value
 from leveret.pipeline.engines.spark import SparkEngine
 from leveret.pipeline.jobs.audit import audit
 from leveret.pipeline.jobs.backlog import depth, loss
+from leveret.pipeline.jobs.lives import lives_of
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.redelivery import redelivery
 from leveret.pipeline.jobs.timing import latency
@@ -41,7 +42,7 @@ def processor_seconds() -> float:
 def measure(engine: Engine, lake: str) -> dict[str, Any]:
     """Run each job to its last row and drop the rows."""
     tables = open_tables(lake, engine)
-    tables.fold()
+    engine.view(tables.fold(), lives_of("events"), kept=True)  # all jobs begin with these
     jobs: dict[str, Callable[[], str]] = {
         "audit": lambda: audit(tables),
         "latency": lambda: latency(tables),

@@ -169,7 +169,11 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
         one.add_argument("message", metavar="MESSAGE", help="an id, a correlation or message id, or HEADER=VALUE")
     if "redelivery" in names:
         one.add_argument(
-            "--poison-attempts", type=_positive, default=5, metavar="N", help="attempts of a poison message (5)"
+            "--poison-attempts",
+            type=_positive,
+            default=5,
+            metavar="N",
+            help="attempts, or returns, of a poison message (5)",
         )
     if "whatif" in names:
         one.add_argument("--settings", required=True, metavar="FILE", help="TOML, as for serve --config")

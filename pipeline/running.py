@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ class Engines:
         from .jobs.opening import LOCAL, choose_engine
 
         options = self._options
-        if choose_engine(options.lake, options.engine, master=options.master) != LOCAL:
+        if choose_engine(options.lake, options.engine, master=options.master, tell=partial(say, options.job)) != LOCAL:
             return SparkEngine(self.spark())
         if self._local is None:
             try:

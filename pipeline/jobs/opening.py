@@ -1,6 +1,8 @@
 """A lake opened by an engine: which one, and its tables as views."""
 
 import os
+from collections.abc import Callable
+from importlib.util import find_spec
 
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine
@@ -18,8 +20,11 @@ BY_DAY = {True: (Column("date", "date", True),), False: ()}
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 
 
-def choose_engine(lake: str, wanted: str = AUTO, *, master: str = "local[*]") -> str:
-    """LOCAL or SPARK. Raises: ValueError (no lake that it could answer), OSError."""
+def choose_engine(
+    lake: str, wanted: str = AUTO, *, master: str = "local[*]", tell: Callable[[str], object] | None = None
+) -> str:
+    """LOCAL or SPARK. `tell`: is told a sentence where the choice is not the better one. Raises: ValueError (no lake
+    that it could answer), OSError."""
     if "://" in lake:
         if wanted == LOCAL:
             raise ValueError(f"{lake}: --engine local reads the lakes of this machine; this one needs --engine spark")
@@ -28,7 +33,17 @@ def choose_engine(lake: str, wanted: str = AUTO, *, master: str = "local[*]") ->
         return wanted
     if not master.startswith("local"):
         return SPARK
-    return LOCAL if row_count(lake, "events") <= LOCAL_MAX else SPARK
+    count = row_count(lake, "events")
+    if count <= LOCAL_MAX:
+        return LOCAL
+    if find_spec("pyspark") is not None:
+        return SPARK
+    if tell is not None:
+        tell(
+            f"{count} events are answered by DuckDB, which puts on the disk what does not fit into memory: Spark is not"
+            " installed; pip install 'leveret[spark]'"
+        )
+    return LOCAL
 
 
 #: The condition on what retention has left; `{lsn}`: the first record that is. Records of before are there in part, so

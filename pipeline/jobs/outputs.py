@@ -28,7 +28,8 @@ DEPTH = columns(
 #: One row per message that was redelivered or died. `attempts`: as the broker counted them; after a kill it begins
 #: anew. `leases_ended`: how many of its leases ended otherwise than by an
 #: acknowledgement (those that were returns count among `requeues`, too). `poison`: its attempts were used up, or
-#: reached the given number.
+#: reached the given number, or consumers failed with it (gave it back, were lost with it, let its lease end) as often.
+#: One that was rejected for good before that is dead, and no poison.
 REDELIVERY = columns(
     "vhost string, queue string, msg_id bigint, attempts smallint, requeues bigint, leases_ended bigint",
     "dead boolean, poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?",

@@ -5,13 +5,15 @@ from .lives import RETURNED, STARTED
 from .outputs import REDELIVERY, conform
 from .tables import Tables
 
-#: Number of attempts from which a message counts as poison, even if it did not die.
+#: Attempts, or returns by failing consumers, from which a message counts as poison, even if it did not die.
 POISON_ATTEMPTS = 5
+#: Returns that say nothing about the message: its consumer left, in order.
+LEFT = "reason IN ('closed', 'unsubscribed', 'recovered')"
 DEAD = "kind IN ('dead_lettered', 'killed')"
 #: First deliveries are not read: a message that was rejected, or whose attempts were used up, had one at least. If the
 #: broker was started more than once they are: what it held in a kill comes again as if it were the first time.
 FAILING = """
-SELECT *, coalesce(attempts >= {poison_attempts} OR died, false) AS poison
+SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
 FROM (
     SELECT vhost, queue, msg_id,
         greatest(max(attempt), max(IF({dead} AND reason IN ('delivery_limit', 'rejected'), 1, 0))) AS attempts,
@@ -19,7 +21,8 @@ FROM (
         count_if(kind = 'lease_ended') AS leases_ended,
         count_if(kind = 'delivered') AS deliveries,
         bool_or({dead}) AS dead,
-        bool_or({dead} AND reason IN ('delivery_limit', 'rejected')) AS died,
+        count_if({returned} AND NOT coalesce({left}, false)) AS failures,
+        bool_or({dead} AND reason = 'delivery_limit') AS is_used_up,
         {pauses} AS backoff_ms,
         max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
         max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS last_reason,
@@ -40,6 +43,11 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     starts = int(value(tables.engine, f"SELECT count(*) FROM events WHERE {STARTED}") or 0)
     is_restarted = starts > (1 if tables.first_lsn() <= 1 else 0)
     text = FAILING.format(
-        poison_attempts=poison_attempts, returned=RETURNED, dead=DEAD, pauses=pauses, least=1 if is_restarted else 2
+        poison_attempts=poison_attempts,
+        returned=RETURNED,
+        left=LEFT,
+        dead=DEAD,
+        pauses=pauses,
+        least=1 if is_restarted else 2,
     )
     return conform(dialect, text, REDELIVERY)

@@ -90,7 +90,7 @@ def test_redelivery(engine: Any) -> None:
 
 
 def test_returns_after_a_delay_are_returns(engine: Any) -> None:
-    """They are recorded as scheduled, as is what was published with a delay. Poison comes first."""
+    """They are recorded as scheduled, as is what was published with a delay."""
     tables = told(
         engine, "1 0 enqueued 1 q", "2 0 scheduled 1 q arg_ms=50 reason=published", "3 50 due 1 q",
         "4 60 delivered 1 q attempt=1", "5 70 scheduled 1 q attempt=1 arg_ms=500 reason=nacked", "6 570 due 1 q",
@@ -99,14 +99,39 @@ def test_returns_after_a_delay_are_returns(engine: Any) -> None:
     )  # fmt: skip
     found = answered(tables, "redelivery", redelivery(tables))
     assert [(row.msg_id, row.requeues, row.backoff_ms, row.poison) for row in found] == [
-        (3, 0, [], True),
         (1, 1, [500], False),
+        (3, 0, [], False),
     ]
     assert {row.msg_id: row.requeues for row in answered(tables, "fates", f"SELECT * FROM {tables.fold()}")} == {
         1: 1,
         2: 0,
         3: 0,
     }
+
+
+@pytest.mark.parametrize(
+    "reason, end, is_poison",
+    [
+        ("nacked", "acked 1 q", (False, True)),  # gave it back, though no attempt was counted
+        ("lost", "acked 1 q", (False, True)),
+        ("closed", "acked 1 q", (False, False)),  # left, in order, with what it had not begun
+        ("closed", "killed 1 q reason=rejected", (False, False)),
+        ("closed", "dead_lettered 1 q reason=delivery_limit", (True, True)),
+    ],
+)
+def test_what_is_poison(engine: Any, reason: str, end: str, is_poison: tuple[bool, bool]) -> None:
+    """Consumers failed with it again and again, or its attempts were used up; not what one rejected at once."""
+    again = [
+        line
+        for n in range(3)
+        for line in (
+            f"{2 * n + 2} {n} delivered 1 q attempt=1",
+            f"{2 * n + 3} {n} requeued 1 q attempt=1 reason={reason}",
+        )
+    ]
+    tables = told(engine, "1 0 enqueued 1 q", *again, "8 9 delivered 1 q attempt=1", f"9 9 {end}")
+    found = [answered(tables, "redelivery", redelivery(tables, limit)) for limit in (4, 3)]
+    assert tuple(one.poison for (one,) in found) == is_poison
 
 
 def test_loss(engine: Any) -> None:
