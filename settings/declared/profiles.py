@@ -79,6 +79,12 @@ PROFILES: dict[str, Profile] = {
     ),
 }
 
+#: Names that users try: settings of these brokers need no profile.
+OTHER_BROKERS = dict.fromkeys(
+    ("artemis", "activemq", "hornetq", "amps"),
+    "; settings of other brokers than RabbitMQ are read in each of them: leave profile out",
+)
+
 _VERSION = re.compile(r"(?:rabbitmq-)?(\d{1,3})\.(\d{1,3})(?:\.\d{1,3})?", re.ASCII)
 #: Version -> the profile that begins with it.
 _BEGINS = {(int(match[1]), int(match[2])): name for name in PROFILES if (match := _VERSION.fullmatch(name)) is not None}
@@ -93,7 +99,7 @@ def profile_name(value: object) -> str:
     if isinstance(value, str):
         if value in PROFILES:
             return value
-        if (match := _VERSION.fullmatch(value)) is not None:
+        if (match := _VERSION.fullmatch(value.lower().removeprefix("v"))) is not None:
             wanted = (int(match[1]), int(match[2]))
             if min(_BEGINS) <= wanted <= max(_BEGINS):
                 return _BEGINS[max(version for version in _BEGINS if version <= wanted)]
@@ -101,7 +107,7 @@ def profile_name(value: object) -> str:
                 f"rabbitmq-{match[1]}.{match[2]}", [_BEGINS[(min if wanted < min(_BEGINS) else max)(_BEGINS)]]
             )
         else:
-            hint = nearest(value, PROFILES)
+            hint = OTHER_BROKERS.get(value.lower()) or nearest(value, PROFILES)
     else:
         hint = ""
     raise ValueError(f"one of {', '.join(PROFILES)}, or a version between them{hint}")

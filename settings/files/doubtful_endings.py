@@ -23,6 +23,7 @@ def doubtful_endings(configuration: Configuration) -> Iterator[str]:
     yield from _unkept(configuration)
     for one in configuration.repository.entries:
         yield from _circles(one, configuration.repository)
+        yield from _circles_of_the_dead(one, configuration.repository)
         yield from _returning(one, configuration.repository)
         yield from _never_dispatching(one, configuration.repository)
     yield from _queues_never_dispatching(configuration)
@@ -79,6 +80,33 @@ def _circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
                 f"{one.origin_of('expiry_address')}: expiry-address: what expires goes round in a circle, {way}, "
                 "and is dropped at the end of it"
             )
+            return
+        chain.append(following)
+
+
+def _circles_of_the_dead(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+    """Dead letters that come back: what is its own dead-letter address keeps them, a longer circle drops them.
+
+    Only from a match without wildcards: `#` with a dead-letter address matches that address as well, as everywhere.
+    """
+    first = example_address(one.match, repository.wildcards)
+    if not one.settings.dead_letter_address or first != one.match.text:
+        return
+    chain = [first]
+    while len(chain) < CHAIN_MAX:
+        resolved = repository.resolve(chain[-1], one.vhost)
+        following = resolved.dead_letter_address
+        if not following or resolved.max_delivery_attempts <= 0:
+            return
+        if following == first:
+            way = " -> ".join(map(shown, [*chain, following]))
+            yield f"{one.origin_of('dead_letter_address')}: dead-letter-address: " + (
+                f"a message that always fails never leaves {shown(first)}, which is its own dead-letter address"
+                if len(chain) == 1
+                else f"what always fails goes round in a circle, {way}, and is dropped at the end of it"
+            )
+            return
+        if following in chain:
             return
         chain.append(following)
 

@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run(arguments[1:])
     parser = _parser(arguments)
+    _refuse_unknown(parser, arguments)
     options = parser.parse_args(arguments)
     refuse_empty(parser, options)
     command: Any = options.run
@@ -60,6 +61,19 @@ def refuse_empty(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     for name, value in vars(options).items():
         if value == [] and name not in REPEATED:
             parser.error(f"{name.upper()} is missing: '--' is none")
+
+
+def _refuse_unknown(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Name the nearest command, or option, for a first word that is none."""
+    first = arguments[0] if arguments else ""
+    (verbs,) = (one.choices for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    if not first or first in verbs or first == "-h" or any(one.startswith(first) for one in ("--help", "--version")):
+        return
+    from .settings.faults import nearest
+
+    what = "option" if first.startswith("-") else "command"
+    known = ["--help", "--version"] if what == "option" else list(verbs)
+    parser.error(f"unknown {what} {first!r}{nearest(first, known)}, expected one of {', '.join(known)}")
 
 
 class _Version(argparse.Action):
@@ -210,13 +224,13 @@ def _console(given: str | None, configuration: Configuration) -> "tuple[ConsoleW
     from .serving.app import ConsoleWish
 
     origins = [origin for (table, _), origin in configuration.origins.items() if table == "management"]
-    if given == "off" or (given is None and not configuration.value("management", "enabled")):
+    texts = configuration.value("management", "listen") if given is None else (given,)
+    if tuple(texts) == ("off",) or (given is None and not configuration.value("management", "enabled")):
         return None, []
     if find_spec("h11") is None:
         where = "leveret: --management" if given is not None else f"{origins[0]}: management" if origins else None
         needs = 'needs the console, expected: pip install "leveret[console]"'
         return None, [] if where is None else [f"{where}: {needs}"]
-    texts = configuration.value("management", "listen") if given is None else (given,)
     where = (
         "leveret: --management:" if given is not None else f"{_configured_at(configuration, 'listen', 'management')}:"
     )

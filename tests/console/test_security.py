@@ -293,7 +293,7 @@ def test_without_the_extra(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     import importlib.util
 
     from leveret.__main__ import _console, main
-    from leveret.settings import Configuration
+    from leveret.settings import Configuration, load_configuration
 
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name == "h11" else found(name, *more))
@@ -306,6 +306,8 @@ def test_without_the_extra(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     assert main(["serve", "--memory", "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"]) == 2
     assert "leveret: --management: needs the console" in capsys.readouterr().err
     assert _console(None, Configuration()) == (None, [])
+    off, _faults = load_configuration([("f", '[management]\nlisten = "off"\n')])
+    assert _console(None, off) == (None, [])
 
 
 @pytest.mark.parametrize(

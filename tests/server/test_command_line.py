@@ -317,3 +317,20 @@ def test_scheduled_messages_are_seen_and_ruled(tmp_path: Path) -> None:
             done = ctl(*bad)
             assert done.returncode == 1 and message in done.stderr
         connection.close()
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("serv", "unknown command 'serv', did you mean 'serve'?, expected one of serve, check,"),
+        ("--versoin", "unknown option '--versoin', did you mean '--version'?"),
+        ("/", "unknown command '/', expected one of serve,"),
+    ],
+)
+def test_a_misspelt_first_word_gets_the_nearest(word: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, as for every command line that cannot be read."""
+    from leveret.__main__ import main
+
+    with pytest.raises(SystemExit) as ended:
+        main([word])
+    assert ended.value.code == 2 and said in capsys.readouterr().err

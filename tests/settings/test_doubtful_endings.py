@@ -15,6 +15,8 @@ CIRCLE = (
     '[[address-setting]]\nmatch = "a"\nexpiry-address = "b"\nexpiry-delay = 1000\n'
     '[[address-setting]]\nmatch = "b"\nexpiry-address = "a"\nexpiry-delay = 1000\n'
 )
+ITSELF = '[[address-setting]]\nmatch = "a"\ndead-letter-address = "a"\nmax-delivery-attempts = 2\n'
+DEAD_CIRCLE = ITSELF.replace('s = "a"', 's = "b"') + ITSELF.replace('h = "a"', 'h = "b"')
 BACK = '[[address-setting]]\nmatch = "a"\nredelivery-delay = 50\nmax-delivery-attempts = -1\n'
 WAITS = '[[address-setting]]\nmatch = "a"\ndefault-consumers-before-dispatch = 3\ndefault-max-consumers = 2\n'
 
@@ -38,6 +40,13 @@ WAITS = '[[address-setting]]\nmatch = "a"\ndefault-consumers-before-dispatch = 3
             ["f:3: expiry-address: what expires goes round in a circle, 'a' -> 'b' -> 'a',", "f:7: expiry-address:"],
         ),
         (CIRCLE.replace("expiry-delay = 1000\n", ""), []),
+        (ITSELF, ["f:3: dead-letter-address: a message that always fails never leaves 'a', which is its own"]),
+        (ITSELF.replace('"a"', '"#"', 1), []),
+        (
+            DEAD_CIRCLE,
+            ["f:3: dead-letter-address: what always fails goes round in a circle, 'a' -> 'b' -> 'a',", "f:7: dead-"],
+        ),
+        (DEAD_CIRCLE.replace("max-delivery-attempts = 2", "max-delivery-attempts = -1", 1), []),
         ('[[address-setting]]\nmatch = "a"\nexpiry-address = "b"\nexpiry-delay = 1000\n', []),
         (BACK, ["f:4: max-delivery-attempts: a message that always fails comes back for ever, after 50 ms and more"]),
         (BACK.replace("-1", "3"), []),
@@ -69,3 +78,19 @@ def test_a_circle_drops_what_goes_round() -> None:
         broker.clock.advance(seconds=10)
         assert [event.subject for event in broker.history("expired")] == ["a", "b"]
         assert not broker.queue("a").messages and not broker.queue("b").messages
+
+
+def test_a_circle_of_dead_letters_drops_what_goes_round_and_a_queue_of_its_own_keeps_it() -> None:
+    """As the warnings say."""
+    for text, left in ((DEAD_CIRCLE, 0), (ITSELF, 1)):
+        with start_broker(clock="virtual", config=text) as broker, channel_of(broker.url) as channel:
+            channel.queue_declare("a")
+            channel.queue_declare("b")
+            channel.basic_publish("", "a", b"x")
+            for _ in range(6):
+                for name in ("a", "b"):
+                    method, _properties, _body = channel.basic_get(name)
+                    if method is not None:
+                        channel.basic_nack(method.delivery_tag)
+            channel.queue_declare("a", passive=True)  # after the last nack
+            assert len(broker.queue("a").messages) + len(broker.queue("b").messages) == left

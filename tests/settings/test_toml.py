@@ -481,3 +481,33 @@ def test_every_path_of_a_valid_document_has_its_line(text: str) -> None:
 def test_no_text_makes_the_loader_fail(text: str) -> None:
     """Faults, never exceptions."""
     load_configuration([("any", text)])
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("v4.1", "rabbitmq-4.0"),
+        ("RabbitMQ-4.2", "rabbitmq-4.0"),
+        ("rabbitmq-4.3.1", "rabbitmq-4.3"),
+        ("3.12", "rabbitmq-3.10"),
+    ],
+)
+def test_names_of_versions_that_users_try(name: str, profile: str) -> None:
+    """Each follows the profile that begins before it."""
+    configuration, faults = load_configuration([("f", f'[broker]\nprofile = "{name}"\n')])
+    assert not faults and configuration.value("broker", "profile") == profile
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("artemis", "leave profile out"),
+        ("ActiveMQ", "leave profile out"),
+        ("rabbitmq", "did you mean"),
+        ("9.9", "4.3'?"),
+    ],
+)
+def test_names_of_profiles_that_are_none(name: str, hint: str) -> None:
+    """The fault says what to do instead."""
+    _, faults = load_configuration([("f", f'[broker]\nprofile = "{name}"\n')])
+    assert [hint in str(fault) for fault in faults] == [True], faults

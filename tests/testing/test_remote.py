@@ -128,6 +128,10 @@ def test_faults_last_until_they_are_stopped(remote: Remote) -> None:
         ("faults.start", {"fault": "block", "reson": "x"}, 400, "block: unknown argument 'reson', did you mean"),
         ("faults.start", {"fault": "chaos", "seed": 1, "drop": 7}, 400, "drop: 7 is not right"),
         ("clock.advance", {"seconds": -1}, 400, ""),
+        ("clock.advance", {"days": 1e30}, 400, "expected at most 1000 years"),
+        ("clock.advance", {"days": float("nan")}, 400, "nan ms is not right"),
+        ("history", {"kinds": "delivered"}, 400, "history: kinds: 'delivered' is not right, expected a list of kinds"),
+        ("inject", {"routing_key": "q", "headers": [1]}, 400, "headers: [1] is not right, expected a table"),
         ("clock.travel_to", {"when": "tomorrow"}, 400, "Invalid isoformat string: 'tomorrow'"),
         ("assert_published", {"body": {"base64": "?"}}, 400, "base64: this is not base64"),
         ("assert_published", {"colour": "x"}, 400, "unknown property 'colour'"),
@@ -173,7 +177,19 @@ def test_requests_that_are_no_post(remote: Remote) -> None:
     status, content = remote.ask("", method="GET")
     assert status == 200 and content["result"]["queue"].startswith("(name: str, *, vhost:")
     assert remote.ask("queues", method="GET")[0] == 404
-    assert remote.ask("", method="GET", Authorization="")[0] == 401
+    assert remote.ask("", method="GET", Authorization="") == (
+        401,
+        {"error": "expected the header Authorization: Bearer TOKEN"},
+    )
+    assert remote.ask("", method="GET", Authorization="Bearer x")[1]["error"] == "the token is not that of this server"
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert remote.ask("queues", method=method)[0] == 405
+    assert remote.ask("queues", method="BREW")[0] == 501
+    for words in (b"GARBAGE", b"GET /v1/ HTTP/9", b"GET /" + b"a" * 70_000 + b" HTTP/1.1"):
+        with socket.create_connection(remote.address, timeout=60) as sock, sock.makefile("rb") as answer:
+            sock.sendall(words + b"\r\n\r\n")
+            text = answer.read()
+        assert json.loads(text.rpartition(b"\r\n")[2])["error"], text
     with socket.create_connection(remote.address) as sock:
         sock.sendall(b"POST /v1/reset HTTP/1.1\r\nContent-Length: 50\r\n")  # and no more comes
     assert remote.call("info")

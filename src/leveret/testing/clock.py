@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: See `loop_thread.turns_of_this_loop`.
 Turns = Callable[[], Awaitable[None]]
+#: Further than that time is not moved at once: dates end with the year 9999.
+YEARS_MAX = 1000
 
 
 class ClockIsReal(RuntimeError):
@@ -223,4 +225,6 @@ class Autojump:
 
 def _ns(days: float, hours: float, minutes: float, seconds: float, milliseconds: float) -> int:
     ms = days * 86_400_000 + hours * 3_600_000 + minutes * 60_000 + seconds * 1000 + milliseconds
+    if not abs(ms) < YEARS_MAX * 366 * 86_400_000:  # so that a NaN is refused, too
+        raise ValueError(f"{ms} ms is not right, expected at most {YEARS_MAX} years")
     return round(ms * 1e6)

@@ -24,7 +24,9 @@ def wire_property(value: Any) -> PropertyValue:
 
 
 def wire_table(values: Mapping[str, Any]) -> FieldTable:
-    """A table."""
+    """A table. Raises: TypeError for what is none."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"headers: {values!r} is not right, expected a table")
     return {key: _field(value) for key, value in values.items()}
 
 

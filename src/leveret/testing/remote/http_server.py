@@ -90,6 +90,21 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._answer(HTTPStatus.OK, {"result": result})
 
+    def _do_other(self) -> None:
+        if self._is_allowed():
+            self._fail(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"GET {PREFIX} lists the operations, POST {PREFIX}OPERATION calls one"
+            )
+
+    do_DELETE = do_HEAD = do_OPTIONS = do_PATCH = do_PUT = _do_other
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the standard library refuses is refused with JSON as well."""
+        self.close_connection = True
+        if self.request_version == "HTTP/0.9":  # the request line was not understood, and would get no headers
+            self.request_version = self.protocol_version
+        self._fail(HTTPStatus(code), message or HTTPStatus(code).phrase)
+
     def log_message(self, format: str, *args: Any) -> None:
         """Not on stderr, where the tests' own output is."""
         LOG.debug(format, *args)
@@ -101,7 +116,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.is_local and host not in ("127.0.0.1", "localhost", "[::1]"):
             self._fail(HTTPStatus.FORBIDDEN, "the host of the request is not this machine")
         elif not hmac.compare_digest(given, self.server.token.encode()):
-            self._fail(HTTPStatus.UNAUTHORIZED, "expected the header Authorization: Bearer TOKEN")
+            what = (
+                "the token is not that of this server" if given else "expected the header Authorization: Bearer TOKEN"
+            )
+            self._fail(HTTPStatus.UNAUTHORIZED, what)
         else:
             return True
         return False
@@ -138,7 +156,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, POST")
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)

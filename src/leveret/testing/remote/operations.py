@@ -135,6 +135,8 @@ class Operations:
         message: int | None = None,
         vhost: str | None = None,
     ) -> Any:
+        if isinstance(kinds, str):
+            raise WrongValue(f"history: kinds: {kinds!r} is not right, expected a list of kinds")
         return self._broker.history(*(kinds or ()), queue=queue, message=message, vhost=vhost)
 
     def _clock(self) -> dict[str, Any]:
