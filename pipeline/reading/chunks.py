@@ -4,6 +4,7 @@ Blocks are accepted only with a valid CRC; a slice that cannot be read to its en
 audit never invents losses.
 """
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -93,12 +94,24 @@ def read_chunks(files: ArrowFiles, directory: str, part: Slice) -> Iterator[Chun
                 yield _chunk(part.segment, waiting, names)
                 waiting, rows, octets = [], 0, 0
         if scan.position != part.end or scan.lsn != part.end_lsn or (part.is_sealed and not scan.sealed):
-            raise Damaged(name, scan.position, f"a bad block; records {scan.lsn} to {part.end_lsn - 1} are lost")
+            raise _bad_block(scan, directory, part.segment, part.end_lsn)
         if waiting:
             yield _chunk(part.segment, waiting, names)
         _remember(path, part, names)
     finally:
         files.close(handle)
+
+
+def _bad_block(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damaged:
+    """In the words, and with the records, of `leveret journal verify`. `end_lsn`: behind the last that may be lost."""
+    later = scan.next_block()
+    last = (end_lsn if later is None else later.header.base_lsn) - 1
+    return Damaged(
+        segment_name(segment),
+        scan.position,
+        f"a bad block; records {scan.lsn} to {last} are lost; `leveret journal verify {directory}` shows all,"
+        " `leveret journal repair` saves what can be read",
+    )
 
 
 def _chunk(segment: int, blocks: list[Block], names: Names) -> Chunk:
@@ -145,7 +158,7 @@ def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice) -> Nam
         for block in scan:
             _take_names(part.segment, block, names)
         if scan.position != part.start:
-            raise Damaged(segment_name(part.segment), scan.position, "a bad block before the place to read on from")
+            raise _bad_block(scan, os.path.dirname(path), part.segment, part.start_lsn)
     return names
 
 

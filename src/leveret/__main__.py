@@ -16,7 +16,7 @@ from .settings.printable import printable, printable_lines
 if TYPE_CHECKING:
     from .serving.app import ConsoleWish
 
-EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
+EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 #: Options that may be given more than once, or not at all.
 REPEATED = frozenset({"arguments", "config", "files", "listen"})
@@ -32,9 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # no traceback for names that the terminal's encoding lacks
     if arguments[:1] == ["pipeline"]:  # it parses its own arguments
-        from .cli.pipeline_command import run
+        try:
+            from .cli.pipeline_command import run
 
-        return run(arguments[1:])
+            return run(arguments[1:])
+        except KeyboardInterrupt:  # before it listens to signals, or a second one after it has
+            return EXIT_INTERRUPTED
     parser = _parser(arguments)
     _refuse_unknown(parser, arguments)
     options = parser.parse_args(arguments)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -22,6 +23,7 @@ from pyarrow import parquet
 from recorded_broker import RecordedBroker
 
 from leveret.journal import JournalError, reader_offsets
+from leveret.journal.recovery.check import verify
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import tables as lake_tables
@@ -107,7 +109,9 @@ def test_a_damaged_journal(processes: int, tmp_path: Path, monkeypatch: pytest.M
     path = sorted(journal.glob("*.log"))[-2]
     whole = path.read_bytes()
     path.write_bytes(whole[:900] + bytes([whole[900] ^ 1]) + whole[901:])
-    with pytest.raises(JournalError, match=f"segment {path.name}, offset .*: a bad block"):
+    fault = verify(str(journal)).faults[0]
+    lost = f"segment {path.name}, offset {fault.offset}: a bad block; {fault.lost} are lost; `leveret journal verify"
+    with pytest.raises(JournalError, match=re.escape(lost)):
         fill(journal, lake, processes=processes)
     assert in_lake(lake) == before
     path.write_bytes(whole)

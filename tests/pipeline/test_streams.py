@@ -16,6 +16,8 @@ from recorded_broker import RecordedBroker
 pytest.importorskip("duckdb", reason="the pipeline's libraries are not installed (make spark)")
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
+from leveret.__main__ import main as leveret_main
+from leveret.cli import pipeline_command
 from leveret.pipeline.engines.local import LocalEngine
 from leveret.pipeline.output import results
 from leveret.pipeline.progress import Progress
@@ -86,3 +88,13 @@ def test_a_directory_of_others_is_not_replaced(tmp_path: Path) -> None:
         assert sparks.is_file()
     finally:
         engine.close()
+
+
+def test_an_interrupt_before_or_after_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while it starts, or a second one while it ends: exit code 130, no traceback."""
+
+    def run(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline_command, "run", run)
+    assert leveret_main(["pipeline", "audit"]) == 130
