@@ -149,18 +149,19 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
         filled = {f"{options.lake}/{name}": (TABLES[name], rows) for name, rows in result["rows"].items()}
         _tell(options, "ingest", filled)
         return EXIT_OK
+    from .jobs.commands import Opened
     from .jobs.commands import run as run_job
 
     if options.journal:
         _ingest(engines, options, _wants_contents(options))
     engine = engines.of_lake()
-    codes = []
+    codes, opened = [], Opened()
     for job in options.jobs:
 
         def one(job: str = job) -> int:
             progress = Progress(job, measure=engines.measure())
             try:
-                answer = run_job(engine, job, options, progress)
+                answer = run_job(engine, job, options, progress, opened)
                 held = holding(answer, failures.get(job, ()))
             except Exception as error:
                 _tell(options, job, {}, last_words(error))

@@ -1,6 +1,7 @@
 """DuckDB answers, in this process: no Java, no network, no extensions beyond those that it is built with."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ CREATE MACRO slice(list, begin, n) AS list[begin:begin + n - 1];
 CREATE MACRO size(list) AS len(list);
 """
 TYPES = {"timestamp": "TIMESTAMPTZ", "string": "VARCHAR", "binary": "BLOB"}
+#: What DuckDB takes for a pattern in the name of a file.
+_PATTERN = re.compile(r"[*?\[]")
 #: Rows that are Python's at a time.
 CHUNK = 2000
 
@@ -138,7 +141,7 @@ class LocalEngine:
         if not paths:
             self.view(name, f"SELECT {_named(nothing)} WHERE false")
             return
-        listed = ", ".join(self.dialect.text(path) for path in paths)
+        listed = ", ".join(self.dialect.text(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
         source = f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)"
         there = {row[0] for row in self._run(f"DESCRIBE SELECT * FROM {source}").fetchall()}
         found = {

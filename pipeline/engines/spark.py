@@ -96,7 +96,7 @@ class SparkEngine:
     def files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
         """See `Engine`."""
         wanted = ddl(columns).replace(" NOT NULL", "")
-        read = self.session.read.schema(wanted)
+        read = self.session.read.schema(wanted).option("__globPaths__", "false")
         self._name(name, read.parquet(*paths) if paths else self.session.createDataFrame([], wanted))
 
     def given(self, name: str, table: Any) -> None:

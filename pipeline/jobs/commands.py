@@ -31,6 +31,8 @@ from .waiting import UNTOLD, is_told
 
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000
+#: Jobs that fold the lives of messages.
+FOLDED = ("audit", "latency", "depth", "loss")
 #: The columns of the table that a job prints.
 COLUMNS: dict[str, Columns] = {
     "audit": outputs.FAULTS,
@@ -68,9 +70,27 @@ class Work:
         return found
 
 
-def run(engine: Engine, job: str, options: argparse.Namespace, progress: Progress) -> Answer:
+class Opened:
+    """The tables of a start of several jobs: what the one before has opened, and folded, is there for the next."""
+
+    def __init__(self) -> None:
+        self._of: object = None
+        self._tables: Tables | None = None
+
+    def tables(self, engine: Engine, job: str, options: argparse.Namespace) -> Tables:
+        """Of the times that a job reads. Raises: as `open_tables`."""
+        read = options.selection.read(job, options.window)
+        if self._tables is None or self._of != (engine, read):
+            self._of, self._tables = (engine, read), open_tables(options.lake, engine, *read)
+            self._tables.is_shared = sum(one in FOLDED for one in options.jobs) > 1
+        return self._tables
+
+
+def run(
+    engine: Engine, job: str, options: argparse.Namespace, progress: Progress, opened: Opened | None = None
+) -> Answer:
     """Run one job. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
-    whole = open_tables(options.lake, engine, *options.selection.read(job, options.window))
+    whole = (opened or Opened()).tables(engine, job, options)
     progress.say("begin", lake=options.lake, engine=engine.name)
     missing = whole.missing()
     if missing:
@@ -98,7 +118,7 @@ def chosen_part(whole: Tables, job: str, options: argparse.Namespace) -> Tables:
         "snapshots": selection.snapshots(dialect),
     }
     if selection.until_us is not None:
-        last = value(engine, f"SELECT max(lsn) FROM events WHERE ts < {dialect.moment(selection.until_us)}") or 0
+        last = value(engine, f"SELECT max(lsn) FROM whole_events WHERE ts < {dialect.moment(selection.until_us)}") or 0
         conditions["checkpoints"] = f"end_lsn <= {last}"
     return whole.part({name: text for name, text in conditions.items() if text})
 

@@ -29,6 +29,9 @@ class Tables:
         self.lake = lake
         self.kept = kept
         self._made: set[str] = set()
+        #: Whether several jobs ask for the same: what they fold is computed once.
+        self.is_shared = False
+        self._part: tuple[Mapping[str, str], Tables] | None = None
         for name in TABLES:
             condition = (conditions or {}).get(name)
             engine.view(name, f"SELECT * FROM whole_{name}{f' WHERE {condition}' if condition else ''}")
@@ -36,8 +39,11 @@ class Tables:
             raise ValueError(f"{lake} holds no events; `leveret pipeline ingest --journal DIR --lake {lake}` fills it")
 
     def part(self, conditions: Mapping[str, str]) -> "Tables":
-        """What is chosen of the whole tables, whatever was chosen before."""
-        return Tables(self.engine, self.lake, conditions, self.kept)
+        """What is chosen of the whole tables, whatever was chosen before; if that was the same, with its views."""
+        if self._part is None or self._part[0] != conditions:
+            self._part = conditions, Tables(self.engine, self.lake, conditions, self.kept)
+            self._part[1].is_shared = self.is_shared
+        return self._part[1]
 
     def scopes(self) -> set[str]:
         """durable, all, or both if the setting was changed."""
@@ -84,6 +90,6 @@ class Tables:
         whole = recorded and self.scopes() != {"all"}
         name = "recorded_lives" if whole else "lives"
         if name not in self._made:
-            self.engine.view(name, lives_of("recorded" if whole else "events"))
+            self.engine.view(name, lives_of("recorded" if whole else "events"), kept=self.is_shared)
             self._made.add(name)
         return name

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl
-from .tables import CHECKPOINTS, files_in, files_of, kept_of, lsn_of, open_table, table_path
+from .tables import CHECKPOINTS, check_path, files_in, files_of, kept_of, lsn_of, open_table, table_path
 from .tables import Kept as Kept  # parts of what is offered here
 from .tables import absolute as absolute
 
@@ -134,7 +134,8 @@ def read_table(spark: Any, lake: str, table: str, since_us: int | None = None, u
     if not files:
         return spark.createDataFrame([], columns)
     # By name: which of the directory's files count is what Spark does not know.
-    return spark.read.schema(columns).option("basePath", table_path(lake, table)).parquet(*files)
+    read = spark.read.schema(columns).option("basePath", table_path(lake, table))
+    return read.option("__globPaths__", "false").parquet(*files)  # by name, whatever is in it
 
 
 def kept_in(lake: str) -> Kept | None:
@@ -168,6 +169,7 @@ def locked(lake: str) -> Iterator[None]:
         return
     import fcntl
 
+    check_path(lake)
     try:
         Path(lake).mkdir(parents=True, exist_ok=True)
         opened = open(Path(lake) / "_lock", "a")  # noqa: SIM115 (below)

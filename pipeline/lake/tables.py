@@ -26,8 +26,8 @@ CHECKPOINTS = "_checkpoints"
 GROUP_ROWS = 524_288
 _COMMIT = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
 _OF = "of the journal "
-#: Characters of a path of this machine for which delta-rs looks somewhere else, or gives up.
-_UNREADABLE = re.compile(r"[%\[\]\\^|\x00-\x1f]")
+#: What in a path of this machine makes delta-rs look somewhere else, or give up, also behind a link or in a URI.
+_UNREADABLE = re.compile(r"%[0-9a-fA-F]{2}|[\[\]\\^|\x00-\x1f\x7f\ud800-\udfff]")
 #: Numbers of transactions that together are the position.
 _SEGMENT, _OFFSET, _LSN = "leveret.segment", "leveret.offset", "leveret.lsn"
 #: Two more, of `events` alone: what retention has left (`Kept`).
@@ -70,6 +70,13 @@ def table_path(lake: str, table: str) -> str:
     return f"{absolute(lake).rstrip('/')}/{table}"
 
 
+def check_path(lake: str) -> None:
+    """Raises: ValueError (no lake can be there)."""
+    unreadable = _UNREADABLE.search(absolute(lake))
+    if unreadable and "://" not in lake and os.name != "nt":
+        raise ValueError(f"{absolute(lake)}: the path of a lake cannot have {unreadable[0]!r} in it")
+
+
 def open_table(lake: str, table: str) -> Any:
     """A `DeltaTable`; None if nothing was ever committed to it.
 
@@ -77,9 +84,7 @@ def open_table(lake: str, table: str) -> Any:
     """
     path = table_path(lake, table)
     if "://" not in path:
-        unreadable = _UNREADABLE.search(path)
-        if unreadable and os.name != "nt":
-            raise ValueError(f"{absolute(lake)}: the path of a lake cannot have {unreadable[0]!r} in it")
+        check_path(path)
         if not _has_log(Path(path, LOG)):
             return None
     from deltalake import DeltaTable

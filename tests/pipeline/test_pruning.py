@@ -1,4 +1,5 @@
-"""Files of other times than those asked for are not opened, and the answers are the same as if they were."""
+"""Files of other times than those asked for are not opened, and the answers are the same as if they were; what several
+jobs of one start need is computed once, with the same answers."""
 
 import io
 from pathlib import Path
@@ -14,7 +15,7 @@ from recorded_broker import RecordedBroker
 
 from leveret.engine import Field
 from leveret.pipeline.jobs import opening
-from leveret.pipeline.jobs.commands import run
+from leveret.pipeline.jobs.commands import Opened, run
 from leveret.pipeline.lake.lake import committed_files, read_table
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
@@ -102,3 +103,27 @@ def test_a_queue_of_another_time_is_known(engine: Any, lake: Path) -> None:
     assert answer(engine, lake, "depth", "--queue", "late", "--until", MIDDLE)[0] == []
     with pytest.raises(ValueError, match="knows no queue 'nobody'"):
         answer(engine, lake, "depth", "--queue", "nobody", "--until", MIDDLE)
+
+
+@pytest.mark.parametrize("chosen", [(), ("--queue", "ring", "--until", MIDNIGHT)])
+def test_several_jobs_share(engine: Any, lake: Path, chosen: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lives of messages are folded once, in whatever order the jobs are; each says what it says alone."""
+    made: list[tuple[str, bool]] = []
+    view = engine.view
+
+    def counting(name: str, sql: str, *, kept: bool = False) -> None:
+        made.append((name, kept))
+        view(name, sql, kept=kept)
+
+    jobs = ["depth", "audit", "loss"]
+    alone = [answer(engine, lake, job, *chosen) for job in jobs]
+    monkeypatch.setattr(engine, "view", counting)
+    options = parse([",".join(jobs), "--lake", str(lake), *chosen])
+    opened = Opened()
+    for job, (rows, facts) in zip(jobs, alone, strict=True):
+        found = run(engine, job, options, Progress(job, io.StringIO()), opened)
+        assert found.main is not None
+        assert list(found.main.head()) == rows, job
+        assert {name: fact for name, fact in found.facts.items() if name != "seconds"} == facts
+    assert [one for one in made if one[0] == "lives"] == [("lives", True)]
+    assert sum(name == "whole_events" for name, _ in made) == 1
