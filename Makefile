@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: stories dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted census changelog dist clean
+.PHONY: stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted census changelog dist clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -164,6 +164,11 @@ frameworks: $(FRAMEWORKS)/.made
 # 5672. `make stories ARGS="--only Node,Go"`; with ARGS="--out docs/stories.md" it writes the figures.
 stories: $(VENV)/.dev
 	@$(BIN)/python tests/testing/stories.py $(ARGS)
+
+# The images of deploy/ built by podman and run, and the Testcontainers recipes of docs/test-server.md against podman's
+# socket; `make image-test ARGS="--only image,go"`. Says what is missing where there is no podman.
+image-test: dist
+	@$(BIN)/python tests/testing/containers.py $(ARGS)
 
 # Scenarios by thirteen real clients of eight languages, those that this machine has toolchains for, against the brokers
 # that it has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.
