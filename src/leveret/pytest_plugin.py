@@ -9,6 +9,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
+from linecache import getline
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -23,6 +26,8 @@ _LEAKS = "left behind in the broker"
 _WISHES: dict[str, tuple[object, ...]] = {"clock": ("real", "virtual"), "leaks": (True, False), "reset": (True, False)}
 #: Fixtures of wider scopes that use the broker now: what they made is spared.
 _HELD: pytest.StashKey[list[str]] = pytest.StashKey()
+#: Where our own frames of a traceback are.
+_PACKAGE = Path(__file__).parent
 #: So many tests are named at the end of a run; all of them with -v.
 LEAKY_TESTS_MAX = 20
 
@@ -55,6 +60,39 @@ def pytest_configure(config: pytest.Config) -> None:
         'amqp(clock="real"|"virtual", leaks=False, reset=True): how this test, or module, wants its broker; leaks=True '
         "allows them, reset=False leaves other virtual hosts alone",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A marker that can't be followed fails its test, also one that asks for no broker."""
+    for marker in item.iter_markers("amqp"):
+        if problem := _problem_of(marker):
+            pytest.fail(f"@pytest.mark.amqp: {problem}", pytrace=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """What our own code raises on purpose is shown where the test called it; `--full-trace` shows the way inside."""
+    if call.excinfo is None or item.config.getoption("fulltrace"):
+        return
+    entries = []
+    entry = call.excinfo.tb
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    files = [Path(each.tb_frame.f_code.co_filename) for each in entries]
+    if not _is_ours(files[-1]) or not getline(str(files[-1]), entries[-1].tb_lineno).lstrip().startswith("raise "):
+        return
+    count = next(index for index, file in enumerate(files) if _is_ours(file))
+    while count and files[count - 1].name == "contextlib.py":  # `with start_broker(...)`
+        count -= 1
+    if not count or "_pytest" in files[count - 1].parts:
+        return
+    kept = None
+    for each in reversed(entries[:count]):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    if kept is not None:
+        call.excinfo.traceback = type(call.excinfo.traceback)(kept)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -249,10 +287,12 @@ def _wishes(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What the markers of a test ask for; of two, the one nearer to the test wins, keyword by keyword."""
     wishes: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("amqp"))):
-        if problem := _problem_of(marker):
-            pytest.fail(f"@pytest.mark.amqp: {problem}", pytrace=False)
         wishes.update(marker.kwargs)
     return wishes
+
+
+def _is_ours(file: Path) -> bool:
+    return _PACKAGE in file.parents
 
 
 def _problem_of(marker: pytest.Mark) -> str:

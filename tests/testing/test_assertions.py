@@ -140,6 +140,12 @@ def test_matchers_everywhere(broker: RunningBroker) -> None:
         broker.assert_queue("q", ready=mock.ANY, unacked=0)
         broker.assert_not_published("amq.topic", body={"id": 7})
         broker.assert_not_published(priority=3)
+        for headers in (Partial({"v": int}), {"v": 2}, lambda table: table["v"] == 2, mock.ANY):
+            broker.assert_published(headers=headers)
+        broker.assert_not_published(headers=Partial({"v": 3}))
+        assert "headers: {'v': 2}, expected Partial({'v': 3})" in failure(
+            lambda: broker.assert_published(body=Partial({"id": 7}), headers=Partial({"v": 3}))
+        )
 
 
 def test_a_failed_match_shows_only_what_differs(broker: RunningBroker) -> None:
@@ -250,7 +256,7 @@ def test_a_queue_that_has_too_little_explains_itself(broker: RunningBroker) -> N
         channel.basic_publish("amq.headers", "", b"2", pika.BasicProperties(headers={"v": 2}))
         text = failure(lambda: broker.assert_queue("q", ready=["1"]))
         assert "no binding of direct exchange 'amq.direct' matched: 'k' to queue 'q' (bound afterwards)" in text
-        assert "headers x-match=b'all', v=1 to queue 'q'" in text
+        assert "headers x-match='all', v=1 to queue 'q'" in text
         channel.basic_publish("", "q", b"3")
         assert "reached no queue" not in failure(lambda: broker.assert_queue("q", ready=0))
 
@@ -296,12 +302,35 @@ def test_queue(amqp_broker):
 
 def test_blocked(amqp_broker):
     amqp_broker.assert_blocked()
+
+def test_missing(amqp_broker):
+    amqp_broker.queue("q")
+
+def test_misspelt(amqp_broker):
+    amqp_broker.faults.drop_connection("basic.pubish")
+
+def test_real_time(amqp_broker):
+    amqp_broker.clock.advance(hours=1)
+
+def test_options():
+    from leveret.testing import start_broker
+    with start_broker(profile="rabitmq-3.13"):
+        pass
+
+def test_worker(amqp_worker):
+    amqp_worker(["no-such-command"])
 """
     )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
-    assert "4 failed" in done.stdout
-    assert "leveret/testing" not in done.stdout and "concurrent/futures" not in done.stdout, done.stdout
+    assert "9 failed" in done.stdout, done.stdout
+    for inside in ("leveret/testing", "concurrent/futures", "contextlib.py"):
+        assert inside not in done.stdout, done.stdout
+    assert "no-such-command: it can't be started" in done.stdout
+    command += ["--full-trace", "-k", "test_missing"]
+    assert (
+        "leveret/testing" in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180).stdout
+    )
 
 
 def test_settled_fails_in_the_test(broker: RunningBroker) -> None:

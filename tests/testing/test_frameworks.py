@@ -50,6 +50,17 @@ def test_celery(celery: Any, celery_at_work: None, amqp_module_broker: RunningBr
     assert celery.did == [("flaky", 0), ("flaky", 1), ("flaky", 2)]
 
 
+def test_celery_has_one_worker_in_a_process(celery: Any, celery_at_work: None, amqp_broker: RunningBroker) -> None:
+    """A second one would never become ready: it is refused, and so are settings that are misspelt."""
+    with pytest.raises(RuntimeError, match="a worker of 'shop' runs"), celery_worker(celery, amqp_broker):
+        pass
+    with (
+        pytest.raises(TypeError, match="did you mean 'result_backend'"),
+        celery_app(celery, amqp_broker, result_bakend=""),
+    ):
+        pass
+
+
 def test_celery_without_a_worker(celery: Any, amqp_broker: RunningBroker) -> None:
     """What the application publishes stays in its queue; afterwards its URL is what it was."""
     before = celery.conf.broker_url

@@ -143,6 +143,13 @@ def test_clock(amqp_broker):
 )
 
 
+def test_a_misspelt_marker_fails_without_a_broker_too(tmp_path: Path) -> None:
+    """It would do nothing, and nobody would know."""
+    (tmp_path / "test_it.py").write_text("import pytest\n@pytest.mark.amqp(clokc='virtual')\ndef test_it(): pass\n")
+    code, output = run(tmp_path)
+    assert code == 1 and "unknown keyword 'clokc', did you mean 'clock'?" in output, output
+
+
 def test_ini_keys(tmp_path: Path) -> None:
     """Configuration, profile and patience, from the project's own ini file; what is no number is said to be none."""
     (tmp_path / "broker.toml").write_text('[[address]]\nname = "orders"\n[[address.queue]]\nname = "orders"\n')

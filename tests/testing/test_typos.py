@@ -10,6 +10,7 @@ import pytest
 from consumers import channel_of
 
 from leveret.testing import BrokerTestMixin, RunningBroker
+from leveret.testing.typos import check_settings
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,8 @@ from leveret.testing import BrokerTestMixin, RunningBroker
         (lambda b: b.leaks(vhost="othr"), LookupError, "did you mean 'other'?"),
         (lambda b: b.inject("evnts", "k", b"x"), LookupError, "no exchange 'evnts' in virtual host '/', did you mean"),
         (lambda b: b.inject(routing_key="k", body=b"x", mesage_id="m"), TypeError, "did you mean 'message_id'?"),
+        (lambda b: b.assert_published("events", bdy=1), TypeError, "unknown property 'bdy', did you mean 'body'?"),
+        (lambda b: b.assert_not_published(json={}), TypeError, "give body= what the JSON should be"),
         (lambda b: b.remove("oders"), LookupError, "did you mean 'orders'? (there are: 'orders')"),
         (lambda b: b.assert_blocked(limit="memroy"), ValueError, "did you mean 'memory'?"),
         (lambda b: b.faults.block(vhost="othr"), LookupError, "did you mean 'other'?"),
@@ -65,6 +68,34 @@ def test_what_may_come_to_be_is_no_error(broker: RunningBroker) -> None:
         channel.queue_delete("orders")
         assert [event.kind for event in broker.history("undeclared", queue="orders")] == ["undeclared"]
         assert list(broker.history("acked", queue="orders")) == []  # it is gone, and was there
+
+
+def test_a_queues_name_is_no_exchanges(broker: RunningBroker) -> None:
+    """What went to the queue goes to exchange '': otherwise "not published" would be true of the one that was."""
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("orders")
+        broker.assert_not_published("orders")
+        channel.basic_publish("", "orders", b"7")
+        for call in (broker.assert_not_published, broker.published):
+            with pytest.raises(LookupError, match="it is a routing key of exchange ''"):
+                call("orders")
+        channel.exchange_declare("orders")
+        broker.assert_not_published("orders")
+
+
+def test_a_text_is_one_queue_to_ignore(broker: RunningBroker) -> None:
+    """`ignore="orders"` is not six queues of one letter."""
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("orders")
+        channel.basic_publish("", "orders", b"7")
+        broker.settled(ignore="orders")
+
+
+def test_misspelt_settings_of_a_framework() -> None:
+    """An application may have its own."""
+    check_settings(["result_backend", "shop_currency"], {"result_backend", "result_expires"})
+    with pytest.raises(TypeError, match="result_bakend: unknown setting, did you mean 'result_backend'?"):
+        check_settings(["result_bakend"], {"result_backend", "result_expires"})
 
 
 def test_misspelt_attributes_of_the_mixin() -> None:

@@ -15,6 +15,9 @@ from .snapshots import QueueSnapshot, snapshot_of
 from .typos import check_lease_end, check_limit, check_open_name, missing
 from .wire_values import known_properties
 
+#: Of `assert_published`, beside the names of properties.
+_KEYWORDS = ("exchange", "routing_key", "body", "headers", "count", "within", "vhost")
+
 
 class QueueMissing(AssertionError, LookupError):
     """There is no such queue; the text says which there are, and what may have become of its messages."""
@@ -33,7 +36,7 @@ class VirtualHostAssertions:
         routing_key: Wanted = None,
         body: Body = _UNSAID,
         *,
-        headers: Mapping[str, Any] | None = None,
+        headers: Wanted = None,
         count: int | None = None,
         within: float = 0,
         **properties: Any,
@@ -46,7 +49,7 @@ class VirtualHostAssertions:
         Raises: AssertionError; LookupError, with `count=0`, when the exchange's name is a typing error.
         """
         __tracebackhide__ = True
-        expected = Expected(exchange, routing_key, body, headers or {}, known_properties(properties))
+        expected = _expected(exchange, routing_key, body, headers, properties)
 
         def is_enough(every: Sequence[PublishedMessage]) -> bool:
             like = expected.among(every)
@@ -66,7 +69,7 @@ class VirtualHostAssertions:
         routing_key: Wanted = None,
         body: Body = _UNSAID,
         *,
-        headers: Mapping[str, Any] | None = None,
+        headers: Wanted = None,
         within: float = 0,
         **properties: Any,
     ) -> None:
@@ -75,7 +78,7 @@ class VirtualHostAssertions:
         Raises: AssertionError; LookupError when the exchange's name is a typing error.
         """
         __tracebackhide__ = True
-        expected = Expected(exchange, routing_key, body, headers or {}, known_properties(properties))
+        expected = _expected(exchange, routing_key, body, headers, properties)
 
         every = self._published_until(lambda found: bool(expected.among(found)), within)
         like = expected.among(every)
@@ -237,7 +240,18 @@ class VirtualHostAssertions:
         """An exchange to which nothing was published may be misspelt. Raises: LookupError."""
         if isinstance(name, str):
             known = {message.exchange for message in every} | vhost.exchanges.keys()
+            if name not in known and any(not each.exchange and each.routing_key == name for each in every):
+                raise LookupError(f"no exchange {name!r}: it is a routing key of exchange '', so say ('', {name!r})")
             check_open_name("exchange", name, known)
+
+
+def _expected(
+    exchange: Wanted, routing_key: Wanted, body: Body, headers: Wanted, properties: Mapping[str, Any]
+) -> Expected:
+    if "json" in properties:
+        raise TypeError("unknown property 'json': give body= what the JSON should be")
+    known = known_properties(properties, beside=_KEYWORDS)
+    return Expected(exchange, routing_key, body, {} if headers is None else headers, known)
 
 
 def _has_too_few(queue: QueueSnapshot, expected: Mapping[str, Contents]) -> bool:

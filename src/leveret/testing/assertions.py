@@ -37,13 +37,14 @@ Contents = Any
 class Expected:
     """What a message should be like; what is not given may be anything.
 
-    `headers`: these must be there, more may be. `properties`: by name, as `Properties` has them.
+    `headers`: these must be there, more may be; or what the whole table should be like. `properties`: by name, as
+    `Properties` has them.
     """
 
     exchange: Wanted = None
     routing_key: Wanted = None
     body: Body = _UNSAID
-    headers: Mapping[str, Any] = field(default_factory=dict)
+    headers: Wanted = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -60,7 +61,11 @@ class Expected:
         ):
             if wanted is not None and not is_like(wanted, is_now):
                 found.append(f"{name}: {is_now!r}, expected {_said(wanted, is_now)}")
-        for name, wanted in self.headers.items():
+        if not isinstance(self.headers, Mapping):
+            table = {name: plain(value) for name, value in message.headers.items()}
+            if not is_like(self.headers, table):
+                found.append(f"headers: {table!r}, expected {_said(self.headers, table)}")
+        for name, wanted in self._named_headers.items():
             is_now = message.headers.get(name, _UNSAID)
             if is_now is _UNSAID:
                 found.append(f"header {name!r}: is missing, expected {shown_wanted(wanted)}")
@@ -74,6 +79,10 @@ class Expected:
             found += body_difference(self.body, message.body)
         return found
 
+    @property
+    def _named_headers(self) -> Mapping[str, Any]:
+        return self.headers if isinstance(self.headers, Mapping) else {}
+
     def among(self, messages: Sequence[PublishedMessage]) -> list[PublishedMessage]:
         """Those that are as expected."""
         return [message for message in messages if not self.differences(message)]
@@ -84,7 +93,9 @@ class Expected:
             parts.append(f"exchange {shown_wanted(self.exchange)}")
         if self.routing_key is not None:
             parts.append(f"routing key {shown_wanted(self.routing_key)}")
-        parts += [f"header {name}={shown_wanted(value)}" for name, value in self.headers.items()]
+        parts += [f"header {name}={shown_wanted(value)}" for name, value in self._named_headers.items()]
+        if not isinstance(self.headers, Mapping):
+            parts.append(f"headers {shown_wanted(self.headers)}")
         parts += [f"{name}={shown_wanted(value)}" for name, value in self.properties.items()]
         if self.says_body:
             parts.append(f"body {shown_expected(self.body)}")

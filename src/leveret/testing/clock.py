@@ -174,7 +174,8 @@ class TestClock:
         if not self._edge.clock.is_virtual:
             raise ClockIsReal(
                 'this broker runs on real time; start it, or reset it, with clock="virtual" '
-                '(with pytest: mark the test with @pytest.mark.amqp(clock="virtual"))'
+                '(with pytest: mark the test with @pytest.mark.amqp(clock="virtual"); with amqp_module_broker the '
+                'module: pytestmark = pytest.mark.amqp(clock="virtual"))'
             )
 
 

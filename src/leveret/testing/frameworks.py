@@ -16,11 +16,19 @@ from importlib import import_module
 from typing import Any
 
 from .broker import RunningBroker
+from .typos import check_settings
+
+#: The application whose worker `celery_worker` runs now.
+_CELERY_AT_WORK: list[str] = []
 
 
 @contextmanager
 def celery_app(app: Any, broker: RunningBroker, **conf: Any) -> Iterator[Any]:
-    """A Celery application that publishes to this broker; `conf`: more of its configuration. No worker."""
+    """A Celery application that publishes to this broker; `conf`: more of its configuration. No worker.
+
+    Raises: TypeError for a setting that Celery does not have, and that is called nearly as one that it has.
+    """
+    check_settings(conf, import_module("celery.app.defaults").SETTING_KEYS)
     conf = {"broker_url": broker.url, "broker_read_url": None, "broker_write_url": None, **conf}
     before = {key: app.conf.get(key) for key in conf}
     app.conf.update(conf)
@@ -53,16 +61,26 @@ def celery_worker(
 
     `conf`: configuration of the application for that time, such as `result_backend`. `options`: as those of
     `celery.contrib.testing.worker.start_worker`: pool ("threads": "solo" acknowledges late what comes from a retry),
-    concurrency (1), queues, ...
+    concurrency (1), queues, ... Raises: RuntimeError when one runs in this process; Celery can't have two there.
     """
     from celery.contrib.testing.worker import start_worker
 
+    if _CELERY_AT_WORK:  # both would turn the one event loop that Celery has in a process: the second is never ready
+        raise RuntimeError(
+            f"a worker of {_CELERY_AT_WORK[0]} runs, and Celery can't have two in a process: let one take all queues "
+            "(queues=[...]), end that one first, or run the other as a command (amqp_worker)"
+        )
     options = {"pool": "threads", "perform_ping_check": False, "shutdown_timeout": 30.0, **options}
-    with celery_app(app, broker, **(conf or {})), start_worker(app, **options) as worker:
+    with celery_app(app, broker, **(conf or {})):
+        _CELERY_AT_WORK.append(f"{app.main!r}")
         try:
-            yield worker
+            with start_worker(app, **options) as worker:
+                try:
+                    yield worker
+                finally:
+                    _end_celery_worker(app)
         finally:
-            _end_celery_worker(app)
+            _CELERY_AT_WORK.clear()
 
 
 def _end_celery_worker(app: Any) -> None:

@@ -6,6 +6,7 @@ from ..engine import Binding, Exchange, PublishedEvent, ServiceExchange, Virtual
 from ..settings.faults import nearest
 from ..settings.printable import printable
 from .history import PublishedMessage, Recorder
+from .snapshots import plain_table
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -55,7 +56,7 @@ def _reason(vhost: VirtualHost, recorder: Recorder, message: PublishedMessage) -
 def _shown(exchange: Exchange, binding: Binding, is_later: bool) -> str:
     by = f"{binding.routing_key!r}"
     if exchange.type == "headers":
-        by = "headers " + ", ".join(f"{key}={field.value!r}" for key, field in binding.arguments.items())
+        by = "headers " + ", ".join(f"{key}={value!r}" for key, value in plain_table(binding.arguments).items())
     to = "exchange" if isinstance(binding.destination, Exchange) else "queue"
     return printable(f"{by} to {to} {binding.destination.name!r}{' (bound afterwards)' if is_later else ''}")
 

@@ -57,16 +57,25 @@ def check_chance(name: str, chance: float) -> None:
         raise ValueError(f"{name}: {chance!r} is not right, expected a chance from 0 to 1")
 
 
-def check_property(name: str, known: Collection[str]) -> None:
-    """The name of a property of basic. Raises: TypeError, as for any keyword that a function does not have."""
+def check_property(name: str, known: Collection[str], beside: Collection[str]) -> None:
+    """The name of a property of basic; `beside`: other keywords that may be meant.
+
+    Raises: TypeError, as for any keyword that a function does not have.
+    """
     if name not in known:
-        raise TypeError(f"unknown property {name!r}{nearest(name, known)}")
+        raise TypeError(f"unknown property {name!r}{nearest(name, [*known, *beside])}")
 
 
 def missing(what: str, name: str, known: Collection[str], where: str = "") -> LookupError:
     """The error for a name that is not there: with the nearest, and all that are."""
     there = ", ".join(map(repr, known)) or "none"
     return LookupError(f"no {what} {name!r}{where}{nearest(name, known)} (there are: {there})")
+
+
+def check_settings(names: Iterable[str], known: Collection[str]) -> None:
+    """Settings of a framework that takes any, so that an application may have its own. Raises: TypeError."""
+    for name, meant in near((name for name in names if name not in known), known).items():
+        raise TypeError(f"{name}: unknown setting, did you mean {meant!r}?")
 
 
 def check_attributes(owner: type, known: Collection[str]) -> None:

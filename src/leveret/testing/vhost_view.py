@@ -32,6 +32,10 @@ from .wire_values import known_properties, wire_property, wire_table
 T = TypeVar("T")
 
 
+#: Of `inject`, beside the names of properties.
+_KEYWORDS = ("exchange", "routing_key", "body", "json", "headers", "vhost")
+
+
 class NotSettled(AssertionError):
     """Something is still to be done after the time that was given; the text lists it."""
 
@@ -167,7 +171,7 @@ class VirtualHostView(VirtualHostAssertions):
             body = json_module.dumps(json).encode()
             properties.setdefault("content_type", "application/json")
         raw = body.encode() if isinstance(body, str) else body
-        known = {name: wire_property(value) for name, value in known_properties(properties).items()}
+        known = {name: wire_property(value) for name, value in known_properties(properties, beside=_KEYWORDS).items()}
         if headers:
             known["headers"] = wire_table(headers)
         header = encode_header(len(raw), known)
@@ -245,13 +249,16 @@ class VirtualHostView(VirtualHostAssertions):
             raise NotSettled(pending)
 
     def _settled(self, timeout: float, ignore: Sequence[str], due: bool) -> Callable[[], Awaitable[str]]:
+        patterns = (
+            [ignore] if isinstance(ignore, str) else ignore
+        )  # a text is a sequence of letters, which nobody means
         """What waits; it returns why the virtual host is not settled, "" when it is."""
         from fnmatch import fnmatchcase
 
         edge, turns = self._broker.edge, turns_of_this_loop()
 
         def is_ignored(name: str) -> bool:
-            return any(fnmatchcase(name, pattern) for pattern in ignore)
+            return any(fnmatchcase(name, pattern) for pattern in patterns)
 
         async def wait() -> str:
             with trio.move_on_after(timeout):

@@ -1,6 +1,6 @@
 """Python values as an injected message has them: with the tags that clients give them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..engine import Field, FieldTable, PropertyValue
@@ -11,10 +11,10 @@ from .typos import check_property
 PROPERTY_NAMES = tuple(name for name in Properties.__dataclass_fields__ if name != "headers")
 
 
-def known_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The same. Raises: TypeError for a name that is no property's."""
+def known_properties(properties: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, Any]:
+    """The same. `beside`: other keywords that may be meant. Raises: TypeError for a name that is no property's."""
     for name in properties:
-        check_property(name, PROPERTY_NAMES)
+        check_property(name, PROPERTY_NAMES, beside)
     return dict(properties)
 
 

@@ -104,13 +104,16 @@ def process_worker(
     variables = {**os.environ, "AMQP_URL": url, "PYTHONUNBUFFERED": "1"}
     variables |= {key: value.replace("{url}", url) for key, value in (environment or {}).items()}
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [part.replace("{url}", url) for part in command],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+        try:
+            process = subprocess.Popen(
+                [part.replace("{url}", url) for part in command],
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            raise WorkerFailed(f"{command[0]}: it can't be started: {error.strerror}") from None
         try:
             if consumes is not None:
                 _wait_for_consumer(broker, consumes, lambda: process.poll() is None, patience)
