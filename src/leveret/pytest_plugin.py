@@ -76,7 +76,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.excinfo is None or item.config.getoption("fulltrace"):
         return
     entries = []
-    entry = call.excinfo.tb
+    entry: TracebackType | None = call.excinfo.tb
     while entry is not None:
         entries.append(entry)
         entry = entry.tb_next
@@ -88,7 +88,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         count -= 1
     if not count or "_pytest" in files[count - 1].parts:
         return
-    kept = None
+    kept: TracebackType | None = None
     for each in reversed(entries[:count]):
         kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
     if kept is not None:

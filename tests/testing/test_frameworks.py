@@ -61,6 +61,15 @@ def test_celery_has_one_worker_in_a_process(celery: Any, celery_at_work: None, a
         pass
 
 
+def test_celery_with_confirms_publishes_again(celery: Any, amqp_broker: RunningBroker) -> None:
+    """What its page says of a connection that is lost."""
+    with celery_app(celery, amqp_broker, broker_transport_options={"confirm_publish": True}):
+        with amqp_broker.faults.drop_connection("basic.publish") as fault:
+            celery.tasks["add"].delay(1, 1)
+        assert len(fault.hits) == 1
+        amqp_broker.assert_queue("celery", ready=1)
+
+
 def test_celery_without_a_worker(celery: Any, amqp_broker: RunningBroker) -> None:
     """What the application publishes stays in its queue; afterwards its URL is what it was."""
     before = celery.conf.broker_url
