@@ -25,4 +25,6 @@ await shop.reset();
 assert.deepEqual(await shop.published(), []);
 await shop.close();
 await broker.close();
+await assert.rejects(broker.advance({ days: 1 }), /no test server answers at http:/);
+await assert.rejects(startBroker({ program: "./no-such-leveret" }), /cannot start .*set LEVERET to its path/);
 console.log("ok");

@@ -23,7 +23,9 @@ export async function startBroker({ program = process.env.LEVERET ?? "leveret", 
   }
   const child = spawn(program, ["test-server", "--with-parent", ...args], { stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout });
-  const failed = once(child, "error").then(([error]) => Promise.reject(error));
+  const failed = once(child, "error").then(([error]) => {
+    throw new Error(`cannot start ${program}: pip install leveret, or set LEVERET to its path`, { cause: error });
+  });
   const ended = once(child, "exit").then(([code]) => Promise.reject(new Error(`${program} test-server ended: ${code}`)));
   failed.catch(() => {});
   ended.catch(() => {});
@@ -46,6 +48,8 @@ export class Broker {
       method: "POST",
       headers: { authorization: `Bearer ${this.token}`, "content-type": "application/json" },
       body: JSON.stringify(args),
+    }).catch((error) => {
+      throw new Error(`no test server answers at ${this.control}`, { cause: error });
     });
     const { result, error } = await answer.json();
     if (answer.status === 417) throw new NotSo(error);
