@@ -49,7 +49,8 @@ ALONE = ("trace", "replay", "whatif", *OTHERS)
 WITH_CONTENTS = ("trace", "replay", "deadletters")
 USAGE = "leveret pipeline JOB[,JOB ...] (--journal DIR [--lake DIR] | --lake DIR) [options]"
 EPILOG = """
-Exit codes: 0 done; 1 failed, or nothing was found; 2 the audit found a fault; 3 a --fail-if holds; 130 interrupted.
+Exit codes: 0 done; 1 failed, or nothing was found; 2 the audit, or whatif --verify, found a fault; 3 a --fail-if holds;
+130 interrupted.
 `leveret pipeline JOB --help` lists the options of a job.
 """
 
@@ -176,7 +177,9 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
             help="attempts, or returns, of a poison message (5)",
         )
     if "whatif" in names:
-        one.add_argument("--settings", required=True, metavar="FILE", help="TOML, as for serve --config")
+        one.add_argument("--settings", metavar="FILE", help="TOML, as for serve --config")
+        text = "these settings (none: the defaults) were in force: show only what differs, with exit code 2"
+        one.add_argument("--verify", action="store_true", help=text)
     if "replay" in names:
         _add_replay_options(one)
     add_spark_options(one)
@@ -211,6 +214,8 @@ def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
     for name in found.jobs:
         if found.since is not None and name in WITHOUT_SINCE:
             one.error(f"{name} begins where the journal does: it has no --since")
+    if found.job == "whatif" and not found.settings and not found.verify:
+        one.error("the following arguments are required: --settings")
     if len(found.jobs) > 1 and found.out and found.out.endswith((*SUFFIXES, *PAGES)):
         one.error(f"--out {found.out}: several jobs need a directory")
     if found.fail_if and found.jobs == ["report"]:

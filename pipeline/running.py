@@ -125,7 +125,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
         raise ValueError(f"{options.lake}: no lake here; {fill}")
     if options.job == "replay" and options.go and not options.url:
         raise ValueError("--go needs --url")
-    if options.job == "whatif":
+    if options.job == "whatif" and options.settings:
         from .jobs.simulation import read_settings
 
         read_settings(Path(options.settings).read_text())

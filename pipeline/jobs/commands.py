@@ -216,10 +216,18 @@ def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> N
         raise ValueError(f"{last_words(error)}; {so_far}, and --id {settings.replay_id} sends the others") from error
 
 
-def _whatif(tables: Tables, options: argparse.Namespace) -> str:
-    from .whatif import whatif  # it brings the broker's engine along
+def _whatif(work: Work) -> Answer:
+    from .whatif import DIFFERENT, whatif  # it brings the broker's engine along
 
-    return whatif(tables, Path(options.settings).read_text(encoding="utf-8"))
+    options, engine = work.options, work.engine
+    settings = Path(options.settings).read_text(encoding="utf-8") if options.settings else ""
+    found = _rows_of(whatif(work.tables, settings), work)
+    if not options.verify:
+        return Answer("whatif", {"whatif": EngineTable(engine, "whatif", found, COLUMNS["whatif"])})
+    compared = value(engine, f"SELECT count(*) FROM ({found}) AS every")
+    differing = EngineTable(engine, "whatif", f"SELECT * FROM ({found}) AS every WHERE {DIFFERENT}", COLUMNS["whatif"])
+    code = EXIT_FAULT if differing.count() else EXIT_OK
+    return Answer("whatif", {"whatif": differing}, {"compared": compared, "differing": differing.count()}, code)
 
 
 def _report(work: Work) -> Answer:
@@ -252,7 +260,7 @@ JOBS: dict[str, Callable[[Work], Answer]] = {
     "blocked": _table(lambda tables, o: blocked(tables)),
     "trace": _trace,
     "deadletters": _table(lambda tables, o: deadletters(tables)),
-    "whatif": _table(_whatif),
+    "whatif": _whatif,
     "replay": _replay,
     "report": _report,
 }

@@ -13,6 +13,8 @@ from .outputs import WHATIF
 from .simulation import Arrival, read_settings, simulate
 from .tables import Tables
 
+#: Of rows of `WHATIF`: what the simulation does not give as it happened.
+DIFFERENT = "was <> would_be"
 MOMENTS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
 #: Arrivals, each with what happened to it as texts "milliseconds kind reason"; and deliveries, as credit.
 STEPS = """

@@ -379,3 +379,18 @@ def test_the_command_agrees(story: tuple[Path, Memory], memory: Memory) -> None:
         counted[fate] += count
     assert found["fates"] == +counted and found["table"] == []
     assert (ODD, HOSTILE, TAG) in {(one["vhost"], one["queue"], one["consumer"]) for one in consumers["table"]}
+
+
+def test_what_happened_happens_again(story: tuple[Path, Memory]) -> None:
+    """Under the settings that were in force; with one attempt it does not."""
+    lake = story[0].parent / "verified"
+    command = [sys.executable, "-m", "leveret", "pipeline", "whatif", "--verify", "--engine", "local"]
+    where = ["--journal", str(story[0]), "--lake", str(lake), "--format", "json"]
+    ended = subprocess.run([*command, *where], capture_output=True, text=True, timeout=300)
+    found = json.loads(ended.stdout)
+    assert (ended.returncode, found["table"], found["differing"]) == (0, [], 0), ended.stderr
+    assert found["compared"] >= 8 * 8
+    other = story[0].parent / "other.toml"
+    other.write_text(f'[[address-setting]]\nmatch = "{WORK}"\nmax-delivery-attempts = 1\n')
+    ended = subprocess.run([*command, *where, "--settings", str(other)], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 2, ended.stderr

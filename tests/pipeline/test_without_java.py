@@ -34,6 +34,7 @@ def test_every_job(tmp_path: Path) -> None:
         ["report", *lake, "--out", page],
         ["trace", "here", *lake],
         ["whatif", "--settings", str(tmp_path / "if.toml"), *lake],
+        ["whatif", "--verify", *lake],
         ["replay", "--where", "kind = 'enqueued' AND queue = 'plain'", *lake],
     ):
         command = [sys.executable, "-m", "leveret.pipeline", *arguments]
