@@ -86,6 +86,8 @@ OTHER_BROKERS = dict.fromkeys(
 )
 
 _VERSION = re.compile(r"(?:rabbitmq-)?(\d{1,3})\.(\d{1,3})(?:\.\d{1,3})?", re.ASCII)
+#: What people write for a version, and is none: `4`, `rabbitmq-5`.
+_LIKE_VERSION = re.compile(r"(?:rabbitmq-)?v?(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d{1,3})?", re.ASCII | re.IGNORECASE)
 #: Version -> the profile that begins with it.
 _BEGINS = {(int(match[1]), int(match[2])): name for name in PROFILES if (match := _VERSION.fullmatch(name)) is not None}
 
@@ -103,11 +105,17 @@ def profile_name(value: object) -> str:
             wanted = (int(match[1]), int(match[2]))
             if min(_BEGINS) <= wanted <= max(_BEGINS):
                 return _BEGINS[max(version for version in _BEGINS if version <= wanted)]
-            hint = nearest(
-                f"rabbitmq-{match[1]}.{match[2]}", [_BEGINS[(min if wanted < min(_BEGINS) else max)(_BEGINS)]]
-            )
-        else:
-            hint = OTHER_BROKERS.get(value.lower()) or nearest(value, PROFILES)
-    else:
-        hint = ""
-    raise ValueError(f"one of {', '.join(PROFILES)}, or a version between them{hint}")
+    raise ValueError(f"one of {', '.join(PROFILES)}, or a version between them{_hint(value)}")
+
+
+def _hint(value: object) -> str:
+    """The profile of the nearest version, or the nearest name; empty when none is near."""
+    if isinstance(value, float):  # a version without quotes: TOML takes 4.1 for a number
+        return f', did you mean "{value}"?'
+    text = str(value)
+    if (match := _LIKE_VERSION.fullmatch(text)) is None:
+        return OTHER_BROKERS.get(text.lower()) or nearest(text, PROFILES)
+    major = int(match[1])
+    wanted = (major, int(match[2])) if match[2] else (major, 1000)
+    before = max((version for version in _BEGINS if version <= wanted), default=min(_BEGINS))
+    return f", did you mean {_BEGINS[before]!r}?"

@@ -40,11 +40,13 @@ def _poison(configuration: Configuration) -> Iterator[str]:
     for queue in configuration.queues:
         if (settings_of_arguments(queue.arguments).settings.max_delivery_attempts or 0) > 0:
             limits.append((queue.origin, f"queue {shown(queue.name)}"))
+    is_said = ("broker", "nack-counts") in configuration.explicit
+    why = "in [broker]" if is_said else f"profile {configuration.value('broker', 'profile')}"
+    rejects = "basic.reject and " if configuration.value("broker", "reject-counts") else ""
     for origin, where in limits[:1]:
         yield (
             f"{origin}: {where}: a message that is nacked with requeue never leaves: nack-counts is false "
-            f"(profile {configuration.value('broker', 'profile')}), so that only basic.reject and lost connections "
-            "count as attempts"
+            f"({why}), so that only {rejects}lost connections count as attempts"
         )
 
 

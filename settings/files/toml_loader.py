@@ -37,13 +37,28 @@ def load_toml(draft: Draft, file: str, content: str) -> None:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         where = re.search(r"\(at line ([0-9]+), column [0-9]+\)", message)
-        draft.fault(Origin(file, int(where[1]) if where else 1), "TOML", message)
+        draft.fault(Origin(file, int(where[1]) if where else 1), "TOML", message + _foreign(content))
     except ValueError:  # an integer of thousands of digits, an invalid date
         draft.fault(Origin(file, 1), "TOML", "holds a number or date that cannot be read")
     except RecursionError:
         draft.fault(Origin(file, 1), "TOML", "nested too deep")
     else:
         Loader(draft, file, lines).document(document)
+
+
+#: How lines of RabbitMQ's own configuration begin.
+_RABBITMQ_CONF = re.compile(
+    r"^[ \t]*(listeners|ssl_options|management|log|default_(user|pass|vhost|permissions)|loopback_users|"
+    r"disk_free_limit|vm_memory_high_watermark|cluster_(formation|name)|channel_max|load_definitions)[.\w]*[ \t]*=",
+    re.MULTILINE | re.ASCII,
+)
+
+
+def _foreign(content: str) -> str:
+    """A word for those who bring RabbitMQ's file, most of whose lines are no TOML; else empty."""
+    if _RABBITMQ_CONF.search(content) is None:
+        return ""
+    return ". This looks like rabbitmq.conf, which is not read: docs/from-rabbitmq.md has its keys"
 
 
 class Loader(QueueTables):
@@ -58,9 +73,17 @@ class Loader(QueueTables):
             elif table in ARRAYS:
                 self.array(table, content)
             else:
-                listed = ", ".join(f"[{name}]" for name in TABLES)
-                problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"
-                self.draft.fault(self.at(table), table, problem)
+                self.unknown_table(table, content)
+
+    def unknown_table(self, table: str, content: object) -> None:
+        if not isinstance(content, (dict, list)) or table in KEYS["broker"]:
+            home = home_of(table)
+            if home:
+                self.draft.fault(self.at(table), table, f"stands above every table, expected in {home}")
+                return
+        listed = ", ".join(f"[{name}]" for name in TABLES)
+        problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"
+        self.draft.fault(self.at(table), table, problem)
 
     def broker_table(self, table: str, content: object) -> None:
         if not isinstance(content, dict):

@@ -222,9 +222,21 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _console(given: str | None, configuration: Configuration) -> "tuple[ConsoleWish | None, list[str]]":
     """Where the console is served, and what is wrong with that; None where it is not installed, or not wanted."""
-    from importlib.util import find_spec
-
     from .serving.app import ConsoleWish
+
+    places, faults = _console_places(given, configuration)
+    if places is None:
+        return None, faults
+    explicit = configuration.explicit
+    is_named = given is not None or ("management", "listen") in explicit
+    return ConsoleWish(places[0], is_named, places[1], ("management", "metrics") in explicit), faults
+
+
+def _console_places(
+    given: str | None, configuration: Configuration
+) -> tuple[tuple[list[Address], list[Address]] | None, list[str]]:
+    """The addresses of the console and of its metrics, and what is wrong; None where nobody is to listen there."""
+    from importlib.util import find_spec
 
     origins = [origin for (table, _), origin in configuration.origins.items() if table == "management"]
     texts = configuration.value("management", "listen") if given is None else (given,)
@@ -234,16 +246,13 @@ def _console(given: str | None, configuration: Configuration) -> "tuple[ConsoleW
         where = "leveret: --management" if given is not None else f"{origins[0]}: management" if origins else None
         needs = 'needs the console, expected: pip install "leveret[console]"'
         return None, [] if where is None else [f"{where}: {needs}"]
-    where = (
-        "leveret: --management:" if given is not None else f"{_configured_at(configuration, 'listen', 'management')}:"
-    )
+    file = _configured_at(configuration, "listen", "management")
+    where = "leveret: --management:" if given is not None else f"{file}: listen:"
     listen, faults = _console_addresses(where, texts, configuration)
     text = configuration.value("management", "metrics")
     where = f"{_configured_at(configuration, 'metrics', 'management')}: metrics:"
     metrics, more = _console_addresses(where, () if text == "off" else (text,), configuration)
-    explicit = configuration.explicit
-    is_named = given is not None or ("management", "listen") in explicit
-    return ConsoleWish(listen, is_named, metrics, ("management", "metrics") in explicit), faults + more
+    return (listen, metrics), faults + more
 
 
 def _console_addresses(
@@ -373,6 +382,7 @@ def _check(options: argparse.Namespace) -> int:
     _, problems = _addresses(configuration.value("broker", "listen"), configuration)
     where = _configured_at(configuration, "listen")
     faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
+    faults += _console_places(None, configuration)[1]
     if not faults:
         faults += _load_definitions(configuration)[1]
     if faults:

@@ -266,8 +266,8 @@ def test_serve_listens_on_loopback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "config, fault",
     [
-        ('[management]\nlisten = ["0.0.0.0:15672"]\n', "2: '0.0.0.0:15672': is outside loopback"),
-        ('[management]\nlisten = ["nonsense"]\n', "2: 'nonsense': expected HOST:PORT"),
+        ('[management]\nlisten = ["0.0.0.0:15672"]\n', "2: listen: '0.0.0.0:15672': is outside loopback"),
+        ('[management]\nlisten = ["nonsense"]\n', "2: listen: 'nonsense': expected HOST:PORT"),
         ("[management]\nbanana = 1\n", "banana: unknown key"),
         ('[management]\nlisten = ["https://127.0.0.1:0"]\n', "TLS needs a certificate: [tls] certificate is missing"),
         ('[management]\nmetrics = "https://127.0.0.1:0"\n', "TLS needs a certificate: [tls] certificate is missing"),
@@ -279,13 +279,15 @@ def test_serve_listens_on_loopback(tmp_path: Path) -> None:
 def test_configuration_that_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], config: str, fault: str
 ) -> None:
-    """Exit 2, and one line a fault."""
+    """Exit 2, and one line a fault; `check` says the same beforehand."""
     from leveret.__main__ import main
 
     file = tmp_path / "leveret.toml"
     file.write_text(config)
     assert main(["serve", "--memory", "--listen", "127.0.0.1:0", "--config", str(file)]) == 2
     assert fault in capsys.readouterr().err
+    assert main(["check", str(file)]) == 2
+    assert fault in capsys.readouterr().out
 
 
 def test_without_the_extra(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

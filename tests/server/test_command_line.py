@@ -93,6 +93,14 @@ def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:
     [
         ("[broker]\nheartbeet = 5\n", ":2: heartbeet: unknown key in [broker], did you mean 'heartbeat'?"),
         ("[brokr]\n", ":1: brokr: unknown table, did you mean 'broker'?, expected one of "),
+        (
+            "listen = ['127.0.0.1:5672']\n",
+            ":1: listen: stands above every table, expected in [broker] and [management]",
+        ),
+        (
+            "listeners.tcp.default = 5672\ndefault_user = shop\n",
+            ":2: TOML: Invalid value (at line 2, column 16). This ",
+        ),
         ("[broker]\n\nheartbeat = 'soon'\n", ":3: heartbeat: 'soon' is not right, expected a duration"),
         ("[limits]\nmessage-size = -1\n", ":2: message-size: -1 is not right, expected a size"),
         ("[broker]\nprofile = 'kafka'\n", ":2: profile: 'kafka' is not right, expected one of leveret"),

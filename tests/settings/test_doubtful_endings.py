@@ -10,7 +10,7 @@ from leveret.testing import start_broker
 NEWS = '[[address]]\nname = "news"\nrouting-type = "multicast"\n'
 KEPT = '[[address.queue]]\nname = "kept"\n'
 JOBS = '[[address-setting]]\nmatch = "jobs.#"\nmax-delivery-attempts = 5\ndead-letter-address = "news"\n'
-POISON = "a message that is nacked with requeue never leaves: nack-counts is false (profile"
+POISON = "a message that is nacked with requeue never leaves: nack-counts is false ("
 CIRCLE = (
     '[[address-setting]]\nmatch = "a"\nexpiry-address = "b"\nexpiry-delay = 1000\n'
     '[[address-setting]]\nmatch = "b"\nexpiry-address = "a"\nexpiry-delay = 1000\n'
@@ -24,8 +24,18 @@ WAITS = '[[address-setting]]\nmatch = "a"\ndefault-consumers-before-dispatch = 3
 @pytest.mark.parametrize(
     "text, warnings",
     [
-        ('[broker]\nprofile = "4.3"\n' + JOBS, [f"f:5: match 'jobs.#': {POISON} rabbitmq-4.3)"]),
-        ("[broker]\nnack-counts = false\n" + JOBS, [f"f:5: match 'jobs.#': {POISON} leveret)"]),
+        (
+            '[broker]\nprofile = "4.3"\n' + JOBS,
+            [f"f:5: match 'jobs.#': {POISON}profile rabbitmq-4.3), so that only basic.reject and lost"],
+        ),
+        (
+            "[broker]\nnack-counts = false\n" + JOBS,
+            [f"f:5: match 'jobs.#': {POISON}in [broker]), so that only basic.reject and"],
+        ),
+        (
+            "[broker]\nnack-counts = false\nreject-counts = false\n" + JOBS,
+            [f"f:6: match 'jobs.#': {POISON}in [broker]), so that only lost connections count"],
+        ),
         ('[broker]\nprofile = "4.3"\nnack-counts = true\n' + JOBS, []),
         (JOBS, []),
         ('[broker]\nprofile = "4.3"\n[[address-setting]]\nmatch = "a"\nmax-delivery-attempts = -1\n', []),

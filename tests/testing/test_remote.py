@@ -190,6 +190,11 @@ def test_requests_that_are_no_post(remote: Remote) -> None:
             sock.sendall(words + b"\r\n\r\n")
             text = answer.read()
         assert json.loads(text.rpartition(b"\r\n")[2])["error"], text
+    with socket.create_connection(remote.address) as sock:  # as `curl -X POST`: no body, and no length of it
+        host, port = remote.address
+        head = f"POST /v1/info HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {remote.token}\r\n\r\n"
+        sock.sendall(head.encode())
+        assert sock.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
     with socket.create_connection(remote.address) as sock:
         sock.sendall(b"POST /v1/reset HTTP/1.1\r\nContent-Length: 50\r\n")  # and no more comes
     assert remote.call("info")

@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _arguments(self) -> dict[str, Any] | None:
         """Of the request; None if it was refused."""
-        length = self.headers.get("content-length", "")
+        length = self.headers.get("content-length", "0")  # without one there is no body: no arguments
         if "transfer-encoding" in self.headers or not length.isascii() or not length.isdigit():
             self._fail(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
             return None
