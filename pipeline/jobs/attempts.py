@@ -15,11 +15,12 @@ RETURNS = ("requeued", "scheduled", "lease_ended")
 
 class Attempt(NamedTuple):
     """One delivery. `ms`: from the delivery to the act; nothing of HOLD, which is none. LATE: its consumer unsubscribed
-    then, and acknowledged after `late_ms`, before anybody else had the message."""
+    then, and acknowledged after `late_ms`, before anybody else had the message. `lsn`: of the record of the act."""
 
     ms: int = 0
     act: str = ACK
     late_ms: int = 0
+    lsn: int = 0
 
 
 class Moment(NamedTuple):
@@ -28,6 +29,7 @@ class Moment(NamedTuple):
     ms: int
     kind: str
     reason: str | None = None
+    lsn: int = 0
 
 
 def attempts_of(moments: Iterable[Moment]) -> tuple[Attempt, ...]:
@@ -37,22 +39,22 @@ def attempts_of(moments: Iterable[Moment]) -> tuple[Attempt, ...]:
     began = 0
     unsettled = Attempt(0, HOLD)  # what becomes of the one that is out if its consumer does nothing more
     is_gone = False
-    for ms, kind, reason in moments:
+    for ms, kind, reason, lsn in moments:
         if kind == "delivered":
             if begun is not None:
                 found.append(unsettled)
             begun, began, unsettled = ms, ms, Attempt(0, HOLD)
             if is_gone:  # acknowledged as it was sent
-                found.append(Attempt())
+                found.append(Attempt(lsn=lsn))
                 begun = None
         elif begun is None:
             if kind == "acked" and found and found[-1].act == CLOSE:
-                found[-1] = Attempt(found[-1].ms, LATE, ms - began)
+                found[-1] = Attempt(found[-1].ms, LATE, ms - began, lsn)
             is_gone = is_gone or kind == "acked"
         elif kind == "lease_ended" and reason == "taken_over":  # by an acknowledgement, or by an operator
-            unsettled = Attempt(ms - begun, CLOSE)
+            unsettled = Attempt(ms - begun, CLOSE, lsn=lsn)
         elif (act := _act(kind, reason)) is not None:
-            found.append(Attempt(ms - begun, act))
+            found.append(Attempt(ms - begun, act, lsn=lsn))
             begun = None
     if begun is not None:
         found.append(unsettled)

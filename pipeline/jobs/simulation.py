@@ -46,19 +46,31 @@ ONCE = (Attempt(),)
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A message: its time (milliseconds) and properties. `attempts`: what becomes of its deliveries, one after another;
-    of those beyond the last: an acknowledgement."""
+    of those beyond the last: an acknowledgement. `lsn`: of its record."""
 
     ms: int
     size_bytes: int = 0
     priority: int = 0
     expiration_ms: int | None = None
     attempts: tuple[Attempt, ...] = ONCE
+    lsn: int = 0
+
+
+class Offer(NamedTuple):
+    """Credit for one delivery: its time (milliseconds), and the record of the delivery."""
+
+    ms: int
+    lsn: int = 0
 
 
 class _Step(NamedTuple):
-    """An arrival; else, of a delivery (`tag` at a session), how it ends; else credit for one."""
+    """An arrival; else, of a delivery (`tag` at a session), how it ends; else credit for one.
+
+    What happens in the same millisecond happens in the order in which it was recorded (`lsn`).
+    """
 
     ms: int
+    lsn: int
     order: int
     arrival: Arrival | None = None
     tag: int = 0
@@ -77,7 +89,7 @@ def read_settings(settings: str) -> Configuration:
 def simulate(
     queue_name: str,
     arrivals: Iterable[Arrival],
-    offers_ms: Iterable[int],
+    offers: Iterable[Offer],
     settings: str,
     *,
     vhost: str = "/",
@@ -94,7 +106,7 @@ def simulate(
     entry = next((one for one in configuration.queues if (one.vhost, one.name) == (vhost, queue_name)), None)
     arguments = declared or {} if entry is None else entry.arguments
     simulation = _Simulation(queue_name, vhost, arguments, configuration)
-    simulation.plan(arrivals, offers_ms)
+    simulation.plan(arrivals, offers)
     simulation.run(until_ms)
     return simulation.counters()
 
@@ -129,16 +141,17 @@ class _Simulation:
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
-    def plan(self, arrivals: Iterable[Arrival], offers_ms: Iterable[int]) -> None:
-        """Arrivals first: at one instant they come before credit."""
+    def plan(self, arrivals: Iterable[Arrival], offers: Iterable[Offer]) -> None:
+        """Arrivals first: where no order is recorded they come before credit."""
         for arrival in arrivals:
-            self._expect(arrival.ms, arrival=arrival)
-        for ms in offers_ms:
-            self._expect(ms)
+            self._expect(arrival.ms, arrival.lsn, arrival=arrival)
+        for ms, lsn in offers:
+            self._expect(ms, lsn)
 
     def _expect(
         self,
         ms: int,
+        lsn: int,
         *,
         arrival: Arrival | None = None,
         tag: int = 0,
@@ -146,7 +159,7 @@ class _Simulation:
         act: str = ACK,
     ) -> None:
         self.order += 1
-        heapq.heappush(self.steps, _Step(ms, self.order, arrival, tag, session, act))
+        heapq.heappush(self.steps, _Step(ms, lsn, self.order, arrival, tag, session, act))
 
     def run(self, until_ms: int) -> None:
         """Step by step, until nothing is left, and on to the end."""
@@ -169,9 +182,8 @@ class _Simulation:
         counters = self.broker.statistics().counters
         found = {name: counters[name] for name in WHAT}
         found["requeued"] = self.returned
-        found["open"] = found["enqueued"] - sum(
-            found[name] for name in ("acknowledged", "expired", "killed", "replaced")
-        )
+        queue = self.queue
+        found["open"] = queue.ready_count + queue.unacked + len(queue.scheduled)
         return found
 
     def _listen(self, event: Event) -> None:
@@ -213,9 +225,9 @@ class _Simulation:
             if attempt.act == LATE:
                 self.released.add(message.id)
                 self.returned += 1
-                self._expect(now_ms + attempt.late_ms, tag=tag, session=session)
+                self._expect(now_ms + attempt.late_ms, attempt.lsn, tag=tag, session=session)
             elif attempt.act != HOLD:
-                self._expect(now_ms + attempt.ms, tag=tag, session=session, act=attempt.act)
+                self._expect(now_ms + attempt.ms, attempt.lsn, tag=tag, session=session, act=attempt.act)
 
 
 def _advance(broker: Broker, clock: ManualClock, until_ns: int) -> None:

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from ..engines.protocol import Row, rows, value, words
 from .attempts import RETURNS, Moment, attempts_of
 from .outputs import WHATIF
-from .simulation import Arrival, read_settings, simulate
+from .simulation import Arrival, Offer, read_settings, simulate
 from .tables import Tables
 
 #: Of rows of `WHATIF`: what the simulation does not give as it happened.
 DIFFERENT = "was <> would_be"
 MOMENTS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
-#: Arrivals, each with what happened to it as texts "milliseconds kind reason"; and deliveries, as credit.
+#: Arrivals, each with what happened to it as texts "milliseconds LSN kind reason"; and deliveries, as credit.
 STEPS = """
-SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_offer, msg_id, size_bytes,
+SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_offer, enqueued_lsn AS lsn, size_bytes,
     CAST(priority AS int) AS priority, arg_ms, requeues, moments, kind AS fate
 FROM {lives} AS lived
 JOIN (
@@ -31,7 +31,7 @@ LEFT JOIN (
 ) AS happened USING (msg_id, vhost, queue)
 WHERE enqueued_ts IS NOT NULL
 UNION ALL
-SELECT vhost, queue, unix_millis(ts) AS ms, true AS is_offer, lsn AS msg_id, 0 AS size_bytes,
+SELECT vhost, queue, unix_millis(ts) AS ms, true AS is_offer, lsn, 0 AS size_bytes,
     0 AS priority, NULL AS arg_ms, 0 AS requeues, NULL AS moments, NULL AS fate
 FROM recorded WHERE kind = 'delivered' AND msg_id > 0
 """
@@ -49,7 +49,9 @@ def whatif(tables: Tables, settings: str) -> str:
     engine = tables.engine
     until_ms = int(value(engine, "SELECT unix_millis(max(ts)) FROM recorded") or 0)
     declared = {(row["vhost"], row["queue"]): json.loads(row["arguments"]) for row in rows(engine, DECLARED)}
-    moment = "CAST(unix_millis(ts) AS string) || ' ' || kind || ' ' || coalesce(reason, '')"
+    moment = (
+        "CAST(unix_millis(ts) AS string) || ' ' || CAST(lsn AS string) || ' ' || kind || ' ' || coalesce(reason, '')"
+    )
     steps = STEPS.format(
         lives=tables.fold(recorded=True),
         moments=engine.dialect.in_order(moment, "lsn", "true"),
@@ -65,13 +67,13 @@ def whatif(tables: Tables, settings: str) -> str:
 
 def one_queue(own: list[Row], settings: str, declared: Declared, until_ms: int) -> list[Row]:
     """The rows of one queue; on Spark by an executor."""
-    own = sorted(own, key=lambda row: (row["ms"], row["msg_id"]))
+    own = sorted(own, key=lambda row: (row["ms"], row["lsn"]))
     came = [row for row in own if not row["is_offer"]]
     vhost, queue = own[0]["vhost"], own[0]["queue"]
     would = simulate(
         queue,
         map(_arrival, came),
-        [row["ms"] for row in own if row["is_offer"]],
+        [Offer(row["ms"], row["lsn"]) for row in own if row["is_offer"]],
         settings,
         vhost=vhost,
         declared=declared.get((vhost, queue)),
@@ -98,11 +100,10 @@ def one_queue(own: list[Row], settings: str, declared: Declared, until_ms: int) 
 
 
 def _arrival(row: Row) -> Arrival:
-    return Arrival(
-        row["ms"], row["size_bytes"], row["priority"], row["arg_ms"], attempts_of(map(_moment, row["moments"] or ()))
-    )
+    attempts = attempts_of(map(_moment, row["moments"] or ()))
+    return Arrival(row["ms"], row["size_bytes"], row["priority"], row["arg_ms"], attempts, row["lsn"])
 
 
 def _moment(text: str) -> Moment:
-    ms, kind, reason = text.split(" ", 2)
-    return Moment(int(ms), kind, reason or None)
+    ms, lsn, kind, reason = text.split(" ", 3)
+    return Moment(int(ms), kind, reason or None, int(lsn))

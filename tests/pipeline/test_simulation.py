@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.pipeline.jobs.attempts import CLOSE, DISCARD, HOLD, LATE, LOSE, REQUEUE, Attempt, Moment, attempts_of
-from leveret.pipeline.jobs.simulation import Arrival, simulate
+from leveret.pipeline.jobs.simulation import Arrival, Offer, simulate
 
 RING = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 500\n'
 RETRY = '[[address-setting]]\nmatch = "q"\nredelivery-delay = {}\nmax-delivery-attempts = 3\n'
@@ -14,40 +14,58 @@ LEASED = {"x-queue-type": "amps", "x-lease-period": 100}
 HELD = Attempt(0, HOLD)
 
 
+def at(*each_ms: int) -> list[Offer]:
+    """Credit for one message each."""
+    return [Offer(ms) for ms in each_ms]
+
+
 def test_a_ring_of_500() -> None:
     """Of 2,000 that come while nobody consumes a ring keeps 500; then 100 are taken."""
     arrivals = [Arrival(ms) for ms in range(2000)]
-    told = simulate("q", arrivals, [2000] * 100, RING)
+    told = simulate("q", arrivals, at(*[2000] * 100), RING)
     assert (told["replaced"], told["acknowledged"], told["open"]) == (1500, 100, 400)
-    told = simulate("q", arrivals, [2000] * 100, "")
+    told = simulate("q", arrivals, at(*[2000] * 100), "")
     assert (told["replaced"], told["acknowledged"], told["open"]) == (0, 100, 1900)
 
 
 def test_room_waits_for_a_message() -> None:
     """Consumers that are ready take what comes, as long as it takes them."""
     arrivals = [Arrival(10, attempts=(Attempt(100),)), Arrival(20)]
-    told = simulate("q", arrivals, [0, 0], RING)
+    told = simulate("q", arrivals, at(0, 0), RING)
     assert (told["acknowledged"], told["open"]) == (2, 0)
 
 
 @pytest.mark.parametrize("offers, acked, killed", [([0, 50, 150, 400], 1, 0), ([0, 50], 0, 0)])
 def test_another_backoff(offers: list[int], acked: int, killed: int) -> None:
     """A message that fails twice needs three deliveries, and waits before each."""
-    told = simulate("q", [Arrival(0, attempts=(FAILS, FAILS))], offers, RETRY.format(100))
+    told = simulate("q", [Arrival(0, attempts=(FAILS, FAILS))], at(*offers), RETRY.format(100))
     assert (told["acknowledged"], told["killed"]) == (acked, killed)
 
 
 def test_attempts_run_out() -> None:
     """With three attempts a message that fails thrice is dead."""
-    told = simulate("q", [Arrival(0, attempts=(FAILS, FAILS, FAILS))], [0, 1000, 2000, 3000], RETRY.format(10))
+    told = simulate("q", [Arrival(0, attempts=(FAILS, FAILS, FAILS))], at(0, 1000, 2000, 3000), RETRY.format(10))
     assert (told["acknowledged"], told["killed"], told["open"]) == (0, 1, 0)
 
 
 def test_expiry() -> None:
     """Messages expire as they did, unless they are taken."""
     arrivals = [Arrival(0, expiration_ms=100), Arrival(0, expiration_ms=100)]
-    told = simulate("q", arrivals, [50, 200], "")
+    told = simulate("q", arrivals, at(50, 200), "")
     assert (told["expired"], told["acknowledged"]) == (1, 1)
+
+
+def test_a_limited_length() -> None:
+    """What a limit drops was in the queue, and is not any more."""
+    told = simulate("q", [Arrival(ms) for ms in range(20)], at(30), "", declared={"x-max-length": 5})
+    assert (told["enqueued"], told["dropped"], told["acknowledged"], told["open"]) == (20, 15, 1, 4)
+
+
+def test_what_happens_at_once_is_in_order() -> None:
+    """A message that comes back is taken again before a younger one, if it was recorded so."""
+    arrivals = [Arrival(0, lsn=1, attempts=(Attempt(0, REQUEUE, lsn=4), HELD)), Arrival(0, lsn=2)]
+    told = simulate("q", arrivals, [Offer(0, 3), Offer(0, 5)], "")
+    assert (told["requeued"], told["acknowledged"], told["open"]) == (1, 0, 2)
 
 
 def test_faulty_settings() -> None:
@@ -75,14 +93,16 @@ def test_faulty_settings() -> None:
 )
 def test_leases(attempts: tuple[Attempt, ...], more: dict[str, object], expected: dict[str, int]) -> None:
     """A lease ends by its settings, and the message does as it did."""
-    told = simulate("q", [Arrival(0, attempts=attempts)], [0, 200, 400], "", declared={**LEASED, **more}, until_ms=900)
+    told = simulate(
+        "q", [Arrival(0, attempts=attempts)], at(0, 200, 400), "", declared={**LEASED, **more}, until_ms=900
+    )
     assert told == {**dict.fromkeys(told, 0), "enqueued": 1, **expected}
 
 
 def test_other_settings_of_leases() -> None:
     """An entry of the configuration replaces what was declared; a policy adds to it; virtual hosts are told apart."""
     entry = '[[queue]]\nname = "q"\nvhost = "v"\ntype = "amps"\nlease-period = 5000\nqueue-filter = "1 = 2"\n'
-    one, offers = [Arrival(0, attempts=(Attempt(150),))], [0, 100]
+    one, offers = [Arrival(0, attempts=(Attempt(150),))], at(0, 100)
     for settings, vhost, returns in ((entry, "v", 0), (entry, "/", 1), ("", "v", 1)):
         told = simulate("q", one, offers, settings, vhost=vhost, declared=LEASED, until_ms=9000)
         assert (told["acknowledged"], told["requeued"]) == (1, returns), (settings, vhost)
