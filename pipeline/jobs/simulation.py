@@ -163,18 +163,21 @@ class _Simulation:
 
     def run(self, until_ms: int) -> None:
         """Step by step, until nothing is left, and on to the end."""
-        begin = self.steps[0].ms if self.steps else 0
+        begin = now_ms = self.steps[0].ms if self.steps else 0
         while self.steps:
             step = heapq.heappop(self.steps)
-            _advance(self.broker, self.clock, (step.ms - begin) * MS)
+            if step.ms > now_ms:
+                now_ms = step.ms
+                _advance(self.broker, self.clock, (now_ms - begin) * MS)
             if step.arrival is not None:
                 self._publish(step.arrival)
             elif step.session is None:
                 self.credit += 1
             else:
                 self._settle(step.session, step.tag, step.act)
-            self.broker.end_turn()
-            self._deliver(step.ms)
+            if not (step.session and self.steps and self.steps[0].session and self.steps[0].ms == step.ms):
+                self.broker.end_turn()  # what consumers do in one millisecond is one turn
+                self._deliver(step.ms)
         _advance(self.broker, self.clock, (until_ms - begin) * MS)
 
     def counters(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ from .tables import Tables
 #: Of rows of `WHATIF`: what the simulation does not give as it happened.
 DIFFERENT = "was <> would_be"
 MOMENTS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
+#: Credit for what is delivered at once was there before: a consumer waited.
 #: Arrivals, each with what happened to it as texts "milliseconds LSN kind reason"; and deliveries, as credit.
 STEPS = """
 SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_offer, enqueued_lsn AS lsn, size_bytes,
@@ -31,9 +32,15 @@ LEFT JOIN (
 ) AS happened USING (msg_id, vhost, queue)
 WHERE enqueued_ts IS NOT NULL
 UNION ALL
-SELECT vhost, queue, unix_millis(ts) AS ms, true AS is_offer, lsn, 0 AS size_bytes,
+SELECT vhost, queue, unix_millis(ts) AS ms, true AS is_offer,
+    IF(attempt <= 1 AND unix_millis(enqueued_ts) = unix_millis(ts), enqueued_lsn - 1, lsn) AS lsn, 0 AS size_bytes,
     0 AS priority, NULL AS arg_ms, 0 AS requeues, NULL AS moments, NULL AS fate
-FROM recorded WHERE kind = 'delivered' AND msg_id > 0
+FROM (
+    SELECT msg_id, vhost, queue, ts, lsn, attempt FROM recorded WHERE kind = 'delivered' AND msg_id > 0
+) AS delivered
+LEFT JOIN (
+    SELECT msg_id, vhost, queue, enqueued_ts, enqueued_lsn FROM {lives} AS came
+) AS lived USING (msg_id, vhost, queue)
 """
 DECLARED = """
 SELECT vhost, queue, max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS arguments

@@ -1,0 +1,111 @@
+"""What-if under the settings that were in force gives what happened, whatever clients did. Without Java."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_broker import RecordedBroker
+
+from leveret.engine import Session
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.pipeline.jobs.opening import open_tables
+from leveret.pipeline.jobs.whatif import whatif
+from leveret.pipeline.lake.ingest import IngestOptions, ingest
+from leveret.pipeline.progress import Progress
+
+pytest.importorskip("duckdb", reason="DuckDB is not installed (make spark)")
+
+#: Queues by their arguments. Limits of length are not among them: with these the order of turns within a millisecond
+#: counts, which is not recorded.
+QUEUES: dict[str, dict[str, int | str]] = {
+    "plain": {},
+    "short": {"x-message-ttl": 40},
+    "retries": {"x-redelivery-delay": 30, "x-redelivery-delay-multiplier": 2, "x-max-delivery-attempts": 3},
+    "limited": {"x-queue-type": "quorum", "x-delivery-limit": 2},
+    "letters": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "plain", "x-message-ttl": 90},
+    "ranked": {"x-max-priority": 3},
+}
+STEPS = 400
+
+
+def table(arguments: dict[str, int | str]) -> FieldTable:
+    """As a client would send them."""
+    return {
+        name: Field("S", value.encode()) if isinstance(value, str) else Field("I", value)
+        for name, value in arguments.items()
+    }
+
+
+class Story:
+    """What some clients did, at random: consumers with a prefetch, gets, every way to settle, lost connections."""
+
+    def __init__(self, path: Path, chance: random.Random) -> None:
+        self.one, self.chance = RecordedBroker(path), chance
+        for name, arguments in QUEUES.items():
+            self.one.declare(name, arguments=table(arguments))
+        self.consumers: dict[Session, str] = {}
+
+    def step(self) -> None:
+        """Time goes on, and one thing happens."""
+        one, chance = self.one, self.chance
+        one.clock.advance_ns(chance.choice((0, 0, 1_000_000, 2_000_000, 25_000_000)))
+        one.broker.advance()
+        chance.choice(
+            (self._publish, self._publish, self._consume, self._settle, self._settle, self._settle, self._end)
+        )()
+        one.settle()
+
+    def _publish(self) -> None:
+        name = self.chance.choice(list(QUEUES))
+        more: dict[str, Any] = {"priority": self.chance.randrange(5)} if name == "ranked" else {}
+        if self.chance.random() < 0.2:
+            more["expiration"] = b"%d" % self.chance.choice((1, 30, 500))
+        self.one.publish(name, self.chance.randrange(1, 6), **more)
+
+    def _consume(self) -> None:
+        if len(self.consumers) < 4:
+            session = self.one.session.client.open_session()
+            session.limit(self.chance.choice((1, 3, 10)), total=False)
+            name = self.chance.choice(list(QUEUES))
+            session.consume(self.one.vhost.queue(name), "c", no_ack=False, exclusive=False, arguments={})
+            self.consumers[session] = name
+
+    def _settle(self) -> None:
+        for session in list(self.consumers):
+            if session.unacked:
+                tag = self.chance.choice(list(session.unacked))
+                act = self.chance.random()
+                if act < 0.5:
+                    session.ack(tag, multiple=act < 0.1)
+                else:
+                    session.reject(tag, requeue=act < 0.85)
+
+    def _end(self) -> None:
+        if self.consumers and self.chance.random() < 0.3:
+            session = self.chance.choice(list(self.consumers))
+            del self.consumers[session]
+            session.close(failed=self.chance.random() < 0.5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_happened_happens_again(seed: int, tmp_path: Path) -> None:
+    """Every count of every queue."""
+    from leveret.pipeline.engines.local import LocalEngine
+
+    story = Story(tmp_path / "journal", random.Random(seed))
+    for _ in range(STEPS):
+        story.step()
+    story.one.close()
+    lake = str(tmp_path / "lake")
+    ingest(None, IngestOptions(str(tmp_path / "journal"), lake, processes=1), Progress("ingest"))
+    engine = LocalEngine(tmp_path, threads=1, memory_mb=256)
+    try:
+        found = list(engine.stream(whatif(open_tables(lake, engine), "")))
+    finally:
+        engine.close()
+    assert {row["queue"] for row in found} == set(QUEUES)
+    assert sum(row["was"] for row in found) > STEPS
+    assert [row for row in found if row["was"] != row["would_be"]] == []
