@@ -107,7 +107,11 @@ def batches(tables: Tables, size: int) -> Iterator[list[Row]]:
 def marked(headers_json: str, replay_id: str) -> str:
     """The headers of the message to send."""
     headers = {name: value for name, value in json.loads(headers_json or "{}").items() if name not in OF_BEFORE}
-    headers[COUNT_HEADER] = int(headers.get(COUNT_HEADER, 0)) + 1
+    try:
+        count = int(headers.get(COUNT_HEADER, 0))
+    except (TypeError, ValueError):  # a client's own header: it counts as none, as in the choice
+        count = 0
+    headers[COUNT_HEADER] = count + 1
     headers[ID_HEADER] = replay_id
     return json.dumps(headers)
 

@@ -57,7 +57,11 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
 
 def check_journal(lake: str, plan: JournalPlan) -> None:
     """Raises: JournalError (another journal than the lake's, or one that ends before the lake does), ValueError (files
-    that no ingest of this lake wrote), OSError."""
+    that no ingest of this lake wrote; a lake among the files of the journal), OSError."""
+    if "://" not in lake:
+        journal = os.path.realpath(plan.directory)
+        if os.path.join(os.path.realpath(lake), "").startswith(os.path.join(journal, "")):
+            raise ValueError(f"{lake} is in the directory of the journal: whoever deletes one deletes the other")
     end = plan.end()
     for table in TABLES:
         check_written_here(lake, table)

@@ -28,7 +28,7 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import tables as lake_tables
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.ingest import IngestOptions, ingest
+from leveret.pipeline.lake.ingest import IngestOptions, check_journal, ingest
 from leveret.pipeline.lake.lake import (
     ALWAYS,
     LakeBusy,
@@ -281,6 +281,16 @@ def test_names_that_delta_cannot_have(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the path of a lake cannot have '.+' in it"):
         fill(tmp_path / "journal", tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+
+
+@pytest.mark.parametrize("name", ["journal", "journal/lake", "link/deep/lake"])
+def test_a_lake_among_the_files_of_the_journal(name: str, tmp_path: Path) -> None:
+    """Is refused: whoever deletes such a lake would delete the journal."""
+    filled(tmp_path / "journal")
+    (tmp_path / "link").symlink_to("journal")
+    with pytest.raises(ValueError, match="in the directory of the journal"):
+        check_journal(str(tmp_path / name), JournalPlan(str(tmp_path / "journal")))
+    check_journal(str(tmp_path / "journal-lake"), JournalPlan(str(tmp_path / "journal")))
 
 
 @pytest.mark.parametrize("how", ["another", "wiped", "shorter"])

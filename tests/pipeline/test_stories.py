@@ -225,6 +225,8 @@ def test_marks() -> None:
     """What a broker wrote of a former life goes; the count of replays rises."""
     headers = json.loads(marked('{"x-death": [], "a": 1, "x-replay-count": "1"}', "r"))
     assert headers == {"a": 1, "x-replay-count": 2, "x-replay-id": "r"}
+    for odd in ('"abc"', "null", "[1]", "{}"):
+        assert json.loads(marked(f'{{"x-replay-count": {odd}}}', "r"))["x-replay-count"] == 1
 
 
 def test_replay_into_a_broker(engine: Any, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from leveret.pipeline.progress import Progress
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed (make spark)")
 
-#: Queues by their arguments. Limits of length are not among them: with these the order of turns within a millisecond
-#: counts, which is not recorded.
+#: Queues by their arguments. Limits of length are not among them: with these it counts what was one turn within a
+#: millisecond, which is not recorded.
 QUEUES: dict[str, dict[str, int | str]] = {
     "plain": {},
     "short": {"x-message-ttl": 40},
