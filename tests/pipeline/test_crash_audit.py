@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
@@ -154,9 +155,18 @@ def planted(events: Any, acked: list[Any], stated: set[int]) -> tuple[Any, set[t
 
 
 def take_row_away(lake: Path, msg_id: int, queue: str) -> None:
-    """The `acked` of a message, out of the lake's own files, as if it had never been written."""
+    """The `acked` of a message, out of the lake's own files, as if it was never written; its log has their sizes."""
     for path in committed_files(str(lake), "events"):
+        before = Path(path).stat().st_size
         table = parquet.read_table(path, partitioning=None)
         kind, id_, of = (table.column(name).to_pylist() for name in ("kind", "msg_id", "queue"))
         keep = [row != ("acked", msg_id, queue) for row in zip(kind, id_, of)]
         parquet.write_table(table.filter(keep), path)
+        for log in (lake / "events" / "_delta_log").glob("*.json"):
+            lines = [json.loads(line) for line in log.read_text().splitlines()]
+            for line in lines:
+                added = line.get("add")
+                if added and path.endswith(added["path"].rpartition("/")[2]):
+                    assert added["size"] == before
+                    added["size"] = Path(path).stat().st_size
+            log.write_text("".join(json.dumps(line) + "\n" for line in lines))
