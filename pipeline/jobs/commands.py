@@ -224,10 +224,10 @@ def _whatif(work: Work) -> Answer:
     found = _rows_of(whatif(work.tables, settings), work)
     if not options.verify:
         return Answer("whatif", {"whatif": EngineTable(engine, "whatif", found, COLUMNS["whatif"])})
-    compared = value(engine, f"SELECT count(*) FROM ({found}) AS every")
-    differing = EngineTable(engine, "whatif", f"SELECT * FROM ({found}) AS every WHERE {DIFFERENT}", COLUMNS["whatif"])
-    code = EXIT_FAULT if differing.count() else EXIT_OK
-    return Answer("whatif", {"whatif": differing}, {"compared": compared, "differing": differing.count()}, code)
+    engine.view("compared", found, kept=True)  # Spark would simulate again for each question
+    differing = EngineTable(engine, "whatif", f"SELECT * FROM compared WHERE {DIFFERENT}", COLUMNS["whatif"])
+    facts = {"compared": value(engine, "SELECT count(*) FROM compared"), "differing": differing.count()}
+    return Answer("whatif", {"whatif": differing}, facts, EXIT_FAULT if facts["differing"] else EXIT_OK)
 
 
 def _report(work: Work) -> Answer:
