@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from default_ports import take_default_ports
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no failure. A run finds what the run before it found: new examples are for `make machines`.
@@ -28,6 +29,9 @@ LONGEST = (
     "tests/testing/",
     "tests/interop/",
 )
+
+#: A test that depends on a default port fails on each machine, not only beside a RabbitMQ.
+PORTS = take_default_ports()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -66,7 +66,7 @@ def test_sigterm_says_320_to_all_and_exits_0(tmp_path: Path) -> None:
 def test_a_taken_port_is_exit_1_and_one_sentence(tmp_path: Path) -> None:
     """No traceback: what is wrong, in a line."""
     with leveret_serve(tmp_path) as broker:
-        second = leveret("serve", "--memory", "--listen", f"127.0.0.1:{broker.port}")
+        second = leveret("serve", "--memory", "--management", "off", "--listen", f"127.0.0.1:{broker.port}")
         assert second.returncode == 1
         assert second.stdout == ""
         (line,) = second.stderr.splitlines()
@@ -75,7 +75,7 @@ def test_a_taken_port_is_exit_1_and_one_sentence(tmp_path: Path) -> None:
 
 def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:
     """Made where it was started; a second broker there says so in one sentence, exit 1."""
-    command = [sys.executable, "-m", "leveret", "serve", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "leveret", "serve", "--listen", "127.0.0.1:0", "--management", "off"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None and process.stdout.readline().startswith("leveret ready")
         second = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
@@ -165,7 +165,7 @@ def test_bad_addresses_are_exit_2(address: str) -> None:
 @pytest.mark.parametrize("address", [b"\xff:5", b"x" * 300 + b":5", b"a..b:5", b"unix:\xff/s", b"unix:" + b"x" * 300])
 def test_names_that_nobody_can_look_up_are_one_line(address: bytes) -> None:
     """No host is called so, and no path: exit 1, as where somebody else listens."""
-    served = leveret("serve", "--memory", "--listen", os.fsdecode(address))
+    served = leveret("serve", "--memory", "--management", "off", "--listen", os.fsdecode(address))
     assert served.returncode == 1
     (line,) = served.stderr.splitlines()
     assert line.startswith("leveret: cannot listen on ")
@@ -225,7 +225,7 @@ def bind_later(*arguments):
     return bind(*arguments)
 app.bind = bind_later
 from leveret.__main__ import main
-sys.exit(main(["serve", "--memory", "--listen", "127.0.0.1:0"]))
+sys.exit(main(["serve", "--memory", "--listen", "127.0.0.1:0", "--management", "off"]))
 """
 
 

@@ -12,7 +12,8 @@ from broker_process import leveret_serve
 
 def refusal_of(data: Path) -> str:
     """What a start with this data directory says. Asserts one sentence, without a traceback, and exit code 1."""
-    command = [sys.executable, "-m", "leveret", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
+    command = [sys.executable, "-m", "leveret", "serve", "--listen", "127.0.0.1:0", "--management", "off"]
+    command += ["--data", str(data)]
     tried = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (tried.returncode, tried.stdout) == (1, "")
     (line,) = tried.stderr.splitlines()

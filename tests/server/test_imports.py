@@ -14,7 +14,7 @@ def _serve(*arguments):
     print(*sorted(sys.modules), sep="\\n")
     raise KeyboardInterrupt
 app._Serving.run = _serve
-sys.exit(main(["serve", "--memory", "--listen", "127.0.0.1:0"]))
+sys.exit(main(["serve", "--memory", "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"]))
 """
 
 

@@ -64,7 +64,17 @@ def test_what_belongs_to_others_is_left_alone(tmp_path: Path) -> None:
     with leveret_serve(tmp_path, listen=(f"unix:{tmp_path}/s",)):
         for path in (tmp_path / "s", file):
             second = subprocess.run(
-                [sys.executable, "-m", "leveret", "serve", "--memory", "--listen", f"unix:{path}"],
+                [
+                    sys.executable,
+                    "-m",
+                    "leveret",
+                    "serve",
+                    "--memory",
+                    "--management",
+                    "off",
+                    "--listen",
+                    f"unix:{path}",
+                ],
                 capture_output=True,
                 text=True,
                 cwd=tmp_path,
