@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from ..engine import Clock, Deadline, Deadlines
-from .output import Output
+from .gathered import Octets
 from .wire import HEARTBEAT_FRAME
 
 logger = logging.getLogger("leveret.amqp")
@@ -16,70 +16,103 @@ MISSED_TICKS = 3
 
 
 class Heartbeat:
-    """Ticks twice an interval from `start` to `stop`. `has_sent`, `has_received`: anything since the last tick."""
+    """Sends when nothing else was sent for half an interval, and ticks twice an interval: whether anything came.
+
+    `sent_ns`: when something was sent last. `is_due`: a heartbeat is to be sent, with what else there is or alone.
+    `has_received`: anything since the last tick.
+    """
 
     __slots__ = (
-        "_clock",
-        "_deadline",
         "_deadlines",
         "_idle_ticks",
         "_is_unread",
         "_on_lost",
-        "_output",
+        "_sending",
+        "_ticking",
+        "_wake",
         "has_received",
-        "has_sent",
         "interval_s",
+        "is_due",
+        "now",
+        "sent_ns",
     )
 
-    def __init__(self, clock: Clock, deadlines: Deadlines, output: Output, is_unread: Callable[[], bool]) -> None:
-        """`is_unread`: whether we do not read the peer now: then it must not count as silent."""
-        self._clock = clock
+    def __init__(
+        self, clock: Clock, deadlines: Deadlines, wake: Callable[[], None], is_unread: Callable[[], bool]
+    ) -> None:
+        """`wake`: has the connection's output taken. `is_unread`: whether we do not read the peer now: then it must
+        not count as silent."""
         self._deadlines = deadlines
-        self._output = output
+        self._wake = wake
         self._is_unread = is_unread
         self._on_lost: Callable[[str], None] = _ignore
-        self._deadline: Deadline | None = None
+        self._ticking: Deadline | None = None
+        self._sending: Deadline | None = None
         self._idle_ticks = 0
+        self.now = clock.monotonic_ns
+        self.sent_ns = 0
         self.interval_s = 0
-        self.has_sent = False
+        self.is_due = False
         self.has_received = False
 
     def start(self, interval_s: int, on_lost: Callable[[str], None]) -> None:
-        """Tick from now on; 0: never. `on_lost` is called with a reason for the log when the peer is given up."""
+        """Begin; 0: never. `on_lost` is called with a reason for the log when the peer is given up."""
         self.interval_s = interval_s
         self._on_lost = on_lost
         if interval_s:
-            self._schedule()
+            self.sent_ns = self.now()
+            self._tick_later()
+            self._send_later()
 
     def stop(self) -> None:
-        """Tick no more. Forgets the callables, so that no cycle of references stays behind."""
-        if self._deadline is not None:
-            self._deadlines.cancel(self._deadline)
-            self._deadline = None
-        self._on_lost, self._is_unread = _ignore, _never
+        """End. Forgets the callables, so that no cycle of references stays behind."""
+        self._deadlines.cancel(self._ticking)
+        self._deadlines.cancel(self._sending)
+        self._ticking = self._sending = None
+        self.is_due = False
+        self._on_lost, self._is_unread, self._wake = _ignore, _never, _nothing
 
     def is_alive(self) -> bool:
         """Whether the peer was heard from within one interval and a half, or is not read now."""
         return self.interval_s > 0 and (self.has_received or self._idle_ticks < MISSED_TICKS)
 
-    def _schedule(self) -> None:
-        due_ns = self._clock.monotonic_ns() + self.interval_s * 500_000_000
-        self._deadline = self._deadlines.set(due_ns, self.tick)
+    def take_due(self) -> list[Octets]:
+        """The heartbeat that is due, if one is."""
+        if not self.is_due:
+            return []
+        self.is_due = False
+        self.sent_ns = self.now()
+        return [HEARTBEAT_FRAME]
+
+    def _tick_later(self) -> None:
+        self._ticking = self._deadlines.set(self.now() + self._half_ns, self.tick)
+
+    def _send_later(self) -> None:
+        self._sending = self._deadlines.set(self.sent_ns + self._half_ns, self._send_if_silent)
+
+    @property
+    def _half_ns(self) -> int:
+        return self.interval_s * 500_000_000
 
     def tick(self) -> None:
-        """Send a heartbeat if nothing else was sent; give up a peer that was silent for two to three intervals."""
+        """Give up a peer that was silent for two to three intervals."""
         is_alive = self.has_received or self._is_unread()
         self._idle_ticks = 0 if is_alive else self._idle_ticks + 1
         self.has_received = False
         if self._idle_ticks >= IDLE_TICKS_MAX:
-            self._deadline = None
+            self._ticking = None
             self._on_lost(f"missed heartbeats, interval {self.interval_s} s")
-            return
-        if not self.has_sent:
-            self._output.send_raw(HEARTBEAT_FRAME)
-            self._output.wake()
-        self.has_sent = False
-        self._schedule()
+        else:
+            self._tick_later()
+
+    def _send_if_silent(self) -> None:
+        """Have a heartbeat sent when nothing was for half an interval, else look again when that may be so."""
+        now_ns = self.now()
+        if now_ns - self.sent_ns >= self._half_ns:
+            self.sent_ns = now_ns  # as good as: what is due goes with the first octets that can go at all
+            self.is_due = True
+            self._wake()
+        self._send_later()
 
 
 def _never() -> bool:
@@ -87,5 +120,9 @@ def _never() -> bool:
     return False
 
 
+def _nothing() -> None:
+    """Instead of `wake` once the heartbeat has stopped."""
+
+
 def _ignore(_: str) -> None:
-    """Instead of `on_lost` while the heartbeat does not tick."""
+    """Instead of `on_lost` while there is no heartbeat."""

@@ -70,7 +70,7 @@ class AmqpSession:
         self.journal = JournalWait(broker, self.login)
         self.confirming = self.confirming_type(broker, self.journal, self.output)
         self.backlog = Backlog(HoldArea(broker, self.login, self.output))
-        self.heartbeat = Heartbeat(clock, deadlines, self.output, self._is_unread)
+        self.heartbeat = Heartbeat(clock, deadlines, self.output.wake, self._is_unread)
         self.closing = self.closing_type(
             options,
             self.connection,
@@ -94,15 +94,18 @@ class AmqpSession:
         journal = self.journal
         if (journal.barrier or journal.asked is not None) and self._is_withheld():
             journal.notify()
-            return []
+            return self.heartbeat.take_due()  # it says nothing of what waits for the disk
         backlog = self.backlog
         if backlog.unfinished is not None or not backlog.area.waits_for_others:
             journal.notify()
         if self.confirming.channels:
             self.confirming.send_due()
-        taken = self.output.take()
-        if taken:
-            self.heartbeat.has_sent = True
+        taken, heartbeat = self.output.take(), self.heartbeat
+        if heartbeat.is_due and not taken:
+            return heartbeat.take_due()
+        if taken and heartbeat.interval_s:
+            heartbeat.is_due = False
+            heartbeat.sent_ns = heartbeat.now()
         return taken
 
     def _is_withheld(self) -> bool:

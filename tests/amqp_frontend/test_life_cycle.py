@@ -3,6 +3,7 @@
 import pytest
 from pair import Pair, handshake, is_heartbeat, method, publish, raw_frame
 from pamqp import commands
+from stand_in_journal import StandInJournal
 
 from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.sasl import Peer
@@ -20,24 +21,74 @@ def heartbeats(peer: object) -> int:
 
 @pytest.mark.parametrize("interval_s", [1, 2, 60])
 def test_a_heartbeat_leaves_whenever_half_an_interval_was_silent(interval_s: int) -> None:
-    """Every interval / 2 while nothing else is sent (behaviour page 1.8)."""
+    """Every interval / 2 while nothing else is sent (behaviour page 1.8), the first one too."""
     pair = Pair()
     peer = pair.open(heartbeat_s=interval_s)
     for _ in range(10):
         pair.advance(interval_s / 2)
         peer.send(HEARTBEAT)
-    assert 9 <= heartbeats(peer) <= 10
+        assert heartbeats(peer) == 1
+
+
+@pytest.mark.parametrize("after_s", [0, 0.1, 0.5, 0.9, 1, 1.1, 1.5, 1.9, 2.1])
+@pytest.mark.parametrize("by", ["an answer", "a delivery"])
+def test_no_two_sends_are_further_apart_than_half_an_interval(after_s: float, by: str) -> None:
+    """Whatever was sent, and whenever: clients count from the last octet that came (RabbitMQ leaves up to a whole
+    interval after an answer; Java's client on Netty hangs up then)."""
+    pair = Pair()
+    peer, other = pair.open(heartbeat_s=2), pair.open()
+    peer.call(1, commands.Queue.Declare, queue="q")
+    peer.call(1, commands.Basic.Consume, queue="q", no_ack=True)
+    pair.advance(after_s)
+    peer.take()
+    if by == "an answer":
+        peer.call(1, commands.Basic.Qos, prefetch_count=1)
+    else:
+        other.send(publish(1, "q", b"x"))
+        peer.expect(commands.Basic.Deliver)
+    for _ in range(4):
+        pair.advance(0.999)
+        peer.expect_nothing()
+        pair.advance(0.001)
+        assert heartbeats(peer) == 1
+        peer.send(HEARTBEAT)
 
 
 def test_traffic_takes_the_place_of_heartbeats() -> None:
     """When something was sent in the last half interval, no heartbeat is."""
     pair = Pair()
     peer = pair.open(heartbeat_s=2)
-    pair.advance(0.9)
-    for _ in range(6):
+    for _ in range(12):
+        pair.advance(0.99)
         peer.call(1, commands.Basic.Qos, prefetch_count=1)
+
+
+def test_heartbeats_do_not_wait_for_the_disk() -> None:
+    """An answer that waits for the journal is held back; the connection is alive all the same."""
+    pair = Pair()
+    peer = pair.open(heartbeat_s=2)
+    pair.broker.durability = StandInJournal()
+    peer.session.journal.withhold_output(7)
+    peer.send(method(1, commands.Basic.Qos, prefetch_count=1))
+    peer.expect_nothing()
+    for _ in range(3):
         pair.advance(1)
-        assert heartbeats(peer) == 0
+        assert heartbeats(peer) == 1
+    peer.session.journal.withhold_output(0)
+    pair.advance(1)
+    peer.expect(commands.Basic.QosOk)
+
+
+def test_heartbeats_of_a_peer_that_does_not_read_are_not_gathered() -> None:
+    """One is enough when the socket has room again."""
+    pair = Pair()
+    peer = pair.open(heartbeat_s=2)
+    peer.is_reading = False
+    for _ in range(20):
+        pair.advance(1)
+        peer.send(HEARTBEAT)
+    peer.resume()
+    assert heartbeats(peer) == 1
 
 
 def test_a_silent_peer_is_dropped_between_two_and_three_intervals() -> None:
@@ -75,9 +126,9 @@ def test_the_client_s_heartbeat_is_used_even_if_larger_than_offered() -> None:
     """The server obeys (trap 5)."""
     pair = Pair(FrontendOptions(heartbeat_s=10))
     peer = pair.open(heartbeat_s=1000)
-    pair.advance(999)
+    pair.advance(499)
     peer.expect_nothing()
-    pair.advance(2)
+    pair.advance(1)
     assert heartbeats(peer) == 1
 
 
