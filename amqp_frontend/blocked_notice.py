@@ -7,88 +7,92 @@ from collections.abc import Callable
 
 from pamqp import commands
 
-from ..engine import Clock, Deadline, Deadlines
+from ..engine import Broker, Deadline, Full
 from .login import Login
 from .output import Output
 
-#: After a change of mind nothing is sent for so long.
+#: How long publishes must not have been held before the peer hears so, and must be held before it hears that again.
 CALM_MS = 200
+CALM_NS = CALM_MS * 1_000_000
 
 
 class BlockedNotice:
     """`is_given`: the peer was sent connection.blocked, and not yet connection.unblocked.
 
-    Peers that did not announce the capability are sent nothing.
+    It is given with the first publish that is held. Where publishes go on, each held for a moment, it is taken back, and
+    given again only if one is held for `CALM_MS`: clients count for how long they are blocked, and hang up. Peers that
+    did not announce the capability are sent nothing.
     """
 
-    __slots__ = ("_clock", "_deadline", "_deadlines", "_is_calm", "_login", "_on_change", "_output", "_reason",
-                 "_taken_back_ns", "is_given")  # fmt: skip
+    __slots__ = ("_broker", "_deadline", "_is_held", "_login", "_on_change", "_output", "_reason", "_restless_ns",
+                 "is_given")  # fmt: skip
 
     def __init__(
         self,
+        broker: Broker,
         login: Login,
         output: Output,
-        clock: Clock,
-        deadlines: Deadlines,
         *,
-        is_calm: Callable[[], bool | None],
+        is_held: Callable[[], bool],
         on_change: Callable[[bool], None],
     ) -> None:
-        """`is_calm`: whether there is no reason left to be blocked; None: publishes are held, so there is one.
-
-        `on_change`: connection.blocked was sent, or (False) connection.unblocked.
-        """
+        """`is_held`: whether publishes are held. `on_change`: connection.blocked was sent, or (False)
+        connection.unblocked."""
+        self._broker = broker
         self._login = login
         self._output = output
-        self._clock = clock
-        self._deadlines = deadlines
-        self._is_calm = is_calm
+        self._is_held = is_held
         self._on_change = on_change
         self._deadline: Deadline | None = None
         self._reason = ""
-        self._taken_back_ns = -CALM_MS * 1_000_000
+        self._restless_ns = -CALM_NS
         self.is_given = False
 
-    def give(self, reason: str) -> None:
-        """The peer has to know that it is blocked. Said before: nothing."""
+    def give(self, full: Full) -> None:
+        """A publish is held for want of room, or for an alarm."""
         if self.is_given:
-            self._cancel()
+            if full.concerns_all:
+                self._cancel()  # nothing goes on before that is over
         elif "connection.blocked" in self._login.capabilities:
-            self._reason = reason
-            due_ns = self._taken_back_ns + CALM_MS * 1_000_000
-            if self._clock.monotonic_ns() >= due_ns:
+            self._reason = full.reason
+            if self._broker.clock.monotonic_ns() >= self._restless_ns + CALM_NS:
                 self._send_blocked()
             elif self._deadline is None:
-                self._deadline = self._deadlines.set(due_ns, self._due)
+                self._look_later()
 
     def ease(self) -> None:
-        """Nothing is held any more: the peer hears so when that has lasted."""
-        self._cancel()
-        if self.is_given:
-            self._deadline = self._deadlines.set(self._clock.monotonic_ns() + CALM_MS * 1_000_000, self._due)
+        """Nothing is held any more: what the peer knows of was accepted. It hears so soon."""
+        self._restless_ns = self._broker.clock.monotonic_ns()
+        if not self.is_given:
+            self._cancel()
+        elif self._deadline is None:
+            self._look_later()
 
     def end(self) -> None:
         """The connection is over. Forgets the callables, so that no cycle of references stays behind."""
         self._cancel()
-        self._is_calm, self._on_change = _held, _ignore
+        self._is_held, self._on_change = _never, _ignore
+
+    def _look_later(self) -> None:
+        self._deadline = self._broker.deadlines.set(self._broker.clock.monotonic_ns() + CALM_NS, self._due)
 
     def _due(self) -> None:
         self._deadline = None
-        is_calm = self._is_calm()
         if not self.is_given:
-            if is_calm is None:
-                self._send_blocked()
-        elif is_calm:
+            self._send_blocked()
+        elif self._broker.flow.is_calm:
             self._take_back()
-        elif is_calm is not None:
-            self.ease()  # the broker is still full, or an alarm up: nobody tells the end of that
+        else:
+            self._look_later()  # the broker is still full, or an alarm up: nobody tells the end of that
         self._output.wake()
 
     def _take_back(self) -> None:
         self.is_given = False
-        self._taken_back_ns = self._clock.monotonic_ns()
+        self._restless_ns = self._broker.clock.monotonic_ns()
         self._output.send(0, commands.Connection.Unblocked)
         self._on_change(False)
+        if self._is_held():
+            self._look_later()
 
     def _send_blocked(self) -> None:
         self._cancel()
@@ -99,13 +103,14 @@ class BlockedNotice:
 
     def _cancel(self) -> None:
         if self._deadline is not None:
-            self._deadlines.cancel(self._deadline)
+            self._broker.deadlines.cancel(self._deadline)
             self._deadline = None
 
 
-def _held() -> None:
-    """Instead of `is_calm` once the connection is over."""
+def _never() -> bool:
+    """Instead of `is_held` once the connection is over."""
+    return False
 
 
 def _ignore(_: bool) -> None:
-    """As `_held`."""
+    """As `_never`."""

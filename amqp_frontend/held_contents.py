@@ -12,8 +12,6 @@ from .held_channel import HeldWork, Work, blobs_of
 HELD_MAX = 512
 #: ... up to so many events.
 SPOOLED_MAX = 65_536
-#: The share of that, in percent, above which the peer is told that it is blocked.
-NOTICE_PERCENT = 75
 
 
 class HeldContents:
@@ -32,12 +30,6 @@ class HeldContents:
         self.spooled = 0
         self.publishes = 0
         self.is_unread = False
-
-    @property
-    def is_much(self) -> bool:
-        """Whether so much is held that the peer should know."""
-        octets_max = self._broker.options.flow.hold_size
-        return self.octets * 100 > octets_max * NOTICE_PERCENT or self.count * 100 > HELD_MAX * NOTICE_PERCENT
 
     def has_no_room_behind(self, work: HeldWork) -> bool:
         """Whether what was added last is one too much in memory."""

@@ -58,9 +58,7 @@ class HoldArea:
     def __init__(self, broker: Broker, login: Login, output: Output) -> None:
         self._broker = broker
         self._login = login
-        self._notice = BlockedNotice(
-            login, output, broker.clock, broker.deadlines, is_calm=self._is_calm, on_change=self._notice_changed
-        )
+        self._notice = BlockedNotice(broker, login, output, is_held=self._is_held, on_change=self._notice_changed)
         self._channel_flow = ChannelFlow(broker, login, output)
         self.channels: dict[Channel, HeldChannel] = {}
         self.contents = HeldContents(broker)
@@ -96,8 +94,10 @@ class HoldArea:
         if full.fails_after_ms:
             due_ns = held.work[0].since_ns + full.fails_after_ms * MS
             held.deadline = self._broker.deadlines.set(due_ns, lambda: self._let_go(held))
-        if full.concerns_all or self.contents.is_much:
-            self._block(full)
+        if full.concerns_all and not client.is_blocked:
+            level = logging.WARNING if full.is_alarm else logging.INFO
+            logger.log(level, "%s: blocked: %r", self._login.peer.name, full.reason)
+        self._notice.give(full)
         self._channel_flow.stop(channel)
         client.is_blocked = True
 
@@ -276,8 +276,6 @@ class HoldArea:
         contents.added(work)
         if self.state is OPEN:
             self._step(HoldStep.HOLD)
-        if not self._notice.is_given and contents.is_much:
-            self._notice_much()
         # What is tried again and waits again was there before.
         if self.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
             self._stalled_at = contents.octets + contents.spooled
@@ -322,30 +320,14 @@ class HoldArea:
         self.state = HOLD_NEXT[self.state][step]
         self.contents.is_unread = self.is_full
 
-    # -- connection.blocked -----------------------------------------------------------------------------------------
-
-    def _block(self, full: Full) -> None:
-        client = self._login.client
-        assert client is not None
-        if not client.is_blocked:
-            level = logging.WARNING if full.is_alarm else logging.INFO
-            logger.log(level, "%s: blocked: %r", self._login.peer.name, full.reason)
-        self._notice.give(full.reason)
-
-    def _notice_much(self) -> None:
-        full = self._any_full()
-        if full is not None:
-            self._notice.give(full.reason)
+    def _is_held(self) -> bool:
+        return bool(self.channels)
 
     def _notice_changed(self, is_given: bool) -> None:
         if is_given:
             self._step(HoldStep.NOTIFY)
         else:
             self._step(HoldStep.LIFT if self.channels else HoldStep.CALM)
-
-    def _is_calm(self) -> bool | None:
-        """See `BlockedNotice`."""
-        return None if self.channels else self._broker.flow.is_calm
 
 
 def _nothing(_: object) -> None:

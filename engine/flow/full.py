@@ -33,7 +33,7 @@ class Full:
 
     @property
     def concerns_all(self) -> bool:
-        """Whether it is a limit of the whole broker, or an alarm: clients are told at once (queues page E.4, row 3)."""
+        """Whether it is a limit of the whole broker, or an alarm (queues page E.4, row 3)."""
         return self.node.is_root
 
     @property

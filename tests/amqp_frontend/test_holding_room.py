@@ -19,6 +19,7 @@ CUTS = pytest.mark.parametrize("cut", [whole, byte_by_byte])
 #: Octets of a message, and how many of them fill the queue.
 SIZE, FILL = 1_500, 2
 BODY = b"b" * SIZE
+BLOCKED, UNBLOCKED = ("Connection.Blocked", "queue 'q' in vhost '/': memory limit"), ("Connection.Unblocked",)
 TEXT = "RESOURCE_ERROR - queue 'q' in vhost '/': memory limit"
 
 
@@ -106,24 +107,96 @@ class Bench:
 def test_a_confirm_is_sent_when_there_is_room(cut: Cut) -> None:
     """Row 1: held; no error; confirms in order."""
     bench = Bench(cut, mode=C.Confirm.Select, hears_blocked=True)
-    bench.publish(6)
+    bench.publish(2)
     assert bench.confirmed() == [1, 2]
-    assert bench.state is HoldState.HOLDING
+    bench.publish(4)
+    assert bench.heard() == [BLOCKED]
+    assert bench.state is HoldState.NOTIFIED
     assert bench.take(1) == [1]
     assert bench.confirmed() == []  # above the low mark
     assert bench.take(1) == [2]
     assert bench.confirmed() == [3, 4]
     assert bench.take(9) == [3, 4, 5, 6]
     assert bench.confirmed() == [5, 6]
+    bench.pair.advance(0.2)
+    assert bench.heard() == [UNBLOCKED]
     assert bench.state is HoldState.OPEN
 
 
-def test_without_confirms_nothing_is_said() -> None:
-    """Row 2."""
-    bench = Bench(hears_blocked=True)
-    bench.publish(5)
+@pytest.mark.parametrize("mode", [None, C.Confirm.Select, C.Tx.Select])
+@pytest.mark.parametrize("hears_blocked", [True, False])
+def test_the_first_held_publish_is_told(mode: type[Any] | None, hears_blocked: bool) -> None:
+    """Rows 1, 2 and 13: connection.blocked if the peer announced it, else not a word; once."""
+    bench = Bench(mode=mode, hears_blocked=hears_blocked)
+    others = [bench.pair.open(hears_blocked=True) for _ in range(2)]
+    bench.publish(FILL)
+    if mode is C.Tx.Select:
+        bench.peer.send(method(1, C.Tx.Commit))
+    bench.heard()
+    bench.publish(1)
+    if mode is C.Tx.Select:
+        bench.peer.send(method(1, C.Tx.Commit))
+    assert bench.heard() == ([BLOCKED] if hears_blocked else [])
+    bench.publish(2)
+    bench.publish(1, channel=2)
     assert bench.heard() == []
-    assert bench.take(9) == [1, 2, 3, 4, 5]
+    for other in others:
+        other.expect_nothing()
+    others[1].send(publish(1, "q", BODY))
+    others[0].expect_nothing()
+    assert others[1].expect(C.Connection.Blocked).reason == BLOCKED[1]
+
+
+def one_by_one(bench: Bench, count: int, held_s: float) -> list[str]:
+    """Publish so often into the full queue, each held for so long before there is room; what the peer is told."""
+    heard = []
+    for number in range(1, count + 1):
+        bench.publish(1)
+        bench.pair.advance(held_s)
+        while [name for name, *_ in heard].count("ack") < number:
+            heard += bench.heard() or [bench.take(1)]
+    return [name for name, *_ in heard if name in (BLOCKED[0], UNBLOCKED[0])]
+
+
+def test_who_goes_on_is_not_blocked_for_ever() -> None:
+    """A publisher with confirms whose messages are each held for a moment: told once, and soon that it is over.
+
+    Clients count from connection.blocked, and would hang up although all their publishes are accepted.
+    """
+    bench = Bench(mode=C.Confirm.Select, hears_blocked=True)
+    bench.publish(FILL)
+    bench.heard()
+    assert one_by_one(bench, 100, 0.03) == [BLOCKED[0], UNBLOCKED[0]]
+
+
+def test_who_is_held_for_long_is_told_each_time() -> None:
+    """Each notice is taken back 200 ms after its publish was accepted."""
+    bench = Bench(mode=C.Confirm.Select, hears_blocked=True)
+    bench.publish(FILL)
+    bench.heard()
+    assert one_by_one(bench, 10, 0.7) == [BLOCKED[0], UNBLOCKED[0]] * 5  # every second publish finds no room
+
+
+def test_room_for_a_moment_then_none() -> None:
+    """What was told of is accepted, the next publish stays held: unblocked, then blocked, 200 ms apart."""
+    bench = Bench(mode=C.Confirm.Select, hears_blocked=True)
+    bench.publish(FILL)
+    bench.heard()
+    bench.publish(1)
+    assert bench.heard() == [BLOCKED]
+    bench.take(2)
+    bench.publish(FILL)
+    bench.heard()
+    bench.pair.advance(0.199)
+    assert bench.heard() == []
+    bench.pair.advance(0.001)
+    assert bench.heard() == [UNBLOCKED]
+    assert bench.state is HoldState.HOLDING
+    bench.pair.advance(0.199)
+    assert bench.heard() == []
+    bench.pair.advance(0.001)
+    assert bench.heard() == [BLOCKED]
+    bench.pair.advance(60)
     assert bench.heard() == []
 
 

@@ -102,7 +102,7 @@ def test_a_policy_that_changes_live(broker: SocketBroker) -> None:
         full(broker, "BLOCK")
         for one in publishers:
             one.publish(20)
-        assert [one.client.collect() for one in publishers] == [[]] * 4
+        assert [[told.name for told in one.client.collect()] for one in publishers] == [["connection.blocked"]] * 4
         assert consumer.count("q")[0] == 120
         while len(got) < 200:
             got += consumer.bodies("q")
@@ -122,6 +122,20 @@ def test_a_policy_that_changes_live(broker: SocketBroker) -> None:
         client.close()
 
 
+def test_pika_gives_up_what_waits_too_long(broker: SocketBroker) -> None:
+    """Its confirms have no time limit of their own: `blocked_connection_timeout` begins with the first held publish."""
+    full(broker, "BLOCK")
+    parameters = pika.URLParameters(broker.url)
+    parameters.blocked_connection_timeout = 0.2
+    connection = pika.BlockingConnection(parameters)
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for _ in range(40):
+        channel.basic_publish("", "q", b"x")
+    with pytest.raises(pika.exceptions.ConnectionBlockedTimeout):
+        channel.basic_publish("", "q", b"x")
+
+
 def of(bodies: list[bytes], number: int) -> list[int]:
     """The counts of one publisher's messages, in order."""
     return [int(body[2:]) for body in bodies if body.startswith(b"%d:" % number)]
@@ -135,7 +149,7 @@ def test_what_is_held_meets_the_next_policy(broker: SocketBroker, policy: str, o
     assert publishers[0].published(40) == (40, 0)
     for one in publishers:
         one.publish(20)
-    assert [one.client.collect() for one in publishers] == [[]] * 4
+    assert [[told.name for told in one.client.collect()] for one in publishers] == [["connection.blocked"]] * 4
     full(broker, policy)
     assert [one.outcomes() for one in publishers] == [outcome] * 4
     assert publishers[0].client.count("q")[0] == (120 if policy == "PAGE" else 40)
