@@ -62,6 +62,11 @@ class Match:
     has_any_words: bool = False
 
     @property
+    def covers(self) -> tuple[object, ...]:
+        """Equal for texts that mean the same addresses."""
+        return self.kind, self.address, self.words, self.has_any_words
+
+    @property
     def rank(self) -> tuple[bool, int, tuple[int, ...], str]:
         """Sorts wildcard matches most specific first (address-settings page 2.2, steps a to e, then the text)."""
         stars = tuple(_SINGLE_WORD if word is None else _LITERAL_WORD for word in self.words)
@@ -105,6 +110,14 @@ def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
     if not is_wild:
         return Match(text, EXACT, text)
     return Match(text, WILDCARD, "", tuple(words), has_any_words)
+
+
+def parse_artemis_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
+    """As `parse_match`, but `a#` is `a.#`: so Artemis and HornetQ read it. Raises: MatchFault."""
+    word, is_any = text.removesuffix(wildcards.any_words), text.endswith(wildcards.any_words)
+    if is_any and word and not word.endswith((wildcards.delimiter, wildcards.any_words, wildcards.single_word, "\\")):
+        text = word + wildcards.delimiter + wildcards.any_words
+    return parse_match(text, wildcards)
 
 
 def example_address(match: Match, wildcards: Wildcards) -> str:

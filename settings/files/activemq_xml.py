@@ -51,6 +51,8 @@ class _Loader(Strategies):
             **dict.fromkeys(USAGES, self.usage),
         }
         if (read := structures.get(element.name)) is not None:
+            if element.name not in ("beans", "broker"):  # what means nothing here may name what is not there
+                self.expand(element)
             read(element)
         elif element.name in BROKER_OTHERS:
             self.draft.no_effect(self.at(element), element.name)

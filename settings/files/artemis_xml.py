@@ -7,20 +7,24 @@ from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
 from ..addresses.fields import BOOLEAN, BY_NAME, OLD_NAMES
+from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import QUEUE_ARGUMENTS
 from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..values import Kind, shown
 from .activemq_names import ACTIVEMQ_ROOTS
 from .amps_names import AMPS_ROOTS
-from .draft import WILDCARD_KEYS, Draft, RawEntry
-from .foreign_names import GLOBALS, WITHOUT_EFFECT
+from .draft import OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, Draft, RawEntry
+from .foreign_names import GLOBALS, SETTINGS_WITHOUT_EFFECT, WITHOUT_EFFECT
 from .hornetq_xml import load_jms_queue, load_jms_topic, routing_type_of, without_jms_prefix
 from .toml_loader import DIVERT_ROUTING
 from .xml_source import XmlSource
 from .xml_tree import Element
 
 _WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
+
+#: What may stand several times in <configuration> or <core>, beside what means nothing here.
+_REPEATABLE = ("queue", "topic", "address-setting", "core")
 
 _WRITTEN = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
 
@@ -58,6 +62,8 @@ class _Loader(XmlSource):
     # -- the root ----------------------------------------------------------------------------------------------------
 
     def root(self, element: Element) -> None:
+        if element.namespace.startswith("urn:hornetq"):
+            self.draft.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
         if not self.broker_element(element):
             known = (*self.known(), *ACTIVEMQ_ROOTS, *AMPS_ROOTS)
             self.draft.fault(
@@ -72,15 +78,14 @@ class _Loader(XmlSource):
         """Read a top-level element; False when it is unknown."""
         name = element.name
         if (read := self.structures.get(name)) is not None:
+            if read != self.container:  # what means nothing here may name what is not there
+                self.expand(element)
             read(element)
         elif (kind := GLOBALS.get(name)) is not None:
+            self.expand(element)
             self.global_value(element, kind)
         elif name in WITHOUT_EFFECT:
             self.draft.no_effect(self.at(element), name)
-        elif name == "include":
-            self.draft.fault(
-                self.at(element), "xi:include", "other files are not fetched; give the included file as well"
-            )
         else:
             return False
         return True
@@ -88,9 +93,7 @@ class _Loader(XmlSource):
     def container(self, element: Element) -> None:
         """The children of <configuration> or <core>, each once."""
         self.attributes(element, (), ignore=("schemaLocation", "version"))
-        for child in self.each_once(
-            element, ("queue", "topic", "connection-factory", "address-setting", "core", "include")
-        ):
+        for child in self.each_once(element, (*_REPEATABLE, *WITHOUT_EFFECT)):
             if not self.broker_element(child):
                 self.draft.unknown(self.at(child), child.name, f"<{element.name}>", self.known())
 
@@ -117,11 +120,9 @@ class _Loader(XmlSource):
 
     def address_settings(self, element: Element) -> None:
         self.attributes(element, ())
-        for child in element.children:
+        for child in self.children_of(element):
             if child.name == "address-setting":
                 self.address_setting(child)
-            elif child.name == "include":
-                self.broker_element(child)
             else:
                 self.draft.unknown(self.at(child), child.name, "<address-settings>", ("address-setting",))
 
@@ -130,11 +131,16 @@ class _Loader(XmlSource):
         match = element.attributes.get("match")
         if match is None:
             self.draft.fault(self.at(element), "match", "is missing in <address-setting>")
-        plain = without_jms_prefix(match or "")
-        raw = RawEntry(plain, None, self.at(element), written=match or "" if plain != match else "")
+        plain = self.plain_at(element, match or "")
+        written = match or "" if plain != match else ""
+        rank = {ANYCAST: OF_QUEUES, MULTICAST: OF_TOPICS}.get(routing_type_of(match or "", ""), PLAIN)
+        raw = RawEntry(plain, None, self.at(element), written=written, rank=rank, parse=parse_artemis_match)
         for child in self.each_once(element):
             name = OLD_NAMES.get(child.name, child.name)
             row = BY_NAME.get(name)
+            if name in SETTINGS_WITHOUT_EFFECT:
+                self.draft.no_effect(self.at(child), name)
+                continue
             if row is None:
                 self.draft.unknown(self.at(child), child.name, "<address-setting>", BY_NAME)
                 continue
@@ -143,29 +149,29 @@ class _Loader(XmlSource):
                 continue
             value = child.value
             if row.attribute in ("dead_letter_address", "expiry_address"):
-                value = without_jms_prefix(value)
+                value = self.plain_at(child, value)
             self.draft.set_field(raw, self.at(child), child.name, row, value, as_text=True)
         if match is not None:
-            self.draft.add_entry(raw)
+            self.draft.replace_entry(raw)
 
     # -- addresses and queues -----------------------------------------------------------------------------------------
 
     def addresses(self, element: Element) -> None:
         self.attributes(element, ())
-        for child in element.children:
+        for child in self.children_of(element):
             if child.name == "address":
                 self.address(child)
-            elif child.name == "include":
-                self.broker_element(child)
             else:
                 self.draft.unknown(self.at(child), child.name, "<addresses>", ("address",))
 
     def address(self, element: Element) -> None:
-        self.attributes(element, ("name",))
+        self.attributes(element, ("name", "retroactive-message-count"))
         name = self.name_of(element)
         kinds = {"anycast": ANYCAST, "multicast": MULTICAST}
         if not element.children:
-            self.draft.fault(self.at(element), "address", "has neither <anycast> nor <multicast>, expected one of them")
+            self.draft.warn(
+                self.at(element), "address", f"{shown(name)} has no queue and no routing type: nothing is made"
+            )
         for child in self.each_once(element):
             if child.name not in kinds:
                 self.draft.unknown(self.at(child), child.name, "<address>", kinds)
@@ -175,7 +181,7 @@ class _Loader(XmlSource):
                 continue
             if child.name == "multicast":
                 self.draft.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
-            for queue in child.children:
+            for queue in self.children_of(child):
                 if queue.name == "queue":
                     self.queue(queue, name, kinds[child.name])
                 else:
@@ -183,7 +189,7 @@ class _Loader(XmlSource):
 
     def queues(self, element: Element) -> None:
         """The old form: <queues><queue name="q"><address>a</address></queue></queues>."""
-        for child in element.children:
+        for child in self.children_of(element):
             if child.name == "queue":
                 self.queue_alone(child)
             else:
@@ -200,7 +206,7 @@ class _Loader(XmlSource):
         elif address is None or without_jms_prefix(address) == name:
             self.queue(element, name, routing_type_of(address or "", ANYCAST))
         else:
-            self.queue(element, without_jms_prefix(address), routing_type_of(address, MULTICAST))
+            self.queue(element, self.plain_at(element, address), routing_type_of(address, MULTICAST))
 
     def topic(self, element: Element) -> None:
         name = self.name_of(element)
@@ -255,7 +261,7 @@ class _Loader(XmlSource):
 
     def diverts(self, element: Element) -> None:
         self.attributes(element, ())
-        for child in element.children:
+        for child in self.children_of(element):
             if child.name == "divert":
                 self.divert(child)
             else:
@@ -286,8 +292,8 @@ class _Loader(XmlSource):
         self.draft.add_divert(
             Divert(
                 name,
-                without_jms_prefix(address),
-                tuple(without_jms_prefix(target) for target in targets),
+                self.plain_at(element, address),
+                tuple(self.plain_at(element, target) for target in targets),
                 "/",
                 self.value("exclusive", values.get("exclusive", "false"), BOOLEAN, origin, False),
                 values.get("routing-name") or name,
@@ -305,4 +311,11 @@ class _Loader(XmlSource):
             problem = f"{shown(name)} is not right, expected a name of 1 to 255 octets"
             self.draft.fault(self.at(element), "name", problem if name else f"is missing in <{element.name}>")
             return None
-        return without_jms_prefix(name)
+        return self.plain_at(element, name)
+
+    def plain_at(self, element: Element, address: str) -> str:
+        """An address without its JMS prefix. A part of a file that has one and no namespace is of HornetQ."""
+        plain = without_jms_prefix(address)
+        if plain != address and not element.namespace:
+            self.draft.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
+        return plain

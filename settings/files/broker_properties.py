@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ..addresses.fields import BOOLEAN, BY_BEAN, ROUTING_TYPE, bean_name
+from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import QUEUE_ARGUMENTS
 from ..declared.declarations import ANYCAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
@@ -122,7 +123,7 @@ class _Loader:
         if row is None:
             self.draft.unknown(origin, rest[1], "addressSettings", BY_BEAN)
             return
-        raw = self.draft.entries.setdefault((None, match), RawEntry(match, None, origin))
+        raw = self.draft.entries.setdefault((None, match), RawEntry(match, None, origin, parse=parse_artemis_match))
         if value == self.removal:
             raw.values.pop(row.attribute, None)
             raw.origins.pop(row.attribute, None)

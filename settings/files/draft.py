@@ -55,6 +55,10 @@ WILDCARD_KEYS = {
 }
 
 
+#: Ranks of entries that are one match here: `#`, `jms.topic.#`, `jms.queue.#` of HornetQ.
+PLAIN, OF_TOPICS, OF_QUEUES = range(3)
+
+
 @dataclass(slots=True)
 class RawEntry:
     """An address-setting as read from a file."""
@@ -65,6 +69,8 @@ class RawEntry:
     values: dict[str, Any] = field(default_factory=dict)  # attribute -> value
     origins: dict[str, Origin] = field(default_factory=dict)
     written: str = ""  # the match as the file has it, where that differs
+    rank: int = PLAIN  # of several entries that are one match here the highest wins, setting by setting
+    parse: Callable[[str, Wildcards], Match] = parse_match
 
 
 class Draft:
@@ -75,8 +81,10 @@ class Draft:
         self.environment = environment
         self.fetch = fetch
         self.included: list[str] = []  # each time
+        self.included_elements = 0  # of all XML files that others include
         self.explicit: dict[tuple[str, str], Any] = {}
         self.explicit_at: dict[tuple[str, str], Origin] = {}
+        self.implied: dict[tuple[str, str], tuple[Any, Origin]] = {}
         self.faults: list[Fault] = []
         self.warnings: list[str] = []
         self.entries: dict[tuple[str | None, str], RawEntry] = {}
@@ -148,19 +156,23 @@ class Draft:
 
     def add_entry(self, raw: RawEntry) -> None:
         """An address-setting; no other file may have one for the same match and virtual host."""
-        earlier = self.entries.setdefault((raw.vhost, raw.match), raw)
-        if earlier is raw:
-            return
-        where = f" in vhost {raw.vhost!r}" if raw.vhost is not None else ""
-        if earlier.written == raw.written:
+        earlier = self.entries.setdefault((raw.vhost, raw.written or raw.match), raw)
+        if earlier is not raw:
+            where = f" in vhost {raw.vhost!r}" if raw.vhost is not None else ""
             self.fault(raw.origin, "match", f"{shown(raw.match)}{where} stands already at {earlier.origin}")
-        elif earlier.values != raw.values:  # jms.queue.# and jms.topic.#: the same here, so they must say the same
-            self.fault(
-                raw.origin,
-                "match",
-                f"{shown(raw.written or raw.match)} is {shown(raw.match)} without its JMS prefix, "
-                f"which stands already at {earlier.origin} with other settings",
-            )
+
+    def replace_entry(self, raw: RawEntry) -> None:
+        """An address-setting of a file in which the last one of a match is the one that holds."""
+        earlier = self.entries.get((raw.vhost, raw.written or raw.match))
+        if earlier is not None and earlier.origin.file == raw.origin.file:
+            del self.entries[raw.vhost, raw.written or raw.match]
+            what = f"{shown(raw.written or raw.match)} stands already at {earlier.origin}: only this one holds"
+            self.warn(raw.origin, "match", what)
+        self.add_entry(raw)
+
+    def imply(self, origin: Origin, table: str, key: str, value: object) -> None:
+        """`[table] key` where no file gives it: what a foreign system does without being told."""
+        self.implied.setdefault((table, key), (value, origin))
 
     def set_field(self, raw: RawEntry, origin: Origin, key: str, row: Field, value: object, *, as_text: bool) -> None:
         """One field of an address-setting."""
@@ -283,6 +295,9 @@ class Draft:
 
     def finish(self) -> tuple[Configuration, list[Fault]]:
         """The configuration and all faults, in order of file and line; with faults it must not be used."""
+        for key, (value, origin) in self.implied.items():
+            if key not in self.explicit:
+                self.explicit[key], self.explicit_at[key] = value, origin
         usage = self._usage()
         repository = self._repository(usage)
         if not self.faults:
@@ -337,11 +352,10 @@ class Draft:
             self.fault(self.wildcards_origin, "wildcard-addresses", str(error))
             wildcards = Wildcards()
         entries: list[Entry] = []
-        for raw in self.entries.values():
-            match = self._parse(raw, wildcards)
-            if match is not None:
-                settings = AddressSettings(**raw.values)
-                entries.append(Entry(match, settings, raw.vhost, raw.origin, MappingProxyType(raw.origins)))
+        for match, raws in self._by_match(wildcards):
+            one = raws[0] if len(raws) == 1 else self._combined(raws)
+            settings = AddressSettings(**one.values)
+            entries.append(Entry(match, settings, one.vhost, one.origin, MappingProxyType(one.origins)))
         explicit = self.explicit
         return SettingsRepository(
             entries,
@@ -362,12 +376,36 @@ class Draft:
             return NO_DESTINATIONS
         return DestinationPolicies(kinds[QUEUE_ENTRY], kinds[TOPIC_ENTRY], next(iter(kinds[DEFAULT_ENTRY]), None))
 
-    def _parse(self, raw: RawEntry, wildcards: Wildcards) -> Match | None:
-        try:
-            return parse_match(raw.match, wildcards)
-        except MatchFault as error:
-            self.fault(raw.origin, "match", f"{shown(raw.match)}: {error}")
-            return None
+    def _by_match(self, wildcards: Wildcards) -> Iterable[tuple[Match, list[RawEntry]]]:
+        """The entries by what they cover: texts of different systems may be one match here."""
+        found: dict[tuple[object, ...], tuple[Match, list[RawEntry]]] = {}
+        for raw in self.entries.values():
+            try:
+                match = raw.parse(raw.match, wildcards)
+            except MatchFault as error:
+                self.fault(raw.origin, "match", f"{shown(raw.match)}: {error}")
+                continue
+            found.setdefault((raw.vhost, *match.covers), (match, []))[1].append(raw)
+        return found.values()
+
+    def _combined(self, raws: list[RawEntry]) -> RawEntry:
+        """One entry of several, setting by setting; what is only meant for topics may not contradict the others."""
+        ordered = sorted(raws, key=lambda raw: raw.rank)
+        values: dict[str, Any] = {}
+        origins: dict[str, Origin] = {}
+        for raw in ordered:
+            values |= raw.values
+            origins |= raw.origins
+        others = [raw for raw in ordered if raw.rank != OF_TOPICS]
+        for topics in (raw for raw in ordered if raw.rank == OF_TOPICS and others):
+            what = f"{shown(topics.written)} is {shown(topics.match)} without its JMS prefix"
+            if any(raw.values.get(key, value) != value for raw in others for key, value in topics.values.items()):
+                where = f"which stands already at {others[-1].origin} with other settings"
+                self.fault(topics.origin, "match", f"{what}, {where}")
+            elif any(key not in raw.values for raw in others for key in topics.values):
+                self.warn(topics.origin, "match", f"{what}: it holds for queues, too")
+        nearest_one = ordered[-1]
+        return replace(nearest_one, values=values, origins=origins)
 
 
 def shorten(key: str) -> str:

@@ -8,6 +8,7 @@ from ..values import Kind
 
 #: Element -> key of [broker] (the same name), and how its text is read.
 GLOBALS: dict[str, Kind] = {
+    "legacy-hornetq-headers": BOOLEAN,  # of ours alone
     "persist-delivery-count-before-delivery": BOOLEAN,
     "max-redelivery-records": LIMIT,
     "message-expiry-scan-period": DELAY_OR_OFF,
@@ -52,10 +53,37 @@ jaas-configs lock-coordinators initial-queue-buffer-size large-message-sync clus
 backup allow-failback failback-delay failover-on-shutdown shared-store live-connector-ref remoting-interceptors
 check-for-live-server backup-group-name replication-clustername max-saved-replicated-journals-size scale-down
 async-connection-execution connection-factory queue-factory connection-factories jndi jms
+backup-connector-ref backup-servers broker-balancers connection-routers failback-connectors journal-aio-buffer-size
+journal-aio-buffer-timeout journal-aio-flush-on-sync journal-max-aio management-cluster-password
+management-cluster-user management-request-timeout mirror-ack-manager-warn-unacked mqtt-session-scan-interval
+mqtt-session-state-persistence-timeout mqtt-subscription-persistence-enabled queue-activation-timeout
+reject-empty-validated-user resolveProtocols scale-down-clustername scale-down-group-name
 """
+
+#: Children of <address-setting> in HornetQ's first versions that have no counterpart.
+SETTINGS_WITHOUT_EFFECT = frozenset(("clustered", "distribution-policy-class"))
 
 #: Children of <core> (Artemis) or <configuration> (HornetQ) that have no counterpart: one warning each.
 WITHOUT_EFFECT: frozenset[str] = frozenset(_ELEMENTS.split())
+
+_WILDFLY = "a file of WildFly or JBoss, in which only <subsystem> of its messaging would concern a broker"
+
+#: Roots of files that lie beside a broker's configuration, or are like it -> what they are.
+OTHER_FILES: dict[str, str] = {
+    **dict.fromkeys(("server", "domain", "host"), _WILDFLY),
+    "management-context": "Artemis' management.xml, which is about JMX",
+    "deployment": "HornetQ's hornetq-beans.xml, which starts a server",
+    "user": "HornetQ's hornetq-users.xml",
+    "defaultuser": "HornetQ's hornetq-users.xml",
+    "project": "Maven's pom.xml",
+    "Configure": "a file of Jetty, a web server",
+    "connector": "a resource adapter's ra.xml",
+    "restrict": "a jolokia-access.xml, which is about JMX",
+    "config": "a file of JGroups, which finds the members of a cluster",
+}
+#: The namespace of Artemis' bootstrap.xml, whose root has the name of ActiveMQ's.
+BOOTSTRAP = "http://activemq.apache.org/schema"
+BOOTSTRAP_FILE = "Artemis' bootstrap.xml, which starts a server"
 
 _BEANS = """
 acceptorConfigurations connectorConfigurations broadcastGroupConfigurations discoveryGroupConfigurations

@@ -7,15 +7,31 @@ from .amps_names import AMPS_ROOTS
 from .amps_xml import load_amps
 from .artemis_xml import load_artemis
 from .draft import Draft
-from .xml_tree import XmlFault, parse_xml
+from .foreign_names import BOOTSTRAP, BOOTSTRAP_FILE, OTHER_FILES
+from .xml_tree import Element, XmlFault, parse_xml
+
+INSTEAD = "expected broker.xml, hornetq-configuration.xml, hornetq-jms.xml, activemq.xml, or a configuration of AMPS"
 
 
 def load_xml(draft: Draft, file: str, content: str) -> None:
     """Read one file into the draft."""
     try:
-        root = parse_xml(content)
+        root, _ = parse_xml(content)
     except XmlFault as error:
         draft.fault(Origin(file, error.line), "XML", error.problem)
         return
+    what = BOOTSTRAP_FILE if root.namespace == BOOTSTRAP else OTHER_FILES.get(root.name)
+    if what is None and root.name == "configuration":
+        what = next((OTHER_FILES[child.name] for child in root.children if child.name in ("user", "defaultuser")), None)
+    if what is not None:
+        where = _line_of_messaging(root)
+        draft.fault(Origin(file, where), root.name, f"this is {what}; {INSTEAD}")
+        return
     load = load_activemq if root.name in ACTIVEMQ_ROOTS else load_amps if root.name in AMPS_ROOTS else load_artemis
     load(draft, file, root)
+
+
+def _line_of_messaging(root: Element) -> int:
+    """Where WildFly's file has its broker; else where the file begins."""
+    inside = [one for child in root.children for one in (child, *child.children)]
+    return next((one.line for one in inside if one.name == "subsystem" and "messaging" in one.namespace), root.line)

@@ -1,20 +1,31 @@
-"""One XML configuration file while it is read: where its elements are, their attributes, children and values."""
+"""One XML configuration file while it is read: where its elements are, their attributes, children and values.
 
-from collections.abc import Iterable
+Files that it includes stand in the place of the element that names them; `${NAME:default}` is what the environment has.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..faults import Origin
-from ..values import Kind
+from ..values import Kind, shown
 from .draft import Draft
-from .xml_tree import Element
+from .xml_tree import ELEMENTS_MAX, TEXT_MAX, Element, XmlFault, parse_xml
+
+INCLUDED_MAX, INCLUDE_DEPTH_MAX = 100, 8
+XINCLUDE = "http://www.w3.org/2001/XInclude"
 
 
 class XmlSource:
     """A file, and the draft that collects faults and declarations."""
 
+    variable = re.compile(r"\$\{\s*(?P<name>[^{}:]+?)\s*(?::(?P<default>[^{}]*))?\}")
+
     def __init__(self, draft: Draft, file: str) -> None:
         self.draft = draft
         self.file = file
+        self._around: dict[str, tuple[str, ...]] = {}  # included file -> it, after those that include it
 
     def at(self, element: Element) -> Origin:
         """Where an element begins."""
@@ -24,7 +35,7 @@ class XmlSource:
         """The children; a repeated one of a name that is allowed once is a fault, and skipped."""
         seen: set[str] = set()
         children: list[Element] = []
-        for child in element.children:
+        for child in self.children_of(element):
             if child.name in seen and child.name not in repeatable:
                 self.draft.fault(self.at(child), child.name, f"is given twice in <{element.name}>")
                 continue
@@ -45,3 +56,122 @@ class XmlSource:
         except ValueError as error:
             self.draft.wrong(origin, key, text, error)
             return default
+
+    # -- variables ----------------------------------------------------------------------------------------------------
+
+    def expand(self, element: Element) -> None:
+        """Put variables in their places in an element and all that is in it."""
+        if "${" in element.text:
+            element.text = self.expanded(element, element.name, element.text)
+        for name, text in element.attributes.items():
+            if "${" in text:
+                element.attributes[name] = self.expanded(element, name, text)
+        for child in self.children_of(element):
+            self.expand(child)
+
+    def expanded(self, element: Element, key: str, given: str) -> str:
+        """With variables of the environment in their places; what they contain is text, never markup."""
+        environment, length = self.draft.environment, len(given)
+
+        def value(found: re.Match[str]) -> str:
+            nonlocal length
+            content = environment.get(found["name"], found.groupdict().get("default"))
+            if content is None:
+                self.draft.fault(self.at(element), key, f"the environment has no variable {found['name'][:80]}")
+                return found[0]
+            length += len(content)
+            return content if length <= TEXT_MAX else ""
+
+        text = self.variable.sub(value, given)
+        if length > TEXT_MAX:
+            self.draft.fault(self.at(element), key, f"more than {TEXT_MAX} characters with variables in their places")
+        return text
+
+    # -- other files --------------------------------------------------------------------------------------------------
+
+    def children_of(self, element: Element) -> list[Element]:
+        """The elements inside; an <xi:include> is the root of the file that it names."""
+        if any(child.namespace == XINCLUDE for child in element.children):
+            around = self._around.get(element.file, (self.file,))
+            element.children = list(self._in_place(element.children, around))
+        return element.children
+
+    def _in_place(self, given: Iterable[Element], around: tuple[str, ...]) -> Iterator[Element]:
+        """Args: around: this file, after those that include it."""
+        for child in given:
+            if child.namespace == XINCLUDE:
+                yield from self._include(child, around)
+            else:
+                yield child
+
+    def _include(self, element: Element, around: tuple[str, ...]) -> Iterator[Element]:
+        key, href = "xi:include", self.expanded(element, "href", element.attributes.get("href", "")).strip()
+        directory = posixpath.dirname(self.at(element).file)
+        path = posixpath.normpath(posixpath.join(directory, href))
+        problem = ""
+        if element.name != "include":
+            problem = f"<{element.name}> means nothing here, expected <xi:include>"
+        elif not href:
+            problem = "names no file, expected href"
+        elif element.attributes.get("parse", "xml") != "xml" or "xpointer" in element.attributes:
+            problem = "only whole XML files can be included: neither parse nor xpointer"
+        elif ":" in href or "\\" in href or not _is_within(posixpath.dirname(self.file), path):
+            problem = f"{shown(href)} is not in the directory of {self.file}; give that file beside this one"
+        elif path in around:
+            problem = f"{shown(href)} includes itself"
+        if problem:
+            self.draft.fault(self.at(element), key, problem)
+            return
+        fallback = next((child for child in element.children if child.name == "fallback"), None)
+        root = self.included(element, key, posixpath.normpath(href), len(around) - 1, fallback)
+        if root is not None:
+            self._around[path] = (*around, path)
+            yield from self._in_place((root,), self._around[path])
+        elif fallback is not None:
+            yield from self._in_place(fallback.children, around)
+
+    def included(
+        self, element: Element, key: str, named: str, depth: int, fallback: Element | None = None
+    ) -> Element | None:
+        """The root of a file that another includes; None, with a fault, when there is none.
+
+        With a `fallback`, a file that cannot be read is a warning.
+        """
+        draft, origin, problem = self.draft, self.at(element), ""
+        if depth >= INCLUDE_DEPTH_MAX:
+            problem = f"files that include each other, {INCLUDE_DEPTH_MAX} deep"
+        elif len(draft.included) >= INCLUDED_MAX:
+            problem = f"more than {INCLUDED_MAX} inclusions"
+        elif not named:
+            problem = "is empty, expected the path of a file"
+        elif draft.fetch is None:
+            problem = "there are no other files here"
+        if problem or draft.fetch is None:
+            draft.fault(origin, key, problem)
+            return None
+        try:
+            name, content = draft.fetch(origin.file, named)
+        except ValueError as error:
+            (draft.fault if fallback is None else draft.warn)(origin, key, f"{shown(named)} {error}")
+            return None
+        draft.included.append(name)
+        try:
+            root, count = parse_xml(content.removeprefix("\ufeff"), ELEMENTS_MAX - draft.included_elements)
+        except XmlFault as error:
+            draft.fault(Origin(name, error.line), "XML", error.problem)
+            return None
+        draft.included_elements += count
+        _note_file(root, name)
+        return root
+
+
+def _is_within(directory: str, path: str) -> bool:
+    prefix = posixpath.normpath(directory) if directory else ""
+    return path != ".." and not path.startswith(("../", "/")) if prefix in ("", ".") else path.startswith(f"{prefix}/")
+
+
+def _note_file(element: Element, name: str) -> None:
+    """All elements in it are of that file."""
+    element.file = name
+    for child in element.children:
+        _note_file(child, name)

@@ -46,9 +46,9 @@ class Element:
         return self.text.strip()
 
 
-def parse_xml(content: str) -> Element:
-    """The root element. Raises: XmlFault."""
-    builder = _Builder()
+def parse_xml(content: str, elements_max: int = ELEMENTS_MAX) -> tuple[Element, int]:
+    """The root element, and how many elements there are. Raises: XmlFault."""
+    builder = _Builder(elements_max)
     try:
         builder.parser.Parse(content.encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError as error:
@@ -58,19 +58,20 @@ def parse_xml(content: str) -> Element:
     assert builder.root is not None  # expat refuses a document without a root
     if builder.encoding is not None and builder.encoding.lower() not in _UTF8 and not content.isascii():
         raise XmlFault(1, f"says it is {builder.encoding[:40]!r}, expected UTF-8")
-    return builder.root
+    return builder.root, builder.count
 
 
 _UTF8 = ("utf-8", "utf8", "us-ascii")
 
 
 class _Builder:
-    def __init__(self) -> None:
+    def __init__(self, elements_max: int) -> None:
+        self.elements_max = elements_max
+        self.count = 0
         self.root: Element | None = None
         self.encoding: str | None = None
         self.parser = expat.ParserCreate("utf-8", " ")
         self._open: list[Element] = []
-        self._count = 0
         parser = self.parser
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -98,8 +99,8 @@ class _Builder:
         raise self._refuse("entities from outside are refused")
 
     def _start(self, qualified: str, attributes: dict[str, str]) -> None:
-        self._count += 1
-        if self._count > ELEMENTS_MAX:
+        self.count += 1
+        if self.count > self.elements_max:
             raise self._refuse(f"more than {ELEMENTS_MAX} elements")
         if len(self._open) >= DEPTH_MAX:
             raise self._refuse(f"nested deeper than {DEPTH_MAX}")

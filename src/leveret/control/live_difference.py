@@ -2,6 +2,7 @@
 there, whoever declared them. Source: address-settings page 3.8.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,8 +60,8 @@ def loaded(files: object, included: object) -> Configuration:
     texts = included if isinstance(included, dict) else {}
 
     def fetch(file: str, path: str) -> tuple[str, str]:
-        name = next((name for name in texts if isinstance(texts[name], str) and name.endswith(path)), None)
-        if name is None:
+        name = os.path.normpath(os.path.join(os.path.dirname(file), path))
+        if not isinstance(texts.get(name), str):
             raise ValueError("was not sent")
         return name, texts[name]
 

@@ -1,0 +1,335 @@
+"""Foreign files load as they stand: what their system accepts loads, with a warning where it means nothing here.
+
+Each shape is one that the examples of Artemis, HornetQ or ActiveMQ have; what changes how messages are delivered is
+done, or refused by name.
+"""
+
+import posixpath
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from leveret.configured.options import broker_options
+from leveret.settings import Configuration, load_configuration
+
+XI = "xmlns:xi='http://www.w3.org/2001/XInclude'"
+
+
+def within(files: Mapping[str, str]) -> Callable[[str, str], tuple[str, str]]:
+    """Reads files that others include."""
+
+    def fetch(file: str, path: str) -> tuple[str, str]:
+        name = posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
+        if name not in files:
+            raise ValueError("is no file")
+        return name, files[name]
+
+    return fetch
+
+
+def read(text: str, files: Mapping[str, str] | None = None, **environment: str) -> tuple[Configuration, list[str]]:
+    """The configuration and the faults of etc/f.xml beside other files."""
+    configuration, faults = load_configuration([("etc/f.xml", text)], environment, within(files or {}))
+    return configuration, [str(fault) for fault in faults]
+
+
+def load(text: str, files: Mapping[str, str] | None = None, **environment: str) -> Configuration:
+    """Of a text that has no faults."""
+    configuration, faults = read(text, files, **environment)
+    assert not faults, faults
+    return configuration
+
+
+# -- matches ----------------------------------------------------------------------------------------------------------
+
+
+def settings(*entries: tuple[str, str]) -> str:
+    """<address-settings> with a line for each (match, children)."""
+    lines = [f"<address-setting match='{match}'>{children}</address-setting>" for match, children in entries]
+    return "<address-settings>\n" + "\n".join(lines) + "\n</address-settings>"
+
+
+def test_the_match_that_artemis_create_wrote() -> None:
+    """`activemq.management#` is `activemq.management.#`: the address itself and what is below it, nothing else."""
+    text = settings(("activemq.management#", "<redelivery-delay>7</redelivery-delay>"))
+    repository = load(text).repository
+    delays = [
+        repository.resolve(address).redelivery_delay_ms
+        for address in ("activemq.management", "activemq.management.a.b", "activemq.managements", "activemq")
+    ]
+    assert delays == [7, 7, 0, 0]
+
+
+def test_a_match_without_delimiter_beside_the_same_with_it() -> None:
+    """Artemis merges both."""
+    text = settings(("a#", "<redelivery-delay>7</redelivery-delay>"), ("a.#", "<no-expiry>true</no-expiry>"))
+    resolved = load(text).repository.resolve("a.b")
+    assert (resolved.redelivery_delay_ms, resolved.no_expiry) == (7, True)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_everything_beside_all_jms_queues(is_first: bool) -> None:
+    """`jms.queue.#` is the nearer of both, setting by setting, in any order."""
+    pair = [
+        ("#", "<redelivery-delay>5</redelivery-delay><max-delivery-attempts>3</max-delivery-attempts>"),
+        ("jms.queue.#", "<redelivery-delay>9</redelivery-delay>"),
+    ]
+    configuration = load(settings(*(pair if is_first else pair[::-1])))
+    resolved = configuration.repository.resolve("q")
+    assert (resolved.redelivery_delay_ms, resolved.max_delivery_attempts) == (9, 3)
+
+
+def test_settings_of_topics_alone() -> None:
+    """A name is one here: what `jms.topic.#` sets beside `#` holds for queues as well, and it says so."""
+    pair = (
+        ("#", "<max-delivery-attempts>3</max-delivery-attempts>"),
+        ("jms.topic.#", "<redelivery-delay>9</redelivery-delay>"),
+    )
+    configuration = load(settings(*pair))
+    assert configuration.repository.resolve("q").redelivery_delay_ms == 9
+    assert "etc/f.xml:3: match: 'jms.topic.#' is '#' without its JMS prefix: it holds for queues, too" in (
+        configuration.warnings
+    )
+    _, faults = read(settings(*pair, ("jms.queue.#", "<redelivery-delay>1</redelivery-delay>")))
+    assert faults == [
+        "etc/f.xml:3: match: 'jms.topic.#' is '#' without its JMS prefix, "
+        "which stands already at etc/f.xml:4 with other settings"
+    ]
+
+
+def test_a_match_that_stands_twice_in_a_file() -> None:
+    """The last one holds, as in Artemis, and it says so."""
+    configuration = load(
+        settings(("a", "<redelivery-delay>5</redelivery-delay>"), ("a", "<no-expiry>true</no-expiry>"))
+    )
+    assert configuration.repository.resolve("a").redelivery_delay_ms == 0
+    assert configuration.warnings == ("etc/f.xml:3: match: 'a' stands already at etc/f.xml:2: only this one holds",)
+
+
+# -- elements ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_address_without_a_routing_type() -> None:
+    """It makes nothing, and says so."""
+    configuration = load("<addresses>\n<address name='a'/>\n<address name='b'></address></addresses>")
+    assert (configuration.queues, configuration.exchanges) == ((), ())
+    assert [warning.split(": ")[0] for warning in configuration.warnings] == ["etc/f.xml:2", "etc/f.xml:3"]
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        "connection-routers",
+        "broker-balancers",
+        "backup-connector-ref",
+        "mqtt-session-scan-interval",
+        "page-sync-timeout",
+    ],
+)
+def test_elements_of_some_version(element: str) -> None:
+    """What a version of Artemis or HornetQ knows is a warning, also where it stands twice."""
+    (warning,) = load(f"<core><{element}>${{nowhere}}</{element}>\n<{element}/></core>").warnings
+    assert warning.startswith(f"etc/f.xml:1: {element}: accepted, but without effect")
+
+
+@pytest.mark.parametrize("name", ["clustered", "distribution-policy-class"])
+def test_settings_of_the_first_hornetq(name: str) -> None:
+    """They concern clusters."""
+    (warning,) = load(settings(("a", f"<{name}>true</{name}>"))).warnings
+    assert warning.startswith(f"etc/f.xml:2: {name}: accepted, but without effect")
+
+
+@pytest.mark.parametrize(
+    "text, where, what",
+    [
+        (
+            "<server xmlns='urn:jboss:domain:20.0'>\n<profile>\n"
+            "<subsystem xmlns='urn:jboss:domain:messaging-activemq:13.0'/></profile></server>",
+            "3: server",
+            "a file of WildFly or JBoss",
+        ),
+        ("<broker xmlns='http://activemq.apache.org/schema'/>", "1: broker", "Artemis' bootstrap.xml"),
+        ("<management-context xmlns='http://activemq.apache.org/schema'/>", "1: management-context", "Artemis'"),
+        (
+            "<configuration xmlns='urn:hornetq'><user name='a'/></configuration>",
+            "1: configuration",
+            "hornetq-users.xml",
+        ),
+        ("<deployment xmlns='urn:jboss:bean-deployer:2.0'/>", "1: deployment", "HornetQ's hornetq-beans.xml"),
+        ("<project/>", "1: project", "Maven's pom.xml"),
+    ],
+)
+def test_files_that_are_something_else(text: str, where: str, what: str) -> None:
+    """They say what they are, and what is expected."""
+    (fault,) = read(text)[1]
+    assert fault.startswith(f"etc/f.xml:{where}: this is ") and what in fault and "expected broker.xml" in fault
+
+
+# -- HornetQ's headers ------------------------------------------------------------------------------------------------
+
+PREFIXED = (
+    "<address-setting match='jms.queue.q'><dead-letter-address>jms.queue.d</dead-letter-address></address-setting>"
+)
+
+
+@pytest.mark.parametrize(
+    "text, is_on",
+    [
+        ("<configuration xmlns='urn:hornetq'/>", True),
+        (PREFIXED, True),  # a part of a file, as in HornetQ's manual
+        (f"<core xmlns='urn:activemq:core'>{PREFIXED}</core>", False),  # Artemis 1
+        ("<configuration xmlns='urn:activemq'/>", False),
+        ("<core xmlns='urn:activemq:core'><legacy-hornetq-headers>true</legacy-hornetq-headers></core>", True),
+        (
+            "<configuration xmlns='urn:hornetq'><legacy-hornetq-headers>0</legacy-hornetq-headers></configuration>",
+            False,
+        ),
+    ],
+)
+def test_who_gets_headers_of_hornetq(text: str, is_on: bool) -> None:
+    """Dead letters of a broker with a HornetQ file have `_HQ_ORIG_QUEUE` and the like; other files can say so."""
+    assert broker_options(load(text)).legacy_hornetq_headers is is_on
+
+
+def test_a_file_can_switch_hornetqs_headers_off() -> None:
+    """What is said explicitly wins over what a HornetQ file implies, in any order."""
+    files = [("a.toml", "[broker]\nlegacy-hornetq-headers = false"), ("h.xml", "<configuration xmlns='urn:hornetq'/>")]
+    for order in (files, files[::-1]):
+        assert load_configuration(order)[0].value("broker", "legacy-hornetq-headers") is False
+
+
+def test_properties_can_switch_hornetqs_headers_on() -> None:
+    """As `legacyHornetqHeaders`."""
+    (configuration, faults) = load_configuration([("a.properties", "legacyHornetqHeaders=true")])
+    assert not faults and configuration.value("broker", "legacy-hornetq-headers") is True
+
+
+# -- variables --------------------------------------------------------------------------------------------------------
+
+
+def test_variables_and_their_defaults() -> None:
+    """`${NAME:default}` in values and attributes, of the environment or its default."""
+    text = """<core><global-max-size>${size:7}</global-max-size>
+    <acceptors><acceptor name="a">tcp://${nowhere}</acceptor></acceptors>
+    <address-settings><address-setting match="${prefix:a}.#"><redelivery-delay>${ delay : 5 }</redelivery-delay>
+    </address-setting></address-settings></core>"""
+    plain, given = load(text), load(text, delay="6", prefix="b")
+    assert plain.value("broker", "global-max-size") == 7
+    assert plain.repository.resolve("a.x").redelivery_delay_ms == 5
+    assert given.repository.resolve("b.x").redelivery_delay_ms == 6
+
+
+def test_variables_of_activemq() -> None:
+    """Spring's have the same form."""
+    text = """<broker brokerName="${nowhere}"><systemUsage><systemUsage><memoryUsage>
+    <memoryUsage limit="${memory:64 mb}"/></memoryUsage></systemUsage></systemUsage></broker>"""
+    assert load(text).value("system-usage", "memory") == 64 * 1024**2
+    assert load(text, memory="1 mb").value("system-usage", "memory") == 1024**2
+
+
+@pytest.mark.parametrize(
+    "value, environment, fault",
+    [
+        ("${nowhere}", {}, "etc/f.xml:1: global-max-size: the environment has no variable nowhere"),
+        ("${x}" * 3, {"x": "1" * 60_000}, "more than 65536 characters with variables in their places"),
+        ("${x}", {"x": "<b/>"}, "'<b/>' is not right"),  # text, never markup
+        ("${x}", {"x": "${x}"}, "'${x}' is not right"),  # once
+    ],
+)
+def test_variables_that_are_not_there(value: str, environment: dict[str, str], fault: str) -> None:
+    """A fault where it stands; bounded."""
+    _, faults = read(f"<global-max-size>{value}</global-max-size>", **environment)
+    assert any(fault in one for one in faults), faults
+
+
+# -- inclusions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_includes_others() -> None:
+    """The root of the other file stands in the place of `xi:include`, at any depth; lines are those of its file."""
+    files = {
+        "etc/addresses.xml": "<addresses><address name='a'><anycast><queue name='a'/></anycast></address></addresses>",
+        "etc/parts/settings.xml": f"<address-settings {XI}>\n<xi:include href='one.xml'/></address-settings>",
+        "etc/parts/one.xml": "<address-setting match='a'>\n<redelivery-delay>5</redelivery-delay></address-setting>",
+    }
+    text = f"<core {XI}><xi:include href='addresses.xml'/><xi:include href='./parts/settings.xml' parse='xml'/></core>"
+    configuration = load(text, files)
+    assert [queue.name for queue in configuration.queues] == ["a"]
+    assert configuration.repository.resolve("a").redelivery_delay_ms == 5
+    assert configuration.included == tuple(files)
+    files["etc/parts/one.xml"] = files["etc/parts/one.xml"].replace("5", "soon")
+    (fault,) = read(text, files)[1]
+    assert fault.startswith("etc/parts/one.xml:2: redelivery-delay: 'soon' is not right")
+
+
+def test_what_stands_in_for_a_file_that_is_missing() -> None:
+    """`xi:fallback`, with a warning."""
+    instead = "<xi:fallback><id-cache-size>9</id-cache-size></xi:fallback>"
+    text = f"<core {XI}>\n<xi:include href='x.xml'>{instead}</xi:include></core>"
+    configuration = load(text)
+    assert configuration.value("broker", "id-cache-size") == 9
+    assert configuration.warnings == ("etc/f.xml:2: xi:include: 'x.xml' is no file",)
+
+
+def test_inclusions_where_nothing_is_read() -> None:
+    """Of elements without a meaning here nothing is fetched."""
+    assert load(f"<core {XI}><acceptors><xi:include href='../secret.xml'/></acceptors></core>").included == ()
+
+
+@pytest.mark.parametrize(
+    "href, fault",
+    [
+        ("../f.xml", "'../f.xml' is not in the directory of etc/f.xml"),
+        ("a/../../x.xml", "is not in the directory of etc/f.xml"),
+        ("/etc/passwd", "'/etc/passwd' is not in the directory of etc/f.xml"),
+        ("file:///etc/passwd", "is not in the directory of etc/f.xml"),
+        ("http://127.0.0.1/x.xml", "is not in the directory of etc/f.xml"),
+        ("..\\x.xml", "is not in the directory of etc/f.xml"),
+        ("${up:..}/x.xml", "is not in the directory of etc/f.xml"),
+        ("f.xml", "'f.xml' includes itself"),
+        ("", "names no file"),
+        ("missing.xml", "'missing.xml' is no file"),
+    ],
+)
+def test_inclusions_that_are_refused(href: str, fault: str) -> None:
+    """Nothing outside the directory of the file that is given, and no circle."""
+    _, faults = read(f"<core {XI}>\n<xi:include href='{href}'/></core>", {"x.xml": "<core/>", "etc/f.xml": "<core/>"})
+    assert len(faults) == 1 and faults[0].startswith("etc/f.xml:2: xi:include: ") and fault in faults[0], faults
+
+
+def test_a_circle_of_inclusions_ends() -> None:
+    """Each file is read once on the way round."""
+    files = {
+        "etc/a.xml": f"<core {XI}><xi:include href='b.xml'/></core>",
+        "etc/b.xml": f"<core {XI}>\n<xi:include href='a.xml'/></core>",
+    }
+    configuration, faults = read(f"<core {XI}><xi:include href='a.xml'/></core>", files)
+    assert faults == ["etc/b.xml:2: xi:include: 'a.xml' includes itself"]
+    assert configuration.included == ("etc/a.xml", "etc/b.xml")
+
+
+def test_bulk_by_inclusion_is_refused() -> None:
+    """As many elements in all as one file may have, a hundred inclusions, eight deep."""
+    big = "<core>" + "<queue name='q'/>" * 60_000 + "</core>"
+    _, faults = read(
+        f"<core {XI}><xi:include href='a.xml'/><xi:include href='b.xml'/></core>", {"etc/a.xml": big, "etc/b.xml": big}
+    )
+    assert "etc/b.xml:1: XML: more than 100000 elements" in faults
+    many = f"<core {XI}>" + "<xi:include href='a.xml'/>" * 101 + "</core>"
+    assert read(many, {"etc/a.xml": "<core/>"})[1] == ["etc/f.xml:1: xi:include: more than 100 inclusions"]
+    deep = {f"etc/{n}.xml": f"<core {XI}><xi:include href='{n + 1}.xml'/></core>" for n in range(9)}
+    assert read(deep["etc/0.xml"], deep)[1] == ["etc/8.xml:1: xi:include: files that include each other, 8 deep"]
+
+
+@pytest.mark.parametrize("attributes", ["parse='text'", "xpointer='element(/1)'"])
+def test_parts_of_files_are_not_included(attributes: str) -> None:
+    """Only whole files."""
+    (fault,) = read(f"<core {XI}><xi:include href='a.xml' {attributes}/></core>", {"etc/a.xml": "<core/>"})[1]
+    assert "only whole XML files" in fault
+
+
+def test_an_included_file_may_not_declare_entities() -> None:
+    """As any other."""
+    bomb = '<!DOCTYPE a [<!ENTITY b "c">]><core>&b;</core>'
+    (fault,) = read(f"<core {XI}><xi:include href='a.xml'/></core>", {"etc/a.xml": bomb})[1]
+    assert fault == "etc/a.xml:1: XML: document types (DOCTYPE) are refused"
