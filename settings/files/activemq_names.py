@@ -50,13 +50,12 @@ advisoryForSlowConsumers advisoryWhenFull sendAdvisoryIfNoConsumers includeBodyF
 
 _ENTRY_ATTRIBUTES = """
 advancedMessageStatisticsEnabled advancedNetworkStatisticsEnabled advisdoryForFastProducers
-allConsumersExclusiveByDefault allowTempDestinationStealing alwaysRetroactive consumersBeforeDispatchStarts
-doOptimizeMessageStorage doOptimzeMessageStorage durableTopicPrefetch enableAudit gcWithNetworkConsumers
-gcWithOnlyWildcardConsumers id inactiveTimoutBeforeGC lazyDispatch maxAuditDepth maxDestinations maxExpirePageSize
-maxProducersToAudit maxQueueAuditDepth messageGroupHashBucketCount messageGroupMapFactoryType optimizedDispatch
-optimizeMessageStoreInFlightLimit persistJMSRedelivered queueBrowserPrefetch reduceMemoryFootprint
-sendDuplicateFromStoreToDLQ strictOrderDispatch timeBeforeDispatchStarts useCache useConsumerPriority
-usePrefetchExtension useTopicSubscriptionInflightStats
+allowTempDestinationStealing alwaysRetroactive doOptimizeMessageStorage doOptimzeMessageStorage durableTopicPrefetch
+enableAudit gcWithNetworkConsumers gcWithOnlyWildcardConsumers id inactiveTimoutBeforeGC lazyDispatch maxAuditDepth
+maxDestinations maxExpirePageSize maxProducersToAudit maxQueueAuditDepth messageGroupHashBucketCount
+messageGroupMapFactoryType optimizedDispatch optimizeMessageStoreInFlightLimit persistJMSRedelivered
+queueBrowserPrefetch reduceMemoryFootprint sendDuplicateFromStoreToDLQ strictOrderDispatch useCache
+useConsumerPriority usePrefetchExtension useTopicSubscriptionInflightStats
 """
 
 _ENTRY_CHILDREN = """
@@ -66,9 +65,9 @@ messageInterceptorStrategy destination
 
 _BROKER_CHILDREN = """
 adminView brokerContext cacheTempDestinations consumerSystemUsage destinationFactory destinationInterceptors
-destinations ioExceptionHandler jmsBridgeConnectors jobSchedulerStore locker managementContext memoryManager
+ioExceptionHandler jmsBridgeConnectors jobSchedulerStore locker managementContext memoryManager
 messageAuthorizationPolicy networkConnectors networkConnectorURIs pendingDurableSubscriberPolicy persistenceAdapter
-persistenceFactory persistenceTaskRunnerFactory plugins producerSystemUsage proxyConnectors regionBroker services
+persistenceFactory persistenceTaskRunnerFactory producerSystemUsage proxyConnectors regionBroker services
 shutdownHooks sslContext taskRunnerFactory tempDataStore transportConnectors transportConnectorURIs vmConnectorURI
 """
 
@@ -100,6 +99,9 @@ ENTRY_ATTRIBUTES: dict[str, Attribute] = {
     "blockedProducerWarningInterval": Attribute("blocked-producer-warning-interval", milliseconds),
     "minimumMessageSize": Attribute("minimum-message-size", size),
     "queuePrefetch": Attribute("queue-prefetch", count),
+    "allConsumersExclusiveByDefault": Attribute("default-exclusive-queue", flag),
+    "consumersBeforeDispatchStarts": Attribute("default-consumers-before-dispatch", count),
+    "timeBeforeDispatchStarts": Attribute("default-delay-before-dispatch", milliseconds),
     "storeUsageHighWaterMark": Attribute("", percent),
     "topicPrefetch": Attribute("", count),
     **dict.fromkeys(("maxPageSize", "maxBrowsePageSize"), Attribute("", whole_number)),
@@ -184,6 +186,24 @@ STRATEGIES: dict[str, dict[str, Choice]] = {
 QUEUES_ONLY = frozenset({"pendingQueuePolicy", "deadLetterStrategy"})
 TOPICS_ONLY = frozenset({"pendingMessageLimitStrategy", "messageEvictionStrategy", "pendingSubscriberPolicy"})
 
+#: Attributes of <redeliveryPolicy>; the keys are what `activemq_plugins` calls them.
+REDELIVERY: dict[str, Attribute] = {
+    **{
+        name: Attribute(name, read)
+        for name, read in {
+            "maximumRedeliveries": count_or_off,
+            "initialRedeliveryDelay": milliseconds,
+            "redeliveryDelay": milliseconds,
+            "maximumRedeliveryDelay": milliseconds_or_off,
+            "backOffMultiplier": multiplier,
+            "useExponentialBackOff": flag,
+            "collisionAvoidancePercent": percent,
+            "useCollisionAvoidance": flag,
+        }.items()
+    },
+    **dict.fromkeys(("preDispatchCheck", "id"), Attribute("", anything)),
+}
+
 _DEAD_LETTERS = {
     "processExpired": Attribute("", flag),
     "processNonPersistent": Attribute("", flag),
@@ -220,5 +240,6 @@ BROKER_ATTRIBUTES = frozenset(_BROKER_ATTRIBUTES.split())
 STRUCTURES = (
     *("beans", "broker", "destinationPolicy", "policyMap", "policyEntries", "policyEntry", "defaultEntry"),
     *("systemUsage", "memoryUsage", "storeUsage", "tempUsage"),
+    *("plugins", "redeliveryPlugin", "redeliveryPolicyMap", "destinations"),
 )
 ACTIVEMQ_ROOTS = frozenset((*STRUCTURES, *STRATEGIES, "deadLetterStrategy", *BROKER_OTHERS))

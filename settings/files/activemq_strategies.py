@@ -53,11 +53,7 @@ class Strategies(XmlSource):
         values: dict[str, object] = {}
         if strategy.name == "sharedDeadLetterStrategy":
             values = {"dead-letter-address": queue}
-            if ("/", queue) not in self.draft.queues:  # ActiveMQ makes it when it is needed
-                self.draft.add_queue(
-                    QueueDeclaration(queue, queue, "/", ANYCAST, True, True, MappingProxyType({}), self.at(strategy)),
-                    {},
-                )
+            self.declare_queue(strategy, queue)  # ActiveMQ makes it when it is needed
         elif strategy.name == "individualDeadLetterStrategy":
             if not prefix + suffix:
                 self.draft.fault(self.at(strategy), "queuePrefix", "is empty, and so is queueSuffix")
@@ -87,6 +83,32 @@ class Strategies(XmlSource):
             else:
                 found = names[0]
         return found
+
+    def declare_queue(self, element: Element, name: str) -> None:
+        """A queue that is there from the start, if it is not already."""
+        if ("/", name) not in self.draft.queues:
+            origin = self.at(element)
+            self.draft.add_queue(
+                QueueDeclaration(name, name, "/", ANYCAST, True, True, MappingProxyType({}), origin), {}
+            )
+
+    def names_of(self, element: Element, target: str) -> list[str]:
+        """The destinations that an attribute names, several with commas between them."""
+        names = [name.strip().removeprefix(f"{target}://") for name in element.attributes[target].split(",")]
+        return [name for name in names if name] or [""]
+
+    def inner(self, outer: Element) -> Element:
+        """ActiveMQ's doubled elements: the property, and in it the object of the same name; one alone will do."""
+        self.no_text(outer)
+        inside = [child for child in outer.children if child.name == outer.name]
+        if not inside:
+            return outer
+        self.attributes(outer, ())
+        self.no_text(inside[0])
+        for child in outer.children:
+            if child is not inside[0]:
+                self.draft.fault(self.at(child), child.name, f"expected a single <{outer.name}> in <{outer.name}>")
+        return inside[0]
 
     # -- leaves -------------------------------------------------------------------------------------------------------
 

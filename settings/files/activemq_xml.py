@@ -4,8 +4,10 @@ Source: queues page H.3; ruling 18.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ..addresses.destinations import DEFAULT_ENTRY, QUEUE_ENTRY, TOPIC_ENTRY
+from ..declared.declarations import ExchangeDeclaration
 from .activemq_names import (
     BROKER_ATTRIBUTES,
     BROKER_OTHERS,
@@ -15,6 +17,7 @@ from .activemq_names import (
     TARGETS,
     Attribute,
 )
+from .activemq_plugins import read_plugin, read_plugins, read_policies
 from .activemq_strategies import Strategies
 from .activemq_values import TextReader, anything, flag, milliseconds, percent, size
 from .draft import Draft, RawEntry
@@ -28,7 +31,6 @@ USAGES = {
 }
 
 _USAGE_OTHERS = ("name", "portion", "percentUsageMinDelta", "pollingTime", "total")
-_PREFIXES = {"queue": "queue://", "topic": "topic://"}
 
 
 def load_activemq(draft: Draft, file: str, root: Element) -> None:
@@ -48,6 +50,10 @@ class _Loader(Strategies):
             "policyEntries": lambda one: self.wrapper(one, ("policyEntry",), ("policyEntry",)),
             "policyEntry": self.policy_entry,
             "defaultEntry": self.default_entry,
+            "plugins": lambda one: read_plugins(self, one),
+            "redeliveryPlugin": lambda one: read_plugin(self, one),
+            "redeliveryPolicyMap": lambda one: read_policies(self, one),
+            "destinations": self.destinations,
             **dict.fromkeys(USAGES, self.usage),
         }
         if (read := structures.get(element.name)) is not None:
@@ -74,7 +80,8 @@ class _Loader(Strategies):
 
     def broker(self, element: Element) -> None:
         self.read_attributes(element, dict.fromkeys(BROKER_ATTRIBUTES, Attribute("", anything)))
-        self.wrapper(element, ("systemUsage", "destinationPolicy"), others=BROKER_OTHERS)
+        known = ("systemUsage", "destinationPolicy", "plugins", "destinations")
+        self.wrapper(element, known, others=BROKER_OTHERS)
 
     def wrapper(
         self, element: Element, known: tuple[str, ...], repeatable: Iterable[str] = (), others: Iterable[str] = ()
@@ -88,6 +95,21 @@ class _Loader(Strategies):
                 self.element(child)
             else:
                 self.draft.unknown(self.at(child), child.name, f"<{element.name}>", (*known, *others))
+
+    def destinations(self, element: Element) -> None:
+        """Queues and topics that are there from the start."""
+        self.no_text(element)
+        self.attributes(element, ())
+        for child in self.children_of(element):
+            name = child.attributes.get("physicalName", "").strip()
+            if child.name not in ("queue", "topic"):
+                self.draft.no_effect(self.at(child), child.name)
+            elif not name or len(name.encode()) > 255:
+                self.draft.fault(self.at(child), "physicalName", "expected a name of 1 to 255 octets")
+            elif child.name == "queue":
+                self.declare_queue(child, name)
+            else:
+                self.draft.add_exchange(ExchangeDeclaration(name, origin=self.at(child)))
 
     # -- <systemUsage> ------------------------------------------------------------------------------------------------
 
@@ -124,19 +146,6 @@ class _Loader(Strategies):
         for child in element.children:
             self.draft.no_effect(self.at(child), child.name)
 
-    def inner(self, outer: Element) -> Element:
-        """ActiveMQ's doubled elements: the property, and in it the object of the same name; one alone will do."""
-        self.no_text(outer)
-        inside = [child for child in outer.children if child.name == outer.name]
-        if not inside:
-            return outer
-        self.attributes(outer, ())
-        self.no_text(inside[0])
-        for child in outer.children:
-            if child is not inside[0]:
-                self.draft.fault(self.at(child), child.name, f"expected a single <{outer.name}> in <{outer.name}>")
-        return inside[0]
-
     # -- <policyEntry> ------------------------------------------------------------------------------------------------
 
     def default_entry(self, element: Element) -> None:
@@ -149,25 +158,24 @@ class _Loader(Strategies):
             for target in TARGETS:
                 if target in child.attributes:
                     self.draft.fault(self.at(child), target, "the default entry is for every queue and topic")
-            self.entry(child, DEFAULT_ENTRY, ">")
+            self.entry(child, DEFAULT_ENTRY, [">"])
 
     def policy_entry(self, element: Element) -> None:
         given = [target for target in ("queue", "topic") if target in element.attributes]
         temporary = [target for target in ("tempQueue", "tempTopic") if target in element.attributes]
         if len(given) == 1:
             target = given[0]
-            name = element.attributes[target].strip().removeprefix(_PREFIXES[target])
-            self.entry(element, QUEUE_ENTRY if target == "queue" else TOPIC_ENTRY, name)
+            self.entry(element, QUEUE_ENTRY if target == "queue" else TOPIC_ENTRY, self.names_of(element, target))
         elif temporary and not given:
             self.draft.no_effect(self.at(element), temporary[0])  # there are no such destinations
         else:
             problem = "contradicts queue, expected one of the two" if given else "is missing, expected queue or topic"
             self.draft.fault(self.at(element), "topic" if given else "queue", f"{problem} in <policyEntry>")
 
-    def entry(self, element: Element, kind: str, name: str) -> None:
+    def entry(self, element: Element, kind: str, names: list[str]) -> None:
         """An entry: its attributes and children are settings of a layer."""
         self.no_text(element)
-        raw = RawEntry(name, None, self.at(element))
+        raw = RawEntry(names[0], None, self.at(element))
         targets = dict.fromkeys(TARGETS, Attribute("", anything))
         for key, (value, attribute) in self.read_attributes(element, {**ENTRY_ATTRIBUTES, **targets}, TARGETS).items():
             self.set(raw, element, key, value, attribute)
@@ -181,4 +189,5 @@ class _Loader(Strategies):
             else:
                 known = (*STRATEGIES, "deadLetterStrategy", *ENTRY_OTHERS)
                 self.draft.unknown(self.at(child), child.name, "<policyEntry>", known)
-        self.draft.add_destination(kind, raw)
+        for name in names:
+            self.draft.add_destination(kind, replace(raw, match=name))

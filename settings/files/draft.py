@@ -99,6 +99,7 @@ class Draft:
         self.policies: dict[tuple[str, bool, str], Policy] = {}
         self.has_usage = False
         self.destinations: dict[tuple[str, str], RawEntry] = {}
+        self.discarded: set[str] = set()  # addresses that destination policies have not, whatever they say
         self.logs: set[str] = set()  # virtual hosts whose logged topics a file lists, be it none
         self.logged_topics: dict[tuple[str, bool, str], LoggedTopic] = {}
         self.expiry_actions: list[ExpiryAction] = []
@@ -197,9 +198,13 @@ class Draft:
         except MatchFault as error:
             self.fault(raw.origin, kind.partition(" ")[0], f"{shown(raw.match)}: {error}")
             return
-        earlier = self.destinations.setdefault((kind, raw.match), raw)
-        if earlier is not raw:
-            self.fault(raw.origin, kind.partition(" ")[0], f"{shown(raw.match)} stands already at {earlier.origin}")
+        earlier = self.destinations.get((kind, raw.match), raw)
+        self.destinations[kind, raw.match] = raw
+        what = f"{shown(raw.match)} stands already at {earlier.origin}"
+        if earlier.origin.file != raw.origin.file:
+            self.fault(raw.origin, kind.partition(" ")[0], what)
+        elif earlier is not raw:
+            self.warn(raw.origin, kind.partition(" ")[0], f"{what}: only this one holds, where ActiveMQ takes either")
 
     def add_queue(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
         """A declared queue; its arguments are checked here. `written`: argument -> the key in the file."""
@@ -370,7 +375,8 @@ class Draft:
     def _destinations(self) -> DestinationPolicies:
         kinds: dict[str, list[Entry]] = {QUEUE_ENTRY: [], TOPIC_ENTRY: [], DEFAULT_ENTRY: []}
         for (kind, _), raw in self.destinations.items():
-            match, settings = parse_destination(raw.match), AddressSettings(**raw.values)
+            values = raw.values | dict.fromkeys(self.discarded, "")
+            match, settings = parse_destination(raw.match), AddressSettings(**values)
             kinds[kind].append(Entry(match, settings, None, raw.origin, MappingProxyType(raw.origins), kind))
         if not self.destinations:
             return NO_DESTINATIONS

@@ -381,6 +381,10 @@ def test_discarded_dead_letters() -> None:
         ('<policyEntry queue="Q" maxPageSize="5"/>', "f.xml:1: maxPageSize: accepted, but without effect"),
         ('<policyEntry queue="Q" advisoryWhenFull="true"/>', "f.xml:1: advisoryWhenFull: accepted, but without"),
         ('<policyEntry queue="Q" useCache="true"/>', "f.xml:1: useCache: accepted, but without effect"),
+        (
+            '<policyEntries><policyEntry queue="A"/>\n<policyEntry queue="queue://A"/></policyEntries>',
+            "f.xml:2: queue: 'A' stands already at f.xml:1: only this one holds, where ActiveMQ takes either",
+        ),
         ('<policyEntry tempQueue="true" memoryLimit="1"/>', "f.xml:1: tempQueue: accepted, but without effect"),
         (entry("<dispatchPolicy><x/></dispatchPolicy>"), "f.xml:1: dispatchPolicy: accepted, but without effect"),
         (
@@ -423,10 +427,6 @@ def test_notices(text: str, warning: str) -> None:
         ('<policyEntry queue=""/>', "f.xml:1: queue: '': an empty name covers nothing"),
         ('<policyEntry topic="A..B"/>', "f.xml:1: topic: 'A..B': an element is empty"),
         ('<policyEntry queue="A.>.B"/>', "f.xml:1: queue: 'A.>.B': '>' is allowed only as the last word"),
-        (
-            '<policyEntries><policyEntry queue="A"/>\n<policyEntry queue="queue://A"/></policyEntries>',
-            "f.xml:2: queue: 'A' stands already at f.xml:1",
-        ),
         ('<policyEntry queue="A" memoryLimt="1"/>', "memoryLimt: unknown key in <policyEntry>, did you mean 'memoryL"),
         ('<policyEntry queue="A" producerFlowControl="yes"/>', "policyEntry/producerFlowControl: 'yes' is not right"),
         ('<policyEntry queue="A" sendFailIfNoSpace="2"/>', "expected true, false, or -1"),

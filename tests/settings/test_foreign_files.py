@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from leveret.configured.options import broker_options
-from leveret.settings import Configuration, load_configuration
+from leveret.engine.rules.queue_rules import QueueRules
+from leveret.engine.rules.redelivery import redelivery_delay_ms
+from leveret.settings import AddressSettings, Configuration, load_configuration
 
 XI = "xmlns:xi='http://www.w3.org/2001/XInclude'"
 
@@ -333,3 +335,219 @@ def test_an_included_file_may_not_declare_entities() -> None:
     bomb = '<!DOCTYPE a [<!ENTITY b "c">]><core>&b;</core>'
     (fault,) = read(f"<core {XI}><xi:include href='a.xml'/></core>", {"etc/a.xml": bomb})[1]
     assert fault == "etc/a.xml:1: XML: document types (DOCTYPE) are refused"
+
+
+# -- ActiveMQ ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "destroyApplicationContextOnStop='true'", "destroyApplicationContextOnShutdown='true'",
+        "masterConnectorURI='tcp://a:1'", "maxUncommittedCount='5'", "clustered='false'",
+    ],
+)  # fmt: skip
+def test_attributes_of_some_activemq(attributes: str) -> None:
+    """What a version knows is a warning."""
+    (warning,) = load(f"<beans>\n<broker {attributes}/></beans>").warnings
+    assert warning.startswith("etc/f.xml:2: ") and "accepted, but without effect" in warning
+
+
+def test_several_destinations_in_one_entry() -> None:
+    """With commas between them."""
+    text = '<policyEntry queue="a, queue://b.>" memoryLimit="5"/>'
+    repository = load(text).repository
+    limits = [repository.resolve_queue(name, "/", AddressSettings()).memory_limit for name in ("a", "b.c", "c")]
+    assert limits == [5, 5, -1]
+
+
+def test_an_entry_that_stands_twice() -> None:
+    """The last one holds."""
+    text = (
+        '<policyEntries>\n<policyEntry topic=">" memoryLimit="5"/>\n<policyEntry topic=">" cursor="x" memoryLimit="6"/>'
+    )
+    text = text.replace(' cursor="x"', "") + "</policyEntries>"
+    configuration = load(text)
+    assert configuration.repository.resolve_topic("a").memory_limit == 6
+    (warning,) = configuration.warnings
+    assert warning.startswith("etc/f.xml:3: topic: '>' stands already at etc/f.xml:2: only this one holds")
+
+
+def test_destinations_that_are_there_from_the_start() -> None:
+    """Queues, and a fanout exchange for each topic."""
+    text = (
+        "<destinations><queue physicalName='q'/>\n<topic physicalName='t'/><tempQueue physicalName='x'/></destinations>"
+    )
+    configuration = load(f"<broker>{text}</broker>")
+    assert [queue.name for queue in configuration.queues] == ["q"]
+    assert [(exchange.name, exchange.origin.line) for exchange in configuration.exchanges] == [("t", 2)]
+
+
+@pytest.mark.parametrize(
+    "attribute, field, value",
+    [
+        ('allConsumersExclusiveByDefault="true"', "default_exclusive_queue", True),
+        ('consumersBeforeDispatchStarts="2"', "default_consumers_before_dispatch", 2),
+        ('timeBeforeDispatchStarts="5"', "default_delay_before_dispatch_ms", 5),
+    ],
+)
+def test_attributes_that_concern_delivery(attribute: str, field: str, value: object) -> None:
+    """They have counterparts."""
+    configuration = load(f'<policyEntry queue="q" {attribute}/>')
+    assert getattr(configuration.repository.resolve_queue("q", "/", AddressSettings()), field) == value
+    assert configuration.warnings == ()
+
+
+def redelivery(policies: str, flags: str = "", others: str = "") -> str:
+    """A broker with a redeliveryPlugin."""
+    return f"""<broker schedulerSupport="true"><plugins>{others}<redeliveryPlugin {flags}><redeliveryPolicyMap>
+    <redeliveryPolicyMap>{policies}</redeliveryPolicyMap></redeliveryPolicyMap></redeliveryPlugin></plugins></broker>"""
+
+
+def waits(configuration: Configuration, queue: str) -> list[int]:
+    """The first four waits of a message."""
+    resolved = configuration.repository.resolve_queue(queue, "/", AddressSettings())
+    rules = QueueRules(
+        redelivery_delay_ms=resolved.redelivery_delay_ms,
+        redelivery_delay_multiplier=resolved.redelivery_delay_multiplier,
+        max_redelivery_delay_ms=resolved.max_redelivery_delay_ms,
+    )
+    return [redelivery_delay_ms(rules, attempts, 0.5) or 0 for attempts in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    "policy, attempts, expected",
+    [
+        ("", 7, [1000, 1000, 1000, 1000]),
+        ("maximumRedeliveries='4' redeliveryDelay='10000'", 5, [1000, 10_000, 10_000, 10_000]),
+        ("maximumRedeliveries='0' initialRedeliveryDelay='3000' redeliveryDelay='7000'", 1, [3000, 7000, 7000, 7000]),
+        ("maximumRedeliveries='-1' initialRedeliveryDelay='5000' redeliveryDelay='5000'", -1, [5000] * 4),
+        ("useExponentialBackOff='true' backOffMultiplier='2'", 7, [1000, 2000, 4000, 8000]),
+        ("useExponentialBackOff='true'", 7, [1000, 5000, 25_000, 125_000]),
+        (
+            "useExponentialBackOff='true' backOffMultiplier='3' maximumRedeliveryDelay='5000'",
+            7,
+            [1000, 3000, 5000, 5000],
+        ),
+        ("useExponentialBackOff='true' backOffMultiplier='1'", 7, [1000, 1000, 1000, 1000]),
+    ],
+)
+def test_a_redelivery_policy(policy: str, attempts: int, expected: list[int]) -> None:
+    """As ActiveMQ's RedeliveryPlugin waits; then the message goes to ActiveMQ's queue for dead letters."""
+    entry = f"<redeliveryPolicyEntries><redeliveryPolicy queue='a.>' {policy}/></redeliveryPolicyEntries>"
+    configuration = load(redelivery(entry))
+    resolved = configuration.repository.resolve_queue("a.b", "/", AddressSettings())
+    assert (resolved.max_delivery_attempts, resolved.dead_letter_address) == (attempts, "ActiveMQ.DLQ")
+    assert waits(configuration, "a.b") == expected
+    assert [queue.name for queue in configuration.queues] == ["ActiveMQ.DLQ"]
+    assert configuration.repository.resolve_queue("b", "/", AddressSettings()).max_delivery_attempts == -1
+
+
+def test_the_nearest_redelivery_policy_rules() -> None:
+    """Alone: what it does not say is ActiveMQ's default, not that of the wider one."""
+    text = redelivery(
+        """<redeliveryPolicyEntries><redeliveryPolicy queue="a" maximumRedeliveries="1" useCollisionAvoidance="true"/>
+        <redeliveryPolicy queue=">" maximumRedeliveries="2" initialRedeliveryDelay="2000" redeliveryDelay="2000"/>
+        </redeliveryPolicyEntries><defaultEntry><redeliveryPolicy maximumRedeliveries="9"/></defaultEntry>"""
+    )
+    configuration = load(text)
+    near, wide = (configuration.repository.resolve_queue(name, "/", AddressSettings()) for name in "ab")
+    assert (near.max_delivery_attempts, near.redelivery_delay_ms) == (2, 1000)
+    assert near.redelivery_collision_avoidance_factor == 0.15
+    assert (wide.max_delivery_attempts, wide.redelivery_delay_ms) == (3, 2000)
+    assert wide.redelivery_collision_avoidance_factor == 0
+
+
+def test_redelivery_beside_policies_of_destinations() -> None:
+    """A policyEntry says where dead letters go, the redelivery policy when; settings of other files stay."""
+    policies = """<broker><destinationPolicy><policyMap><policyEntries><policyEntry queue=">"><deadLetterStrategy>
+    <individualDeadLetterStrategy queuePrefix="DLQ."/></deadLetterStrategy></policyEntry></policyEntries></policyMap>
+    </destinationPolicy>"""
+    text = redelivery("<defaultEntry><redeliveryPolicy maximumRedeliveries='2'/></defaultEntry>")
+    both = text.replace('<broker schedulerSupport="true">', policies)
+    toml = '[[address-setting]]\nmatch = "#"\nno-expiry = true\nmax-delivery-attempts = 50'
+    configuration, faults = load_configuration([("a.xml", both), ("b.toml", toml)])
+    assert not faults
+    resolved = configuration.repository.resolve_queue("q", "/", AddressSettings())
+    assert (resolved.dead_letter_address, resolved.dead_letter_queue_prefix) == ("DLQ.", "DLQ.")
+    assert resolved.no_expiry is True
+
+
+def test_messages_that_are_discarded_in_the_end() -> None:
+    """`sendToDlqIfMaxRetriesExceeded` false, or the plugin that discards dead letters."""
+    policies = "<defaultEntry><redeliveryPolicy maximumRedeliveries='2'/></defaultEntry>"
+    for text in (
+        redelivery(policies, "sendToDlqIfMaxRetriesExceeded='false'"),
+        redelivery(policies, others="<discardingDLQBrokerPlugin dropAll='true'/>"),
+    ):
+        configuration = load(text)
+        resolved = configuration.repository.resolve_queue("q", "/", AddressSettings())
+        assert (resolved.max_delivery_attempts, resolved.dead_letter_address) == (3, "")
+        assert configuration.queues == ()
+
+
+def test_plugins_that_become_settings() -> None:
+    """How long messages live, and what is on disk."""
+    text = "<plugins><timeStampingBrokerPlugin zeroExpirationOverride='1000' ttlCeiling='60000' futureOnly='true'/>"
+    text += "<forcePersistencyModeBrokerPlugin persistenceFlag='true'/></plugins>"
+    configuration = load(text)
+    resolved = configuration.repository.resolve("q")
+    assert (resolved.expiry_delay_ms, resolved.max_expiry_delay_ms) == (1000, 60_000)
+    assert configuration.value("journal", "scope") == "all"
+
+
+@pytest.mark.parametrize(
+    "text, warning",
+    [
+        (
+            redelivery("<redeliveryPolicyEntries><redeliveryPolicy topic='>'/></redeliveryPolicyEntries>"),
+            "etc/f.xml:2: topic: no effect: the queues of subscribers have names of their own",
+        ),
+        (
+            redelivery("<defaultEntry><redeliveryPolicy initialRedeliveryDelay='5000'/></defaultEntry>"),
+            "etc/f.xml:2: redeliveryDelay: every wait is 5000 ms; ActiveMQ's would be 1000 ms from the second on",
+        ),
+        ("<plugins>\n<loggingBrokerPlugin/></plugins>", "etc/f.xml:2: loggingBrokerPlugin: accepted, but without"),
+    ],
+)
+def test_what_plugins_say(text: str, warning: str) -> None:
+    """What is not quite the same, and what means nothing."""
+    assert any(one.startswith(warning) for one in load(text).warnings), load(text).warnings
+
+
+@pytest.mark.parametrize(
+    "text, fault",
+    [
+        ("<plugins><discardingDLQBrokerPlugin dropOnly='a.*'/></plugins>", "dropOnly: is not done here"),
+        ("<plugins><camelRoutesBrokerPlugin/></plugins>", "camelRoutesBrokerPlugin: is not done here"),
+        (
+            "<plugins><forcePersistencyModeBrokerPlugin/></plugins>",
+            "forcePersistencyModeBrokerPlugin: is not done here",
+        ),
+        (
+            "<plugins><bean class='o.a.RedeliveryPlugin'/></plugins>",
+            "bean: is not read; write it as <redeliveryPlugin>",
+        ),
+        (
+            redelivery("<defaultEntry><redeliveryPolicy maximumRedelivery='2'/></defaultEntry>"),
+            "maximumRedelivery: unknown key in <redeliveryPolicy>, did you mean 'maximumRedeliver",
+        ),
+        (
+            redelivery("<defaultEntry><redeliveryPolicy redeliveryDelay='soon'/></defaultEntry>"),
+            "redeliveryPolicy/redeliveryDelay: 'soon' is not right, expected an integer",
+        ),
+        (
+            redelivery("<redeliveryPolicyEntries><redeliveryPolicy/></redeliveryPolicyEntries>"),
+            "queue: is missing, expected queue or topic in <redeliveryPolicy>",
+        ),
+        (
+            redelivery("<redeliveryPolicyEntries><redeliveryPolicy queue='a.>.b'/></redeliveryPolicyEntries>"),
+            "'a.>.b': '>' is allowed only as the last word",
+        ),
+        (redelivery("<redeliveryPolicies/>"), "redeliveryPolicies: unknown key in <redeliveryPolicyMap>"),
+        (redelivery("", "sendToDlqIfMaxRetriesExceeded='perhaps'"), "'perhaps' is not right, expected true or false"),
+    ],
+)
+def test_plugins_that_are_refused(text: str, fault: str) -> None:
+    """By name."""
+    assert any(fault in one for one in read(text)[1]), read(text)[1]

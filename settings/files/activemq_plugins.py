@@ -1,0 +1,193 @@
+"""ActiveMQ's plugins: those that change how messages are delivered become settings, or are refused by name.
+
+`redeliveryPlugin` becomes address-settings: an entry for each redelivery policy, which sets all that concerns
+redelivery, so that the nearest one alone rules. Source: ActiveMQ's RedeliveryPlugin, RedeliveryPolicy.
+"""
+
+from ..addresses.destinations import parse_destination
+from ..addresses.fields import BY_NAME
+from ..addresses.matching import Match, MatchFault, Wildcards
+from ..values import LONG_MAX, shown
+from .activemq_names import REDELIVERY, TARGETS, Attribute
+from .activemq_strategies import SHARED_QUEUE, Strategies
+from .activemq_values import anything, flag, milliseconds_or_off
+from .draft import OF_QUEUES, PLAIN, RawEntry
+from .xml_tree import Element
+
+_DISCARDING = "discardingDLQBrokerPlugin"
+_FLAGS = ("sendToDlqIfMaxRetriesExceeded", "fallbackToDeadLetter")
+_TOPICS = "the queues of subscribers have names of their own here: a policy of queues covers them"
+_NOT_DONE = "is not done here, and would change which messages are delivered"
+
+#: ActiveMQ's defaults.
+_DEFAULTS = {
+    "maximumRedeliveries": 6,
+    "initialRedeliveryDelay": 1000,
+    "redeliveryDelay": 1000,
+    "maximumRedeliveryDelay": -1,
+    "backOffMultiplier": 5.0,
+    "useExponentialBackOff": False,
+    "collisionAvoidancePercent": 15,
+    "useCollisionAvoidance": False,
+}
+
+
+def read_plugins(source: Strategies, element: Element) -> None:
+    """<plugins>."""
+    source.no_text(element)
+    is_discarding = [child for child in source.children_of(element) if child.name == _DISCARDING]
+    for child in is_discarding + [child for child in element.children if child.name != _DISCARDING]:
+        read_plugin(source, child)
+
+
+def read_plugin(source: Strategies, element: Element) -> None:
+    """One of the elements in it."""
+    draft, at = source.draft, source.at(element)
+    if element.name == "redeliveryPlugin":
+        _redelivery(source, element)
+    elif element.name == _DISCARDING:
+        if element.attributes.get("dropOnly", "").strip() or not _flag(source, element, "dropAll", True):
+            draft.fault(at, "dropOnly", f"{_NOT_DONE}; set an empty dead-letter-address for these queues")
+        else:
+            draft.discarded |= {"dead_letter_address", "expiry_address"}
+    elif element.name == "timeStampingBrokerPlugin":
+        _time_stamping(source, element)
+    elif element.name == "forcePersistencyModeBrokerPlugin":
+        if _flag(source, element, "persistenceFlag", False):
+            draft.imply(at, "journal", "scope", "all")
+        else:
+            draft.fault(at, element.name, f"{_NOT_DONE} after a restart")
+    elif element.name == "camelRoutesBrokerPlugin":
+        draft.fault(at, element.name, _NOT_DONE)
+    elif element.name == "bean" and element.attributes.get("class", "").endswith("RedeliveryPlugin"):
+        draft.fault(at, "bean", "is not read; write it as <redeliveryPlugin>")
+    else:
+        draft.no_effect(at, element.name)
+
+
+def read_policies(source: Strategies, element: Element, beyond: str = SHARED_QUEUE) -> None:
+    """<redeliveryPolicyMap>, doubled or not. Args: beyond: where messages go after the last attempt."""
+    inner = source.inner(element)
+    source.attributes(inner, ("id",))
+    for part in source.each_once(inner):
+        if part.name not in ("redeliveryPolicyEntries", "defaultEntry"):
+            source.draft.unknown(source.at(part), part.name, "<redeliveryPolicyMap>", _PARTS)
+            continue
+        source.no_text(part)
+        source.attributes(part, ())
+        for policy in source.children_of(part):
+            if policy.name != "redeliveryPolicy":
+                source.draft.unknown(source.at(policy), policy.name, f"<{part.name}>", ("redeliveryPolicy",))
+            else:
+                _policy(source, policy, beyond, is_default=part.name == "defaultEntry")
+
+
+_PARTS = ("redeliveryPolicyEntries", "defaultEntry")
+
+
+def parse_policy(text: str, wildcards: Wildcards) -> Match:
+    """The match of an entry, whose wildcards are ActiveMQ's. Raises: MatchFault."""
+    return parse_destination(text)
+
+
+def _redelivery(source: Strategies, element: Element) -> None:
+    draft = source.draft
+    source.no_text(element)
+    source.read_attributes(element, dict.fromkeys((*_FLAGS, "id"), Attribute("", anything)), (*_FLAGS, "id"))
+    keeps = _flag(source, element, "sendToDlqIfMaxRetriesExceeded", True)
+    if not _flag(source, element, "fallbackToDeadLetter", True):
+        why = "what no redelivery policy covers has the attempts and dead letters of its policyEntry"
+        draft.no_effect(source.at(element), "fallbackToDeadLetter", why)
+    if not keeps:
+        draft.discarded.add("dead_letter_address")
+    for child in source.each_once(element):
+        if child.name == "redeliveryPolicyMap":
+            read_policies(source, child, "" if "dead_letter_address" in draft.discarded else SHARED_QUEUE)
+        else:
+            draft.unknown(source.at(child), child.name, "<redeliveryPlugin>", ("redeliveryPolicyMap",))
+
+
+def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bool) -> None:
+    draft, at = source.draft, source.at(element)
+    targets = dict.fromkeys(TARGETS, Attribute("", anything))
+    given = source.read_attributes(element, {**REDELIVERY, **targets}, (*TARGETS, "id"))
+    for child in source.children_of(element):
+        draft.unknown(source.at(child), child.name, "<redeliveryPolicy>", REDELIVERY)
+    values = _DEFAULTS | {name: value for value, name in given.values()}
+    if is_default:
+        names, rank = [">"], PLAIN
+    elif "queue" in element.attributes:
+        names, rank = source.names_of(element, "queue"), OF_QUEUES
+    elif any(target in element.attributes for target in TARGETS):
+        draft.warn(at, "topic" if "topic" in element.attributes else "redeliveryPolicy", f"no effect: {_TOPICS}")
+        return
+    else:
+        draft.fault(at, "queue", "is missing, expected queue or topic in <redeliveryPolicy>")
+        return
+    settings = _settings(source, element, values)
+    if beyond:
+        source.declare_queue(element, beyond)
+    for name in names:
+        try:
+            parse_destination(name)
+        except MatchFault as error:
+            draft.fault(at, "queue", f"{shown(name)}: {error}")
+            continue
+        written = "the default redelivery policy" if is_default else f"redelivery policy {name}"
+        raw = RawEntry(name, None, at, written=written, rank=rank, parse=parse_policy)
+        for key, value in {**settings, "dead-letter-address": beyond}.items():
+            draft.set_field(raw, at, key, BY_NAME[key], value, as_text=False)
+        draft.replace_entry(raw)
+
+
+def _settings(source: Strategies, element: Element, values: dict[str, object]) -> dict[str, object]:
+    """What a policy comes to. ActiveMQ waits the initial delay, then the other one, or grows by the multiplier."""
+    redeliveries, first, other = (
+        int(str(values[name])) for name in ("maximumRedeliveries", "initialRedeliveryDelay", "redeliveryDelay")
+    )
+    cap, factor = int(str(values["maximumRedeliveryDelay"])), float(str(values["backOffMultiplier"]))
+    percent = int(str(values["collisionAvoidancePercent"])) if values["useCollisionAvoidance"] else 0
+    first = first or other
+    if values["useExponentialBackOff"] and factor > 1:
+        multiplier, longest = factor, LONG_MAX if cap < 0 else max(cap, other, first)
+    elif other > first:
+        multiplier, longest = float(-(-other // first)), other  # the second wait is the longest at once
+    else:
+        multiplier, longest = 1.0, LONG_MAX
+        if other < first:
+            what = f"every wait is {first} ms; ActiveMQ's would be {other} ms from the second on"
+            source.draft.warn(source.at(element), "redeliveryDelay", what)
+    return {
+        "max-delivery-attempts": -1 if redeliveries < 0 else redeliveries + 1,
+        "redelivery-delay": first,
+        "redelivery-delay-multiplier": multiplier,
+        "max-redelivery-delay": longest,
+        "redelivery-collision-avoidance-factor": percent / 100,
+    }
+
+
+def _time_stamping(source: Strategies, element: Element) -> None:
+    """How long messages live: those that say nothing, and all."""
+    others = ("futureOnly", "processNetworkMessages", "id")
+    known = {
+        "zeroExpirationOverride": Attribute("expiry-delay", milliseconds_or_off),
+        "ttlCeiling": Attribute("max-expiry-delay", milliseconds_or_off),
+        **dict.fromkeys(others, Attribute("", anything)),
+    }
+    raw = RawEntry(">", None, source.at(element), written=element.name, parse=parse_policy)
+    for key, (value, name) in source.read_attributes(element, known, others).items():
+        if isinstance(value, int) and value > 0:
+            source.set(raw, element, key, value, name)
+    if raw.values:
+        source.draft.add_entry(raw)
+
+
+def _flag(source: Strategies, element: Element, name: str, default: bool) -> bool:
+    text = element.attributes.get(name)
+    if text is None:
+        return default
+    try:
+        return flag(text)
+    except ValueError as error:
+        source.draft.wrong(source.at(element), f"{element.name}/{name}", text, error)
+        return default
