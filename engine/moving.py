@@ -184,7 +184,7 @@ class Moving:
                 if self.waits_for:
                     self._look_again(position)
                     break
-                if self._publish(place):
+                if self._publish(message, place):
                     moved.setdefault(place.title, []).append(back.pop(id_))
                     self.done += 1
         finally:
@@ -205,12 +205,15 @@ class Moving:
             return "room" if full is None else f"room in {full.destination!r}"
         return "the end of the alarm" if broker.flow.alarm.is_full else ""
 
-    def _publish(self, place: Place) -> bool:
+    def _publish(self, message: Message, place: Place) -> bool:
         """Whether all of its queues took it; one that did not has counted it as refused."""
         broker = self._client.broker
         broker.activity.own += 1
         route = Route(place.exchange, place.envelope.routing_key, place.queues)
-        outcome = publish_run(self._client.vhost, route, place.envelope, (place.blob,), cause=self._why)
+        envelope = place.envelope
+        if any(queue.rules.last_value_key is not None for queue in place.queues):  # it is as old as it was
+            envelope = envelope.published_first_as(message.first_id)
+        outcome = publish_run(self._client.vhost, route, envelope, (place.blob,), cause=self._why)
         if outcome.refused:
             reason = f"refused by a limit, on the way to {place.title}"
             self.kept[reason] = self.kept.get(reason, 0) + 1

@@ -8,7 +8,7 @@ from .queues.non_destructive import NonDestructiveQueue
 from .queues.stream_queue import StreamQueue
 from .stores.memory_budget import OVERHEAD
 from .stores.paged_message import body_size
-from .stores.paged_places import stretches
+from .stores.paged_places import Left, stretches
 from .stores.paged_run import HEADER_OCTETS, Part, Run
 from .stores.topic_log import Entered, LoggedMessage, Page, TopicLog, Wanted
 
@@ -17,6 +17,7 @@ __all__ = [
     "OVERHEAD",
     "Entered",
     "IdCache",
+    "Left",
     "LoggedMessage",
     "NonDestructiveQueue",
     "Page",

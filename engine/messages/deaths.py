@@ -114,7 +114,7 @@ def dead_letter(
     envelope = Envelope(
         exchange, routing_key if routing_key is not None else keys[0], scan_properties(new_header[12:], is_checked=True)
     )
-    envelope.cause_id = message.id
+    envelope.cause_id, envelope.first_id = message.id, message.first_id
     if routing_key is None:
         envelope.copies = copies
     return DeadLetter(PLAIN.join(new_header, body), envelope, deaths, reason)

@@ -27,6 +27,7 @@ class Envelope:
         "expiration_ms",  # that counts: the property's, or what the address made of it
         "expiry_is_settled",  # the message's address had a word in it, so that the queue's has none
         "facts",
+        "first_id",  # under which the message was first published; 0: the one that it has
         "framing",
         "is_plain",  # whether a queue without rules has nothing to look at
         "opaque",
@@ -51,6 +52,7 @@ class Envelope:
         self.opaque = opaque
         self.copies: tuple[str, ...] = ()
         self.cause_id = 0
+        self.first_id = 0
         self._plain: Envelope | None = None
         self._persisted: Envelope | None = None
         self._stored: Envelope | None = None
@@ -67,6 +69,12 @@ class Envelope:
         settled.expiry_is_settled = True
         settled.is_plain = expiration_ms is None and not self.facts.is_marked
         return settled
+
+    def published_first_as(self, id_: int) -> "Envelope":
+        """The same for one message that comes to a queue again, under another id."""
+        again = self._like(self.facts, self.framing)
+        again.first_id = id_
+        return again
 
     def persisted(self) -> "Envelope":
         """The same for a queue that stores whatever comes; always the same object. The property stays as published."""
@@ -99,6 +107,7 @@ class Envelope:
         changed.is_plain = self.is_plain
         changed.copies = self.copies
         changed.cause_id = self.cause_id
+        changed.first_id = self.first_id
         return changed
 
     def spliced(self, blob: bytes, added: FieldTable) -> bytes:
@@ -139,6 +148,11 @@ class Message:
     def body(self) -> bytes:
         """The body as published."""
         return self.envelope.framing.split(self.blob)[1]
+
+    @property
+    def first_id(self) -> int:
+        """The id under which it was first published: dead letters, and what an operator moves, get others later."""
+        return self.envelope.first_id or self.id
 
     def __repr__(self) -> str:
         return f"<Message {self.id} {self.envelope.exchange!r} {self.envelope.routing_key!r} x{self.deliveries}>"

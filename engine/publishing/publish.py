@@ -193,13 +193,18 @@ def replay_retained(vhost: Host, queue: Queue, address: str) -> None:
         message = Routed(envelope.keys, envelope, blob, broker.chance)
         if exchange is None or queue not in vhost.reach(exchange, message):
             continue
-        id_ = broker.next_id
-        broker.next_id = id_ + 1
-        broker.counters.published += 1
-        broker.activity.own += 1
-        if broker.listeners:
-            event = PublishedEvent(vhost.name, exchange.name, (id_,), envelope, (blob,), (queue,), "retroactive")
-            broker.announce(event)
-        broker.counters.routed += 1
-        queue.enqueue(id_, envelope, (blob,))
+        publish_into(vhost, queue, envelope, blob, "retroactive")
         broker.mark(queue)
+
+
+def publish_into(vhost: Host, queue: Queue, envelope: Envelope, blob: bytes, cause: str) -> None:
+    """The broker itself publishes a message, into one queue alone."""
+    broker = vhost.broker
+    id_ = broker.next_id
+    broker.next_id = id_ + 1
+    broker.counters.published += 1
+    broker.activity.own += 1
+    if broker.listeners:
+        broker.announce(PublishedEvent(vhost.name, envelope.exchange, (id_,), envelope, (blob,), (queue,), cause))
+    broker.counters.routed += 1
+    queue.enqueue(id_, envelope, (blob,))

@@ -220,17 +220,15 @@ class Ledger:
         if self._listeners:
             self._announce(AckedEvent(self._vhost, self._name, _ids(messages), messages, kept))
 
-    def replaced(self, older: Message) -> None:
-        """A newer value took a message's place."""
+    def replaced(self, older: Message | Left) -> None:
+        """There is a newer value than a message's, whether that came before or now."""
         self.counters.replaced += 1
+        if not isinstance(older, Message):
+            self._left_unread(EventKind.REPLACED, (older,))
+            return
         self._left((older,))
         if self._listeners:
             self._announce_left(EventKind.REPLACED, (older.id,), (older,))
-
-    def replaced_unread(self, older: Left) -> None:
-        """The same with one whose content is only in the journal."""
-        self.counters.replaced += 1
-        self._left_unread(EventKind.REPLACED, (older,))
 
     def evicted(self, messages: Sequence[Message], unread: Sequence[Left] = (), reason: str | None = None) -> None:
         """A ring had no room for them. `reason`: something else had none."""

@@ -39,6 +39,7 @@ class KeptStore(UntailedStore):
 
     __slots__ = (
         "_body_octets",
+        "_first_ids",
         "_by_key",
         "_here",
         "_key_of",
@@ -62,7 +63,8 @@ class KeptStore(UntailedStore):
         self.memory_octets = 0
         self._look_at = 0  # octets in memory at which they are compared with their share
         self._body_octets: int | None = None  # of those in memory, from the moment that somebody asks
-        self._by_key: dict[Key, int] = {}  # the newest id of each key
+        self._by_key: dict[Key, int] = {}  # the newest message of each key, by id
+        self._first_ids: dict[int, int] = {}  # under which these were first published, where that is another id
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -124,19 +126,21 @@ class KeptStore(UntailedStore):
         for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
             self.append(Message(id_, blob, envelope))
 
-    def append(self, message: Message) -> Message | None:
-        """See `Store`. A last-value queue asks `supersede` before that."""
-        self._put(message)
-        self._measure()
-        return None
+    def append(self, message: Message) -> Message | Left | None:
+        """See `Store`. A newer value comes to the end, so that all consumers see it."""
+        older = self._supersede(message)
+        if older is not message:
+            self._put(message)
+            self._measure()
+        return older
 
-    def put_first(self, message: Message) -> None:
+    def put_first(self, message: Message) -> Message | Left | None:
         """See `Store`; where its id says."""
-        self._put(message)
+        return self.append(message)
 
-    def put_last(self, message: Message) -> None:
+    def put_last(self, message: Message) -> Message | Left | None:
         """See `Store`; where its id says."""
-        self._put(message)
+        return self.append(message)
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         """See `Store`."""
@@ -150,45 +154,65 @@ class KeptStore(UntailedStore):
         if self._body_octets is not None:
             self._body_octets += body_size(message)
 
-    def supersede(self, message: Message) -> Message | Left | None:
-        """A message is the newest of its key from now on; it comes to the end, so that all consumers see it.
+    def _supersede(self, message: Message) -> Message | Left | None:
+        """A message comes: of two with one key only the newer one is to stay.
 
-        Returns: the one that it took the place of, which is out; None where there is none.
+        Returns: the older one, which is out; it may be the message itself. None: there was none of its key.
         """
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
             return None
-        older_id = self._by_key.get(key, 0)
+        here_id = self._by_key.get(key, 0)
+        if self._first_ids.get(here_id, here_id) > message.first_id and self.has(here_id):
+            return message
         self._by_key[key] = message.id
-        older = self.take_id(older_id)
+        self._first_ids.pop(here_id, None)
+        if message.first_id != message.id:
+            self._first_ids[message.id] = message.first_id
+        older = self.take_id(here_id)
         if older is None and len(self._by_key) > 2 * len(self) + SPARE_KEYS:
             self._by_key = {key: id_ for key, id_ in self._by_key.items() if id_ == message.id or self.has(id_)}
+            newest = set(self._by_key.values())
+            self._first_ids = {id_: first_id for id_, first_id in self._first_ids.items() if id_ in newest}
         return older
 
-    def know_contents(self, counts_octets: bool) -> int:
+    def know_contents(self, counts_octets: bool) -> tuple[int, list[Message | Left]]:
         """After a restart: read once what only the contents say, where somebody asks for it. Raises: Unreadable.
 
-        Returns: octets of blobs that were read, if they are counted.
+        Returns: octets of blobs that were read, if they are counted; and messages that were out, or waited, as a newer
+        value of their key came. They are not here any more.
         """
         if self._key_of is None and not counts_octets:
-            return 0
+            return 0, []
         places, windows, last, octets = self.places, self.windows, 0, 0
+        older: list[int] = []
         while places and last < places.last_id:
             windows.fill(None, places, last)
             for message in windows.all(None):
-                self._know_key(message)
+                older += self._know_key(message)
                 if counts_octets:
                     places.tell_octets(message.id, len(message.blob))
                     octets += len(message.blob)
                 last = message.id
         windows.forget(None)
         for message in self._here:
-            self._know_key(message)
-        return octets
+            older += self._know_key(message)
+        return octets, [gone for id_ in older if (gone := self.take_id(id_)) is not None]
 
-    def _know_key(self, message: Message) -> None:
-        if self._key_of is not None and (key := self._key_of(message)) is not None:
-            self._by_key[key] = max(message.id, self._by_key.get(key, 0))
+    def _know_key(self, message: Message) -> tuple[int, ...]:
+        """The id of the older one, if there are two with its key."""
+        key = None if self._key_of is None else self._key_of(message)
+        if key is None:
+            return ()
+        here_id = self._by_key.get(key, 0)
+        if here_id == message.id:
+            return ()
+        if self._first_ids.get(here_id, here_id) > message.first_id:
+            return (message.id,)
+        self._by_key[key] = message.id
+        if message.first_id != message.id:
+            self._first_ids[message.id] = message.first_id
+        return (here_id,) if here_id else ()
 
     # -- memory -------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Last-value queues: of the ready messages with the same key only the newest stays, at the place of the first.
 
-A key that changes often is delivered as soon as one that doesn't: the place in the queue is kept, as Artemis does.
+The newest is the one that was published last, whenever and by whatever way it came. A key that changes often is
+delivered as soon as one that doesn't: the place in the queue is kept, as Artemis does, within a level of priority.
 Each key takes memory: the message object, its envelope, the key. Contents beyond the queue's share are left to the
 journal and read back when they are looked at. Source: address-settings page 3.4, 5.8; queues page F.
 """
@@ -48,17 +49,23 @@ class LastValueReady(LeveledReady):
         self.left_count = 0
         self.memory_octets = 0  # of contents that could be left and are not
 
-    def supersede(self, message: Message) -> Message | None:
-        """Let a message of a key that is here already, whichever is newer, be the only one. None: there is none.
+    def supersede(self, message: Message) -> tuple[Message | None, bool]:
+        """Let a message of a key that is here already, whichever is newer, be the only one.
 
-        Returns: the older of the two, which is not in the list (any more).
+        Returns: the older of the two, which is not in the list (any more), None where there is none; and whether the
+        message has still to be put into the list. O(level) where the two have different priorities.
         """
-        key = self._known_key(message)
+        key = self.key_of(message)
         here = None if key is None else self._by_key.get(key)
         if here is None:
-            return None
-        if here.id > message.id:
-            return message
+            return None, True
+        if here.first_id > message.first_id:
+            return message, False
+        level = self._level_of(here)
+        if level is not self._level_of(message):
+            level.remove(here)
+            self._removed(here)
+            return here, True
         self.octets += body_size(message) - body_size(here)
         if isinstance(here, PagedMessage):
             older: Message = here.copy()
@@ -66,13 +73,14 @@ class LastValueReady(LeveledReady):
             here.become(message)
             here.key = key
             self._came_in(here)
-            return older
+            return older, False
         older = Message(here.id, here.blob, here.envelope)
         here.id, here.blob, here.envelope = message.id, message.blob, message.envelope
         here.expires_ns, here.deliveries, here.uncounted = message.expires_ns, message.deliveries, message.uncounted
-        return older
+        return older, False
 
-    def _known_key(self, message: Message) -> Key | None:
+    def key_of(self, message: Message) -> Key | None:
+        """None: it has none. Read once where contents may be left."""
         if not isinstance(message, PagedMessage):
             return self._key_of(message)
         if message.key is UNKNOWN:
@@ -81,7 +89,7 @@ class LastValueReady(LeveledReady):
 
     def _added(self, message: Message) -> None:
         super()._added(message)
-        key = self._known_key(message)
+        key = self.key_of(message)
         if key is not None:
             self._by_key[key] = message
         if isinstance(message, PagedMessage):
@@ -90,7 +98,7 @@ class LastValueReady(LeveledReady):
 
     def _removed(self, message: Message) -> None:
         super()._removed(message)
-        key = self._known_key(message)
+        key = self.key_of(message)
         if key is not None and self._by_key.get(key) is message:
             del self._by_key[key]
         if isinstance(message, PagedMessage):

@@ -5,6 +5,7 @@ them (`LastValueReady`). Source: address-settings page 3.4, 5.8; queues page F.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from ..messages.message import Envelope, Message
 from .last_value import Key, LastValueReady
@@ -12,6 +13,9 @@ from .leveled_store import LeveledStore
 from .memory_cap import MemoryCap
 from .paged_message import PagedMessage
 from .surroundings import Owner
+
+_id_of: Callable[[Message], int] = attrgetter("id")
+_first_id_of: Callable[[Message], int] = attrgetter("first_id")
 
 
 class LastValueStore(LeveledStore):
@@ -58,27 +62,47 @@ class LastValueStore(LeveledStore):
 
     def append(self, message: Message) -> Message | None:
         """See `Store`."""
-        older = self._superseded(message)
-        if older is None:
+        older, has_to_come = self._superseded(message)
+        if has_to_come:
             self.ready.append(message)
         return older
 
-    def _superseded(self, message: Message) -> Message | None:
-        older = self.ready.supersede(message)
+    def put_first(self, message: Message) -> Message | None:
+        """See `Store`."""
+        older, has_to_come = self._superseded(message)
+        if has_to_come:
+            super().put_first(message)
+        return older
+
+    def put_last(self, message: Message) -> Message | None:
+        """See `Store`."""
+        older, has_to_come = self._superseded(message)
+        if has_to_come:
+            super().put_last(message)
+        return older
+
+    def _superseded(self, message: Message) -> tuple[Message | None, bool]:
+        older, has_to_come = self.ready.supersede(message)
         if older is not None and older is not message:
             self._scanner.unsorted()  # the newer one stands where the older one stood
-        return older
+        return older, has_to_come
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         """See `Store`."""
         gone: list[Message] = []
+        by_key: dict[Key, Message] = {}  # what comes back may have several values of one key itself
         fresh: list[Message] = []
-        for message in messages:
-            older = self._superseded(message)
-            if older is None:
-                fresh.append(message)
-            else:
+        for message in sorted(messages, key=_first_id_of, reverse=True):
+            key = self.ready.key_of(message)
+            if key is not None and by_key.setdefault(key, message) is not message:
+                gone.append(message)
+                continue
+            older, has_to_come = self._superseded(message)
+            if older is not None:
                 gone.append(older)
+            if has_to_come:
+                fresh.append(message)
+        fresh.sort(key=_id_of, reverse=True)
         self._scanner.put_back(fresh)
         self.ready.merge(fresh)
         return gone, 0

@@ -264,13 +264,13 @@ class RankedStore(UntailedStore):
             self.append(message)
         return [], 0
 
-    def put_first(self, message: Message) -> None:
+    def put_first(self, message: Message) -> Message | None:
         """See `Store`; where its rank and id say."""
-        self.append(message)
+        return self.append(message)
 
-    def put_last(self, message: Message) -> None:
+    def put_last(self, message: Message) -> Message | None:
         """See `Store`; where its rank and id say."""
-        self.append(message)
+        return self.append(message)
 
     # -- out ----------------------------------------------------------------------------------------------------------
 

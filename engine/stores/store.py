@@ -132,7 +132,7 @@ class Store(Protocol):
     def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
         """New messages with consecutive ids at the end, none of which expires or is of a group. O(run)."""
 
-    def append(self, message: Message) -> Message | None:
+    def append(self, message: Message) -> Message | Left | None:
         """A new message at the end of its level; in a last-value store perhaps in an older one's place.
 
         Returns: the message that had to go for it, which may be the new one itself (last value); else None.
@@ -159,11 +159,14 @@ class Store(Protocol):
         Returns: those that had to go because there is a newer value, and how many messages stood before the others.
         """
 
-    def put_first(self, message: Message) -> None:
-        """A message at the head of its level, whatever its id says."""
+    def put_first(self, message: Message) -> Message | Left | None:
+        """A message at the head of its level, whatever its id says. Returns what had to go for it, as `append` does."""
 
-    def put_last(self, message: Message) -> None:
-        """A message at the end of its level, whatever its id says; into memory where that has room or not."""
+    def put_last(self, message: Message) -> Message | Left | None:
+        """A message at the end of its level, whatever its id says; into memory where that has room or not.
+
+        Returns what had to go for it, as `append` does.
+        """
 
     # -- out ----------------------------------------------------------------------------------------------------------
 

@@ -170,13 +170,13 @@ class StreamStore(UntailedStore):
         self.measure()
         return None
 
-    def put_first(self, message: Message) -> None:
+    def put_first(self, message: Message) -> Message | None:
         """See `Store`: at the end, where all go."""
-        self.append(message)
+        return self.append(message)
 
-    def put_last(self, message: Message) -> None:
+    def put_last(self, message: Message) -> Message | None:
         """See `Store`."""
-        self.append(message)
+        return self.append(message)
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         """See `Store`: they are here all the time."""

@@ -147,7 +147,7 @@ class TailedStore(TailPaging):
         self._is_unsettled = self.cap is not None
         return [], passed
 
-    def put_first(self, message: Message) -> None:
+    def put_first(self, message: Message) -> Message | None:
         """See `Store`."""
         tail = self._tail
         here = self._level_of(message)
@@ -159,8 +159,9 @@ class TailedStore(TailPaging):
         else:
             self.ready.appendleft(message)
             self._is_unsettled = self.cap is not None
+        return None
 
-    def put_last(self, message: Message) -> None:
+    def put_last(self, message: Message) -> Message | None:
         """See `Store`."""
         tail = self._tail
         here = self._level_of(message)
@@ -171,6 +172,7 @@ class TailedStore(TailPaging):
         else:
             self.ready.append(message)
             self._is_unsettled = self.cap is not None
+        return None
 
     # -- out ----------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ class JournalPager:
         self._contents = recorder.contents
         self.memory = memory
         self._facts: dict[bytes, PropertyFacts] = {}
-        self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool, bytes | None], Envelope] = {}
+        self._envelopes: dict[tuple[int, bytes, PropertyFacts, int, bytes | None], Envelope] = {}
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
@@ -101,7 +101,7 @@ class JournalPager:
             if not facts.persistent:
                 facts = facts._replace(persistent=True)
             self._facts[properties] = facts
-        key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0, header)
+        key = (run.exchange_id, run.routing_key, facts, run.cause_id, header)
         envelope = self._envelopes.get(key)
         if envelope is None:
             if len(self._envelopes) >= MEMORY_MAX:
@@ -110,5 +110,5 @@ class JournalPager:
             envelope = self._envelopes[key] = Envelope(
                 exchange, run.routing_key.decode(), facts, PLAIN if header is None else CommonHeader(header)
             )
-            envelope.cause_id = run.cause_id
+            envelope.cause_id = envelope.first_id = run.cause_id
         return envelope

@@ -19,7 +19,7 @@ from ...engine import (
     integer_of,
     scan_properties,
 )
-from ...engine.state import HEADER_OCTETS, NonDestructiveQueue, StreamQueue, TopicLog
+from ...engine.state import HEADER_OCTETS, Left, NonDestructiveQueue, StreamQueue, TopicLog
 from ...settings import Policy
 from ..format.heap import IS_AUTO_DELETE, IS_INTERNAL
 from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
@@ -102,6 +102,8 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.listeners.append(recorder)
     broker.durability = recorder
     broker.storage.open_log = partial(_open_log, broker, journal, recorder)
+    for queue, older in restoring.replaced:
+        queue.ledger.replaced(older)
     for _, queue in queues:
         queue.settle_in()
     return count
@@ -150,11 +152,12 @@ class _Restoring:
         self._journal = journal
         self._recorder = recorder
         self._now_ns, self._wall_ms = broker.clock.monotonic_ns(), broker.clock.wall_ms()
-        self._envelopes: dict[tuple[int, bytes, object, bool], Envelope] = {}
+        self._envelopes: dict[tuple[int, bytes, object, int], Envelope] = {}
         self._memory = broker.pager.budget() // 2 if broker.pager is not None else 0
         self._pages = broker.pager is not None
         self._recovered = RecoveredQueue()
         self._first_offset = 0
+        self.replaced: list[tuple[Queue, Message | Left]] = []  # there is a newer value: these do not come back
 
     def begin(self, recovered: RecoveredQueue, first_offset: int) -> None:
         """What the next queue had; of a stream, the offset of the first message."""
@@ -188,15 +191,15 @@ class _Restoring:
             self._fill_kept(queue, self._recovered)
         else:
             self._fill_each(queue, self._recovered)
-        queue.know_contents()
+        self.replaced += [(queue, older) for older in queue.know_contents()]
         queue.ledger.restored(len(self._recovered))
         return len(self._recovered)
 
     def _fill_each(self, queue: Queue, recovered: RecoveredQueue) -> None:
         for one in recovered.messages():
             message = self._restored(queue, one)
-            if message is not None:
-                queue.store.put_last(message)
+            if message is not None and (older := queue.store.put_last(message)) is not None:
+                self.replaced.append((queue, older))
 
     def _fill_kept(self, queue: NonDestructiveQueue, recovered: RecoveredQueue) -> None:
         """By place only, but for messages that something happened to."""
@@ -213,8 +216,12 @@ class _Restoring:
         )
         if special:
             for one in recovered.messages():
-                if one.id in special and (message := self._restored(queue, one)) is not None:
-                    queue.store.put_last(message)
+                if (
+                    one.id in special
+                    and (message := self._restored(queue, one)) is not None
+                    and (older := queue.store.put_last(message)) is not None
+                ):
+                    self.replaced.append((queue, older))
 
     def restore_stream(self, queue: StreamQueue) -> int:
         """A stream's messages with the offsets that they had."""
@@ -296,10 +303,10 @@ class _Restoring:
         record, content = journal.contents.read_message(one.content_lsn)
         header, _ = PLAIN.split(content.content)
         facts = scan_properties(header[12:])._replace(persistent=True)  # a quorum queue stores the others, too
-        key = (record.address_id, content.routing_key, facts, content.cause_id > 0)
+        key = (record.address_id, content.routing_key, facts, content.cause_id)
         envelope = self._envelopes.get(key)
         if envelope is None:
             exchange = journal.names.text(record.address_id)
             envelope = self._envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts)
-            envelope.cause_id = content.cause_id
+            envelope.cause_id = envelope.first_id = content.cause_id
         return queue.message_for(one.id, content.content, envelope)

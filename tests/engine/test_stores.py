@@ -97,9 +97,7 @@ class Kept:
         message = Message(id_, blob, PERSISTENT)
         message.expires_ns = expires_ns
         self.pager.journal[id_] = (PERSISTENT, blob)
-        older = self.store.supersede(message)
-        self.store.append(message)
-        return older
+        return self.store.append(message)
 
     @property
     def ids(self) -> list[int]:
@@ -124,8 +122,8 @@ def test_a_kept_store_has_the_newest_of_each_key(keys: list[int]) -> None:
     again = Kept()
     again.pager.journal = kept.pager.journal
     again.store.places.extend(kept.ids, [100] * len(newest), [0] * len(newest), None)
-    assert again.store.know_contents(counts_octets=True) == again.store.places.blob_octets
-    assert again.store.know_contents(counts_octets=False) == 0
+    assert again.store.know_contents(counts_octets=True) == (again.store.places.blob_octets, [])
+    assert again.store.know_contents(counts_octets=False) == (0, [])
     for key, id_ in newest.items():
         older = again.append(100 + key, bytes((key,)))
         assert older is not None

@@ -13,12 +13,23 @@ PATH = "data"
 
 
 class DurableDesk(VirtualDesk):
-    """Commits happen in `settle`. `persists`: persist-delivery-count-before-delivery; `keeps_ids`: persist-id-cache."""
+    """Commits happen in `settle`. `persists`: persist-delivery-count-before-delivery; `keeps_ids`: persist-id-cache.
+
+    `wall_ms`: when it starts.
+    """
 
     def __init__(
-        self, files: SimulatedFiles, settings: str = "", *, persists: bool = False, keeps_ids: bool = True
+        self,
+        files: SimulatedFiles,
+        settings: str = "",
+        *,
+        persists: bool = False,
+        keeps_ids: bool = True,
+        wall_ms: int | None = None,
     ) -> None:
         super().__init__(settings)
+        if wall_ms is not None:
+            self.pair.clock.jump_wall_ms(wall_ms - self.wall_ms)
         self.files = files
         broker = self.pair.broker
         self.journal = Journal.open(PATH, self.pair.clock, files=files, threaded=False, new_id=b"0123456789abcdef")
