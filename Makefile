@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted census changelog dist clean
+.PHONY: test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -45,8 +45,18 @@ serve: $(VENV)/.serve
 
 # Files are shared out among the cores; `make test JOBS=0` runs one after another.
 JOBS ?= auto
+# What is left out needs minutes and finds few faults in them: `make spark test-rabbitmq test-toolchains` are the rest.
+CHOSEN := not peer and not toolchain and (not spark or sample)
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.spark $(VENV)/.browser lint types
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) -m "$(CHOSEN)" $(ARGS)
+
+# The tests that compare with a RabbitMQ, which each starts for itself; those that build programs in Go and Java.
+test-rabbitmq: $(VENV)/.dev
+	@$(PYTEST) -m peer $(ARGS)
+
+test-toolchains: $(VENV)/.dev
+	@$(PYTEST) -m toolchain $(ARGS)
 
 # The state machines and properties on new random examples, ten times as many; EFFORT=100 for a night.
 EFFORT ?= 10
@@ -129,6 +139,21 @@ simulate: $(VENV)/.dev
 simulate-planted: $(VENV)/.dev
 	@$(BIN)/python tests/simulation/find_planted.py $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
+# Faults planted in the code one at a time, and which of them the tests find (docs/testing.md): `make mutants-map` measures
+# which tests cover what, first and now and then; `make mutants ROOM=engine/queues SAMPLE=200`.
+ROOM ?=
+SAMPLE ?= 200
+$(VENV)/.mutants: pyproject.toml | $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,dev-mutants]'
+	@touch $@
+
+mutants-map: $(VENV)/.mutants
+	@$(BIN)/python tests/mutants/mutants.py --map --lanes $(LANES)
+
+mutants: $(VENV)/.mutants
+	@$(BIN)/python tests/mutants/mutants.py --room "$(ROOM)" --sample $(SAMPLE) --lanes $(LANES) \
+		$(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
+
 # Debian's packages of the brokers that we compare with, and of Perl's clients.
 peers:
 	apt-get install -y rabbitmq-server garagemq
@@ -205,11 +230,6 @@ $(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz
 	@$(BIN)/python tests/fuzz/fuzz_$(FUZZ_TARGET).py -max_total_time=$(FUZZ_SECONDS) $(ARGS)
-
-# docs/census.md: counts of the structure, beside those of an earlier revision (BEFORE=DIR: of a tree that is there).
-BEFORE ?=
-census: $(VENV)/.serve
-	@$(BIN)/python docs/draw_census.py $(if $(BEFORE),--before $(BEFORE)) $(ARGS) > .census.md && mv .census.md docs/census.md
 
 # CHANGELOG.md from the fragments in changelog.d/.
 changelog: $(VENV)/.serve

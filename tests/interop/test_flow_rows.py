@@ -42,6 +42,7 @@ def test_rows_by_pika(pika_alone: dict[str, Driven], world: str) -> None:
     assert len(results) == len(chosen) > 0
 
 
+@pytest.mark.toolchain
 @pytest.mark.parametrize("client", ["aio-pika", "amqp091-go", "amqplib", "amqp-client"])
 def test_some_rows_by_others(client: str) -> None:
     """Another library of Python; Go, Node and Java."""

@@ -24,7 +24,7 @@ from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import BY_DATE, TABLES, ddl
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sample]
 
 
 def filled(path: Path, messages: int = 40) -> RecordedBroker:

@@ -1,4 +1,4 @@
-"""Who imports whom in a tree of ours, read from its source. For the tests of the house, and for its census."""
+"""Who imports whom in a tree of ours, read from its source. For the tests of the house."""
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -32,6 +32,7 @@ def test_its_tests_pass(tmp_path: Path) -> None:
     assert re.search(r"= 7 passed", done.stdout), done.stdout
 
 
+@pytest.mark.toolchain
 def test_its_program_in_go(broker: RunningBroker, tmp_path: Path) -> None:
     """Three orders fit; the others are refused, or, if they are held, in doubt."""
     if shutil.which("go") is None:

@@ -301,6 +301,7 @@ def test_node(tmp_path: Path) -> None:
     assert run(tmp_path, "node", "story.mjs") == "ok\n"
 
 
+@pytest.mark.toolchain
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go on the PATH")
 def test_go(tmp_path: Path) -> None:
     """The client is one package of one file."""
@@ -311,6 +312,7 @@ def test_go(tmp_path: Path) -> None:
     assert run(tmp_path, "go", "run", ".") == "ok\n"
 
 
+@pytest.mark.toolchain
 @pytest.mark.skipif(shutil.which("javac") is None, reason="no javac on the PATH")
 def test_java(tmp_path: Path) -> None:
     """The client is one class of one file."""
