@@ -19,9 +19,9 @@ CALM_NS = CALM_MS * 1_000_000
 class BlockedNotice:
     """`is_given`: the peer was sent connection.blocked, and not yet connection.unblocked.
 
-    It is given with the first publish that is held. Where publishes go on, each held for a moment, it is taken back, and
-    given again only if one is held for `CALM_MS`: clients count for how long they are blocked, and hang up. Peers that
-    did not announce the capability are sent nothing.
+    It is given with the first publish that is held. Where publishes go on, each held for a moment, it is taken back,
+    and given again only if one is held for `CALM_MS`: clients count for how long they are blocked, and hang up. Peers
+    that did not announce the capability are sent nothing.
     """
 
     __slots__ = ("_broker", "_deadline", "_is_held", "_login", "_on_change", "_output", "_reason", "_restless_ns",
