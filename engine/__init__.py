@@ -13,7 +13,7 @@ from .delivery.consumer import UNLIMITED, Consumer, Holder, Recipient, holder_of
 from .durability import UNTIL_STATED, Durability
 from .effort import part_of
 from .emptying import Emptying, is_large
-from .errors import BadRequest, ConnectionForced, EngineError, VirtualHostNotFound
+from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
 from .flow.control import Blocked, FlowControl
@@ -184,6 +184,7 @@ __all__ = [
     "MixedEnqueuedEvent",
     "MixedEvent",
     "MixedPublishedEvent",
+    "NotFound",
     "NotesEvent",
     "MessageAddress",
     "NO_LIMITS",

@@ -1,5 +1,6 @@
 """Definitions out and in, of the broker or of one virtual host. Source: management page 7."""
 
+from codecs import BOM_UTF8
 from typing import Any
 
 from ..api import Api
@@ -14,6 +15,8 @@ from ..slices import let_go
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
 _FAULT = "failed_to_parse_json"
+#: How many entries an answer names.
+FAULTS_MAX = 50
 #: Parts of a form, and octets of the head of each.
 PARTS_MAX, PART_HEAD_MAX = 3, 16 * 1024
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+= ")
@@ -50,26 +53,31 @@ def _download(request: Request, value: dict[str, Any]) -> Steps:
 
 
 def _import(api: Api, request: Request) -> Steps:
-    return (yield from _take_in(api, (yield from _document(request)), None))
+    return (yield from _take_in(api, request, (yield from _document(request)), None))
 
 
 def _import_vhost(api: Api, request: Request) -> Steps:
     vhost = api.vhost_to_change(request)
-    return (yield from _take_in(api, (yield from _document(request)), vhost.name))
+    return (yield from _take_in(api, request, (yield from _document(request)), vhost.name))
 
 
-def _take_in(api: Api, document: dict[str, Any], vhost: str | None) -> Steps:
+def _take_in(api: Api, request: Request, document: dict[str, Any], vhost: str | None) -> Steps:
     users = document.get("users")
     is_untagged = isinstance(users, list) and any(isinstance(user, dict) and "tags" not in user for user in users)
     if vhost is None and is_untagged:
         raise bad_request("tags_not_present")
+    is_whole = request.query.get("all-or-nothing") == "true"
+    words = {"definitions": document, "vhost": vhost, "all-or-nothing": is_whole or None}
     try:
-        yield from api.run("definitions import", definitions=document, vhost=vhost)
+        done = yield from api.run("definitions import", **words)
     except CommandRefused as refused:
         raise bad_request(refused.reason) from None
     for rows in document.values():
         if isinstance(rows, list):
             yield from let_go(rows)
+    if done["faults"]:
+        counts = ", ".join(f"{count} {what}" for what, count in done["imported"].items() if count)
+        raise bad_request("\n".join([f"imported: {counts or 'nothing'}; not imported:", *done["faults"][:FAULTS_MAX]]))
     return Answer(204)
 
 
@@ -77,6 +85,7 @@ def _document(request: Request) -> Steps:
     body = request.body
     if content_type(request) == MULTIPART:
         body = _file_of(request)
+    body = body.removeprefix(BOM_UTF8)  # as editors write it, and RabbitMQ reads it
     value = yield from parsed_in_steps(body, _FAULT, is_strict=True)
     if not isinstance(value, dict):
         raise bad_request(_FAULT)

@@ -49,12 +49,13 @@ def hash_password(password: str, salt: bytes, algorithm: str = SHA256) -> Passwo
     return PasswordHash(_octets(password, salt, algorithm), algorithm) if password else NO_PASSWORD
 
 
-def read_password_hash(text: str, algorithm: str = SHA256) -> PasswordHash:
+def read_password_hash(text: str, algorithm: str | None = None) -> PasswordHash:
     """A hash out of definitions or a configuration; empty text: no login by password.
 
+    `algorithm`: None where the writer does not say, as RabbitMQ until 3.6.0: its length tells.
     Raises: ValueError, which does not show the text.
     """
-    if algorithm not in ALGORITHMS:
+    if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(f"one of {', '.join(ALGORITHMS)}")
     if not text:
         return NO_PASSWORD
@@ -62,6 +63,9 @@ def read_password_hash(text: str, algorithm: str = SHA256) -> PasswordHash:
         octets = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         octets = b""
+    if algorithm is None:
+        sizes = {SALT_SIZE + size: name for name, (_, size) in ALGORITHMS.items()}
+        algorithm = sizes.get(len(octets), SHA256)
     size = SALT_SIZE + ALGORITHMS[algorithm][1]
     if len(octets) != size:
         raise ValueError(f"the base64 text of {size} octets ({SALT_SIZE} of salt, then {algorithm.rpartition('_')[2]})")

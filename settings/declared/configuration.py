@@ -70,6 +70,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "listen": Key(texts, ("127.0.0.1:5672",), RESTART),
         "data": Key(text, "leveret-data", RESTART),
         "definitions": Key(text, None, RESTART),
+        "definitions-all-or-nothing": Key(boolean, False, RESTART),
         "profile": Key(profile_name, "leveret", MIXED),
         "heartbeat": Key(duration_ms, 60_000, AT_CONNECTION),
         "channel-max": Key(integer(1, 65535), 2047, AT_CONNECTION),

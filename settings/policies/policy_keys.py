@@ -125,7 +125,10 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "queue-mode": PolicyKey(_C, _word("default", "lazy"), "is not a valid queue-mode value"),
     "queue-version": PolicyKey(_C, _word(1, 2), "is not a valid queue-version value", is_for_operators=True),
     "queue-master-locator": PolicyKey(
-        _C, _word("min-masters", "client-local", "random"), "invalid queue-master-locator value"
+        _C,
+        _word("min-masters", "client-local", "random"),
+        "invalid queue-master-locator value",
+        is_for_operators=True,
     ),
     "queue-leader-locator": PolicyKey(
         _Q | _S,
@@ -133,9 +136,30 @@ POLICY_KEYS: dict[str, PolicyKey] = {
         "is not a valid queue leader locator value",
     ),
     "initial-cluster-size": PolicyKey(_S, _COUNT, "is not a valid cluster size"),
-    "ha-mode": PolicyKey(_C, _word("all", "exactly", "nodes"), "is not a valid ha-mode value"),
-    "ha-params": PolicyKey(_C, lambda value: True, ""),
-    "ha-sync-mode": PolicyKey(_C, _word("manual", "automatic"), "is not a valid ha-sync-mode value"),
+    "target-group-size": PolicyKey(  # since 3.13
+        _Q, _integer(1), "is not a valid qq target count value", is_for_operators=True
+    ),
+    "member-placement-tag": PolicyKey(  # since 4.4
+        _Q,
+        lambda value: isinstance(value, str) and value != "",
+        "is not a valid member-placement-tag value. Must be a non-empty string",
+        is_for_operators=True,
+    ),
+    "stream-filter-size-bytes": PolicyKey(  # since 3.13
+        _S, _integer(16, 255), "is not a valid filter size. Valid range is 16-255"
+    ),
+    "consumer-disconnected-timeout": PolicyKey(  # since 4.3
+        _Q, _COUNT, "is not a valid consumer disconnected timeout"
+    ),
+    "shards-per-node": PolicyKey(  # of the sharding plugin, as is routing-key
+        frozenset({EXCHANGE}), _COUNT, "is not a valid number of shards per node"
+    ),
+    "routing-key": PolicyKey(frozenset({EXCHANGE}), _text, "is not a valid routing key"),
+    "ha-mode": PolicyKey(_C, _word("all", "exactly", "nodes"), "is not a valid ha-mode value", is_for_operators=True),
+    "ha-params": PolicyKey(_C, lambda value: True, "", is_for_operators=True),
+    "ha-sync-mode": PolicyKey(
+        _C, _word("manual", "automatic"), "is not a valid ha-sync-mode value", is_for_operators=True
+    ),
     "ha-sync-batch-size": PolicyKey(_C, _integer(1), "is not a valid ha-sync-batch-size value"),
     "ha-promote-on-shutdown": PolicyKey(
         _C, _word("always", "when-synced"), "is not a valid ha-promote-on-shutdown value"
@@ -150,11 +174,24 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "delayed-retry-type": PolicyKey(
         _C | _Q,
         _word("disabled", "failed", "returned", "all"),
-        "is not a valid delayed retry type",
+        "is not a valid delayed retry type. Must be one of: all, failed, returned, disabled",
         "x-delayed-retry-type",
+        is_for_operators=True,
     ),
-    "delayed-retry-min": PolicyKey(_C | _Q, _COUNT, "is not a valid delayed retry time", "x-delayed-retry-min"),
-    "delayed-retry-max": PolicyKey(_C | _Q, _COUNT, "is not a valid delayed retry time", "x-delayed-retry-max"),
+    "delayed-retry-min": PolicyKey(
+        _C | _Q,
+        _integer(1, _LONGEST),
+        "is not a valid delayed retry minimum delay. Must be a positive integer",
+        "x-delayed-retry-min",
+        is_for_operators=True,
+    ),
+    "delayed-retry-max": PolicyKey(
+        _C | _Q,
+        _integer(1, _LONGEST),
+        "is not a valid delayed retry maximum delay. Must be a positive integer",
+        "x-delayed-retry-max",
+        is_for_operators=True,
+    ),
 }
 # Ours: queue arguments for settings that can change on an existing queue.
 POLICY_KEYS |= {

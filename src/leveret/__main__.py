@@ -14,6 +14,7 @@ from .settings import Configuration, load_configuration
 from .settings.printable import printable, printable_lines
 
 if TYPE_CHECKING:
+    from .control.json_file import JsonFile
     from .serving.app import ConsoleWish
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -350,23 +351,36 @@ def _fetch(file: str, path: str) -> tuple[str, str]:
     return name, content
 
 
-def _load_definitions(configuration: Configuration) -> tuple[object, list[str]]:
-    """The document that `definitions` names, and its faults; None without that key."""
+def _load_definitions(configuration: Configuration) -> "tuple[JsonFile | None, list[str]]":
+    """The file that `definitions` names, and why it cannot be read; None without that key."""
     name = configuration.value("broker", "definitions")
     if name is None:
         return None, []
-    import json
-
-    from .control.definitions import faults_of_definitions
+    from .control.json_file import JsonFault, read_json_file
 
     try:
-        with open(name, encoding="utf-8") as file:
-            document = json.load(file)
+        return read_json_file(name), []
     except OSError as error:
         return None, [f"{name}: cannot be read: {error.strerror}"]
-    except (ValueError, RecursionError):
-        return None, [f"{name}:1: FILE: is not JSON"]
-    return document, [f"{name}:1: {fault}" for fault in faults_of_definitions(configuration, document)]
+    except JsonFault as fault:
+        return None, [f"{name}:{fault.line}: FILE: {fault}"]
+
+
+def _check_definitions(configuration: Configuration) -> tuple[list[str], list[str]]:
+    """Faults and warnings of the file that `definitions` names."""
+    from .control.definitions import looked_through
+    from .control.definitions_reader import DefinitionsFault
+
+    file, faults = _load_definitions(configuration)
+    if file is None:
+        return faults, []
+    try:
+        wrong, remarks = looked_through(configuration, file.value)
+    except DefinitionsFault as fault:
+        return file.placed(fault.faults), []
+    if configuration.value("broker", "definitions-all-or-nothing"):
+        return file.placed(wrong), file.placed(remarks)
+    return [], file.placed([*(f"{one} (left out)" for one in wrong), *remarks])
 
 
 # -- check ----------------------------------------------------------------------------------------------------------
@@ -383,12 +397,13 @@ def _check(options: argparse.Namespace) -> int:
     where = _configured_at(configuration, "listen")
     faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
     faults += _console_places(None, configuration)[1]
+    warnings = [*configuration.warnings, *tls.warnings]
     if not faults:
-        faults += _load_definitions(configuration)[1]
+        faults, more = _check_definitions(configuration)
+        warnings += more
     if faults:
         print("\n".join(map(printable, faults)))
         return EXIT_UNUSABLE
-    warnings = (*configuration.warnings, *tls.warnings)
     for warning in warnings:
         print(printable(f"warning: {warning}"))
     if warnings and options.strict:

@@ -114,16 +114,24 @@ def test_publish_and_get(api: ApiClient) -> None:
 
 
 def test_definitions_go_out_and_come_back(api: ApiClient) -> None:
-    """What one broker exports another takes, and exports alike; a document with a fault changes nothing."""
+    """What one broker exports another takes, and exports alike; a fault is named, and changes nothing on request."""
     api.ask("PUT", "exchanges/%2F/ex", {"type": "topic", "durable": True})
     api.ask("PUT", "queues/%2F/defined", {"durable": True, "arguments": {"x-max-length": 7}})
     api.ask("POST", "bindings/%2F/e/ex/q/defined", {"routing_key": "a.#", "arguments": {"k": "v"}})
     document = api.get("definitions")
     with start_broker(management=True) as broker:
         other = ApiClient(broker.management_url)
-        fault = other.ask("POST", "definitions", {**document, "queues": [{"name": "q", "vhost": "nope"}]})
-        assert fault.status == 400 and "no virtual host 'nope'" in fault.reason
+        wrong = {"queues": [{"name": "q", "vhost": "nope"}, {"name": "right", "vhost": "/"}]}
+        fault = other.ask("POST", "definitions?all-or-nothing=true", wrong)
+        assert fault.status == 400 and "queues[0]: no virtual host 'nope'" in fault.reason
         assert other.get("queues") == []
+        fault = other.ask("POST", "definitions", wrong)
+        assert fault.status == 400
+        assert fault.reason == "imported: 1 queues; not imported:\nqueues[0]: no virtual host 'nope'"
+        assert [queue["name"] for queue in other.get("queues")] == ["right"]
+        assert other.ask("DELETE", "queues/%2F/right").status == 204
+        bom = "\ufeff{}".encode()
+        assert other.ask("POST", "definitions", bom, headers={"content-type": "application/json"}).status == 204
         assert other.ask("POST", "definitions", document).status == 204
         back = other.get("definitions")
         for section in ("queues", "exchanges", "bindings"):

@@ -177,17 +177,55 @@ def test_users_by_hand_in_a_running_broker(tmp_path: Path) -> None:
 
 
 def test_definitions_at_the_start(tmp_path: Path) -> None:
-    """[broker] definitions: taken in before anybody is accepted; a fault in it is exit 2 with its place."""
+    """[broker] definitions: taken in before anybody is accepted; what is wrong is left out, with its line."""
     file = tmp_path / "definitions.json"
     queue = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
-    file.write_text(json.dumps({"queues": [queue]}))
+    lost = {"source": "amq.topic", "vhost": "/", "destination": "gone", "routing_key": "", "arguments": {}}
+    document = {"queues": [queue, {**queue, "vhost": "nowhere"}], "bindings": [lost]}
+    file.write_text(json.dumps(document, indent=1), encoding="utf-8-sig")
     config = f"[broker]\ndefinitions = '{file}'\n"
+    wrong = f"{file}:10: queues[1]: no virtual host 'nowhere'"
+    remark = f"{file}:19: bindings[0]: left out: no queue 'gone' in vhost '/'"
     with leveret_serve(tmp_path, config=config) as broker:
         connect(broker, "guest", "guest").channel().queue_declare("q", passive=True)
-    file.write_text(json.dumps({"queues": [{**queue, "vhost": "nowhere"}]}))
-    for command in (("check",), ("serve", "--memory", "--config")):
-        done = leveret(*command, str(tmp_path / "leveret.toml"))
+        assert wrong in broker.log() and remark in broker.log()
+    done = leveret("check", str(tmp_path / "leveret.toml"))
+    assert done.returncode == 0 and f"warning: {wrong}" in done.stdout and f"warning: {remark}" in done.stdout
+    assert leveret("check", "--strict", str(tmp_path / "leveret.toml")).returncode == 2
+
+
+def test_definitions_at_the_start_all_or_nothing(tmp_path: Path) -> None:
+    """On request a fault is exit 2 with its line; a file that is not JSON always is."""
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps({"queues": [{"name": "q", "vhost": "nowhere"}]}))
+    config = tmp_path / "leveret.toml"
+    config.write_text(f"[broker]\ndefinitions = '{file}'\ndefinitions-all-or-nothing = true\n")
+    serve = ("serve", "--memory", "--management", "off", "--listen", "127.0.0.1:0", "--config")
+    for command in (("check",), serve):
+        done = leveret(*command, str(config))
         assert done.returncode == 2
         assert f"{file}:1: queues[0]: no virtual host 'nowhere'" in done.stdout + done.stderr
-    file.write_text("{")
-    assert f"{file}:1: FILE: is not JSON" in leveret("check", str(tmp_path / "leveret.toml")).stdout
+    for text in ("{", '{"queues": [\n {"name": "q"},\n]}'):
+        file.write_text(text)
+        for command in (("check",), serve):
+            done = leveret(*command, str(config))
+            assert done.returncode == 2 and "FILE: is not JSON" in done.stdout + done.stderr
+    assert f"{file}:2: FILE: is not JSON: a comma after the last entry (column 15)" in done.stderr
+
+
+def test_one_wrong_entry_of_a_file_and_ctl(tmp_path: Path) -> None:
+    """`ctl definitions import` takes the others, names both with their lines, and does not end as if all were well."""
+    file = tmp_path / "d.json"
+    queue = {"name": "good", "vhost": "/"}
+    file.write_text(json.dumps({"queues": [{**queue, "name": "bad", "durable": "yes"}, queue]}, indent=1))
+    with leveret_serve(tmp_path) as broker:
+        words = ("ctl", "--url", broker.url, "definitions", "import", str(file))
+        for more, is_there in (("all-or-nothing=true",), False), ((), True):
+            done = leveret(*words, *more)
+            assert done.returncode == 1
+            assert f"{file}:3: queues[0]: durable: expected true or false" in done.stdout + done.stderr
+            assert ("'queues': 1" in done.stdout or "queues: 1" in done.stdout) is is_there
+            assert ("nothing was changed" in done.stderr) is not is_there
+        connect(broker, "guest", "guest").channel().queue_declare("good", passive=True)
+        file.write_text("[1, 2,\n]")
+        assert f"{file}:1: is not JSON: a comma after the last entry (column 6)" in leveret(*words).stderr

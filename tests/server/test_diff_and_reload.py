@@ -67,7 +67,7 @@ def keys_of(*lifetimes: Lifetime) -> Read:
 
 #: Asked for when the process starts, and not again.
 AT_START = {
-    *(("broker", key) for key in ("listen", "data", "definitions")),
+    *(("broker", key) for key in ("listen", "data", "definitions", "definitions-all-or-nothing")),
     *(
         ("broker", key)
         for key in ("persist-delivery-count-before-delivery", "max-redelivery-records", "persist-id-cache")

@@ -256,7 +256,7 @@ def test_definitions_with_a_type_that_is_none_change_nothing(ctl: Ctl) -> None:
     """The place is named."""
     entry = {"name": "v", "default_queue_type": "fast"}
     with pytest.raises(CommandError, match=r"vhosts\[0\]: default_queue_type: expected classic, quorum or stream"):
-        ctl("definitions", action="import", definitions={"vhosts": [entry]})
+        ctl("definitions", action="import", definitions={"vhosts": [entry]}, **{"all-or-nothing": True})
     assert len(ctl("vhosts")) == 1
 
 

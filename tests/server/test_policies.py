@@ -171,7 +171,7 @@ def test_what_cannot_be_set(arguments: dict[str, Any], text: str) -> None:
 
 
 def test_definitions_bring_and_take_them() -> None:
-    """RabbitMQ's form: operator policies are parameters there. One that cannot be refuses the whole document."""
+    """RabbitMQ's form: operator policies are parameters there. One that cannot be is named."""
     desk = VirtualDesk()
     desk.declare()
     desk.publish(*"ABCD")
@@ -182,7 +182,7 @@ def test_definitions_bring_and_take_them() -> None:
     document = {"policies": [policy], "parameters": [operator]}
     bad = {"policies": [policy, {**policy, "name": "bad", "definition": {"foo": 1}}]}
     with pytest.raises(CommandError, match=r'policies\[1\]: \[{<<"foo">>,1}\] are not recognised policy settings'):
-        desk.command("definitions", action="import", definitions=bad)
+        desk.command("definitions", action="import", definitions=bad, **{"all-or-nothing": True})
     assert desk.counts()[0] == 4
     desk.command("definitions", action="import", definitions=document)
     assert desk.counts()[0] == 1

@@ -6,13 +6,16 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..control.command_arguments import Command
 from ..control.command_error import CommandError
 from ..control.command_table import COMMANDS, find
 from ..settings.printable import printable, printable_lines
 from .explain import explanation_of, explanation_text
+
+if TYPE_CHECKING:
+    from ..control.json_file import JsonFile
 
 EXIT_OK, EXIT_FAILED = 0, 1
 
@@ -71,6 +74,7 @@ def add_command(verbs: Any) -> None:
 def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
 
+    file: JsonFile | None = None
     if options.help or options.command is None:
         print(_help_of(options.command) if options.command in COMMANDS else parser.format_help().rstrip())
         return EXIT_OK if options.help else EXIT_FAILED
@@ -78,18 +82,38 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         return _run_remote(options)
     try:
         name, arguments = _read(options.command, options.arguments, options.vhost)
+        if name == "definitions" and "definitions" in arguments:
+            file = _definitions(arguments["definitions"])
+            arguments["definitions"] = file.value
         files = (options.ca, options.certificate, options.key)
         context = tls_context(*files) if any(files) else None
         result = request(options.url or DEFAULT_URL, name, arguments, timeout_s=options.timeout, context=context)
         try:
+            if file is not None:
+                result |= {key: file.placed(result.get(key, ())) for key in ("faults", "remarks")}
             text = json.dumps(result) if options.json else as_text(result, name)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # from a broker of another version
             raise ControlFailed(f"the answer to {name!r} is not one that this program understands") from None
     except (CommandError, ControlFailed) as error:
-        print(f"leveret ctl: {printable_lines(str(error))}", file=sys.stderr)
+        first, *more = str(error).split("\n")
+        text = "\n".join([first, *(more if file is None else file.placed(more))])
+        print(f"leveret ctl: {printable_lines(text)}", file=sys.stderr)
         return EXIT_FAILED
     print(text)
-    return EXIT_OK
+    return EXIT_FAILED if file is not None and result["faults"] else EXIT_OK
+
+
+def _definitions(name: str) -> "JsonFile":
+    """Raises: ControlFailed."""
+    from ..control.json_file import JsonFault, read_json_file
+    from .control_client import ControlFailed
+
+    try:
+        return read_json_file(name)
+    except OSError as error:
+        raise ControlFailed(f"{name}: {error.strerror}") from None
+    except JsonFault as fault:
+        raise ControlFailed(f"{name}:{fault.line}: {fault}") from None
 
 
 def _run_remote(options: argparse.Namespace) -> int:
@@ -157,21 +181,12 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
 
 
 def _read_from_elsewhere(command: Command, arguments: dict[str, Any]) -> None:
-    """A password from the terminal or standard input, since everybody can see command lines; the contents of a file."""
+    """A password from the terminal or standard input, since everybody can see command lines."""
     from getpass import getpass
-
-    from .control_client import ControlFailed
 
     if command.words in ("users add", "users passwd") and not {"password", "password-hash"} & arguments.keys():
         line = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline()
         arguments["password"] = line.rstrip("\r\n")
-    if command.words == "definitions import" and "definitions" in arguments:
-        name = arguments["definitions"]
-        try:
-            with open(name, encoding="utf-8") as file:
-                arguments["definitions"] = json.load(file)
-        except (OSError, ValueError, RecursionError) as error:
-            raise ControlFailed(f"{name}: {getattr(error, 'strerror', None) or 'is not JSON'}") from None
 
 
 # -- help -----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Source: ruling 24; interfaces page.
 from .command_arguments import (
     ANY_PATTERN,
     DOCUMENT,
+    FLAG,
     JSON,
     LIMIT,
     NAME,
@@ -184,6 +185,7 @@ ADMINISTRATION = (
         (
             Argument("definitions", DOCUMENT, "the file", is_required=True, is_first=True, typed="file"),
             vhost("everything in it is for this virtual host"),
+            Argument("all-or-nothing", FLAG, "change nothing if anything in it is wrong"),
         ),
     ),
 )

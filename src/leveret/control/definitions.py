@@ -1,6 +1,7 @@
 """Definitions in RabbitMQ's JSON: users, virtual hosts, permissions, limits, exchanges, queues, bindings, policies.
 
-An import adds and replaces, never deletes, and is idempotent. The whole document is checked before anything is changed.
+An import adds and replaces, never deletes, and is idempotent. The whole document is checked before anything is changed;
+what is wrong with one entry does not stop the others, unless all or nothing is asked for.
 Sections without a use in this version (parameters of plug-ins) are stored and exported unchanged.
 Source: behaviour page 5.3, 5.5.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, text_of
-from ..configured.configured_users import new_hash
+from ..configured.configured_users import DEFAULT_GUEST, new_hash
 from ..engine import (
     PREDECLARED,
     Binding,
@@ -24,6 +25,7 @@ from ..engine import (
     Queue,
     ServiceExchange,
     User,
+    Users,
     VirtualHost,
     json_of_table,
 )
@@ -61,7 +63,8 @@ class Definitions:
 
     def _import(self, arguments: dict[str, Any]) -> Steps:
         try:
-            return (yield from self.steps_of(arguments["definitions"], arguments.get("vhost")))
+            is_whole = bool(arguments.get("all-or-nothing"))
+            return (yield from self.steps_of(arguments["definitions"], arguments.get("vhost"), is_whole=is_whole))
         except DefinitionsFault as fault:
             raise CommandError(f"nothing was changed:\n{fault}") from None
 
@@ -122,18 +125,21 @@ class Definitions:
             **objects,
         }
 
-    def take_in(self, document: object) -> dict[str, Any]:
+    def take_in(self, document: object, *, is_whole: bool = False) -> dict[str, Any]:
         """Import a document at once. See `steps_of`."""
-        result: dict[str, Any] = finished(self.steps_of(document))
+        result: dict[str, Any] = finished(self.steps_of(document, is_whole=is_whole))
         return result
 
-    def steps_of(self, document: object, only: str | None = None) -> Steps:
-        """Import a document. Returns counts, and remarks about objects that were not changed.
+    def steps_of(self, document: object, only: str | None = None, *, is_whole: bool = False) -> Steps:
+        """Import a document.
 
-        `only`: all of it is for this virtual host; what is in none is left out.
+        Returns counts of what was imported; `faults`, entries that were not; `remarks`, about what is no mistake of the
+        file: an object that is there with other arguments, a binding to a queue that is not.
 
-        Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, when anything in it is
-        wrong; nothing is changed.
+        `only`: all of it is for this virtual host; what is in none is left out. `is_whole`: all or nothing.
+
+        Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, for what is no
+        document, and if `is_whole`, when anything in it is wrong; nothing is changed.
         """
         broker = self._broker()
         if only is not None:
@@ -141,6 +147,8 @@ class Definitions:
                 raise CommandError(f"no virtual host {only!r}")
             document = _in_vhost(document, only)
         plan = yield from DefinitionsReader(broker, document).plan()
+        if is_whole and plan.faults:
+            raise DefinitionsFault(plan.faults)
         counts = {
             "users": len(plan.users),
             "vhosts": len(plan.vhosts),
@@ -150,8 +158,8 @@ class Definitions:
             "queues": len(plan.queues),
             "bindings": len(plan.bindings),
         }
-        remarks = yield from _apply(broker, plan)
-        return {"imported": counts, "remarks": remarks}
+        remarks = plan.remarks + (yield from _apply(broker, plan))
+        return {"imported": counts, "faults": plan.faults, "remarks": remarks}
 
 
 def _declared(vhost: VirtualHost) -> list[Exchange]:
@@ -176,15 +184,12 @@ def _in_vhost(document: object, vhost: str) -> object:
     return found
 
 
-def faults_of_definitions(configuration: Configuration, document: object) -> list[str]:
-    """What is wrong with a document for a broker that starts with this configuration."""
-    broker = Broker(ManualClock(), settings=configuration.repository)
+def looked_through(configuration: Configuration, document: object) -> tuple[list[str], list[str]]:
+    """Faults and remarks of a document for a new broker with this configuration. Raises: DefinitionsFault."""
+    broker = Broker(ManualClock(), Users([DEFAULT_GUEST]), settings=configuration.repository)
     ConfiguredObjects(broker, configuration).apply(configuration)
-    try:
-        finished(DefinitionsReader(broker, document).plan())
-    except DefinitionsFault as fault:
-        return fault.faults
-    return []
+    plan: Plan = finished(DefinitionsReader(broker, document).plan())
+    return plan.faults, plan.remarks
 
 
 def _apply(broker: Broker, plan: Plan) -> Steps:

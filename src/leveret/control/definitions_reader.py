@@ -1,4 +1,7 @@
-"""Definitions in RabbitMQ's JSON, read into a plan: everything is checked, and tried in a temporary broker.
+"""Definitions in RabbitMQ's JSON, read into a plan: each entry is checked, and tried in a temporary broker.
+
+Files of every release are meant: what one did not write yet has the value that it stood for, and `[]` is an empty
+object, as Erlang's writers print it.
 
 Source: behaviour page 5.3, 5.5.
 """
@@ -15,13 +18,13 @@ from ..engine import (
     NO_PASSWORD,
     PREDECLARED,
     QUEUE_TYPES,
-    SHA256,
     Broker,
     DirectExchange,
     EngineError,
     FieldTable,
     Grant,
     ManualClock,
+    NotFound,
     Permissions,
     TopicPermission,
     User,
@@ -47,7 +50,7 @@ _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
 class DefinitionsFault(Exception):
-    """`faults`: one line for each; nothing was changed."""
+    """`faults`: one line for each, the place first; nothing was changed."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults[:FAULTS_MAX]))
@@ -86,7 +89,14 @@ class BindingEntry:
 
 @dataclass(slots=True)
 class Plan:
-    """The checked contents of a document. Users do not have their permissions here yet."""
+    """The checked contents of a document, without the entries that have a fault.
+
+    `faults`, `remarks`: a line for each entry that is left out, the place first. A remark is no mistake in the file.
+    Users do not have their permissions here yet.
+    """
+
+    faults: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     users: dict[str, User] = field(default_factory=dict)
     passwords: dict[str, str] = field(default_factory=dict)  # in clear text, by user, where there is no hash
@@ -109,13 +119,12 @@ class DefinitionsReader:
     def __init__(self, broker: Broker, document: object) -> None:
         self.broker = broker
         self.document = document
-        self.faults: list[str] = []
         self.where = ""
         self.found = Plan()
         self.dry = Broker(ManualClock(), settings=broker.settings, options=broker.options)
 
     def plan(self) -> Steps:
-        """Returns a Plan. Raises: DefinitionsFault."""
+        """Returns a Plan. Raises: DefinitionsFault, for what is no document at all."""
         if not isinstance(self.document, dict):
             raise DefinitionsFault(["definitions: expected an object"])
         readers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -133,7 +142,7 @@ class DefinitionsReader:
         for section, read in readers.items():
             entries = self.document.get(section, [])
             if not isinstance(entries, list):
-                self.faults.append(f"{section}: expected a list")
+                self.found.faults.append(f"{section}: expected a list")
                 continue
             for index, entry in enumerate(entries):
                 if index % OBJECTS_A_STEP == 0 and index:
@@ -144,61 +153,61 @@ class DefinitionsReader:
                         raise ValueError("expected an object")
                     read(entry)
                 except (ValueError, PatternFault, CommandError) as error:
-                    self.faults.append(f"{self.where}: {error}")
+                    self.found.faults.append(f"{self.where}: {error}")
                 except EngineError as error:
-                    self.faults.append(f"{self.where}: {text_of(error)}")
-        if self.faults:
-            raise DefinitionsFault(self.faults)
+                    self.found.faults.append(f"{self.where}: {text_of(error)}")
         return self.found
+
+    def _leave_out(self, why: str) -> None:
+        self.found.remarks.append(f"{self.where}: left out: {why}")
 
     # -- sections ---------------------------------------------------------------------------------------------------
 
     def _vhost(self, entry: dict[str, Any]) -> None:
-        name = _text(entry, "name")
-        self.found.vhosts[name] = None
-        limits = entry.get("limits")
-        if isinstance(limits, dict) and limits:
-            self.found.limits[name] = _vhost_limits(limits)
-        metadata = entry.get("metadata")
-        if isinstance(metadata, dict) and (metadata.get("description") or metadata.get("tags")):
-            self.found.about[name] = _about(metadata)
+        name, metadata = _text(entry, "name"), _object(entry, "metadata")
+        limits = _vhost_limits(_object(entry, "limits"))
+        about = {key: entry.get(key) or metadata.get(key) for key in ("description", "tags")}
+        told = _about({key: value for key, value in about.items() if value})
         type_name = entry.get("default_queue_type")
-        if type_name is None and isinstance(metadata, dict):
+        if type_name is None:
             type_name = metadata.get("default_queue_type")
         if type_name not in (None, "", "undefined"):
             kind = _QUEUE_TYPES.get(type_name) if isinstance(type_name, str) else None
             if kind is None:
                 raise ValueError(f"default_queue_type: expected classic, quorum or stream, not {shown(type_name)}")
             self.found.default_types[name] = kind
+        self.found.vhosts[name] = None
+        if entry.get("limits"):
+            self.found.limits[name] = limits
+        if any(told):
+            self.found.about[name] = told
 
     def _user(self, entry: dict[str, Any]) -> None:
         name = _text(entry, "name")
-        password, hashed = entry.get("password"), entry.get("password_hash", "")
-        algorithm = entry.get("hashing_algorithm") or SHA256
+        password, hashed = entry.get("password"), entry.get("password_hash") or ""
+        algorithm = entry.get("hashing_algorithm") or None
         if password is not None and not isinstance(password, str):
             raise ValueError("password: expected text")
-        if not isinstance(hashed, str) or not isinstance(algorithm, str):
+        if not isinstance(hashed, str) or not isinstance(algorithm, str | None):
             raise ValueError("password_hash: expected text")
         try:
             stored = NO_PASSWORD if password else read_password_hash(hashed, algorithm)
         except ValueError as error:
             raise ValueError(f"password_hash: expected {error}") from None
-        if password:
-            self.found.passwords[name] = password
-        else:
-            self.found.passwords.pop(name, None)
-        limits = entry.get("limits") or {}
-        if not isinstance(limits, dict):
-            raise ValueError("limits: expected an object")
+        limits = _object(entry, "limits")
         self.found.users[name] = User(
             name,
             stored,
-            tags_of(entry.get("tags", [])),
+            tags_of(entry.get("tags") or []),
             loopback_only=name == DEFAULT_GUEST.name,
             permissions=MappingProxyType({}),
             max_connections=_limit(limits, "max-connections"),
             max_channels=_limit(limits, "max-channels"),
         )
+        if password:
+            self.found.passwords[name] = password
+        else:
+            self.found.passwords.pop(name, None)
 
     def _permission(self, entry: dict[str, Any]) -> None:
         key = self._user_and_vhost(entry)
@@ -210,20 +219,15 @@ class DefinitionsReader:
     def _topic_permission(self, entry: dict[str, Any]) -> None:
         key = self._user_and_vhost(entry)
         topic = TopicPermission(_text(entry, "write", empty=True), _text(entry, "read", empty=True))
-        topics = {_text(entry, "exchange"): topic}
+        topics = {_text(entry, "exchange", empty=True): topic}
         Permissions(Grant(topics=topics), user=key[0], vhost=key[1])
         self.found.topics.setdefault(key, {}).update(topics)
 
     def _parameter(self, entry: dict[str, Any]) -> None:
         if entry.get("component") == LIMITS_COMPONENT:
-            value = entry.get("value")
-            if not isinstance(value, dict):
-                raise ValueError("value: expected an object")
-            self.found.limits[self._known_vhost(entry)] = _vhost_limits(value)
+            self.found.limits[self._known_vhost(entry)] = _vhost_limits(_object(entry, "value"))
         elif entry.get("component") == OPERATOR_POLICY_COMPONENT:
-            value = entry.get("value")
-            if not isinstance(value, dict):
-                raise ValueError("value: expected an object")
+            value = _object(entry, "value")
             self._policy({**value, "vhost": entry.get("vhost"), "name": entry.get("name")}, is_operator=True)
         else:
             vhost = self._known_vhost(entry)
@@ -241,9 +245,9 @@ class DefinitionsReader:
                 _text(entry, "name"),
                 self._known_vhost(entry),
                 entry.get("pattern"),
-                entry.get("definition"),
-                apply_to=entry.get("apply-to", "all"),
-                priority=entry.get("priority", 0),
+                _object(entry, "definition"),
+                apply_to=entry.get("apply-to") or "all",
+                priority=entry.get("priority") or 0,
                 is_operator=is_operator,
             )
         )
@@ -258,21 +262,30 @@ class DefinitionsReader:
         vhost, name = self._known_vhost(entry), _text(entry, "name", empty=True)
         if name in _PREDECLARED:
             return
+        if name.startswith("amq."):
+            self._leave_out(f"exchange {shown(name)}: names with amq. are the broker's own")
+            return
         durable, auto_delete, internal = (_flag(entry, key) for key in ("durable", "auto_delete", "internal"))
         arguments = _arguments(entry)
         exchange = ExchangeEntry(name, vhost, _text(entry, "type"), durable, auto_delete, internal, arguments)
+        if name in self.dry.create_virtual_host(vhost).exchanges:
+            self._leave_out(f"exchange {shown(name)} stands here twice: the first one is declared")
+            return
         declare_exchange(self.dry, exchange)
         self.found.exchanges.append(exchange)
 
     def _queue(self, entry: dict[str, Any]) -> None:
         vhost, name = self._known_vhost(entry), _text(entry, "name")
         queue = QueueEntry(name, vhost, _flag(entry, "durable"), _flag(entry, "auto_delete"), _arguments(entry))
+        if name in self.dry.create_virtual_host(vhost).queues:
+            self._leave_out(f"queue {shown(name)} stands here twice: the first one is declared")
+            return
         declare_queue(self.dry, queue)
         self.found.queues.append(queue)
 
     def _binding(self, entry: dict[str, Any]) -> None:
         vhost, source = self._known_vhost(entry), _text(entry, "source", empty=True)
-        kind = entry.get("destination_type", "queue")
+        kind = entry.get("destination_type") or "queue"
         if kind not in ("queue", "exchange"):
             raise ValueError(f"destination_type: {shown(kind)} is not right, expected queue or exchange")
         binding = BindingEntry(
@@ -283,9 +296,14 @@ class DefinitionsReader:
             _text(entry, "routing_key", empty=True),
             _arguments(entry),
         )
-        if source:  # every queue is bound to the default exchange
+        if not source:  # every queue is bound to the default exchange
+            return
+        try:
             self._try_binding(binding)
-            self.found.bindings.append(binding)
+        except NotFound as error:  # exports have the bindings of exclusive queues, but not the queues
+            self._leave_out(text_of(error))
+            return
+        self.found.bindings.append(binding)
 
     def _try_binding(self, binding: BindingEntry) -> None:
         """Objects that the document does not declare may exist in the broker: the dry run gets substitutes for them."""
@@ -310,6 +328,11 @@ class DefinitionsReader:
         return user, self._known_vhost(entry)
 
     def _known_vhost(self, entry: dict[str, Any]) -> str:
+        if "vhost" not in entry:
+            raise ValueError(
+                "vhost: is missing, as in the export of one virtual host: import it with "
+                "`leveret ctl definitions import FILE vhost=NAME`, or POST it to /api/definitions/NAME"
+            )
         name = _text(entry, "vhost")
         if name not in self.found.vhosts and name not in self.broker.virtual_hosts:
             raise ValueError(f"no virtual host {shown(name)}")
@@ -355,15 +378,32 @@ def _text(entry: dict[str, Any], key: str, *, empty: bool = False) -> str:
 
 
 def _flag(entry: dict[str, Any], key: str) -> bool:
-    value = entry.get(key, False)
+    value = entry.get(key)
+    if value is None:
+        return key == "durable"  # as RabbitMQ takes what is left out, since 3.10
     if not isinstance(value, bool):
         raise ValueError(f"{key}: expected true or false")
     return value
 
 
+def _object(entry: dict[str, Any], key: str) -> dict[str, Any]:
+    """Nothing, null and `[]` are an empty one; `[["max-queues", 5]]` is what RabbitMQ 3.10 makes of limits."""
+    value = entry.get(key)
+    if value is None:
+        return {}
+    if isinstance(value, list) and all(isinstance(one, list) and len(one) == 2 for one in value):
+        names, values = zip(*value) if value else ((), ())
+        if all(isinstance(name, str) for name in names):
+            return dict(zip(names, values))
+    if not isinstance(value, dict):
+        raise ValueError(f"{key}: expected an object")
+    return value
+
+
 def _arguments(entry: dict[str, Any]) -> FieldTable:
+    arguments = _object(entry, "arguments")
     try:
-        return table_of_json(entry.get("arguments") or {})
+        return table_of_json(arguments)
     except ValueError as error:
         raise ValueError(f"arguments: expected {error}") from None
 

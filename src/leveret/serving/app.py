@@ -14,7 +14,7 @@ import trio
 from ..configured.configured import Report
 from ..engine import Unreadable
 from ..settings import Configuration
-from ..settings.printable import printable
+from ..settings.printable import printable, printable_lines
 from . import collector
 from .addresses import Address, AddressTaken, bind, url_of
 from .allocator import give_back
@@ -28,6 +28,7 @@ from .runtime import Runtime, SystemClock
 from .tls_files import NO_TLS, TlsFiles
 
 if TYPE_CHECKING:
+    from ..control.json_file import JsonFile
     from .console_parts import ConsoleParts
     from .service_manager import ServiceManager
 
@@ -41,6 +42,10 @@ Frontend = Callable[..., Awaitable[None]]
 
 class FrontendMissing(Exception):
     """No installed distribution offers the frontend; the message is for the operator."""
+
+
+class DefinitionsRefused(Exception):
+    """The file of definitions is wrong; the message is for the operator."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,7 +65,7 @@ class ServeOptions:
 
     `load` reads the configuration files again. `watch` knows them as they were before.
     `tls`: what the configuration's `[tls]` came to.
-    `definitions`: a document in RabbitMQ's form, without faults, imported at the start.
+    `definitions`: a file in RabbitMQ's form, imported at the start.
     `console`: where it is served; None: nowhere.
     `is_forced`, `reviews_queues`, `log_lines`: see `build_broker`.
     """
@@ -71,7 +76,7 @@ class ServeOptions:
     load: Load | None = None
     watch: FileWatch | None = None
     tls: TlsFiles = NO_TLS
-    definitions: object = None
+    definitions: "JsonFile | None" = None
     console: "ConsoleWish | None" = None
     is_forced: bool = False
     reviews_queues: bool = False
@@ -100,7 +105,8 @@ def find_frontend(name: str) -> Frontend:
 def serve(options: ServeOptions) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
-    Returns the exit code: 0, or 1 when an address is taken, or the data directory cannot be used (any more).
+    Returns the exit code: 0; 1 when an address is taken, or the data directory cannot be used (any more); 2 when the
+    file of definitions is refused.
     """
     try:
         frontend = find_frontend("amqp")
@@ -118,7 +124,7 @@ def serve(options: ServeOptions) -> int:
     errors: list[BaseException] = []
     try:
         trio.run(_serve, options, frontend, listeners, console_listeners, metrics_listeners)
-    except* (DataUnusable, OSError) as group:
+    except* (DataUnusable, DefinitionsRefused, OSError) as group:
         errors += leaves(group)
     except* Unreadable as group:
         errors += leaves(group)
@@ -128,7 +134,9 @@ def serve(options: ServeOptions) -> int:
     for listener in (*listeners, *console_listeners, *metrics_listeners) if errors else ():
         listener.close()
     for text in {str(error): None for error in errors}:
-        print(printable(f"leveret: {text}"), file=sys.stderr)
+        print(printable_lines(f"leveret: {text}"), file=sys.stderr)
+    if any(isinstance(error, DefinitionsRefused) for error in errors):
+        return 2
     return 1 if errors else 0
 
 
@@ -213,8 +221,7 @@ class _Serving:
         log_report(built.report)
         log_flow(built.broker)
         if options.definitions is not None:
-            imported = built.control.definitions.take_in(options.definitions)
-            log_report(Report(warnings=tuple(imported["remarks"])))
+            log_report(Report(warnings=tuple(self._import(options.definitions))))
         self._current = CurrentConfiguration(configuration, options.tls)
         self._runtime = Runtime(built.broker, built.keeper.commit if built.keeper is not None else None)
         self._runtime.end_turn()  # what the start left to do
@@ -223,6 +230,17 @@ class _Serving:
         if built.keeper is None:
             built.broker.storage.on_unreadable = self._lose
         self._manager = _service_manager()
+
+    def _import(self, file: "JsonFile") -> list[str]:
+        """What was left out. Raises: DefinitionsRefused."""
+        from ..control.definitions_reader import DefinitionsFault
+
+        is_whole = self._options.configuration.value("broker", "definitions-all-or-nothing")
+        try:
+            imported = self._built.control.definitions.take_in(file.value, is_whole=is_whole)
+        except DefinitionsFault as fault:
+            raise DefinitionsRefused("\n".join(file.placed(fault.faults))) from None
+        return file.placed([*(f"{one} (left out)" for one in imported["faults"]), *imported["remarks"]])
 
     async def run(self) -> None:
         """Until a signal comes, or the data directory is lost. Raises: DataUnusable, Unreadable."""

@@ -61,7 +61,7 @@ export function Definitions() {
     const total = draft.rows.reduce((sum, row) => sum + row.fresh + row.there, 0);
     const text = `${several(total, "entry", "entries")} of ${draft.name}. Nothing is deleted; users, policies and parameters that are here are replaced. Either all of it is taken or nothing.`;
     if (!(await confirm({ title: "Import these definitions", text, verb: "Import" }))) return;
-    if (await act("The definitions are imported.", "POST", "definitions", { body: draft.given })) setDraft(null);
+    if (await act("The definitions are imported.", "POST", "definitions?all-or-nothing=true", { body: draft.given })) setDraft(null);
   };
   const columns = [
     { title: "Section", cell: (row) => row.section.replace("_", " ") },

@@ -1,0 +1,135 @@
+"""A file of JSON as people and their editors write it: read, or refused with the place and the reason.
+
+The line of an entry is looked for only where something is wrong with it.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+#: What stands where JSON is not, cut to this length in characters.
+_SHOWN_MAX = 20
+
+
+class JsonFault(ValueError):
+    """`line` and `column` are 1-based; `reason` is for people."""
+
+    def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(f"is not JSON: {reason} (column {column})")
+        self.line = line
+
+
+@dataclass(slots=True, frozen=True)
+class JsonFile:
+    """A file and its value."""
+
+    name: str
+    text: str
+    value: Any
+
+    def placed(self, lines: Iterable[str]) -> list[str]:
+        """`users[2]: why` as `FILE:LINE: users[2]: why`, in the order of the file's lines."""
+        found = list(lines)
+        known = _lines_of_entries(self.text) if found else {}
+        numbered = [(known.get(line.partition(":")[0], 1), line) for line in found]
+        return [f"{self.name}:{number}: {line}" for number, line in sorted(numbered, key=lambda one: one[0])]
+
+
+def read_json_file(name: str) -> JsonFile:
+    """Raises: OSError; JsonFault."""
+    with open(name, "rb") as file:
+        text = _text_of(file.read())
+    return JsonFile(name, text, _value_of(text))
+
+
+def _text_of(octets: bytes) -> str:
+    """The text, in whichever UTF it is and without its byte order mark. Raises: JsonFault."""
+    try:
+        return octets.decode(json.detect_encoding(octets)).removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        raise JsonFault("is not UTF-8 text") from None
+
+
+def _value_of(text: str) -> Any:
+    """Raises: JsonFault."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        reason, at = _reason(error)
+        line_start = text.rfind("\n", 0, at) + 1
+        raise JsonFault(reason, text.count("\n", 0, at) + 1, at - line_start + 1) from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
+        raise JsonFault("is too deep, or has a number that is too long") from None
+
+
+def _lines_of_entries(text: str) -> dict[str, int]:
+    """The line of each entry of the lists in the outermost object: `users[2]` -> 17. `text` is JSON."""
+    decode, found = json.JSONDecoder().raw_decode, {}
+    line, counted = 1, 0
+
+    def space(at: int) -> int:
+        match = _SPACE.match(text, at)
+        assert match is not None
+        return match.end()
+
+    at = space(0)
+    if text[at : at + 1] != "{":
+        return {}
+    at = space(at + 1)
+    while text[at] != "}":
+        section, at = decode(text, at)
+        at = space(space(at) + 1)  # behind the colon
+        if text[at] == "[":
+            index, at = 0, space(at + 1)
+            while text[at] != "]":
+                line, counted = line + text.count("\n", counted, at), at
+                found[f"{section}[{index}]"] = line
+                _, at = decode(text, at)
+                at = space(at)
+                if text[at] == ",":
+                    at = space(at + 1)
+                index += 1
+            at += 1
+        else:
+            line, counted = line + text.count("\n", counted, at), at
+            found[section] = line
+            _, at = decode(text, at)
+        at = space(at)
+        if text[at] == ",":
+            at = space(at + 1)
+    return found
+
+
+def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
+    """What is wrong, and at which character."""
+    text, at = error.doc, error.pos
+    if error.msg.startswith("Invalid control character"):
+        return "a tab or the end of a line inside of text: expected \\t or \\n", at
+    rest = text[at:].lstrip()
+    at = len(text) - len(rest)
+    before = text[:at].rstrip()
+    if rest[:1] == "," and rest[1:].lstrip()[:1] in ("}", "]"):
+        return "a comma after the last entry", at
+    if before[-1:] == "," and rest[:1] in ("}", "]"):
+        return "a comma after the last entry", len(before) - 1
+    if not rest:
+        return "it ends before it is complete" if before else "the file is empty", len(before)
+    shown = json.dumps(rest.split("\n", 1)[0].rstrip()[:_SHOWN_MAX], ensure_ascii=False)
+    if rest[:2] in ("//", "/*") or rest[0] == "#":
+        return f"{shown}: it has no comments", at
+    if rest[0] == "'":
+        return f"{shown}: text stands between double quotation marks", at
+    if "delimiter" in error.msg and ":" in error.msg:
+        return f"a colon is missing before {shown}", at
+    if "delimiter" in error.msg:
+        return f"a comma is missing before {shown}", at
+    if error.msg.startswith("Extra data"):
+        return f"it goes on behind its end: {shown}", at
+    if "property name" in error.msg:
+        return f"expected a name between double quotation marks, not {shown}", at
+    if error.msg.startswith("Expecting value"):
+        return f"expected a value, not {shown}", at
+    return error.msg[:1].lower() + error.msg[1:], at
