@@ -52,8 +52,9 @@ class Writer:
     """Writes to one open segment; rolls to the next on request.
 
     `on_durable(lsn)`: all records below it are as safe as the mode promises (commit: fsynced; interval, never: with the
-    operating system). `on_failure(error)`: JournalFull or JournalFailed, once for each change of state. Both are called
-    by the writer's thread, without a lock held, and must not raise.
+    operating system). Also called, perhaps with the same LSN again, when all is written that had found no room.
+    `on_failure(error)`: JournalFull or JournalFailed, once for each change of state. Both are called by the writer's
+    thread, without a lock held, and must not raise.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Writer:
         )
         self.commit_count = 0
         self._later_count = 0  # tries in a row that found no descriptor or memory
+        self._was_full = False  # and what found no room is not all written yet
 
     # -- the broker's thread ----------------------------------------------------------------------------------------
 
@@ -293,9 +295,11 @@ class Writer:
                         self._is_awaited = False
                     if self._taken:
                         return True
+                until_sync_s = self.file.until_sync_s() if self.state is RUNNING else None
+                if until_sync_s == 0:
+                    break  # the interval is over
                 if self._closing or not wait:
                     return False
-                until_sync_s = self.file.until_sync_s() if self.state is RUNNING else None
                 self._is_idle = not is_patient
                 if not is_patient:
                     timeout_s = until_sync_s
@@ -305,10 +309,8 @@ class Writer:
                     timeout_s = min(PATIENCE_SECONDS, until_sync_s)
                 is_patient = self._work.wait(timeout_s)
                 self._is_idle = False
-                if not is_patient and self.state is RUNNING and self.file.until_sync_s() == 0:
-                    break  # the interval is over
         self._sync_or_fail()
-        return True
+        return self.state is not FAILED
 
     def _commit(self) -> bool:
         """Write the jobs that were taken, and sync if the mode wants it. What did not fit stays."""
@@ -326,13 +328,19 @@ class Writer:
             failure = self._failure_of(error)
         self._taken = jobs[done:]
         self.commit_count += 1
+        if isinstance(failure, JournalFull):
+            self._was_full = True
         if not isinstance(failure, JournalFailed) and self.file.wants_sync():
             failure = self._sync_or_none() or failure
         if done == len(jobs) and self._later_count:
             self._later_count = 0
             logger.warning("the journal goes on")
-        self._report(before, failure)
-        return failure is None and done == len(jobs)
+        is_done = failure is None and done == len(jobs)
+        has_room_again = is_done and self._was_full  # what waited may have been no record, so that no LSN tells
+        if is_done:
+            self._was_full = False
+        self._report(before, failure, is_news=has_room_again)
+        return is_done
 
     def _failure_of(self, error: OSError) -> JournalError | None:
         """What an error of writing means; None: later the same may succeed."""
@@ -363,13 +371,13 @@ class Writer:
         if self.durable_lsn < self.written_lsn:
             self._report(self.committed_lsn, self._sync_or_none())
 
-    def _report(self, before: int, failure: JournalError | None) -> None:
+    def _report(self, before: int, failure: JournalError | None, *, is_news: bool = False) -> None:
         with self._progress:
             if failure is not None:
                 self.state = FULL if isinstance(failure, JournalFull) else FAILED
                 self.error = failure
             self._progress.notify_all()
-        if self.committed_lsn > before:
+        if self.committed_lsn > before or is_news:
             self.on_durable(self.committed_lsn)
         if failure is not None:
             self.on_failure(failure)

@@ -10,9 +10,9 @@ from history import FakeQueue
 from simulator.audit import JournalBooks
 from simulator.books.whereabouts import Place
 from simulator.ledger import Broken
-from simulator.rest import check_credit, check_held
+from simulator.rest import check_alarms, check_credit, check_held
 
-from leveret.engine import EventKind
+from leveret.engine import Broker, EventKind, ManualClock
 from leveret.journal.format.heap import Declared, encode_declared, encode_runs
 from leveret.journal.format.record import (
     CODE_OF,
@@ -125,3 +125,16 @@ def test_nobody_is_ready_to_take_what_is_ready() -> None:
     check_credit([client_with(credit="another")], place_with(1))
     with pytest.raises(Broken, match="would take more of a, which has 2 ready"):
         check_credit([client_with(credit="a")], place_with(1, 2))
+
+
+def test_the_alarm_of_a_full_disk_is_an_alarm() -> None:
+    """Whoever was told of it believes that it is blocked until it is over, though nothing of it is held any more."""
+    flow = Broker(ManualClock()).flow
+    assert not check_alarms(flow, refuses=True) and not check_alarms(flow, refuses=False)
+    flow.disk.switch("low on disk")
+    assert check_alarms(flow, refuses=True)
+    with pytest.raises(Broken, match="the journal takes everything"):
+        check_alarms(flow, refuses=False)
+    flow.disk.switch(None)
+    flow.alarm.switch("maintenance")
+    assert check_alarms(flow, refuses=False)

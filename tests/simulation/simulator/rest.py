@@ -97,6 +97,8 @@ class Rest:
         there = sum(
             client.state is RUNNING or (client.state is CLOSING and client.product in held) for client in world.clients
         )
+        if host.keeper.recorder.has_failed and not host.has_failed and not (host.disk.is_full or host.disk.troubles):
+            restless.append("the journal refuses, and the disk is well")
         connected = host.broker.statistics().clients
         if connected != there:
             restless.append(f"{connected} connections of {there}")
@@ -135,8 +137,7 @@ class Rest:
         world.books.check()
         check_held(world.clients, world.books.whereabouts.places)
         assert world.host is not None
-        broker = world.host.broker
-        has_alarm = broker.alarm is not None or any(node.is_root and node.is_full for node in broker.flow.nodes())
+        has_alarm = check_alarms(world.host.broker.flow, refuses=world.host.keeper.recorder.has_failed)
         check_lost(world.clients, _held_by(world.host), has_alarm=has_alarm)
         check_credit(world.clients, world.books.whereabouts.places)
 
@@ -160,6 +161,16 @@ def _held_by(host: Host) -> set[str]:
     """The products of connections that wait for room."""
     waiting: Iterable[Any] = host.broker.flow.blocked()
     return {one.client.properties["product"].text for one in waiting}
+
+
+def check_alarms(flow: Any, *, refuses: bool) -> bool:
+    """Whether an alarm is up, or a limit of the whole broker reached: a peer that was told so is told the end of it.
+
+    `refuses`: the journal takes nothing now, or not much. Raises: Broken.
+    """
+    if flow.disk.is_full and not refuses:
+        raise Broken("the disk's alarm is up, and the journal takes everything")
+    return not flow.is_calm
 
 
 def check_lost(clients: Iterable[Client], held: Collection[str], *, has_alarm: bool) -> None:

@@ -1,0 +1,212 @@
+"""A disk that had no room, or a system without descriptors, is well again: everything goes on by itself.
+
+Whatever the journal was doing when it met the fault, and also if nobody does anything afterwards.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from recorded_broker import USER
+from simulated_files import SimulatedFiles
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from leveret.engine import PLAIN, Broker, Envelope, ManualClock, PropertyFacts, encode_header
+from leveret.journal import Journal, JournalOptions, WriterState
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
+from leveret.serving.keeper import Keeper
+
+STEP_S = 0.05
+PERSISTENT = Envelope("", "q", PropertyFacts(persistent=True))
+#: More messages than a turn commits.
+LARGE = 2_000
+
+
+class Life:
+    """A broker with its keeper, on simulated files; time passes by `passes`."""
+
+    def __init__(self, fsync: str = "commit", **options: int) -> None:
+        self.files = SimulatedFiles()
+        self.clock, self.trio_clock = ManualClock(), MockClock()
+        self.broker = Broker(self.clock)
+        taken = JournalOptions(preallocate_size=0, fsync=fsync, **options)
+        self.journal = Journal.open("data", self.clock, taken, files=self.files, threaded=False, new_id=bytes(16))
+        self.recorder = Recorder(self.broker, self.journal)
+        restore(self.broker, self.journal, self.recorder)
+        self.keeper = Keeper(self.broker, self.journal, self.recorder)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.session = self.broker.connect("/", USER, name="c", flush=lambda: None).open_session()
+        self.session.select_confirms()
+        self.vhost.declare_queue("q", client=self.session.client, durable=True)
+        self.turn()
+
+    def publish(self) -> None:
+        blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
+        self.session.publish(self.vhost.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
+
+    def is_confirmed(self) -> bool:
+        """All that was published, and nothing of it refused."""
+        confirms = self.session.confirms
+        assert confirms is not None
+        taken = confirms.take(self.recorder.safe_lsn)
+        return bool(taken) and all(is_ack for *_, is_ack in taken) and not confirms.waiting
+
+    def turn(self) -> None:
+        while self.broker.end_turn():
+            self.keeper.commit()
+        self.keeper.commit()
+
+    async def passes(self, seconds: float) -> None:
+        """Deadlines come, and the journal's thread writes; no client does anything."""
+        for _ in range(round(seconds / STEP_S)):
+            self.clock.advance_ns(int(STEP_S * 1e9))
+            if self.broker.advance():
+                self.turn()  # as `Runtime` does
+            self.journal.writer.run_once()
+            self.trio_clock.jump(STEP_S)
+            await wait_all_tasks_blocked()
+
+
+def run(life: Life, story: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.keeper.tend)
+            await wait_all_tasks_blocked()
+            await story()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=life.trio_clock)
+
+
+def _record(life: Life) -> None:
+    life.publish()
+    life.turn()
+
+
+def _long_record(life: Life) -> None:
+    """Of which the beginning fits."""
+    for _ in range(100):
+        life.publish()
+    life.turn()
+
+
+def _roll(life: Life) -> None:
+    life.journal.begin_segment()
+
+
+def _checkpoint(life: Life) -> None:
+    life.keeper._state_all()
+
+
+def _tick(life: Life) -> None:
+    """Of an idle broker: no record, so that no LSN rises when there is room again."""
+    life.journal.tick()
+
+
+def _reserve(life: Life) -> None:
+    life.journal.hold_back()
+    life.journal.tick()
+
+
+DOINGS = [_record, _long_record, _roll, _checkpoint, _tick, _reserve]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM])
+@pytest.mark.parametrize("fsync", ["commit", "interval", "never"])
+@pytest.mark.parametrize("doing", DOINGS)
+def test_whatever_met_the_fault(doing: Callable[[Life], None], fsync: str, error: int) -> None:
+    """Three seconds of it: some seconds later a durable publish is confirmed, and nothing is refused any more."""
+    life = Life(fsync)
+
+    async def story() -> None:
+        await life.passes(1)
+
+        def fail(operation: str, path: str) -> None:
+            if operation in ("write", "open", "truncate"):
+                raise OSError(error, "ordered", path)
+
+        life.files.fault = fail
+        doing(life)
+        await life.passes(3)
+        life.files.fault = lambda operation, path: None
+        await life.passes(3)
+        assert life.journal.state is WriterState.RUNNING
+        assert not life.recorder.has_failed and not life.recorder.is_behind
+        if life.session.confirms is not None:
+            life.session.confirms.refuse_waiting()
+            life.session.confirms.take(life.recorder.safe_lsn)
+        life.publish()
+        life.turn()
+        await life.passes(1)
+        assert life.is_confirmed()
+
+    run(life, story)
+
+
+@pytest.mark.parametrize("room", [0, 40, 100, 200])
+@pytest.mark.parametrize("doing", DOINGS)
+def test_a_disk_that_is_full_again_and_again(doing: Callable[[Life], None], room: int) -> None:
+    """Each time there is room for a little only."""
+    life = Life()
+
+    async def story() -> None:
+        await life.passes(1)
+        for _ in range(3):
+            life.files.capacity = life.files.used
+            doing(life)
+            await life.passes(1.5)
+            life.files.capacity += room
+            await life.passes(1.5)
+        life.files.capacity = None
+        await life.passes(4)
+        assert not life.recorder.has_failed and not life.recorder.is_behind
+
+    run(life, story)
+
+
+def test_a_large_commit_that_had_not_begun() -> None:
+    """It waited for the disk, and nobody else does: the end of that is the beginning of a turn."""
+    life = Life()
+
+    async def story() -> None:
+        session = life.session.client.open_session()
+        session.select_transactions()
+        blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
+        for _ in range(LARGE):
+            session.publish(life.vhost.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
+        life.files.capacity = life.files.used
+        life.publish()
+        life.keeper.commit()
+        await life.passes(0.5)
+        assert life.recorder.has_failed
+        commit = session.commit()
+        life.turn()
+        assert not commit.has_begun
+        life.files.capacity = None
+        await life.passes(5)
+        assert commit.is_done
+
+    run(life, story)
+
+
+def test_a_failed_sync_is_the_end() -> None:
+    """Nobody knows what is on the disk then: that ends with a restart alone."""
+    life = Life()
+
+    async def story() -> None:
+        def fail(operation: str, path: str) -> None:
+            if operation == "sync":
+                raise OSError(errno.ENOSPC, "ordered", path)
+
+        life.files.fault = fail
+        _record(life)
+        await life.passes(1)
+        life.files.fault = lambda operation, path: None
+        await life.passes(5)
+        assert life.journal.state is WriterState.FAILED and life.recorder.has_failed
+
+    run(life, story)
