@@ -6,7 +6,7 @@ Source: queues page A.4, A.7, A.9.
 from collections.abc import Sequence
 
 from ..delivery.consumer import UNLIMITED, Consumer
-from ..delivery.filters import MessageSubject
+from ..delivery.filter_groups import Asked
 from ..delivery.lease import shown
 from ..delivery.rota import RUN_MAX
 from ..messages.lease_headers import browse_entries, lease_entries, with_entries
@@ -150,8 +150,8 @@ def _release_barrier(queue: LeasedCore) -> bool:
     if len(queue.book) or not consumers:
         return False
     (message,) = queue.store.take(1, UNLIMITED)
-    subject = MessageSubject(message)
-    consumers = [one for one in consumers if one.filter is None or one.filter.matches(subject)]
+    asked = Asked(message, queue.surroundings.effort)
+    consumers = [one for one in consumers if one.filter is None or asked.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
     blob, envelope = with_entries(message.envelope, message.blob, entries), message.envelope.plain()
@@ -166,22 +166,27 @@ def _release_barrier(queue: LeasedCore) -> bool:
 
 
 def _show(queue: LeasedCore) -> None:
-    """Each who browses sees a slice more; whoever has seen all is cancelled."""
+    """Each who browses sees a slice more, in turns; whoever has seen all is cancelled."""
+    effort = queue.surroundings.effort
     for consumer, browse in list(queue.browsing.items()):
+        if effort.spent >= effort.turn_max:
+            queue.mark()  # the rest is for the next turn
+            break
+        queue.browsing[consumer] = queue.browsing.pop(consumer)
         if consumer.client.paused or not consumer.session.flowing:
             continue
         seen = queue.scan_active(browse.after, min(BROWSE_SLICE, max(browse.left, 1)))
-        queue.surroundings.effort.spent += len(seen.found)
+        effort.spent += len(seen.found)
         now_ns = queue.surroundings.clock.monotonic_ns()
         copies: list[Message] = []
         for position, message in seen.found:
             browse.after = position
             is_shown = message.id <= browse.until_id and not 0 < message.expires_ns <= now_ns and browse.left > 0
-            if is_shown and (consumer.filter is None or consumer.filter.matches(MessageSubject(message))):
+            if is_shown and (consumer.filter is None or Asked(message, effort).is_taken_by(consumer.filter)):
                 browse.left -= 1
                 entries = browse_entries(queue.topic_of(message.envelope), bookmark_of(message.id))
                 copies.append(shown(with_entries(message.envelope, message.blob, entries), message.envelope.plain()))
-        queue.surroundings.effort.spent += SHOWING * len(copies)
+        effort.spent += SHOWING * len(copies)
         if copies:
             consumer.session.deliver_beside(consumer, copies, queue.past_at(consumer.session))
         if seen.missing and browse.left > 0:

@@ -29,7 +29,7 @@ from .leased_reviewing import ReviewedCore
 from .limits import refusal
 from .queue import Restorer
 from .ranking import is_barrier, rank_of
-from .replaying import read_on, replay_for
+from .replaying import read_on, replay_for, take_turn
 from .selection import Selection
 
 if TYPE_CHECKING:
@@ -231,7 +231,8 @@ class LeasedQueue(ReviewedCore):
             return
         for consumer, replay in self.replaying.items():
             if replay.is_hungry:
-                read_on(self, consumer, replay)
+                take_turn(self, consumer)
+                read_on(self, replay)
                 self.mark()
                 return
         for browse in self.browsing.values():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..clock import MS
 from ..delivery.consumer import Consumer
-from ..delivery.filters import MessageSubject
+from ..delivery.filter_groups import Asked
 from ..delivery.lease import shown as only_shown
 from ..errors import NoAckNotSupported, PrefetchMissing
 from ..messages.lease_headers import replay_entries, with_entries
@@ -21,7 +21,9 @@ from .leased_parts import bookmark_of
 from .replay import Replay, ReplayHolder
 
 #: Octets that one read brings into memory.
-READ_OCTETS = 256 * 1024
+READ_OCTETS = 64 * 1024
+#: What it costs to read a message from the log, and to make a delivery of it, in units of `Effort`.
+READING, SHOWING = 3, 5
 
 
 def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> Replay | None:
@@ -45,7 +47,7 @@ def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> R
     return Replay(log, rules, ReplayHolder(queue, consumer.session, queue.mark), prefetch)
 
 
-def read_on(queue: LeasedCore, consumer: Consumer, replay: Replay) -> None:
+def read_on(queue: LeasedCore, replay: Replay) -> None:
     """Read a part of the log. Raises: Unreadable."""
     surroundings, first = queue.surroundings, replay.rules.first
 
@@ -54,24 +56,23 @@ def read_on(queue: LeasedCore, consumer: Consumer, replay: Replay) -> None:
 
     page = replay.log.read(queue.vhost_name, replay.position, is_wanted, READ_OCTETS)
     replay.position = page.next_position
-    captures, filter_ = queue.leased.filter, consumer.filter
+    surroundings.effort.spent += READING * len(page.found)
     for one in page.found:
         if not replay.has_begun:
             if first is not None and not first.is_before(one.message.id, one.wall_ms):
                 continue
             replay.has_begun = True
-        if captures is not None or filter_ is not None:
-            subject = MessageSubject(one.message)
-            if captures is not None and not captures.matches(subject):
-                continue
-            if filter_ is not None and not filter_.matches(subject) and not replay.is_behind_end(one):
-                continue
         replay.waiting.append(one)
 
 
 def show_replays(queue: LeasedCore) -> None:
-    """Each replay gets what it has room for. O(delivered)."""
+    """Each replay gets what it has room for, in turns. O(looked at)."""
+    effort = queue.surroundings.effort
     for consumer, replay in list(queue.replaying.items()):
+        if effort.spent >= effort.turn_max:
+            queue.mark()  # the rest is for the next turn
+            break
+        take_turn(queue, consumer)
         replay.look(queue.last_id)
         if consumer.client.paused or not consumer.session.flowing:
             continue
@@ -92,13 +93,20 @@ def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
     surroundings, waiting, holder = queue.surroundings, replay.waiting, replay.holder
     now_ns = surroundings.clock.monotonic_ns()
     room = consumer.client.room()
+    effort = surroundings.effort
     shown: list[Message] = []
     is_over = False
     while waiting and holder.unacked + len(shown) < replay.prefetch and room > 0:
+        if effort.spent >= effort.turn_max:
+            queue.mark()
+            break
         one = waiting[0]
         if replay.is_behind_end(one):
             is_over = True
             break
+        if not _is_for(queue, consumer, one.message):
+            waiting.popleft()
+            continue
         due_ns = replay.due_ns(one)
         if due_ns > now_ns:
             _wake(queue, replay, due_ns - now_ns)
@@ -108,13 +116,27 @@ def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
         copy = _copy(queue, one)
         room -= len(copy.blob)
         shown.append(copy)
+        effort.spent += SHOWING
     if shown:
-        surroundings.effort.spent += len(shown)
         holder.unacked += len(shown)
         consumer.session.deliver_beside(consumer, shown, holder)
     if is_over:
         _end(queue, consumer)
     return is_over
+
+
+def take_turn(queue: LeasedCore, consumer: Consumer) -> None:
+    """A replay is looked at now: it is the last to have the next turn."""
+    queue.replaying[consumer] = queue.replaying.pop(consumer)
+
+
+def _is_for(queue: LeasedCore, consumer: Consumer, message: Message) -> bool:
+    """Whether the filters of the queue and of the consumer take it."""
+    captures, filter_ = queue.leased.filter, consumer.filter
+    if captures is None and filter_ is None:
+        return True
+    asked = Asked(message, queue.surroundings.effort)
+    return (captures is None or asked.is_taken_by(captures)) and (filter_ is None or asked.is_taken_by(filter_))
 
 
 def _copy(queue: LeasedCore, one: LoggedMessage) -> Message:
