@@ -193,14 +193,16 @@ class Reviewing:
             self.pending = bool(self._waiting)
 
     def _review(self, queues: Iterator[Queue], changed: list[Policy]) -> None:
-        concerns = self.policies.may_concern
-        concerned = 0
+        policies = self.policies
+        concerned, until = 0, policies.spent + REVIEW_SLICE
         for queue in islice(queues, max(1, REVIEW_SLICE // len(changed))):
-            if not queue.deleted and concerns(queue.name, queue.type, queue.policy, changed):
+            if not queue.deleted and policies.may_concern(queue.name, queue.type, queue.policy, changed):
                 queue.policy_changed()
                 concerned += 1
                 if concerned >= CONCERNED_SLICE:
                     break
+            if policies.spent >= until:
+                break
 
 
 class Feeding:

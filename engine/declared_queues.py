@@ -254,7 +254,10 @@ class DeclaredQueues:
             field = arguments.get("x-address")
             address = field.text if field is not None and field.value else name
         queue_type = queue_type_of(arguments)
-        policy = broker.policies.of_queue(name, queue_type, vhost.name)
+        policies = broker.policies
+        spent = policies.spent
+        policy = policies.of_queue(name, queue_type, vhost.name)
+        broker.effort.spent += policies.spent - spent
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
         resolved = broker.settings.resolve_queue(address, vhost.name, own_settings(arguments), layer.settings, name)
         rules = rules_of(effective_arguments(arguments, layer), resolved, broker.options.quorum_delivery_limit)

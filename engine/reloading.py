@@ -1,6 +1,6 @@
 """Other settings, options, policies or diverts for a broker that runs: they hold at once, for what is there, too."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from ..settings import Divert, LoggedTopic, Policies, SettingsRepository
@@ -37,6 +37,10 @@ class ReloadedBroker(Protocol):
 
     def configure_flow(self) -> None:
         """The options may have other limits."""
+
+    @property
+    def run_errand(self) -> Callable[[Iterator[None]], None]:
+        """Takes steps, one at the end of each turn."""
 
 
 class Reloading:
@@ -93,7 +97,10 @@ class Reloading:
                 broker.announce(PolicyEvent(kind, policy.vhost, policy.name, now or policy))
         for name in {policy.vhost for policy in changed} & broker.virtual_hosts.keys():
             vhost = broker.virtual_hosts[name]
-            vhost.policies_changed()
+            steps = vhost.policies_changed()
+            for _ in steps:
+                broker.run_errand(steps)
+                break
             theirs = [policy for policy in changed if policy.vhost == name]
             self._reviewing.review(vhost.queues.values(), theirs)
         if self._reviewing.pending:

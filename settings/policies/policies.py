@@ -62,6 +62,7 @@ class Policy:
     priority: int = 0
     is_operator: bool = False
     origin: Origin | None = field(default=None, compare=False)
+    compiled: "Pattern | None" = field(default=None, compare=False, repr=False)  # of `pattern`; it takes a while
 
     @property
     def identity(self) -> tuple[str, bool, str]:
@@ -97,7 +98,7 @@ def make_policy(
     if not isinstance(pattern, str):
         raise PolicyFault("pattern should be a regular expression")
     try:
-        Pattern(pattern)
+        compiled = Pattern(pattern)
     except PatternFault as fault:
         raise PolicyFault(f"pattern should be regular expression but is invalid: {fault}") from None
     if not isinstance(apply_to, str) or apply_to not in APPLY_TO:
@@ -112,7 +113,7 @@ def make_policy(
         check_conflicts(_arguments(plain))
     except ArgumentFault as fault:
         raise PolicyFault(_X.sub("", str(fault))) from None
-    return Policy(name, vhost, pattern, MappingProxyType(plain), apply_to, priority, is_operator, origin)
+    return Policy(name, vhost, pattern, MappingProxyType(plain), apply_to, priority, is_operator, origin, compiled)
 
 
 @dataclass(slots=True, frozen=True)
@@ -238,16 +239,19 @@ def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
 
 
 class Policies:
-    """All policies of a broker. Immutable; a changed set is a new object that shares compiled patterns."""
+    """All policies of a broker. Immutable; a changed set is a new object.
 
-    __slots__ = ("_by_identity", "_ordered", "_pairs", "_patterns")
+    `spent`: what looking for policies has cost so far, in units of about 1 us.
+    """
 
-    def __init__(self, policies: Iterable[Policy] = (), known: "Policies | None" = None) -> None:
+    __slots__ = ("_by_identity", "_ordered", "_pairs", "_ranked", "spent")
+
+    def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self._by_identity = {policy.identity: policy for policy in policies}
-        texts = {policy.pattern for policy in self._by_identity.values()}
-        self._patterns: dict[str, Pattern] = _compiled(texts, known._patterns if known is not None else {})
         self._pairs: dict[tuple[object, object], EffectivePolicy] = {}
         self._ordered: dict[tuple[str, bool], list[Policy]] = {}
+        self._ranked: dict[tuple[str, bool, str], RankedPolicies] = {}
+        self.spent = 0
         for one in sorted(self._by_identity.values(), key=lambda policy: (-policy.priority, policy.name)):
             self._ordered.setdefault((one.vhost, one.is_operator), []).append(one)
 
@@ -265,12 +269,12 @@ class Policies:
     def with_these(self, policies: Iterable[Policy]) -> "Policies":
         """With these policies added, replacing those of the same identity."""
         added = {policy.identity: policy for policy in policies}
-        return Policies({**self._by_identity, **added}.values(), self)
+        return Policies({**self._by_identity, **added}.values())
 
     def without(self, identities: Iterable[tuple[str, bool, str]]) -> "Policies":
         """Without these policies."""
         gone = set(identities)
-        return Policies([one for one in self._by_identity.values() if one.identity not in gone], self)
+        return Policies([one for one in self._by_identity.values() if one.identity not in gone])
 
     def changed_since(self, before: "Policies") -> list[Policy]:
         """Policies that are new, changed, or (in their old form) removed."""
@@ -283,7 +287,11 @@ class Policies:
             if any(other.identity == one.identity for other in held.policies):
                 return True
             now = self._by_identity.get(one.identity)
-            if now is not None and _applies(now, queue_type) and self._patterns[now.pattern].search(name):
+            if now is None or not _applies(now, queue_type):
+                continue
+            is_found, cost = _compiled(now).measured(name)
+            self.spent += cost
+            if is_found:
                 return True
         return False
 
@@ -309,19 +317,60 @@ class Policies:
         return found
 
     def _winner(self, name: str, what: str, vhost: str, is_operator: bool) -> Policy | None:
-        for one in self._ordered.get((vhost, is_operator), ()):
-            if _applies(one, what) and self._patterns[one.pattern].search(name):
-                return one
-        return None
+        ordered = self._ordered.get((vhost, is_operator))
+        if ordered is None:
+            return None
+        ranked = self._ranked.get((vhost, is_operator, what))
+        if ranked is None:
+            self.spent += len(ordered)
+            ranked = RankedPolicies([one for one in ordered if _applies(one, what)])
+            self._ranked[vhost, is_operator, what] = ranked
+        found, cost = ranked.first(name)
+        self.spent += cost
+        return found
 
 
-def _compiled(texts: Iterable[str], known: "Mapping[str, Pattern]") -> "dict[str, Pattern]":
-    patterns = {text: known[text] for text in texts if text in known}
-    if missing := [text for text in texts if text not in known]:
-        from ...expressions.patterns.patterns import Pattern
+class RankedPolicies:
+    """Policies, the best first. Those whose pattern begins with text are found by it, whatever their number."""
 
-        patterns.update({text: Pattern(text) for text in missing})
-    return patterns
+    __slots__ = ("_by_start", "_others", "_policies")
+
+    def __init__(self, policies: list[Policy]) -> None:
+        self._policies = policies
+        self._by_start: dict[int, dict[str, list[int]]] = {}  # ranks by the text, by its length
+        self._others: list[tuple[int, Pattern]] = []
+        for rank, one in enumerate(policies):
+            pattern = _compiled(one)
+            if start := pattern.start:
+                self._by_start.setdefault(len(start), {}).setdefault(start, []).append(rank)
+            else:
+                self._others.append((rank, pattern))
+
+    def first(self, name: str) -> tuple[Policy | None, int]:
+        """The best that matches; and what that cost, in units of about 1 us."""
+        best, cost = len(self._policies), 0
+        for length, by_start in self._by_start.items():
+            cost += 1
+            for rank in by_start.get(name[:length], ()):
+                if rank >= best:
+                    break
+                is_found, spent = _compiled(self._policies[rank]).measured(name)
+                cost += spent
+                if is_found:
+                    best = rank
+        for rank, pattern in self._others:
+            if rank >= best:
+                break
+            is_found, spent = pattern.measured(name)
+            cost += spent
+            if is_found:
+                best = rank
+        return (self._policies[best] if best < len(self._policies) else None), cost
+
+
+def _compiled(policy: Policy) -> "Pattern":
+    assert policy.compiled is not None, "made by make_policy"
+    return policy.compiled
 
 
 NO_POLICIES = Policies()

@@ -34,7 +34,7 @@ def test_no_turn_is_long(kind: type[Replays], reads: str, filter_: str, monkeypa
     desk = kind()
     desk.queue()
     for number in range(MESSAGES):
-        desk.publish('{"n": %d}' % number)
+        desk.publish(f'{{"n": {number}}}')
     desk.confirmed()
     peer = desk.pair.open()
     peer.call(1, C.Basic.Qos, prefetch_count=1000)

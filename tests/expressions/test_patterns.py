@@ -141,6 +141,53 @@ def test_the_answers_are_those_of_re(parts: list[tuple[str, str]], outer: str, n
         assert ours.search(name) is bool(theirs.search(name)), (pattern, name)
 
 
+_ENDS = st.sampled_from(
+    ["", "", "^", "^.*", ".*", ".+", "^.+", "(?s)", "(?s)^.*", "(?s).*", "(?i)", "(?i)^", ".*.*", "\\A"]
+)
+_TAILS = st.sampled_from(["", "", "$", ".*$", ".*", ".+", ".+$", ".*\\z", "\\Z", "(?s:.*)$"])
+
+
+@given(_ENDS, st.lists(st.tuples(_PIECES, _TIMES), max_size=4), _TAILS, st.lists(st.text("abcA1-.\n"), max_size=6))
+def test_what_is_found_quickly_is_what_the_automaton_finds(
+    start: str, parts: list[tuple[str, str]], tail: str, names: list[str]
+) -> None:
+    """Whatever is open at the ends of a pattern, and whatever line ends are in the name."""
+    middle = "".join(piece if piece in ("^", "$", "\\b", "|") else piece + times for piece, times in parts)
+    try:
+        pattern = Pattern(f"{start}{middle}{tail}")
+    except PatternFault:
+        return
+    automaton = Automaton(parse_pattern(pattern.text))
+    for name in names:
+        assert pattern.search(name) is automaton.search(name), (pattern, name)
+        assert pattern.measured(name)[0] is automaton.search(name)
+        assert name.startswith(pattern.start) or not pattern.search(name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_quick"),
+    [
+        ("^team1\\.", True),
+        ("^(?!amq\\.).*", True),
+        (".*", True),
+        ("^.*orders.*$", True),
+        (".*\\.dlq$", True),
+        ("^[a-z]+\\.dlq$", True),
+        ("^(a|b|c)[0-9]+", True),
+        ("a.*b", False),  # each a, times each b
+        ("^.*a.*b", False),
+        ("^(a?){6}b", False),
+        ("[a-z]{200}x", False),
+        ("^(a+)+$", False),
+    ],
+)
+def test_what_re_may_find(pattern: str, is_quick: bool) -> None:
+    """Where it takes a time that is linear in the name; it is one unit of cost then, else one for some characters."""
+    found, cost = Pattern(pattern).measured("x" * 250)
+    assert (cost == 1) is is_quick
+    assert cost < 20_000
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_a_pattern_or_a_fault(text: str) -> None:
     """Whatever an operator writes, there is no other error; and it can be searched."""

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pair import Pair, publish
 from pamqp import commands as C
+from steps import steps
 
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
 from leveret.control.control import EXCHANGE, ControlTable
-from leveret.control.definitions_reader import OBJECTS_A_STEP, DefinitionsFault
+from leveret.control.definitions import Definitions
+from leveret.control.definitions_reader import OBJECTS_A_STEP, DefinitionsFault, DefinitionsReader
 from leveret.control.steps import finished
 from leveret.engine import Broker, ManualClock, Users, json_of_table, table_of_json
+from leveret.engine.effort import Effort
 from leveret.engine.errors import EngineError
 from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, decode_table, encode_table
 from leveret.engine.rules.arguments import ARGUMENTS
@@ -427,13 +431,90 @@ def test_a_large_document_is_imported_in_steps() -> None:
     done = [1]
     while pair.broker.end_turn():
         done.append(len(vhost.queues) + vhost.bindings.count)
-    steps = [now - before for before, now in pairwise(done)]
-    assert max(steps) <= 2 * OBJECTS_A_STEP  # a queue counts twice: it is bound to the default exchange, too
+    taken = [now - before for before, now in pairwise(done)]
+    assert max(taken) <= 2 * OBJECTS_A_STEP  # a queue counts twice: it is bound to the default exchange, too
     assert len(vhost.queues) == count + 1
     peer._flush()
     (delivered,) = peer.take()
     assert delivered.body is not None
     assert json.loads(delivered.body)["result"]["imported"]["bindings"] == count
+
+
+#: A turn that imports costs no more, in units of `Effort`: a step, and one object more.
+IMPORT_TURN_MAX = 6_000
+NAME = "a.long.name.of.a.queue." + "x" * 220
+
+
+def _long_documents() -> dict[str, dict[str, Any]]:
+    def queues(count: int) -> list[dict[str, Any]]:
+        return [{"name": f"{NAME}{number}", "vhost": "/", "durable": True} for number in range(count)]
+
+    def policies(count: int, pattern: str) -> list[dict[str, Any]]:
+        return [
+            {"name": f"p{n}", "vhost": "/", "pattern": pattern.format(n), "definition": {"max-length": 9}}
+            for n in range(count)
+        ]
+
+    many = [f"user{number}" for number in range(300)]
+    return {
+        "long names beside policies": {"queues": queues(60), "policies": policies(100, "^team{}\\.")},
+        "patterns for the automaton": {"queues": queues(60), "policies": policies(30, "^(a+b?)+.*(a|b)+c{}$")},
+        "exchanges": {
+            "exchanges": [
+                {"name": one["name"], "vhost": "/", "type": "topic", "durable": True, "internal": False}
+                for one in queues(60)
+            ],
+            "policies": policies(401, "^.*[a-z]-{}$"),
+        },
+        "long patterns": {"policies": policies(40, "^" + "x" * 800 + "{}")},
+        "users": {
+            "users": [{"name": name, "password_hash": "", "tags": ""} for name in many],
+            "permissions": [
+                {"user": name, "vhost": "/", "configure": f"^{name}-.*", "write": ".*", "read": f"^{name}|^all"}
+                for name in many
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize("what", _long_documents())
+def test_steps_of_an_import_are_cut_by_what_they_cost(what: str) -> None:
+    """Not by the number of objects alone: names may be long, policies many, and patterns large."""
+    pair = Pair()
+    document = {"vhosts": [{"name": "/"}], **_long_documents()[what]}
+    definitions = Definitions(lambda: pair.broker)
+    reader = DefinitionsReader(pair.broker, document)
+    costs: list[int] = []
+
+    def measured(taken: Iterator[None], effort: Effort) -> None:
+        spent = effort.spent
+        for _ in taken:
+            costs.append(effort.spent - spent)
+            while pair.broker.end_turn():
+                pass
+            spent = effort.spent
+
+    measured(reader.plan(), reader.dry.effort)
+    measured(definitions.steps_of(document), pair.broker.effort)
+    assert max(costs) <= IMPORT_TURN_MAX
+    assert len(costs) >= 6
+
+
+def test_users_of_a_document_are_not_looked_up_for_each_other() -> None:
+    """Twice the users are twice the work."""
+
+    def work(count: int) -> int:
+        broker = Pair().broker
+        names = [f"user{number}" for number in range(count)]
+        document = {
+            "users": [{"name": name, "password_hash": "", "tags": ""} for name in names],
+            "permissions": [{"user": name, "vhost": "/", "configure": "", "write": "", "read": ""} for name in names],
+        }
+        return steps(lambda: Definitions(lambda: broker).take_in(document))
+
+    work(10)
+    few = work(100)
+    assert work(400) <= 5 * few
 
 
 @pytest.mark.parametrize("body", [b'{"command": "\\ud800"}', b'{"command": "\xed\xa0\x80"}'], ids=["escaped", "octets"])

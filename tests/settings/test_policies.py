@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.expressions.patterns.patterns import Pattern
 from leveret.settings import (
     NO_POLICY,
     Policies,
@@ -307,3 +308,55 @@ def test_whatever_is_in_it(definition: dict[str, object], is_operator: bool) -> 
     for kind in ("classic", "quorum", "stream"):
         layer = policy_layer(Policies([one]).of_queue("q", kind, "/"), {"x-ring-size": 3, "x-max-length-bytes": 5})
         assert set(layer.arguments) <= {row.argument for row in POLICY_KEYS.values()}
+
+
+#: What operators write for the queues of one team, application or purpose.
+MANY = ["^team{}\\.", "^.*orders{}.*$", "\\.dlq{}$", "^(a|b)[0-9]+{}", "name{}", "^(?!amq\\.)x{}.*"]
+
+
+@pytest.mark.parametrize("pattern", MANY)
+@pytest.mark.parametrize("count", [100, 401, 1000])
+def test_what_it_costs_to_find_the_policy_of_a_name(pattern: str, count: int) -> None:
+    """A name of 250 octets beside many policies: a unit (1 us) for each at most, if they begin alike or not at all."""
+    policies = Policies(make_policy(f"p{n}", "/", pattern.format(n), {"max-length": n + 1}) for n in range(count))
+    policies.of_queue("first", "classic", "/")
+    before = policies.spent
+    assert policies.of_queue("q" * 250, "classic", "/") is NO_POLICY
+    assert policies.spent - before <= count
+    if pattern.startswith("^team"):
+        assert policies.spent - before <= 4  # by what they begin with, however many they are
+
+
+def test_patterns_that_need_the_automaton_are_counted() -> None:
+    """For each character, and far more for those that are new to it: whoever asks can stop."""
+    policies = Policies([make_policy("p", "/", "^(a+b?)+.*(a|b)+c$", {"max-length": 1})])
+    costs = []
+    for name in ("a" * 250, "a" * 250, "b" * 250):
+        before = policies.spent
+        policies.of_queue(name, "classic", "/")
+        costs.append(policies.spent - before)
+    assert costs[0] > costs[1] > 60
+    assert costs[2] > costs[1]
+
+
+PATTERNS = st.sampled_from(["^a", "^ab", "^a.*b$", "b", ".*", "^$", "^(?!a)", "^aa", "a.*b", "^A", "(?i)^A"])
+
+
+@given(
+    st.lists(st.tuples(PATTERNS, st.integers(0, 3), st.sampled_from(["all", "queues", "exchanges"])), max_size=12),
+    st.lists(st.text("abA\n", max_size=5), max_size=6),
+)
+def test_the_best_of_those_that_match(given_: list[tuple[str, int, str]], names: list[str]) -> None:
+    """As if each were asked, in the order of priority and name."""
+    made = [
+        make_policy(f"p{n:02}", "/", pattern, {"max-length": 1} if kind != "exchanges" else {"alternate-exchange": "x"},
+                    apply_to=kind, priority=priority)
+        for n, (pattern, priority, kind) in enumerate(given_)
+    ]  # fmt: skip
+    policies = Policies(made)
+    for name in names:
+        best = sorted(
+            (one for one in made if one.apply_to != "exchanges" and Pattern(one.pattern).search(name)),
+            key=lambda one: (-one.priority, one.name),
+        )
+        assert policies.of_queue(name, "classic", "/").policy == (best[0] if best else None)

@@ -21,9 +21,11 @@ from ..engine import (
     Broker,
     EngineError,
     Exchange,
+    Grant,
     ManualClock,
     Queue,
     ServiceExchange,
+    TopicPermission,
     User,
     Users,
     VirtualHost,
@@ -36,9 +38,11 @@ from .control_access import grants_of, with_grants, with_waiting
 from .control_parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
 from .control_policies import policy_value
 from .definitions_reader import (
+    EFFORT_A_STEP,
     LIMITS_COMPONENT,
     OBJECTS_A_STEP,
     OPERATOR_POLICY_COMPONENT,
+    PATTERN_EFFORT,
     DefinitionsFault,
     DefinitionsReader,
     Plan,
@@ -207,7 +211,7 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
         describe(broker, name, description, tags)
     for identity, value in plan.parameters.items():
         broker.parameters.set(identity, value)
-    _apply_users(broker, plan)
+    yield from _apply_users(broker, plan)
     if plan.policies:
         broker.replace_policies(broker.policies.with_these(plan.policies))
     steps: list[tuple[str, Callable[[Broker, Any], None], list[Any]]] = [
@@ -217,9 +221,11 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
     ]
     for what, do, objects in steps:
         objects.reverse()
+        until = broker.effort.spent + EFFORT_A_STEP
         while objects:
-            if len(objects) % OBJECTS_A_STEP == 0:
+            if len(objects) % OBJECTS_A_STEP == 0 or broker.effort.spent >= until:
                 yield
+                until = broker.effort.spent + EFFORT_A_STEP
             one = objects.pop()  # what is done is freed: all of it at once would be a long step
             try:
                 do(broker, one)
@@ -228,12 +234,23 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
     return remarks
 
 
-def _apply_users(broker: Broker, plan: Plan) -> None:
-    names = {*plan.users, *(user for user, _ in plan.grants), *(user for user, _ in plan.topics)}
-    for name in sorted(names):
+def _apply_users(broker: Broker, plan: Plan) -> Steps:
+    given: dict[str, list[tuple[str, Grant]]] = {}
+    for (owner, vhost), grant in plan.grants.items():
+        given.setdefault(owner, []).append((vhost, grant))
+    given_topics: dict[str, list[tuple[str, dict[str, TopicPermission]]]] = {}
+    for (owner, vhost), topics in plan.topics.items():
+        given_topics.setdefault(owner, []).append((vhost, topics))
+    effort = broker.effort
+    until = effort.spent + EFFORT_A_STEP
+    for number, name in enumerate(sorted({*plan.users, *given, *given_topics})):
+        if number % OBJECTS_A_STEP == 0 or effort.spent >= until:
+            yield
+            until = effort.spent + EFFORT_A_STEP
         before = broker.users.find(name)
         user = plan.users.get(name) or before
-        assert user is not None
+        if user is None:
+            continue  # it was removed meanwhile
         if name in plan.passwords:
             password = plan.passwords[name]
             is_same = before is not None and before.password.is_right(password)
@@ -241,17 +258,17 @@ def _apply_users(broker: Broker, plan: Plan) -> None:
         grants = grants_of(before, broker) if before is not None else {}
         if before is not None and name in plan.users:
             user = replace(user, loopback_only=before.loopback_only, waiting_topics=before.waiting_topics)
-        for (owner, vhost), grant in plan.grants.items():
-            if owner == name:
-                known = grants[vhost].topics if vhost in grants else user.waiting_topics.get(vhost, grant.topics)
-                grants[vhost] = replace(grant, topics=known)
-                user = with_waiting(user, vhost, {})
-        for (owner, vhost), topics in plan.topics.items():
-            if owner == name and vhost in grants:
+        for vhost, grant in given.get(name, ()):
+            known = grants[vhost].topics if vhost in grants else user.waiting_topics.get(vhost, grant.topics)
+            grants[vhost] = replace(grant, topics=known)
+            user = with_waiting(user, vhost, {})
+        for vhost, topics in given_topics.get(name, ()):
+            if vhost in grants:
                 merged = MappingProxyType({**grants[vhost].topics, **topics})
                 grants[vhost] = replace(grants[vhost], topics=merged)
-            elif owner == name:
+            else:
                 user = with_waiting(user, vhost, {**user.waiting_topics.get(vhost, {}), **topics})
+        effort.spent += PATTERN_EFFORT * sum(len(one.configure + one.write + one.read) for one in grants.values())
         broker.replace_user(with_grants(user, grants))
 
 

@@ -43,6 +43,10 @@ from .steps import Steps
 FAULTS_MAX = 50
 #: Objects of a document that are checked, or declared, in one step (2 to 4 ms).
 OBJECTS_A_STEP = 25
+#: What a step may cost, if that is more than usual: names are long, or policies many.
+EFFORT_A_STEP = 2_000
+#: Of reading a pattern, in units of `Effort` for each of its characters.
+PATTERN_EFFORT = 5
 LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
 #: Names of queue types, and of RabbitMQ's modules for them.
 _QUEUE_TYPES = {word: kind for kind in QUEUE_TYPES for word in (kind, f"rabbit_{kind}_queue")}
@@ -139,14 +143,16 @@ class DefinitionsReader:
             "queues": self._queue,
             "bindings": self._binding,
         }
+        until = self.dry.effort.spent + EFFORT_A_STEP
         for section, read in readers.items():
             entries = self.document.get(section, [])
             if not isinstance(entries, list):
                 self.found.faults.append(f"{section}: expected a list")
                 continue
             for index, entry in enumerate(entries):
-                if index % OBJECTS_A_STEP == 0 and index:
+                if (index % OBJECTS_A_STEP == 0 and index) or self.dry.effort.spent >= until:
                     yield
+                    until = self.dry.effort.spent + EFFORT_A_STEP
                 self.where = f"{section}[{index}]"
                 try:
                     if not isinstance(entry, dict):
@@ -213,6 +219,7 @@ class DefinitionsReader:
         key = self._user_and_vhost(entry)
         configure, write, read = (_text(entry, name, empty=True) for name in ("configure", "write", "read"))
         grant = Grant(configure, write, read)
+        self._reads(configure, write, read)
         Permissions(grant, user=key[0], vhost=key[1])
         self.found.grants[key] = grant
 
@@ -220,6 +227,7 @@ class DefinitionsReader:
         key = self._user_and_vhost(entry)
         topic = TopicPermission(_text(entry, "write", empty=True), _text(entry, "read", empty=True))
         topics = {_text(entry, "exchange", empty=True): topic}
+        self._reads(topic.write, topic.read)
         Permissions(Grant(topics=topics), user=key[0], vhost=key[1])
         self.found.topics.setdefault(key, {}).update(topics)
 
@@ -239,7 +247,12 @@ class DefinitionsReader:
             raise ValueError("value: expected a name")
         self._keep(("", "", name), entry)
 
+    def _reads(self, *patterns: object) -> None:
+        """These patterns are read."""
+        self.dry.effort.spent += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
+
     def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
+        self._reads(entry.get("pattern"))
         self.found.policies.append(
             make_policy(
                 _text(entry, "name"),

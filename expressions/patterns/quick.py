@@ -1,0 +1,81 @@
+"""Patterns that `re` finds in a name in time linear in it, as the automaton does, and far faster. Most are such.
+
+`re` tries one way after the other: so there must be few ways, and no more than one part whose length is open, at a
+place that is known. Open parts at the ends of a pattern mean nothing where it is only asked whether it is found, and
+are left out. Source: ruling 19.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .pattern_syntax import At, Cat, Chars, Node, Repeat
+from .translated import Untranslatable, translated
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+#: More ways, and characters of each, are not tried at each place of a name.
+WAYS_MAX, STEPS_MAX = 32, 128
+_START = At("start")
+_ENDS = (At("end"), At("very_end"))
+_ANY = ((), ((10, 10),))  # with these ranges, negated: a dot, with the flag s and without
+
+Search = Callable[[str], object]
+
+
+def quick_search(tree: Node) -> Search | None:
+    """Finds it in a name without line ends: something that is true, or not. None: that is for the automaton."""
+    try:
+        found = translated(_bare(tree))
+    except Untranslatable:
+        return None
+    ways, anchored = found.ways, found.anchored
+    if ways.ways > WAYS_MAX or ways.degree > anchored:
+        return None
+    if ways.degree == anchored and ways.ways * ways.length_min > STEPS_MAX:
+        return None
+    return found.pattern.match if anchored else found.pattern.search
+
+
+def literal_start(tree: Node) -> str:
+    """With what each name begins in which it is found; empty: with anything."""
+    parts = _parts(tree)
+    if not parts or parts[0] != _START:
+        return ""
+    text = ""
+    for part in parts[1:]:
+        if not isinstance(part, Chars) or part.folded or part.negated or len(part.ranges) != 1:
+            break
+        (low, high), *_ = part.ranges
+        if low != high:
+            break
+        text += chr(low)
+    return text
+
+
+def _parts(tree: Node) -> tuple[Node, ...]:
+    return tree.parts if isinstance(tree, Cat) else (tree,)
+
+
+def _bare(tree: Node) -> Node:
+    """Without what may be anything at its ends: where there are no line ends, the same names have it."""
+    parts = list(_parts(tree))
+    if len(parts) > 1 and parts[0] == _START and _is_open(parts[1]) and not parts[1].low:
+        del parts[0]
+    if len(parts) > 1 and parts[-1] in _ENDS and _is_open(parts[-2]):
+        del parts[-1]
+    for at in (0, -1):
+        while parts and _is_open(one := parts[at]):
+            if one.low:
+                parts[at] = Repeat(one.part, one.low, one.low)
+            else:
+                del parts[at]
+    return Cat(tuple(parts))
+
+
+def _is_open(node: Node) -> "TypeGuard[Repeat]":
+    """Whether it is any number of any characters, or that and more than some."""
+    if not isinstance(node, Repeat) or node.high is not None:
+        return False
+    part = node.part
+    return isinstance(part, Chars) and part.negated and part.ranges in _ANY
