@@ -81,6 +81,7 @@ class Journal:
             preallocate_size=options.preallocate_size,
             reserve=reserve,
             now_s=time.monotonic if threaded else lambda: clock.monotonic_ns() / 1e9,
+            add_needs=directory.add_needs,
         )
         self.contents = ContentReader(
             directory.path,

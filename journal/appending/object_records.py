@@ -9,6 +9,7 @@ from ..format.heap import (
     encode_ids_seen,
     encode_text,
 )
+from ..format.needs import DUPLICATE_IDS, needs_of
 from ..format.record import (
     BOUND,
     DECLARED,
@@ -24,6 +25,8 @@ from ..format.record import (
     Record,
 )
 from .turns import Turns
+
+_IDS = frozenset({DUPLICATE_IDS})
 
 
 class ObjectRecords:
@@ -72,6 +75,7 @@ class ObjectRecords:
 
     def _object(self, kind: int, id_: int, declared: Declared, restated: bool) -> int:
         what = declared.what
+        self._turns.need(needs_of(declared))
         record = Record(
             kind,
             flags=(DURABLE if declared.properties & 1 else 0) | (RESTATED if restated else 0),
@@ -101,6 +105,7 @@ class ObjectRecords:
 
     def ids_seen(self, vhost_id: int, seen: IdsSeen, *, restated: bool = False) -> int:
         """These duplicate ids are remembered. Returns the octets that it takes."""
+        self._turns.need(_IDS)
         heap = encode_ids_seen(seen)
         message_id = 0 if restated else seen.ids[0][1]
         flags = DURABLE | (RESTATED if restated else 0)

@@ -7,6 +7,7 @@ from ..disk.writer import Writer
 from ..format.block import BlockBuilder
 from ..format.heap import Head, encode_head
 from ..format.names import Names
+from ..format.needs import DUPLICATE_IDS, needs_of
 from ..format.record import HEAD, Record
 from ..recovery.reclaim import Ledger
 from ..recovery.replay import Recovered
@@ -39,6 +40,7 @@ class Turns:
         self.is_awaited = False
         self._clock = clock
         self._journal_id = journal_id
+        self._needs = _needs_of(recovered)
         self._segment_began_ms = 0
         self._size_at_turn = self._count_at_turn = 0
 
@@ -82,6 +84,7 @@ class Turns:
         self.names.drop_retired(self.ledger.first_live_lsn(self.writer.next_lsn))
 
         def fill(head: BlockBuilder) -> None:
+            head.needs = self._needs
             begin, end = self.checkpoint
             heap = encode_head(Head(self._journal_id, begin, end, PROGRAM))
             head.add(Record(HEAD, arg=self.names.next_id, msg_id=self.next_message_id, heap=heap))
@@ -101,10 +104,23 @@ class Turns:
             block.add(record)
         return lsn
 
+    def need(self, needs: frozenset[str]) -> None:
+        """Who reads what is appended next has to know these."""
+        if not needs <= self._needs:
+            block = self.block or self.begin()
+            block.needs |= needs
+            self._needs |= needs
+
     @property
     def next_lsn(self) -> int:
         """LSN of the next record."""
         return self.block.next_lsn if self.block is not None else self.writer.next_lsn
+
+
+def _needs_of(recovered: Recovered) -> frozenset[str]:
+    """Of what is there, also where an older program did not say it."""
+    needs = frozenset({DUPLICATE_IDS} if recovered.ids else ())
+    return needs.union(*map(needs_of, recovered.objects.values()))
 
 
 def _ledger_of(recovered: Recovered) -> Ledger:

@@ -7,27 +7,49 @@
 import json
 import os
 import re
+from collections.abc import Set
+from dataclasses import dataclass, replace
 
-from ..format.errors import DirectoryLocked, ForeignDirectory, JournalError
+from ..format.errors import DirectoryLocked, ForeignDirectory, JournalError, NewerJournal
+from ..format.needs import KNOWN
 from .files import LATER, REAL, Files, ReadableFiles, read_file, replace_file
 from .reserve import NAME as RESERVE
 from .segment import NAME, segment_name, segments_in
 
 FORMAT, LOCK, READERS = "format", "lock", "readers"
-FORMAT_NAME, FORMAT_VERSION = "leveret-journal", 1
+FORMAT_NAME = "leveret-journal"
+#: A journal that every program can read, and one with a list of what a program must know. Version 2 is for the
+#: directories of clusters.
+PLAIN, WITH_NEEDS = 1, 3
 #: What a directory may hold that a journal is made in: what is left of a start that was cut short, or of a journal that
 #: was deleted, and what a file system makes at its root.
 _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
 READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
+@dataclass(slots=True, frozen=True)
+class Format:
+    """What the file `format` says: which journal it is, and what a program must know that opens it."""
+
+    journal_id: bytes
+    needs: frozenset[str] = frozenset()
+
+    @property
+    def octets(self) -> bytes:
+        """Of the file."""
+        said = {"format": FORMAT_NAME, "version": WITH_NEEDS if self.needs else PLAIN, "id": self.journal_id.hex()}
+        if self.needs:
+            said["needs"] = sorted(self.needs)
+        return json.dumps(said).encode() + b"\n"
+
+
 class Directory:
     """A journal's directory that this process alone may write in, until `close`."""
 
-    def __init__(self, files: Files, path: str, journal_id: bytes, lock: int) -> None:
+    def __init__(self, files: Files, path: str, format_: Format, lock: int) -> None:
         self.files = files
         self.path = path
-        self.journal_id = journal_id
+        self._format = format_
         self._lock = lock
 
     @classmethod
@@ -45,13 +67,25 @@ class Directory:
         try:
             if FORMAT not in files.names(path):
                 files.make_directory(os.path.join(path, READERS))
-                identity = {"format": FORMAT_NAME, "version": FORMAT_VERSION, "id": (new_id or os.urandom(16)).hex()}
-                replace_file(files, path, FORMAT, json.dumps(identity).encode() + b"\n")
+                replace_file(files, path, FORMAT, Format(new_id or os.urandom(16)).octets)
                 files.sync_directory(os.path.dirname(os.path.abspath(path)))
-            return cls(files, path, read_identity(path, files), lock)
+            return cls(files, path, read_format(path, files), lock)
         except BaseException:
             files.close(lock)
             raise
+
+    @property
+    def journal_id(self) -> bytes:
+        """16 octets."""
+        return self._format.journal_id
+
+    def add_needs(self, needs: Set[str]) -> None:
+        """Who opens it has to know these, too. Durable when it returns; can be repeated. Raises: OSError."""
+        known = self._format.needs
+        if not needs <= known:
+            found = replace(self._format, needs=known | needs)
+            replace_file(self.files, self.path, FORMAT, found.octets)
+            self._format = found
 
     @property
     def is_there(self) -> bool:
@@ -67,7 +101,7 @@ def _check_is_ours(path: str, files: ReadableFiles) -> None:
     """Nothing is changed. Raises: ForeignDirectory (it is neither a journal's, nor absent, nor empty), OSError."""
     names = files.names(path)
     if FORMAT in names:
-        read_identity(path, files)
+        read_format(path, files)
         return
     if any(map(NAME.fullmatch, names)):
         raise ForeignDirectory(f"{path}: there are segments but no file {FORMAT!r}: not a whole journal")
@@ -77,19 +111,31 @@ def _check_is_ours(path: str, files: ReadableFiles) -> None:
 
 
 def read_identity(path: str, files: ReadableFiles = REAL) -> bytes:
-    """The id of the journal there; nothing is locked or changed. Raises: ForeignDirectory, OSError."""
+    """The id of the journal there; nothing is locked or changed. Raises: as `read_format`."""
+    return read_format(path, files).journal_id
+
+
+def read_format(path: str, files: ReadableFiles = REAL) -> Format:
+    """What the journal there is; nothing is locked or changed.
+
+    Raises: ForeignDirectory, NewerJournal (this program does not know all that it holds), OSError.
+    """
     if FORMAT not in files.names(path):
         raise ForeignDirectory(f"{path}: no journal here (there is no file {FORMAT!r})")
     try:
-        identity = json.loads(read_file(files, os.path.join(path, FORMAT)))
-        name, version, journal_id = identity["format"], identity["version"], bytes.fromhex(identity["id"])
+        said = json.loads(read_file(files, os.path.join(path, FORMAT)))
+        name, version, journal_id = said["format"], said["version"], bytes.fromhex(said["id"])
+        needs = frozenset(map(str, said["needs"])) if version == WITH_NEEDS else frozenset()
     except (ValueError, KeyError, TypeError) as error:
         raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's") from error
     if name != FORMAT_NAME or len(journal_id) != 16:
         raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's")
-    if version != FORMAT_VERSION:
-        raise ForeignDirectory(f"{path}: journal format {version}, this program reads {FORMAT_VERSION}")
-    return journal_id
+    if version not in (PLAIN, WITH_NEEDS):
+        raise NewerJournal(f"{path}: journal format {version}, this program reads {PLAIN} and {WITH_NEEDS}")
+    if unknown := needs - KNOWN:
+        what = " and ".join(sorted(unknown))
+        raise NewerJournal(f"{path}: the journal holds {what}, of which this program does not know: start a newer one")
+    return Format(journal_id, needs)
 
 
 def find_journal(path: str, files: ReadableFiles = REAL) -> str:

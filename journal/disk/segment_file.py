@@ -5,7 +5,7 @@ Source: docs/journal-format.md, "The crash model".
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from ..format.block import HAS_ALL, HEADER, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
@@ -23,7 +23,7 @@ LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.
 class SegmentFile:
     """All records below `written_lsn` can be read, all below `durable_lsn` are fsynced.
 
-    `segment`: None before the first roll.
+    `segment`: None before the first roll. `add_needs`: see `Directory`.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class SegmentFile:
         preallocate_size: int,
         reserve: Reserve | None,
         now_s: Callable[[], float],
+        add_needs: Callable[[Set[str]], object],
     ) -> None:
         self._now_s = now_s
         self.flags = MODES.index(mode) | (HAS_ALL if scope == "all" else 0)
@@ -54,6 +55,7 @@ class SegmentFile:
         self._directory = directory
         self._preallocate_size = preallocate_size
         self._reserve = reserve
+        self._add_needs = add_needs
         self._handle = -1
         self._allocated = 0
         self._counts_links = True
@@ -78,8 +80,11 @@ class SegmentFile:
     def do(self, job: Job) -> None:
         """One job, which can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
         if isinstance(job, BlockBuilder):
+            if job.needs:
+                self._add_needs(job.needs)
             self.write(job.encode(self.flags, self.durable_lsn))
         elif isinstance(job, Roll):
+            self._add_needs(job.head.needs)
             self.roll(job)
         elif isinstance(job, Tick):
             self.tick()

@@ -14,7 +14,7 @@ Source: rulings 4 and 21; docs/journal-format.md, "The crash model".
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from enum import Enum, auto
 
 from ..format.block import Block, BlockBuilder
@@ -69,6 +69,7 @@ class Writer:
         preallocate_size: int = 0,
         reserve: Reserve | None = None,
         now_s: Callable[[], float] = time.monotonic,
+        add_needs: Callable[[Set[str]], object] = lambda needs: None,
         on_durable: Callable[[int], object] = lambda lsn: None,
         on_failure: Callable[[JournalError], object] = lambda error: None,
     ) -> None:
@@ -103,6 +104,7 @@ class Writer:
             preallocate_size=preallocate_size,
             reserve=reserve,
             now_s=now_s,
+            add_needs=add_needs,
         )
         self.commit_count = 0
         self._later_count = 0  # tries in a row that found no descriptor or memory

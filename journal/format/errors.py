@@ -13,6 +13,10 @@ class ForeignDirectory(JournalError):
     """The directory holds something else, or a journal of a format that this version does not read."""
 
 
+class NewerJournal(ForeignDirectory):
+    """A newer program wrote it: it has a version, or holds something, that this one does not know."""
+
+
 class Damaged(JournalError):
     """Bytes that were durable are not what was written. `segment`: file name; `offset`: octets from its start."""
 

@@ -27,6 +27,7 @@ from ...engine import (
 )
 from ...settings import Policy
 from ..format.heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
+from ..format.needs import LOGGED_TOPICS
 from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
 from ..journal import Journal
 from .access_records import limits_octets, parameter_name, parameter_octets, policy_octets, user_octets
@@ -35,6 +36,7 @@ from .access_records import limits_octets, parameter_name, parameter_octets, pol
 AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address", "leveret first-offset"
 NOTES = "leveret notes"
 RECOVERY = "leveret recovery"
+_LOG = frozenset({LOGGED_TOPICS})
 _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)
 
 
@@ -69,7 +71,9 @@ class ObjectRecorder:
         found = self._queue_ids.get(key)
         if found is None:
             found = 0  # the log's, which is no object of the journal
-            if queue.name:
+            if not queue.name:
+                self._journal.turns.need(_LOG)
+            else:
                 found = self._journal.objects.define(QUEUE, self._vhost_id(key[0]), queue.name)
             self._queue_ids[key] = found
         return found

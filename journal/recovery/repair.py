@@ -1,13 +1,13 @@
 """Saving what can be saved of a damaged journal."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..disk.directory import Directory, read_identity
+from ..disk.directory import Directory, Format, read_format
 from ..disk.files import REAL, Files, write_all
 from ..disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
 from ..format.block import IS_FOOTER, IS_HEAD, MODES, Block, encode_gap, read_block
-from ..format.errors import BadRecord, Damaged, ForeignDirectory
+from ..format.errors import BadRecord, Damaged, ForeignDirectory, NewerJournal
 from ..format.heap import Head, decode_define, decode_head, encode_head
 from ..format.names import Names
 from ..format.record import DEFINE, HEAD, Record
@@ -30,10 +30,12 @@ def repair(directory: str, out: str, files: Files = REAL) -> Repaired:
     acknowledgement is lost is there again. The old directory is not changed.
     Raises: ForeignDirectory (also when `out` is not empty), DirectoryLocked, OSError.
     """
-    journal_id = _journal_id(files, directory)
+    format_ = _format_of(files, directory)
+    journal_id = format_.journal_id
     if files.names(out):
         raise ForeignDirectory(f"{out}: it is not empty")
     target = Directory.open(out, files, new_id=journal_id)
+    target.add_needs(format_.needs)
     result = Repaired()
     state = _Known(journal_id)
     try:
@@ -88,21 +90,23 @@ def _tell_what_is_before(files: Files, out: str, base_lsn: int, state: "_Known",
         _Copy(files, out, content - 1, state, result).finish(base_lsn)
 
 
-def _journal_id(files: Files, directory: str) -> bytes:
-    """That of the directory, if any segment agrees; else that of the first segment that has one; else a new one.
+def _format_of(files: Files, directory: str) -> Format:
+    """That of the directory, if any segment agrees; else the id of the first segment that has one; else a new one.
 
-    Raises: ForeignDirectory: no segment has a whole block.
+    Raises: NewerJournal; ForeignDirectory: no segment has a whole block.
     """
     ids = [id_ for base_lsn in segments_in(files, directory) if (id_ := _id_of_segment(files, directory, base_lsn))]
     try:
-        told = read_identity(directory, files)
+        told = read_format(directory, files)
+    except NewerJournal:
+        raise
     except ForeignDirectory:
         if ids:
-            return ids[0]
+            return Format(ids[0])
         if not any(_has_whole_block(files, directory, base_lsn) for base_lsn in segments_in(files, directory)):
             raise ForeignDirectory(f"{directory}: no journal here, and no segment that tells of one") from None
-        return os.urandom(16)  # which it was is lost, what it holds is not
-    return ids[0] if ids and told not in ids else told
+        return Format(os.urandom(16))  # which it was is lost, what it holds is not
+    return replace(told, journal_id=ids[0]) if ids and told.journal_id not in ids else told
 
 
 def _has_whole_block(files: Files, directory: str, base_lsn: int) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..disk.segment import Segment
 from ..format.block import IS_GAP, IS_HEAD, Block
+from ..format.errors import BadRecord
 from ..format.heap import (
     IS_DURABLE,
     Bound,
@@ -40,6 +41,7 @@ from ..format.record import (
     HEAD,
     IDS_SEEN,
     KEPT,
+    KIND_NAMES,
     MOVED,
     OPERATORS,
     PUBLISHED,
@@ -156,6 +158,8 @@ class Replay:
                 handler = handlers.get(kind)
                 if handler is not None:
                     handler(fields, lsn, block)
+                elif fields[5] & DURABLE and kind not in KIND_NAMES:
+                    raise BadRecord(f"a record of kind {kind}, which this program does not know: start a newer one")
             lsn += 1
         if block.header.flags & IS_HEAD and self.gaps:
             self._drop_unnamed()
