@@ -77,8 +77,9 @@ class Subject(ABC):
         headers = self.headers()
         if name in headers or "." not in name:
             return headers.get(name)
-        value: Value = dict(headers)
-        for part in name.split("."):
+        first, *parts = name.split(".")
+        value = headers.get(first)
+        for part in parts:
             if not isinstance(value, dict):
                 return None
             value = value.get(part)

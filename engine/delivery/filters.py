@@ -3,11 +3,13 @@
 Source: queues page B.1 (header values), B.4, B.5.
 """
 
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ...expressions.language import Subject, Value
-from ..messages.content import ContentError, PropertyValue, decode_properties
-from ..messages.field_table import Field, FieldTable, number_of
+from ..messages.content import ContentError, PropertyValue, decode_properties, opened_headers
+from ..messages.field_table import Field, FieldTable, FieldTableError, number_of
 from ..messages.message import Message
 
 
@@ -21,7 +23,7 @@ class MessageSubject(Subject):
         super().__init__(envelope.exchange, envelope.routing_key)
         self._message = message
         self._properties: dict[str, PropertyValue] | None = None
-        self._headers: dict[str, Value] | None = None
+        self._headers: Mapping[str, Value] | None = None
         self.is_read = False
 
     def body(self) -> bytes:
@@ -29,11 +31,11 @@ class MessageSubject(Subject):
         self.is_read = True
         return self._message.body
 
-    def headers(self) -> dict[str, Value]:
+    def headers(self) -> Mapping[str, Value]:
         """See `Subject`."""
         if self._headers is None:
-            table = self._read().get("headers")
-            self._headers = values_of(table) if isinstance(table, dict) else {}
+            table = opened_headers(self._message.header)
+            self._headers = _HeaderValues(table) if table else NO_HEADERS
         return self._headers
 
     def property(self, name: str) -> int | str | None:
@@ -46,10 +48,40 @@ class MessageSubject(Subject):
     def _read(self) -> dict[str, PropertyValue]:
         if self._properties is None:
             try:
-                self._properties = decode_properties(self._message.header)
+                self._properties = decode_properties(self._message.header, has_headers=False)
             except ContentError:  # headers with a type that the broker passes on without knowing it
                 self._properties = {}
         return self._properties
+
+
+class _HeaderValues(Mapping[str, Value]):
+    """Headers in values of expressions, each made when it is asked for: filters ask for few of what may be many."""
+
+    __slots__ = ("_known", "_table")
+
+    def __init__(self, table: Mapping[str, Field]) -> None:
+        self._table = table
+        self._known: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._known:
+            try:
+                self._known[name] = _value(self._table[name])
+            except FieldTableError:  # a type that the broker passes on without knowing it
+                self._known[name] = None
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+NO_HEADERS: Mapping[str, Value] = MappingProxyType({})
 
 
 def values_of(table: FieldTable) -> dict[str, Value]:

@@ -1,6 +1,6 @@
 """Matching of headers bindings. Source: behaviour page 3.9, "headers"."""
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Container, Hashable, Mapping
 
 from ..errors import InvalidHeadersMatch, InvalidHeadersMatchType
 from ..messages.field_table import Field, FieldTable
@@ -43,14 +43,17 @@ class Comparables:
 
     __slots__ = ("_headers", "_known")
 
-    def __init__(self, headers: FieldTable) -> None:
+    def __init__(self, headers: Mapping[str, Field]) -> None:
         self._headers = headers
         self._known: dict[str, object] = {}
 
     def known_of(self, keys: Collection[str]) -> list[str]:
         """Those of some keys that the message has. O(the smaller number)."""
         headers = self._headers
-        few, many = (keys, headers) if len(keys) < len(headers) else (headers, keys)
+        few: Collection[str] = headers
+        many: Container[str] = keys
+        if len(keys) < len(headers):
+            few, many = keys, headers
         return [key for key in few if key in many]
 
     def __contains__(self, key: str) -> bool:

@@ -1,9 +1,9 @@
 """What exchanges may look at when they choose where a message goes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ..messages.content import ContentError, PropertyValue, decode_properties
-from ..messages.field_table import FieldTable
+from ..messages.field_table import Field
 from ..messages.message import Envelope, Message
 from .headers import Comparables
 
@@ -32,16 +32,16 @@ class Routed:
         self.keys = keys
         self.chance = chance  # uniform in [0, 1)
         self.cost = 0
-        self._headers: FieldTable | None = None
+        self._headers: Mapping[str, Field] | None = None
         self._comparables: Comparables | None = None
         self._envelope = envelope
         self._blob = blob
 
     @property
-    def headers(self) -> FieldTable:
-        """Decoded once it is asked for, however many exchanges ask."""
+    def headers(self) -> Mapping[str, Field]:
+        """Opened once, however many exchanges ask, and decoded entry by entry."""
         if self._headers is None:
-            self._headers = self._envelope.headers(self._blob) if self._envelope is not None else {}
+            self._headers = self._envelope.opened_headers(self._blob) if self._envelope is not None else {}
             self.cost += len(self._headers)
         return self._headers
 

@@ -12,7 +12,16 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple, Protocol
 
-from .field_table import FieldTable, FieldTableError, decode_table, encode_table, scan_table, table_spans
+from .field_table import (
+    Field,
+    FieldTable,
+    FieldTableError,
+    OpenedTable,
+    decode_table,
+    encode_table,
+    scan_table,
+    table_spans,
+)
 
 BASIC_CLASS = 60
 
@@ -33,6 +42,9 @@ PROPERTIES = (
     ("app_id", 0x0008, "shortstr"),
     ("cluster_id", 0x0004, "shortstr"),
 )
+
+#: Their bit, and those of what may stand before them.
+_HEADERS, _BEFORE_HEADERS = 0x2000, (0x8000, 0x4000)
 
 _PREFIX = Struct(">HHQH")  # class, weight, body size, property flags
 _FLAGS = Struct(">H")
@@ -133,9 +145,10 @@ def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertyFacts:
     return PropertyFacts(delivery_mode == 2, priority, expiration, user_id, bool(flags & 0x2000), is_marked)
 
 
-def decode_properties(header: bytes, *, raw: str | None = None) -> dict[str, PropertyValue]:
+def decode_properties(header: bytes, *, raw: str | None = None, has_headers: bool = True) -> dict[str, PropertyValue]:
     """All properties of a header payload by name: int, bytes (strings), FieldTable (headers).
 
+    `has_headers`: whether headers are among them.
     `raw`: a header that is left as it is if it is an array; its value is the octets of the items.
     Raises: ContentError.
     """
@@ -155,7 +168,10 @@ def decode_properties(header: bytes, *, raw: str | None = None) -> dict[str, Pro
                     raise ContentError(f"{name} is cut short")
                 found[name] = header[start:position]
             elif kind == "table":
-                found[name], position = decode_table(header, position, raw=raw)
+                if has_headers:
+                    found[name], position = decode_table(header, position, raw=raw)
+                else:
+                    position += 4 + _LENGTH.unpack_from(header, position)[0]
             elif kind == "octet":
                 found[name] = header[position]
                 position += 1
@@ -164,7 +180,7 @@ def decode_properties(header: bytes, *, raw: str | None = None) -> dict[str, Pro
                     raise ContentError(f"{name} is cut short")
                 found[name] = _LONGLONG.unpack_from(header, position)[0]
                 position += 8
-    except (IndexError, FieldTableError) as error:
+    except (IndexError, StructError, FieldTableError) as error:
         raise ContentError("a property is cut short") from error
     return found
 
@@ -176,6 +192,21 @@ def headers_of(header: bytes) -> FieldTable:
     except ContentError:
         return {}
     return headers if isinstance(headers, dict) else {}
+
+
+def opened_headers(header: bytes) -> Mapping[str, Field]:
+    """The same, decoded entry by entry as they are asked for: most ask for few, and they may be large and nested."""
+    try:
+        flags = _PREFIX.unpack_from(header)[3]
+        if not flags & _HEADERS:
+            return {}
+        position = _PREFIX.size
+        for bit in _BEFORE_HEADERS:
+            if flags & bit:
+                position += 1 + header[position]
+        return OpenedTable(header, position)
+    except (IndexError, StructError, FieldTableError):
+        return {}
 
 
 def encode_header(body_size: int, properties: Mapping[str, PropertyValue] | None = None) -> bytes:

@@ -5,6 +5,7 @@ bounded before it is built: nesting by a depth, sizes by what is really there.
 Source: behaviour page 0.6.
 """
 
+from collections.abc import Iterator, Mapping
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple, TypeAlias
@@ -124,6 +125,7 @@ _LENGTH = Struct(">I")
 _SIZES = {ord(tag): fixed.size for tag, fixed in _FIXED.items()} | {ord("V"): 0, ord("D"): _DECIMAL.size}
 _STRINGS = frozenset(b"Sx")
 _STRING, _TABLE, _ARRAY = b"SFA"
+_MEASURED = _STRINGS | {_TABLE, _ARRAY}
 
 
 def decode_table(
@@ -164,10 +166,15 @@ def _behind(data: bytes, position: int, end: int) -> int:
     """The octet behind a value, which is not looked into."""
     if position >= end:
         raise FieldTableError("a value is missing")
-    tag = chr(data[position])
-    if tag in "SxFA":
+    tag = data[position]
+    size = _SIZES.get(tag)
+    if size is None:
+        if tag not in _MEASURED:
+            raise UnknownFieldTag(f"unknown tag {chr(tag)!r}")
         return _span(data, position + 1, end)[1]
-    return _field(data, position, end, DEPTH_MAX)[1]
+    if position + 1 + size > end:
+        raise FieldTableError("a value is cut short")
+    return position + 1 + size
 
 
 def decode_bare_table(data: bytes) -> FieldTable:
@@ -238,6 +245,38 @@ def _array(data: bytes, position: int, end: int, depth: int) -> list[Field]:
         field, position = _field(data, position, end, depth)
         items.append(field)
     return items
+
+
+class OpenedTable(Mapping[str, Field]):
+    """The table whose four length octets stand at `start`, of which an entry is decoded when it is asked for.
+
+    Of duplicate keys the first counts. Raises: FieldTableError, UnknownFieldTag.
+    """
+
+    __slots__ = ("_data", "_places")
+
+    def __init__(self, data: bytes, start: int) -> None:
+        position, end = _span(data, start, len(data))
+        self._data = data
+        self._places: dict[str, int] = {}
+        while position < end:
+            name_end = position + 1 + data[position]
+            if name_end > end:
+                raise FieldTableError("a key is cut short")
+            self._places.setdefault(data[position + 1 : name_end].decode("utf-8", "surrogateescape"), name_end)
+            position = _behind(data, name_end, end)
+
+    def __getitem__(self, key: str) -> Field:
+        return _field(self._data, self._places[key], len(self._data), DEPTH_MAX)[0]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, int]:

@@ -4,10 +4,11 @@
 queues hold it. Their ids rise in the order of publishing, so an id is also the place in the queue.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
-from .content import NO_FACTS, PLAIN, Framing, PropertyFacts, headers_of, splice_header
-from .field_table import FieldTable
+from .content import NO_FACTS, PLAIN, Framing, PropertyFacts, headers_of, opened_headers, splice_header
+from .field_table import Field, FieldTable
 
 
 class Envelope:
@@ -118,6 +119,10 @@ class Envelope:
     def headers(self, blob: bytes) -> FieldTable:
         """The headers table of one blob of this run."""
         return headers_of(self.framing.split(blob)[0]) if self.facts.has_headers else {}
+
+    def opened_headers(self, blob: bytes) -> Mapping[str, Field]:
+        """The same, each decoded when it is asked for."""
+        return opened_headers(self.framing.split(blob)[0]) if self.facts.has_headers else {}
 
 
 class Message:
