@@ -348,6 +348,7 @@ def _diverts() -> list[str]:
                 ("address", "required", "An exchange, or a routing key of the default exchange."),
                 ("forwarding-address", "required", "Where the messages go: one address or a list."),
                 ("exclusive", "`false`", "Whether the messages no longer reach the original address."),
+                ("filter", "all messages", "Selector: only messages that it takes are diverted."),
                 ("routing-name", "unset", "Accepted for Artemis' files."),
                 ("routing-type", '`"STRIP"`', "Accepted for Artemis' files."),
                 ("vhost", '`"/"`', "Its virtual host."),

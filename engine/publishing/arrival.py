@@ -16,6 +16,7 @@ from ..messages.message import Envelope
 from ..rules.diverts import HOPS_MAX
 from ..rules.expiry import NO_EXPIRY_POLICY
 from .arrival_rules import ArrivalRules
+from .filtering import taking
 from .host import Host
 from .publish import publish_run, remember
 from .publish_events import DuplicateEvent
@@ -91,15 +92,15 @@ def _take(
         envelope = envelope.plain()
     if rules.retroactive_count:
         remember(vhost, rules.address, rules.retroactive_count, envelope, blob)
-    is_taken = False
     if rules.diverts and hops < HOPS_MAX:
-        is_taken = any(divert.is_exclusive for divert in rules.diverts)
-        for divert in rules.diverts:
+        diverts = taking(rules.diverts, envelope, blob)
+        broker.effort.spent += len(rules.diverts)
+        for divert in diverts:
             _divert(vhost, divert, rules.address, envelope, blob, hops)
-        if is_taken:
+        if any(divert.is_exclusive for divert in diverts):
             return ALL_WELL
         outcome = publish_run(vhost, route, envelope, (blob,), due_ns)
-        return outcome if outcome.refused else ALL_WELL  # a divert took it: it is not unroutable
+        return outcome if outcome.refused or not diverts else ALL_WELL  # a divert took it: it is not unroutable
     return publish_run(vhost, route, envelope, (blob,), due_ns)
 
 

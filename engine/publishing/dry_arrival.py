@@ -13,6 +13,7 @@ from ..messages.duplicates import duplicate_id
 from ..messages.message import Envelope
 from ..rules.expiry import NO_EXPIRY_POLICY
 from .arrival import due_ns_of
+from .filtering import taking
 from .host import Host
 from .route import Route
 
@@ -49,4 +50,5 @@ def dry_arrival(vhost: Host, exchange: Exchange, envelope: Envelope, blob: bytes
     delay_ms = None if due_ns is None else (due_ns - vhost.broker.clock.monotonic_ns()) // MS
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
-    return DryArrival(rules.address, envelope, delay_ms, is_duplicate, rules.diverts)
+    diverts = tuple(taking(rules.diverts, envelope, blob))
+    return DryArrival(rules.address, envelope, delay_ms, is_duplicate, diverts)

@@ -44,8 +44,8 @@ class Hop:
 
 @dataclass(slots=True)
 class DryRoute:
-    """`queues`: all that are reached, each with how (empty: by bindings). `passed_by`: leased queues that select the
-    topic and whose filters do not take the message."""
+    """`queues`: all that are reached, each with how (empty: by bindings). `passed_by`: queues that would be, and whose
+    filters do not take the message."""
 
     hops: list[Hop] = field(default_factory=list)
     queues: dict[Queue, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def exchange_for(router: Router, name: str, routing_key: str, user: User) -> Exc
 
 def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:
     """Fill `found`, a step for each `next`."""
-    topology = router.topology
+    topology, refusing = router.topology, router.refusing(message)
     if not start.name:
         found.hops.append(Hop(start))
         for key in dict.fromkeys(message.keys):
@@ -79,12 +79,15 @@ def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute)
                 found.queues[named] = BY_NAME
             for queue in router.sharing_at(key):
                 found.queues[queue] = BY_ADDRESS
-            anycast = router.next_by_address(key)
+            anycast = router.next_by_address(key, refusing)
             if anycast is not None:
                 found.queues[anycast] = IN_TURN
     else:
         yield from _walk(router, start, message, found)
     yield
+    found.passed_by = [queue for queue in found.queues if queue in refusing]
+    for queue in found.passed_by:
+        del found.queues[queue]
     _capture(router, start, message, found)
 
 

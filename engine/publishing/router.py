@@ -3,7 +3,7 @@
 Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from ...settings import Divert, ResolvedSettings
 from ...settings.addresses.model import NOTHING_SET
@@ -17,6 +17,7 @@ from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
 from .arrival_rules import ArrivalRules, arrival_rules, rules_for_all
 from .captures import Captures
+from .filtering import Refusing
 from .host import Declares, HostBroker
 from .route import Route
 from .routing import FOUND_A_STEP, reach, reach_all
@@ -30,7 +31,7 @@ class Router:
     Each route says itself when it is stale (`Route.is_stale`). `declares`: makes the queues that settings ask for.
     """
 
-    __slots__ = ("_broker", "_declares", "_sharing", "topology", "captures", "diverts")
+    __slots__ = ("_broker", "_declares", "_filtering", "_sharing", "topology", "captures", "diverts")
 
     def __init__(
         self, topology: Topology, broker: HostBroker, declares: Declares, make_log: Callable[[], Queue]
@@ -39,6 +40,7 @@ class Router:
         self._broker = broker
         self._declares = declares
         self._sharing: dict[str, dict[Queue, None]] = {}  # queues whose address is not their name, by address
+        self._filtering: set[Queue] = set()  # queues that do not take every message
         self.diverts = Diverts()
         #: Leased queues, by the topics that they select; logged topics.
         self.captures = Captures(make_log, lambda queue, topic: broker.on_unlogged(queue, topic))
@@ -99,6 +101,8 @@ class Router:
         ):  # 2 us less for a queue that is new, as most reply queues are
             named = self.topology.queue_named(routing_key)
             queues = [named] if named is not None and named.is_open else []
+            if named in self._filtering:
+                queues = None
         else:
             message = Routed((routing_key,))
             queues, way = reach_all(exchange, message, self.topology)
@@ -106,9 +110,11 @@ class Router:
             if queues is not None and self.captures:
                 queues = self._captured(queues, exchange, message, is_whole=True)
             if queues is not None:
-                queues = self._taking(queues, exchange, (routing_key,))
+                queues = self._taking(queues, exchange, message)
                 if self._broker.settings.concerns_topics:
                     self._follow_topic(queues, exchange, routing_key)
+                if not self._filtering.isdisjoint(queues):
+                    queues = None
         route = Route(exchange, routing_key, queues, rules_for_all(*self._address(exchange.name, routing_key)))
         exchange.routes.register(route, [other.routes for other in way if other is not exchange])
         return route
@@ -135,7 +141,7 @@ class Router:
             reached = self._captured(reached, exchange, message, is_whole=False) or []
         self._broker.effort.spent += message.cost
         message.cost = 0
-        queues = self._taking(reached, exchange, message.keys)
+        queues = self._taking(reached, exchange, message)
         if self._broker.settings.concerns_topics:
             for key in message.keys:
                 self._follow_topic(queues, exchange, key)
@@ -186,37 +192,46 @@ class Router:
         """Multicast queues of an address that have other names (`_reach_by_address`)."""
         return self._split_by_address(address)[0]
 
-    def next_by_address(self, address: str) -> Queue | None:
+    def next_by_address(self, address: str, refusing: Container[Queue]) -> Queue | None:
         """The anycast queue whose turn it is there; None: the queue of that name, or none, gets the message."""
-        return None if address in self.topology.queues else self._split_by_address(address)[1]
+        return None if address in self.topology.queues else self._split_by_address(address, refusing)[1]
 
-    def _split_by_address(self, address: str) -> tuple[list[Queue], Queue | None]:
+    def _split_by_address(self, address: str, refusing: Container[Queue] = ()) -> tuple[list[Queue], Queue | None]:
         sharing = self._sharing.get(address, {})
         named_alike = self.topology.exchanges.get(address)
         bound = {} if named_alike is None else named_alike.destinations
         multicast = [queue for queue in sharing if queue in bound]
-        return multicast, next((queue for queue in sharing if queue not in bound and queue.is_open), None)
+        anycast = (queue for queue in sharing if queue not in bound and queue.is_open and queue not in refusing)
+        return multicast, next(anycast, None)
 
     def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
         """Whether queues share the address, so that it depends on whose turn it is."""
         return bool(self._sharing) and not exchange.name and len(self._sharing.get(routing_key, ())) > 1
 
-    def _taking(self, queues: list[Queue], exchange: Exchange, keys: tuple[str, ...]) -> list[Queue]:
+    def _taking(self, queues: list[Queue], exchange: Exchange, message: Routed) -> list[Queue]:
         """Of those that are reached; of the default exchange also those that share an address."""
+        refusing = self.refusing(message) if self._filtering else ()
         if not exchange.name and self._sharing:
-            for key in keys:
+            for key in message.keys:
                 if key in self._sharing:
-                    queues += self._reach_by_address(key, has_own=key in self.topology.queues)
-        return [queue for queue in queues if queue.is_open]
+                    queues += self._reach_by_address(key, refusing, has_own=key in self.topology.queues)
+        taking = [queue for queue in queues if queue.is_open]
+        return [queue for queue in taking if queue not in refusing] if refusing else taking
 
-    def _reach_by_address(self, address: str, *, has_own: bool) -> list[Queue]:
+    def refusing(self, message: Routed) -> Container[Queue]:
+        """Queues whose filters do not take a message, among all; without a message there are none."""
+        whole = message.as_message() if self._filtering else None
+        return () if whole is None else Refusing(whole, message)
+
+    def _reach_by_address(self, address: str, refusing: Container[Queue], *, has_own: bool) -> list[Queue]:
         """Queues of an address beside the one named like it: all multicast ones and, in turns, one anycast one.
 
-        Multicast are those bound to the exchange of that name. Source: address-settings page 1.3.
+        Multicast are those bound to the exchange of that name. `refusing` are passed over. Source: address-settings
+        page 1.3.
         """
         sharing = self._sharing[address]
         self._broker.effort.spent += len(sharing) // FOUND_A_STEP
-        multicast, anycast = self._split_by_address(address)
+        multicast, anycast = self._split_by_address(address, refusing)
         if anycast is None or has_own:
             return multicast
         del sharing[anycast]
@@ -227,6 +242,7 @@ class Router:
 
     def add_queue(self, queue: Queue) -> None:
         """A new queue, reached by its name and by its address."""
+        self._note_filter(queue)
         if queue.address != queue.name:
             self._sharing.setdefault(queue.address, {})[queue] = None
         if queue.rules.leased is not None:
@@ -236,6 +252,7 @@ class Router:
 
     def remove_queue(self, queue: Queue) -> None:
         """The default exchange leads there no more; bindings are the caller's."""
+        self._filtering.discard(queue)
         if queue.rules.leased is not None:
             self.captures.remove(queue)
             self.routes_changed()
@@ -257,10 +274,14 @@ class Router:
             exchange.routes.forget_all()
 
     def forget_routes_to(self, queue: Queue) -> None:
-        """A queue that took no messages does now, or the other way round. O(its bindings)."""
+        """A queue takes other messages now: all, some or none. O(its bindings)."""
+        self._note_filter(queue)
         self._forget_named(queue)
         for binding in queue.incoming:
             binding.source.forget_routes(binding)
+
+    def _note_filter(self, queue: Queue) -> None:
+        (self._filtering.discard if queue.rules.filter is None else self._filtering.add)(queue)
 
     def bindings_changed(self, destination: Destination) -> None:
         """The default exchange asks how queues are bound that share an address (`_reach_by_address`)."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from ...settings.addresses.queue_arguments import SELECTOR, selector_text
 from ...settings.leased.elements import AMPS as LEASED
 from ...settings.leased.elements import BY_ARGUMENT
 from ...settings.leased.faults import LeasedFault
@@ -129,6 +130,16 @@ def _any_integer(field: Field) -> Reason | None:
     return None if field.tag in INTEGER_TAGS else Reason("type", field.type_name)
 
 
+def _selector(field: Field) -> Reason | None:
+    if field.tag != "S":
+        return Reason("unacceptable", field.type_name)
+    try:
+        selector_text(field.text)
+    except ValueError as error:
+        return Reason("text", f"expected {error}")
+    return None
+
+
 def _anything(field: Field) -> Reason | None:
     return None
 
@@ -211,6 +222,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-group-rebalance": Argument(_C | _Q, _boolean),
     "x-group-rebalance-pause-dispatch": Argument(_C | _Q, _boolean),
     "x-group-first-key": Argument(_C | _Q, _string),
+    SELECTOR: Argument(_C | _Q, _selector),
     # RabbitMQ 4.3's, there on quorum queues alone, and LavinMQ's multiplier.
     "x-delayed-retry-type": Argument(
         _C | _Q,

@@ -1,4 +1,7 @@
-"""Which messages a consumer gets: its arguments x-filter and x-selector. Source: queues page A.2, B.2."""
+"""Which messages a consumer gets: its arguments x-filter and x-selector; and which a queue or a divert takes.
+
+Source: queues page A.2, B.2.
+"""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -36,6 +39,11 @@ def filter_of(arguments: FieldTable, facts: Mapping[str, Value], *, name: str, v
         except ExpressionError as error:
             reason = Reason("text", str(error))
     raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
+
+
+def selector(text: str) -> Expression:
+    """What a queue or a divert takes. Raises: ExpressionError."""
+    return _compiled(text, JMS, ())
 
 
 @lru_cache(KEPT)

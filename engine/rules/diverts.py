@@ -19,6 +19,7 @@ class Diverts:
             self._by_address.setdefault(divert.address, []).append(divert)
 
     def of(self, address: str) -> tuple[Divert, ...]:
-        """Those that take messages to `address`: the exclusive ones alone if there are any."""
+        """Those that may take messages to `address`: the exclusive ones alone if one of these takes all."""
         found = self._by_address.get(address, [])
-        return tuple([one for one in found if one.is_exclusive] or found)
+        takes_all = any(one.is_exclusive and not one.filter for one in found)
+        return tuple([one for one in found if one.is_exclusive] if takes_all else found)

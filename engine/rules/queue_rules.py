@@ -5,9 +5,11 @@ Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 """
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ...settings import AddressSettings, PolicyLayer, ResolvedSettings, settings_of_arguments
 from ...settings.addresses.model import NOTHING_SET
+from ...settings.addresses.queue_arguments import SELECTOR
 from ...settings.leased.elements import BY_ARGUMENT
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
@@ -18,6 +20,9 @@ from .leased_rules import LeasedRules
 from .pending_rules import PendingRules, pending_rules
 from .size_rules import NO_SIZE_RULES, SizeRules, size_rules
 from .slow_rules import SlowRules, slow_rules
+
+if TYPE_CHECKING:
+    from ...expressions.language import Expression
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 #: Which returns RabbitMQ's delayed retry delays: those that count as attempts, the others, all of them.
@@ -86,6 +91,7 @@ class QueueRules:
     group_first_key: str | None = None
     is_quorum: bool = False
     default_delivery_attempts: int | None = None  # where neither settings nor the queue say anything
+    filter: "Expression | None" = None  # only what it takes enters the queue
     leased: LeasedRules | None = None  # of a leased queue: most of the others do not concern it
 
     @property
@@ -260,6 +266,7 @@ def _with_arguments(rules: QueueRules, arguments: FieldTable, quorum_delivery_li
         dead_letter_exchange=_text(arguments.get("x-dead-letter-exchange")),
         dead_letter_routing_key=_text(arguments.get("x-dead-letter-routing-key")),
         delayed_retry=_delayed_retry(arguments),
+        filter=_filter(arguments.get(SELECTOR)),
     )
 
 
@@ -323,6 +330,14 @@ def _delayed_retry(arguments: FieldTable) -> DelayedRetry | None:
         _integer(arguments.get("x-delayed-retry-max")),
         None if multiplier is None else number_of(multiplier),
     )
+
+
+def _filter(field: Field | None) -> "Expression | None":
+    if field is None:
+        return None
+    from .consumer_filter import selector  # with the language of filters, which few queues need
+
+    return selector(field.text)
 
 
 def _text(field: Field | None) -> str | None:

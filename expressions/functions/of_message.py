@@ -101,3 +101,5 @@ PREDEFINED: dict[str, Callable[[Subject], Value]] = {
     "AMQAddress": topic_name,
     "AMQGroupID": _group_id,
 }
+#: HornetQ's words for them.
+PREDEFINED |= {f"HQ{name[3:]}": read for name, read in PREDEFINED.items() if name.startswith("AMQ")}

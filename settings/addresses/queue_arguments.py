@@ -51,6 +51,9 @@ _DELIVERIES = Kind(integer(-1, INT_MAX, except_zero=True), parse_integer)
 _DELIVERY_LIMIT = Kind(integer(-LONG_MAX - 1, LONG_MAX), parse_integer)
 _CONSUMERS = Kind(integer(-1, INT_MAX, except_zero=True), parse_integer)
 
+#: A queue takes only messages that this selector takes; beside it there is no address-setting.
+SELECTOR = "x-selector"
+
 QUEUE_ARGUMENTS: dict[str, QueueArgument] = {
     "x-ring-size": QueueArgument("default_ring_size", LIMIT_NOT_ZERO),
     "x-redelivery-delay": QueueArgument("redelivery_delay_ms", DELAY),
@@ -79,7 +82,7 @@ QUEUE_ARGUMENTS: dict[str, QueueArgument] = {
 #: Arguments that can change on an existing queue; others need a new queue (address-settings page 3.8, 4.3).
 LIVE_ARGUMENTS = frozenset(
     key for key, argument in QUEUE_ARGUMENTS.items() if BY_ATTRIBUTE[argument.attribute].acts is LIVE
-) | {"x-ring-size"}
+) | {"x-ring-size", SELECTOR}
 
 #: Pairs of arguments that contradict each other.
 CONFLICTS: tuple[tuple[str, str], ...] = (
@@ -168,6 +171,25 @@ def plain_value(key: str, value: object) -> object:
         return value
     read = argument.kind.read(value)
     return value if read == value else read
+
+
+def selector_text(value: object) -> str:
+    """A JMS selector. Raises: ValueError: it is none; the text says why."""
+    from ...expressions.language import JMS, ExpressionError, compiled  # few have one
+
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a selector")
+    try:
+        compiled(value, JMS, {})
+    except ExpressionError as error:
+        raise ValueError(f"a selector: {error}") from None
+    return value
+
+
+def parse_argument(key: str, text: str) -> object:
+    """The value of an argument that a file gives as text, for a reader to check."""
+    argument = QUEUE_ARGUMENTS.get(key)
+    return text.strip() if argument is None else argument.kind.parse(text)
 
 
 def check_conflicts(arguments: Mapping[str, object]) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ..addresses.queue_arguments import QUEUE_ARGUMENTS
+from ..addresses.queue_arguments import QUEUE_ARGUMENTS, SELECTOR
 from ..faults import Origin
 from ..leased.elements import BY_ARGUMENT
 
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
 #: Attributes of a configured queue whose argument is not `x-` and the name.
-ARGUMENT_OF = {"exclusive": "x-single-active-consumer"}
+ARGUMENT_OF = {"exclusive": "x-single-active-consumer", "filter": SELECTOR}
 
 #: Every attribute of a configured queue that becomes an argument: name -> argument.
 QUEUE_ATTRIBUTES: dict[str, str] = {
@@ -67,13 +67,17 @@ class ExchangeDeclaration:
 
 @dataclass(slots=True, frozen=True)
 class Divert:
-    """Messages to `address` (an exchange, or a key of the default one) go to other addresses as well, or instead."""
+    """Messages to `address` (an exchange, or a key of the default one) go to other addresses as well, or instead.
+
+    `filter`: a selector; only what it takes does. Empty: all.
+    """
 
     name: str
     address: str
     forwarding_addresses: tuple[str, ...]
     vhost: str = "/"
-    is_exclusive: bool = False
+    is_exclusive: bool = False  # what it takes goes nowhere else
     routing_name: str = ""
     routing_type: str = "STRIP"
+    filter: str = ""
     origin: Origin = field(default=Origin("", 0), compare=False)

@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 from ..addresses.fields import BOOLEAN, BY_NAME, OLD_NAMES
 from ..addresses.matching import parse_artemis_match
-from ..addresses.queue_arguments import QUEUE_ARGUMENTS
+from ..addresses.queue_arguments import SELECTOR, parse_argument
 from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..values import Kind, shown
 from .activemq_names import ACTIVEMQ_ROOTS
 from .amps_names import AMPS_ROOTS
 from .draft import OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, Draft, RawEntry
-from .foreign_names import GLOBALS, SETTINGS_WITHOUT_EFFECT, WITHOUT_EFFECT
+from .foreign_names import GLOBALS, NO_TRANSFORMER, SETTINGS_WITHOUT_EFFECT, WITHOUT_EFFECT
 from .hornetq_xml import load_jms_queue, load_jms_topic, routing_type_of, without_jms_prefix
 from .toml_loader import DIVERT_ROUTING
 from .xml_source import XmlSource
@@ -29,7 +29,7 @@ _REPEATABLE = ("queue", "topic", "address-setting", "core")
 _WRITTEN = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
 
 #: What a `<queue>` may have as attributes or, mostly, as children.
-_QUEUE_OTHERS = ("name", "enabled", "durable", "filter", "user", "address")
+_QUEUE_OTHERS = ("name", "enabled", "durable", "user", "address")
 
 
 def load_artemis(draft: Draft, file: str, root: Element) -> None:
@@ -230,12 +230,12 @@ class _Loader(XmlSource):
                 argument = QUEUE_ATTRIBUTES[key]
                 if argument in arguments:
                     self.draft.fault(origin, key, f"says {argument}, which is given as well")
-                arguments[argument] = QUEUE_ARGUMENTS[argument].kind.parse(value)
+                if argument == SELECTOR and not value.strip():
+                    continue  # as Artemis has it
+                arguments[argument] = parse_argument(argument, value)
                 origins[argument] = origin
             elif key in flags:
                 flags[key] = self.value(key, value, BOOLEAN, origin, True)
-            elif key == "filter":
-                self.draft.fault(origin, key, "queues have no selectors here; use a headers exchange and bindings")
             elif key == "user":
                 self.draft.no_effect(origin, key)
             elif key not in _QUEUE_OTHERS:
@@ -273,10 +273,11 @@ class _Loader(XmlSource):
         values: dict[str, str] = {}
         known = ("address", "forwarding-address", "exclusive", "routing-name", "routing-type")
         for child in self.each_once(element):
-            if child.name in ("filter", "transformer-class-name", "transformer"):
-                self.draft.fault(
-                    self.at(child), child.name, "diverts take whole addresses here: no filter, no transformer"
-                )
+            if child.name == "filter":
+                values["filter"] = child.attributes.get("string", child.text).strip()
+            elif child.name in ("transformer-class-name", "transformer"):
+                name_of_class = next((one.value for one in child.children if one.name == "class-name"), child.value)
+                self.draft.fault(self.at(child), child.name, f"{shown(name_of_class)}: {NO_TRANSFORMER}")
             elif child.name in known:
                 values[child.name] = child.value
             else:
@@ -298,6 +299,7 @@ class _Loader(XmlSource):
                 self.value("exclusive", values.get("exclusive", "false"), BOOLEAN, origin, False),
                 values.get("routing-name") or name,
                 self.value("routing-type", values.get("routing-type", "STRIP"), Kind(DIVERT_ROUTING), origin, "STRIP"),
+                values.get("filter", ""),
                 origin,
             )
         )

@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 from ..addresses.fields import BOOLEAN, BY_BEAN, ROUTING_TYPE, bean_name
 from ..addresses.matching import parse_artemis_match
-from ..addresses.queue_arguments import QUEUE_ARGUMENTS
+from ..addresses.queue_arguments import SELECTOR, parse_argument
 from ..declared.declarations import ANYCAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..values import Kind
 from .draft import WILDCARD_KEYS, Draft, RawEntry
-from .foreign_names import BEANS_WITHOUT_EFFECT, GLOBALS
+from .foreign_names import BEANS_WITHOUT_EFFECT, GLOBALS, NO_TRANSFORMER
 from .properties_lines import logical_lines, split_key
 from .toml_loader import DIVERT_ROUTING, TABLES
 
@@ -23,7 +23,9 @@ _GLOBAL_BEANS = {bean_name(name): name for name in GLOBALS} | {
     "IDCacheSize": "id-cache-size",
 }
 _WILDCARD_BEANS = {bean_name(name): name for name in WILDCARD_KEYS if name != "literal-match-markers"}
-_QUEUE_BEANS = {bean_name(name): argument for name, argument in QUEUE_ATTRIBUTES.items()}
+_QUEUE_BEANS = {
+    "filterString" if argument == SELECTOR else bean_name(name): argument for name, argument in QUEUE_ATTRIBUTES.items()
+}
 _SETTINGS = ("addressSettings", "addressesSettings")
 _STRUCTURES = (*_SETTINGS, "addressConfigurations", "divertConfigurations", "wildcardConfiguration")
 _ROOTS = (*_STRUCTURES, *_GLOBAL_BEANS, "literalMatchMarkers", "key.surround", "remove.value")
@@ -160,12 +162,12 @@ class _Loader:
         queue = earlier or QueueDeclaration(name, address, routing_type=default_type, origin=origin)
         arguments = dict(queue.arguments)
         origins = dict(queue.origins)
-        known = (*_QUEUE_BEANS, "name", "address", "durable", "enabled", "routingType", "filterString", "user")
+        known = (*_QUEUE_BEANS, "name", "address", "durable", "enabled", "routingType", "user")
         for key, (value, where) in attributes.items():
             try:
                 if key in _QUEUE_BEANS:
                     argument = _QUEUE_BEANS[key]
-                    arguments[argument] = QUEUE_ARGUMENTS[argument].kind.parse(value)
+                    arguments[argument] = parse_argument(argument, value)
                     origins[argument] = where
                 elif key == "durable":
                     queue = replace(queue, durable=BOOLEAN.read_text(value))
@@ -173,9 +175,6 @@ class _Loader:
                     queue = replace(queue, is_enabled=BOOLEAN.read_text(value))
                 elif key == "routingType":
                     queue = replace(queue, routing_type=ROUTING_TYPE.read_text(value))
-                elif key == "filterString":
-                    problem = "queues have no selectors here; use a headers exchange and bindings"
-                    self.draft.fault(where, key, problem)
                 elif key == "user":
                     self.draft.no_effect(where, key)
                 elif key not in known:
@@ -190,13 +189,13 @@ class _Loader:
 
     def declare_divert(self, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
         origin = next(iter(attributes.values()))[1]
-        known = ("name", "address", "forwardingAddress", "exclusive", "routingName", "routingType")
+        known = ("name", "address", "forwardingAddress", "exclusive", "routingName", "routingType", "filterString")
         values: dict[str, str] = {}
         for key, (value, where) in attributes.items():
             if key in known:
                 values[key] = value
-            elif key.startswith(("filter", "transformer")):
-                self.draft.fault(where, key, "diverts take whole addresses here: no filter, no transformer")
+            elif key.startswith("transformer"):
+                self.draft.fault(where, key, NO_TRANSFORMER)
             else:
                 self.draft.unknown(where, key, "divertConfigurations", known)
         targets = tuple(filter(None, (part.strip() for part in values.get("forwardingAddress", "").split(","))))
@@ -212,5 +211,15 @@ class _Loader:
         self.draft.diverts.pop(("/", name), None)
         routing_name = values.get("routingName", name)
         self.draft.add_divert(
-            Divert(name, values["address"], targets, "/", is_exclusive, routing_name, routing_type, origin)
+            Divert(
+                name,
+                values["address"],
+                targets,
+                "/",
+                is_exclusive,
+                routing_name,
+                routing_type,
+                values.get("filterString", "").strip(),
+                origin,
+            )
         )

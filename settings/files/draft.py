@@ -21,7 +21,7 @@ from ..addresses.entries import Entry
 from ..addresses.fields import Field
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_match
 from ..addresses.model import AddressSettings
-from ..addresses.queue_arguments import ArgumentFault, is_leased, settings_of_arguments
+from ..addresses.queue_arguments import SELECTOR, ArgumentFault, is_leased, selector_text, settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.access_declarations import LimitsDeclaration, UserDeclaration
 from ..declared.configuration import KEYS, Configuration
@@ -223,8 +223,18 @@ class Draft:
             settings_of_arguments(queue.arguments)
         except ArgumentFault as error:
             self.fault(queue.origin_of(error.key), written.get(error.key, error.key), error.problem)
+        if SELECTOR in queue.arguments:
+            key = written.get(SELECTOR, SELECTOR)
+            self.selector(queue.origin_of(SELECTOR), key, queue.arguments[SELECTOR])
         if queue.routing_type == MULTICAST:
             self.add_exchange(ExchangeDeclaration(queue.address, queue.vhost, origin=queue.origin))
+
+    def selector(self, origin: Origin, key: str, value: object) -> None:
+        """A fault where a selector is none."""
+        try:
+            selector_text(value)
+        except ValueError as error:
+            self.wrong(origin, key, value, error)
 
     def _check_leased(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
         self._written[queue.vhost, queue.name] = written
@@ -256,6 +266,8 @@ class Draft:
     def add_divert(self, divert: Divert) -> None:
         """A divert; names are unique."""
         earlier = self.diverts.setdefault((divert.vhost, divert.name), divert)
+        if divert.filter:
+            self.selector(divert.origin, "filter", divert.filter)
         if earlier is not divert:
             self.fault(divert.origin, "divert", f"{shown(divert.name)} stands already at {earlier.origin}")
         self.add_vhost(divert.vhost)

@@ -6,6 +6,7 @@ Source: address-settings page 6.1; ruling 18; seed 004.
 from types import MappingProxyType
 
 from ..addresses.fields import BOOLEAN
+from ..addresses.queue_arguments import SELECTOR
 from ..declared.declarations import ANYCAST, MULTICAST, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin
 from .draft import Draft
@@ -32,6 +33,9 @@ def routing_type_of(address: str, default: str) -> str:
 def load_jms_queue(draft: Draft, file: str, element: Element, name: str) -> None:
     """`<queue name="x"><entry name="/queue/x"/></queue>` of hornetq-jms.xml: the queue x."""
     durable = True
+    arguments: dict[str, object] = {}
+    origins: dict[str, Origin] = {}
+    written: dict[str, str] = {}
     for child in element.children:
         origin = Origin(file, child.line)
         if child.name == "durable":
@@ -40,13 +44,17 @@ def load_jms_queue(draft: Draft, file: str, element: Element, name: str) -> None
             except ValueError as error:
                 draft.wrong(origin, child.name, child.value, error)
         elif child.name in ("selector", "filter"):
-            draft.fault(origin, child.name, "queues have no selectors here; use a headers exchange and bindings")
+            if text := child.attributes.get("string", child.text).strip():
+                arguments[SELECTOR], origins[SELECTOR], written = text, origin, {SELECTOR: child.name}
         elif child.name == "entry":
             draft.no_effect(origin, child.name)
         else:
             draft.unknown(origin, child.name, "<queue>", ("entry", "durable", "selector"))
     origin = Origin(file, element.line)
-    draft.add_queue(QueueDeclaration(name, name, "/", ANYCAST, durable, True, MappingProxyType({}), origin), {})
+    queue = QueueDeclaration(
+        name, name, "/", ANYCAST, durable, True, MappingProxyType(arguments), origin, MappingProxyType(origins)
+    )
+    draft.add_queue(queue, written)
 
 
 def load_jms_topic(draft: Draft, file: str, element: Element, name: str) -> None:

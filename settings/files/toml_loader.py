@@ -12,8 +12,9 @@ from ..addresses.fields import BY_NAME, ROUTING_TYPE
 from ..declared.configuration import KEYS
 from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration
 from ..faults import Origin, nearest
-from ..values import boolean, name_text, texts, word_any_case
+from ..values import boolean, name_text, text, texts, word_any_case
 from .draft import WILDCARD_KEYS, Draft, RawEntry
+from .foreign_names import NO_TRANSFORMER
 from .toml_homes import home_of
 from .toml_lines import Path, lines_of
 from .toml_policies import read_policy
@@ -172,12 +173,19 @@ class Loader(QueueTables):
         address = self.required(path, item, "address")
         addresses = self.optional(path, item, "forwarding-address", texts, ())
         targets = tuple(filter(None, (part.strip() for text in addresses for part in text.split(","))))
-        known = ("name", "address", "forwarding-address", "vhost", "exclusive", "routing-name", "routing-type")
+        known = (
+            "name",
+            "address",
+            "forwarding-address",
+            "vhost",
+            "exclusive",
+            "routing-name",
+            "routing-type",
+            "filter",
+        )
         for key in item:
-            if key in ("filter", "transformer-class-name"):
-                self.draft.fault(
-                    self.at(*path, key), key, "diverts take whole addresses here: no filter, no transformer"
-                )
+            if key == "transformer-class-name":
+                self.draft.fault(self.at(*path, key), key, NO_TRANSFORMER)
             elif key not in known:
                 self.draft.unknown(self.at(*path, key), key, "[[divert]]", known)
         if not targets or not all(targets):
@@ -192,6 +200,7 @@ class Loader(QueueTables):
                     self.optional(path, item, "exclusive", boolean, False),
                     self.optional(path, item, "routing-name", name_text, name),
                     self.optional(path, item, "routing-type", DIVERT_ROUTING, "STRIP"),
+                    self.optional(path, item, "filter", text, ""),
                     self.at(*path),
                 )
             )

@@ -20,7 +20,7 @@ from .toml_source import TomlSource
 QUEUE_TYPE = "x-queue-type"
 #: What a queue may be; its type is an argument, too.
 TYPES = word("classic", "quorum", "stream", AMPS)
-_OTHERS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user", "filter")
+_OTHERS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user")
 LOGGED_KEYS = ("name", "pattern", "vhost", "message-type", "retain")
 _ALONE = ("name", "type", "vhost", "durable", "enabled", "arguments")
 
@@ -59,10 +59,7 @@ class QueueTables(TomlSource):
                 written[argument] = key
             elif key in LEASED_ATTRIBUTES or key in QUEUE_ATTRIBUTES:
                 problem = f'no queue with type = "{AMPS}" has it' if is_leased else f'only with type = "{AMPS}"'
-                self.draft.fault(origin, key, problem)
-            elif key == "filter" and address is not None:
-                problem = 'queues have no selectors here, but those with type = "amps" a queue-filter'
-                self.draft.fault(origin, key, f"{problem}; for others use a headers exchange and bindings")
+                self.draft.fault(origin, key, f"{problem}, but a queue-filter" if key == "filter" else problem)
             elif key == "user" and address is not None:
                 self.draft.no_effect(origin, key)
             elif key not in others:

@@ -198,7 +198,7 @@ POLICY_KEYS |= {
     argument.removeprefix("x-"): PolicyKey(
         _C | _Q, _of_kind(QUEUE_ARGUMENTS[argument].kind), f"is not a valid {argument.removeprefix('x-')}", argument
     )
-    for argument in sorted(LIVE_ARGUMENTS)
+    for argument in sorted(LIVE_ARGUMENTS & QUEUE_ARGUMENTS.keys())
     if argument.removeprefix("x-") not in POLICY_KEYS
 }
 # Those that concern leased queues, too, and what of such a queue can change while it exists.

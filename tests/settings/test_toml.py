@@ -209,8 +209,8 @@ def test_provenance_has_file_line_and_match() -> None:
         ),
         (
             "6.5",
-            '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nfilter="x=1"',
-            "filter: queues have no selectors here",
+            '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nfilter="x="',
+            ":5: filter: 'x=' is not right, expected a selector: ",
         ),
         ("6.5", '[[address]]\nname="q"\n[[address.queue]]\n', ":3: name: is missing in [[queue]]"),
         ("6.5", "[address]\nname = 'q'", ":1: address: expected tables [[address]]"),

@@ -239,7 +239,20 @@ def test_jms_queues_and_topics_of_one_name_are_one_match_here() -> None:
         ("<queue name='q' ring-size='0'/>", "f.xml:1: ring-size: 0 is not right, expected -1 or an integer from 1"),
         ("<queue name='q' ring-size='many'/>", "ring-size: 'many' is not right"),
         ("<queue name='q' ringsize='3'/>", "ringsize: unknown key in <queue>, did you mean 'ring-size'?"),
-        ("<queue name='q'><filter string='x=1'/></queue>", "filter: queues have no selectors here"),
+        (
+            "<queue name='q'>\n<filter string='x='/></queue>",
+            "f.xml:2: filter: 'x=' is not right, expected a selector: ",
+        ),
+        (
+            "<divert name='d'><address>a</address><forwarding-address>b</forwarding-address>\n<transformer>"
+            "<class-name>org.T</class-name></transformer></divert>",
+            "f.xml:2: transformer: 'org.T': code that changes messages cannot run here",
+        ),
+        (
+            "<divert name='d'><address>a</address><filter>x=</filter>"
+            "<forwarding-address>b</forwarding-address></divert>",
+            "filter: 'x=' is not right, expected a selector",
+        ),
         ("<divert name='d'><address>a</address></divert>", "forwarding-address: is missing in <divert>"),
         ("<core><adress-settings/></core>", "adress-settings: unknown key in <core>, did you mean 'address-settings'?"),
         ("<core><addresses/><addresses/></core>", "addresses: is given twice in <core>"),

@@ -1,0 +1,47 @@
+"""Which queues and diverts take a message, where they have filters. Source: address-settings page 1.1, 3.7."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...settings import Divert
+from ..exchanges.routed import Routed
+from ..messages.message import Envelope, Message
+from ..queues.queue import Queue
+
+if TYPE_CHECKING:
+    from ..delivery.filters import MessageSubject
+
+
+class Refusing:
+    """`queue in refusing`: its filter does not take the message, which is read at most once for all filters.
+
+    What a filter costs goes to `routed`, in the measure of `Effort`.
+    """
+
+    __slots__ = ("_message", "_routed", "_subject")
+
+    def __init__(self, message: Message, routed: Routed) -> None:
+        self._message = message
+        self._routed = routed
+        self._subject: MessageSubject | None = None
+
+    def __contains__(self, queue: object) -> bool:
+        if not isinstance(queue, Queue) or queue.rules.filter is None:
+            return False
+        if self._subject is None:
+            from ..delivery.filters import MessageSubject  # with the language of filters, which others need not have
+
+            self._subject = MessageSubject(self._message)
+        self._routed.cost += 1
+        return not queue.rules.filter.matches(self._subject)
+
+
+def taking(diverts: tuple[Divert, ...], envelope: Envelope, blob: bytes) -> Sequence[Divert]:
+    """Those of one address that take a message: the exclusive ones alone if there are any."""
+    if any(one.filter for one in diverts):
+        from ..delivery.filters import MessageSubject  # with the language of filters, which others need not have
+        from ..rules.consumer_filter import selector
+
+        subject = MessageSubject(Message(0, blob, envelope))
+        diverts = tuple(one for one in diverts if not one.filter or selector(one.filter).matches(subject))
+    return [one for one in diverts if one.is_exclusive] or diverts
