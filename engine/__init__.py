@@ -85,6 +85,7 @@ from .publishing.arrival import publish_by_name
 from .publishing.publish_events import DuplicateEvent, MixedPublishedEvent, PublishedEvent
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
+from .publishing.unroutable_letters import Unroutable
 from .queues.queue import Queue, QueueStatistics, queue_of
 from .queues.queue_events import (
     AckedEvent,
@@ -234,6 +235,7 @@ __all__ = [
     "UNTIL_STATED",
     "UnknownFieldTag",
     "Unreadable",
+    "Unroutable",
     "Usage",
     "User",
     "UserDeclaredEvent",

@@ -39,6 +39,7 @@ from .pressure import Pressure
 from .publishing.arrival import publish_by_name
 from .publishing.auto_created import Reaper
 from .publishing.firehose import Firehose
+from .publishing.unroutable_letters import UnroutableLetters
 from .queues.queue import Queue
 from .reloading import Reloading
 from .statistics import BrokerStatistics, statistics_in_steps, statistics_of
@@ -109,6 +110,7 @@ class Broker:
         self.mark = self.turns.mark
         self.is_marked = self.turns.is_marked
 
+        self.unroutable_letters = UnroutableLetters()
         letters = self.dead_letters = DeadLetters(self)
         self.bury = letters.bury
         self.expire_later = letters.expire_later

@@ -81,7 +81,8 @@ class DeadLetters:
             targets = [(target, rules.dead_letter_routing_key)]
         else:
             resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
-            targets = [*targets_of(vhost, target, queue.address, resources)]
+            makes_missing = rules.makes_missing_queues and queue.may_make_queues
+            targets = [*targets_of(vhost, target, queue.address, resources, makes_missing=makes_missing)]
         for exchange, key in targets:
             letter = dead_letter(
                 message,
@@ -95,7 +96,10 @@ class DeadLetters:
                 continues_deaths=options.continues_deaths,
                 tells_last_death=options.tells_last_death,
             )
-            broker.effort.spent += publish_dead(vhost, letter) * LETTER_QUEUE_COST
+            reached = publish_dead(vhost, letter)
+            broker.effort.spent += reached * LETTER_QUEUE_COST
+            if not reached:
+                broker.unroutable_letters.note(vhost.name, queue.name, target)
 
     def _address_of(self, queue: Queue, message: Message) -> str | None:
         """What a dead letter tells as the message's address; None where only a dead-letter exchange rules (6.7)."""

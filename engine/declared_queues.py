@@ -25,7 +25,7 @@ from .events import EventKind
 from .messages.field_table import FieldTable
 from .object_events import QueueEvent
 from .peers.client import Client
-from .peers.permission_checks import may, require, require_for_arguments
+from .peers.permission_checks import may, may_make_targets, require, require_for_arguments
 from .publishing.publish import replay_retained
 from .publishing.router import Router
 from .publishing.service import PersonalService
@@ -49,6 +49,9 @@ from .rules.arguments import (
 from .rules.leased_rules import leased_rules
 from .rules.queue_rules import NO_RULES, effective_arguments, own_settings, rules_of, rules_of_leased
 from .users.permissions import CONFIGURE, QUEUE, READ
+
+#: AMQP has no longer names.
+NAME_OCTETS_MAX = 255
 
 
 class DeclaredQueues:
@@ -137,7 +140,9 @@ class DeclaredQueues:
                     raise UnsupportedProperty(property=word, name=name, vhost=vhost.name)
         if client is not None:
             self._check_max(name)
-        queue = self._make(name, durable, client if exclusive else None, auto_delete, arguments)
+        owner = client if exclusive else None
+        may_make_queues = may_make_targets(client, arguments)
+        queue = self._make(name, durable, owner, auto_delete, arguments, may_make_queues=may_make_queues)
         if vhost.broker.settings.deletes_declared_queues:
             vhost.broker.reaper.watch()
         if queue.owner is not None:
@@ -156,11 +161,47 @@ class DeclaredQueues:
                 self._vhost.broker.reaper.watch()
         return queue
 
+    def create_missing(self, name: str) -> bool:
+        """A durable queue for what nobody else gets, made now if it is not there. False: it may not be.
+
+        That is because of its name, of a limit on queues, or because the journal takes nothing.
+        """
+        if name in self._queues:
+            return True
+        durability = self._vhost.broker.storage.durability
+        has_failed = durability is not None and durability.has_failed
+        is_name = 0 < len(name.encode()) <= NAME_OCTETS_MAX and not name.startswith("amq.") and name.isprintable()
+        if has_failed or not is_name:
+            return False
+        try:
+            self._check_max(name)
+        except (QueuesMaxReached, AllQueuesMaxReached):
+            return False
+        self.create(name, is_auto_created=True)
+        return True
+
     def restore(
-        self, name: str, *, auto_delete: bool, arguments: FieldTable, address: str | None, is_auto_created: bool
+        self,
+        name: str,
+        *,
+        auto_delete: bool,
+        arguments: FieldTable,
+        address: str | None,
+        is_auto_created: bool,
+        may_make_queues: bool = True,
     ) -> Queue:
         """A durable queue that was there before a restart."""
-        queue = self._make(name, True, None, auto_delete, arguments, address, is_auto_created, is_restored=True)
+        queue = self._make(
+            name,
+            True,
+            None,
+            auto_delete,
+            arguments,
+            address,
+            is_auto_created,
+            may_make_queues=may_make_queues,
+            is_restored=True,
+        )
         if is_auto_created or self._vhost.broker.settings.deletes_declared_queues:
             self._vhost.broker.reaper.watch()
         return queue
@@ -247,6 +288,7 @@ class DeclaredQueues:
         address: str | None = None,
         is_auto_created: bool = False,
         *,
+        may_make_queues: bool = True,
         is_restored: bool = False,
     ) -> Queue:
         vhost, broker = self._vhost, self._vhost.broker
@@ -287,6 +329,7 @@ class DeclaredQueues:
             policy=policy,
             layer=layer,
             is_auto_created=is_auto_created,
+            may_make_queues=may_make_queues,
         )
         self._queues[name] = queue
         self._router.add_queue(queue)

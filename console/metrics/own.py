@@ -48,6 +48,12 @@ def own_page(
         _one("expired_total", COUNTER, "Messages that died of age", queues.count("expired")),
         _one("dropped_total", COUNTER, "Messages refused: full, duplicates", queues.count("dropped")),
         _deaths(queues),
+        _one(
+            "dead_letters_unroutable_total",
+            COUNTER,
+            "Dead letters that no queue took: they are gone",
+            broker.unroutable_letters.count,
+        ),
         *_flow(broker, channels),
         _one("deadlines", GAUGE, "Moments that the broker waits for", len(broker.deadlines)),
         _many(

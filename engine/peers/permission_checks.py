@@ -13,6 +13,9 @@ from ..rules.arguments import queue_type_of
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
 
+#: Arguments of ours that name where the dead go.
+OUR_ADDRESSES = ("x-dead-letter-address", "x-expiry-address")
+
 
 class Named(Protocol):
     """A virtual host, of which only the name counts here."""
@@ -63,7 +66,7 @@ def require_for_arguments(client: Asker | None, name: str, arguments: FieldTable
     if exchange is not None and exchange.tag == "S":
         require(client, READ, QUEUE, name)
         require(client, WRITE, EXCHANGE, exchange.text)
-    for key in ("x-dead-letter-address", "x-expiry-address"):
+    for key in OUR_ADDRESSES:
         target = arguments.get(key)
         if target is not None and target.tag == "S" and target.value:
             require(client, READ, QUEUE, name)
@@ -75,6 +78,15 @@ def require_for_arguments(client: Asker | None, name: str, arguments: FieldTable
         require(client, READ, QUEUE, address.text)
     if queue_type_of(arguments) == AMPS:
         _require_for_topics(client, name, arguments)
+
+
+def may_make_targets(client: Asker | None, arguments: FieldTable) -> bool:
+    """Whether a queue may be made for each of our addresses among these arguments: by a user who could declare it."""
+    for key in OUR_ADDRESSES:
+        target = arguments.get(key)
+        if target is not None and target.tag == "S" and not may(client, CONFIGURE, QUEUE, _queue_named_by(target.text)):
+            return False
+    return True
 
 
 def _require_for_topics(client: Asker, name: str, arguments: FieldTable) -> None:
@@ -95,6 +107,13 @@ def _require_for_topics(client: Asker, name: str, arguments: FieldTable) -> None
             if letter == "/" and at:  # EXCHANGE/KEY, at whichever slash
                 require(client, action, EXCHANGE, topic[:at])
                 client.user.require_topic(action, topic[:at], topic[at + 1 :], client.vhost.name)
+
+
+def _queue_named_by(address: str) -> str:
+    """The queue that is made where nothing is bound to an address (`auto_created.targets_of`)."""
+    if address.startswith("exchange:"):
+        return address.removeprefix("exchange:").partition("/")[0]
+    return address.removeprefix("queue:")
 
 
 def _exchanges_of(address: str) -> tuple[str, ...]:

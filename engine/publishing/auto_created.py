@@ -9,21 +9,35 @@ from typing import Protocol
 from ...settings import SettingsRepository
 from ..clock import MS, Clock, due_after
 from ..deadlines import Deadline, Deadlines
+from ..exchanges.routed import Routed
 from ..options import BrokerOptions
 from ..queues.queue import Queue
 from ..rules.queue_rules import Resources
 from .host import Host
+from .service import ServiceExchange
 
 Target = tuple[str, str]  # exchange, routing key
 
 
-def targets_of(vhost: Host, target: str, address: str, resources: Resources | None) -> list[Target]:
+def targets_of(
+    vhost: Host, target: str, address: str, resources: Resources | None, *, makes_missing: bool
+) -> list[Target]:
     """Where copies for the dead-letter or expiry address `target` of the address `address` are published.
 
     `resources`: the queue PREFIX + address + SUFFIX is made if it is not there, so that it gets them, too.
+    `makes_missing`: if nothing is bound to the target, a queue of its name is made and gets them, without a binding:
+    what an application binds later gets the next ones alone.
     """
     if resources is None:
-        return [vhost.resolve_address(target, address)]
+        exchange, key = vhost.resolve_address(target, address)
+        if makes_missing and not _is_bound(vhost, exchange, key):
+            name = exchange or key
+            if name in vhost.queues:
+                return [("", name)]
+            if vhost.create_missing(name):
+                vhost.broker.unroutable_letters.on_made(vhost.name, name, target)
+                return [("", name)]
+        return [(exchange, key)]
     name = f"{resources.prefix}{address}{resources.suffix}"
     exchange, key = vhost.resolve_address(target, address)
     if not exchange and (target.startswith("queue:") or key in vhost.queues):
@@ -36,6 +50,17 @@ def targets_of(vhost: Host, target: str, address: str, resources: Resources | No
     vhost.create_queue(name, address=exchange, is_auto_created=True)
     vhost.bind_queue(name, exchange, key, {})
     return [(exchange, key)]
+
+
+def _is_bound(vhost: Host, exchange_name: str, key: str) -> bool:
+    """Whether a queue may get what is published there; an exchange that has bindings decides that itself."""
+    exchange = vhost.exchanges.get(exchange_name)
+    if exchange is None:
+        return False
+    if exchange_name:
+        is_served = isinstance(exchange, ServiceExchange)
+        return is_served or bool(exchange.destinations) or exchange.alternate is not None
+    return key in vhost.queues or bool(vhost.reach(exchange, Routed((key,))))
 
 
 class ReapedBroker(Protocol):

@@ -126,13 +126,17 @@ def publish_unroutable(vhost: Host, envelope: Envelope, blobs: Sequence[bytes]) 
     resources = None
     if settings.auto_create_dead_letter_resources:
         resources = Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
-    for name, key in targets_of(vhost, settings.dead_letter_address, address, resources):
+    target, makes_missing = settings.dead_letter_address, settings.auto_create_missing_queues
+    for name, key in targets_of(vhost, target, address, resources, makes_missing=makes_missing):
         exchange = vhost.exchanges.get(name)
-        if exchange is not None:
-            _move(vhost, envelope, blobs, address, vhost.route_of(exchange, key))
+        taken = 0 if exchange is None else _move(vhost, envelope, blobs, address, vhost.route_of(exchange, key))
+        for _ in range(len(blobs) - taken):
+            vhost.broker.unroutable_letters.note(vhost.name, "", target)
 
 
-def _move(vhost: Host, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> None:
+def _move(vhost: Host, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> int:
+    """Returns how many were routed."""
+    taken = 0
     told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
     for blob in blobs:
         added = {**told, ORIG_MESSAGE_ID: Field("l", vhost.broker.next_id)}
@@ -141,7 +145,8 @@ def _move(vhost: Host, envelope: Envelope, blobs: Sequence[bytes], address: str,
         moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().facts)
         moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
         vhost.broker.activity.own += 1
-        publish_run(vhost, route, moved, (envelope.spliced(blob, added),))
+        taken += not publish_run(vhost, route, moved, (envelope.spliced(blob, added),)).unroutable
+    return taken
 
 
 def publish_dead(vhost: Host, letter: DeadLetter) -> int:

@@ -70,6 +70,7 @@ class QueueRules:
     max_delivery_attempts: int | None = None  # deliveries in all; None: unlimited
     dead_letter_address: str | None = None
     dead_letter_resources: Resources | None = None
+    makes_missing_queues: bool = False  # where nothing is bound to one of these two addresses
     expiry_address: str | None = None
     expiry_resources: Resources | None = None
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
@@ -238,6 +239,7 @@ def rules_of_leased(leased: LeasedRules, arguments: FieldTable, settings: Resolv
         dead_letter_routing_key=live.dead_letter_routing_key,
         dead_letter_address=live.dead_letter_address,
         dead_letter_resources=live.dead_letter_resources,
+        makes_missing_queues=live.makes_missing_queues,
         expiry_address=live.expiry_address,
         expiry_resources=live.expiry_resources,
         size=live.size,
@@ -290,6 +292,8 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
             if settings.auto_create_dead_letter_resources and settings.dead_letter_address
             else None
         ),
+        makes_missing_queues=settings.auto_create_missing_queues
+        and bool(settings.dead_letter_address or settings.expiry_address),
         expiry_address=settings.expiry_address or None,
         expiry_resources=(
             Resources(settings.expiry_queue_prefix, settings.expiry_queue_suffix)

@@ -35,6 +35,7 @@ from .access_records import limits_octets, parameter_name, parameter_octets, pol
 #: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
 AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address", "leveret first-offset"
 NOTES = "leveret notes"
+MAKES_NO_QUEUES = "leveret makes-no-queues"
 RECOVERY = "leveret recovery"
 _LOG = frozenset({LOGGED_TOPICS})
 _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)
@@ -133,6 +134,8 @@ class ObjectRecorder:
             arguments = dict(subject.arguments)
             if subject.is_auto_created:
                 arguments[AUTO_CREATED] = Field("t", True)
+            if not subject.may_make_queues:
+                arguments[MAKES_NO_QUEUES] = Field("t", True)
             if subject.address != subject.name and "x-address" not in arguments:
                 arguments[ADDRESS] = Field("S", subject.address.encode())
             if subject.first_offset:

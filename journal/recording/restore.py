@@ -27,7 +27,7 @@ from ..journal import Journal
 from ..recovery.recovered import RecoveredMessage, RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
-from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, NOTES, RECOVERY
+from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, MAKES_NO_QUEUES, NOTES, RECOVERY
 from .recorder import Recorder
 
 logger = logging.getLogger("leveret.journal")
@@ -62,6 +62,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         elif declared.what == QUEUE:
             address = arguments.pop(ADDRESS, None)
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
+            may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
             first_offsets[id_] = integer_of(arguments, FIRST_OFFSET) or 0
             arguments.pop(FIRST_OFFSET, None)
             notes, recovery = arguments.pop(NOTES, None), arguments.pop(RECOVERY, None)
@@ -71,6 +72,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
                 arguments=arguments,
                 address=None if address is None else address.text,
                 is_auto_created=is_auto_created,
+                may_make_queues=may_make_queues,
             )
             if recovery is not None:
                 queue.restore_recovery(recovery.text)

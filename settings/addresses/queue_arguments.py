@@ -134,6 +134,8 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     for key, overruled in (
         ("x-max-length", {"default_ring_size": -1}),  # a limit of the queue's own beats an inherited ring
         ("x-dead-letter-exchange", {"dead_letter_address": "", "expiry_address": ""}),  # it gets all dead letters
+        ("x-dead-letter-address", {"auto_create_missing_queues": True}),  # whatever a file of Artemis says of its own
+        ("x-expiry-address", {"auto_create_missing_queues": True}),
     ):
         if key in arguments:
             given |= overruled

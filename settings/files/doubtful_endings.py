@@ -15,6 +15,11 @@ from ..values import shown
 
 #: What a chain of expiry addresses is followed for at most.
 CHAIN_MAX = 100
+#: Attribute of an address, key, attribute that gives each address a queue of its own there.
+TARGETS = (
+    ("dead_letter_address", "dead-letter-address", "auto_create_dead_letter_resources"),
+    ("expiry_address", "expiry-address", "auto_create_expiry_resources"),
+)
 
 
 def doubtful_endings(configuration: Configuration) -> Iterator[str]:
@@ -51,19 +56,46 @@ def _poison(configuration: Configuration) -> Iterator[str]:
 
 
 def _unkept(configuration: Configuration) -> Iterator[str]:
-    """Dead letters and what expires go to an address that is declared without a queue."""
-    bare = {(one.vhost, one.name) for one in configuration.exchanges}
-    bare -= {(one.vhost, one.exchange) for one in configuration.queues}
-    bare -= {(one.vhost, one.name) for one in configuration.queues}
-    bare -= {(one.vhost, one.address) for one in configuration.diverts}
-    for one in configuration.repository.entries:
-        for attribute, key in (("dead_letter_address", "dead-letter-address"), ("expiry_address", "expiry-address")):
-            name = getattr(one.settings, attribute)
-            if any(known == name and one.vhost in (None, vhost) for vhost, known in bare):
+    """Dead letters and what expires go to an address that no queue of the configuration is bound to."""
+    repository = configuration.repository
+    taken: set[tuple[str | None, str]] = {
+        (one.vhost, name) for one in configuration.queues for name in (one.name, one.address, one.exchange)
+    }
+    taken |= {(one.vhost, one.address) for one in configuration.diverts}
+    taken |= {(None, name) for _, name in taken}
+    declared = {(vhost, one.name) for one in configuration.exchanges for vhost in (None, one.vhost)}
+    for one in repository.entries:
+        for attribute, key, own_queues in TARGETS:
+            address = getattr(one.settings, attribute)
+            name = _name_in(address or "")
+            if not address or (one.vhost, name) in taken:
+                continue
+            resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
+            if getattr(resolved, own_queues):
+                continue
+            is_declared = (one.vhost, name) in declared
+            why_not = "auto-create-missing-queues is false"
+            if resolved.auto_create_missing_queues:
+                why_not = _why_not_made(name)
+            if is_declared or why_not:
+                what_then = f"lost ({why_not})" if why_not else "kept in a queue of that name, which is made for it"
                 yield (
-                    f"{one.origin_of(attribute)}: {key}: nothing is bound to {shown(name)}, which is declared: "
-                    "unless an application binds a queue, what goes there is lost"
+                    f"{one.origin_of(attribute)}: {key}: nothing is bound to {shown(name)}"
+                    f"{', which is declared' if is_declared else ''}: "
+                    f"unless an application binds a queue, what goes there is {what_then}"
                 )
+
+
+def _name_in(address: str) -> str:
+    """Of the queue or exchange that an address names."""
+    if address.startswith("exchange:"):
+        return address.removeprefix("exchange:").partition("/")[0]
+    return address.removeprefix("queue:")
+
+
+def _why_not_made(name: str) -> str:
+    """Why no queue of this name is made where it is missing; empty: one is."""
+    return "no queue is made whose name begins with amq." if name.startswith("amq.") else ""
 
 
 def _circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:

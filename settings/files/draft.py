@@ -19,7 +19,7 @@ from ..addresses.destinations import (
 )
 from ..addresses.entries import Entry
 from ..addresses.fields import Field
-from ..addresses.matching import Match, MatchFault, Wildcards, parse_match
+from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_match, parse_match
 from ..addresses.model import AddressSettings
 from ..addresses.queue_arguments import SELECTOR, ArgumentFault, is_leased, selector_text, settings_of_arguments
 from ..addresses.repository import SettingsRepository
@@ -362,6 +362,19 @@ class Draft:
         given = {key: value for (table, key), value in self.explicit.items() if table == "system-usage"}
         return system_usage_of(given) if self.has_usage or given else None
 
+    def _with_missing_queues(self, one: RawEntry) -> dict[str, Any]:
+        """An entry's values. Who says where dead letters go says whether a queue is made for them: Artemis makes none,
+        so that a nearer entry of ours beside one of its files has to say that we do."""
+        targets = (one.values.get("dead_letter_address"), one.values.get("expiry_address"))
+        is_foreign = one.parse is parse_artemis_match
+        if not any(targets) or not (is_foreign or self._has_artemis):
+            return one.values
+        return {"auto_create_missing_queues": not is_foreign, **one.values}
+
+    @property
+    def _has_artemis(self) -> bool:
+        return any(one.parse is parse_artemis_match for one in self.entries.values())
+
     def _repository(self, usage: SystemUsage | None) -> SettingsRepository:
         try:
             wildcards = Wildcards(**self.wildcards)
@@ -371,7 +384,7 @@ class Draft:
         entries: list[Entry] = []
         for match, raws in self._by_match(wildcards):
             one = raws[0] if len(raws) == 1 else self._combined(raws)
-            settings = AddressSettings(**one.values)
+            settings = AddressSettings(**self._with_missing_queues(one))
             entries.append(Entry(match, settings, one.vhost, one.origin, MappingProxyType(one.origins)))
         explicit = self.explicit
         return SettingsRepository(

@@ -1,9 +1,13 @@
 """The rows of address-settings page 8 that restart the broker. `cut`: kill -9 and a power cut at once."""
 
+from types import MappingProxyType
+
 import pytest
 from durable_desk import DurableDesk
 from simulated_files import SimulatedFiles
 from toml_text import settings
+
+from leveret.engine import Field, Grant, Permissions, User
 
 
 def cut(desk: DurableDesk, text: str = "", *, persists: bool = False) -> DurableDesk:
@@ -147,3 +151,38 @@ def test_what_was_out_of_a_queue_that_refuses_is_back_beyond_its_limit(overflow:
     assert len(desk.taken()) == 5
     again = cut(desk)
     assert again.all() == "ABCDE"
+
+
+def test_what_was_made_for_dead_letters_is_there_again() -> None:
+    """A durable queue, auto-created; so are the dead letters."""
+    text = settings(q={"dead_letter_address": "failed"})
+    desk = DurableDesk(SimulatedFiles(), text)
+    desk.declare()
+    desk.publish("A", delivery_mode=2)
+    desk.settle()
+    desk.peer.take()
+    desk.reject(desk.must_get(), requeue=False)
+    again = cut(desk, text)
+    assert again.vhost.queues["failed"].is_auto_created
+    assert again.all("failed") == "A"
+
+
+def test_who_may_not_declare_has_no_queue_made() -> None:
+    """A client's queue names an address; it might not have declared that, so nobody does for it, restart or not."""
+    desk = DurableDesk(SimulatedFiles())
+    grant = Permissions(Grant("mine.*"), user="weak", vhost="/")
+    user = User("weak", permissions=MappingProxyType({"/": grant}))
+    desk.pair.broker.replace_user(user)
+    client = desk.pair.broker.connect("/", user, name="weak", flush=lambda: None)
+    for queue, address in (("mine.1", "failed"), ("mine.2", "mine.failed")):
+        desk.vhost.declare_queue(
+            queue, client=client, durable=True, arguments={"x-dead-letter-address": Field("S", address.encode())}
+        )
+    for _ in range(2):
+        for queue in ("mine.1", "mine.2"):
+            desk.publish("A", key=queue, delivery_mode=2)
+            desk.settle()
+            desk.peer.take()
+            desk.reject(desk.must_get(queue), requeue=False)
+        assert (desk.exists("failed"), desk.exists("mine.failed")) == (False, True)
+        desk = cut(desk)

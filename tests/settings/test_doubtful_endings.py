@@ -41,6 +41,17 @@ WAITS = '[[address-setting]]\nmatch = "a"\ndefault-consumers-before-dispatch = 3
         ('[broker]\nprofile = "4.3"\n[[address-setting]]\nmatch = "a"\nmax-delivery-attempts = -1\n', []),
         (NEWS + JOBS, ["f:7: dead-letter-address: nothing is bound to 'news', which is declared"]),
         (NEWS + KEPT + JOBS, []),
+        (JOBS.replace('"news"', '"amq.dead"'), ["f:4: dead-letter-address: nothing is bound to 'amq.dead': unless"]),
+        (
+            JOBS + "auto-create-missing-queues = false\n",
+            ["f:4: dead-letter-address: nothing is bound to 'news': unless"],
+        ),
+        (JOBS + 'auto-create-missing-queues = false\n[[queue]]\nname = "news"\n', []),
+        (JOBS + "auto-create-missing-queues = false\nauto-create-dead-letter-resources = true\n", []),
+        (
+            '<address-setting match="a"><dead-letter-address>DLQ</dead-letter-address></address-setting>',
+            ["f:1: dead-letter-address: nothing is bound to 'DLQ': unless an application binds a queue, what goes"],
+        ),
         (
             NEWS + '[[address-setting]]\nmatch = "a"\nexpiry-address = "news"\n',
             ["f:6: expiry-address: nothing is bound to"],

@@ -68,7 +68,14 @@ def test_each_field_in_each_form(field: Field, form: str) -> None:
     """What is written is what is read."""
     assert CANDIDATES[field]
     for value in CANDIDATES[field]:
-        assert read(form, {field: value}) == AddressSettings(**{field.attribute: value})
+        assert read(form, {field: value}) == AddressSettings(**_with_implied(form, {field.attribute: value}))
+
+
+def _with_implied(form: str, said: dict[str, Any]) -> dict[str, Any]:
+    """Who names an address for dead letters in a form of Artemis' says what Artemis does if nothing is bound to it."""
+    if form != "toml" and (said.get("dead_letter_address") or said.get("expiry_address")):
+        return {"auto_create_missing_queues": False, **said}
+    return said
 
 
 SETTINGS = st.fixed_dictionaries(
@@ -81,6 +88,5 @@ def test_three_forms_mean_the_same(said: dict[str, Any]) -> None:
     """Any settings at all."""
     settings = {BY_ATTRIBUTE[attribute]: value for attribute, value in said.items()}
     if settings:
-        assert (
-            read("toml", settings) == read("xml", settings) == read("properties", settings) == AddressSettings(**said)
-        )
+        for form in ("toml", "xml", "properties"):
+            assert read(form, settings) == AddressSettings(**_with_implied(form, said))

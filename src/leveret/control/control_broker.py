@@ -73,6 +73,10 @@ class BrokerCommands:
             "blocked": self._blocked(),
             "held": held_of_all(self.broker),
             "slow_consumers": self.broker.slow_consumers.counts,
+            "dead_letters_unroutable": {
+                "count": self.broker.unroutable_letters.count,
+                "queues": [asdict(place) for place in self.broker.unroutable_letters.places()[:20]],
+            },
             "counters": statistics.counters,
             **(self._edge_status() if self._edge_status is not None else {}),
         }

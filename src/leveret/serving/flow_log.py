@@ -1,8 +1,8 @@
-"""Lines in the log about who waits, who makes others wait, and what is not captured."""
+"""Lines in the log about who waits, who makes others wait, what is not captured, and dead letters nobody gets."""
 
 import logging
 
-from ..engine import BlockedWarning, Broker, Queue, SlowConsumer
+from ..engine import BlockedWarning, Broker, Queue, SlowConsumer, Unroutable
 from ..settings.printable import printable
 from ..settings.values import shown
 
@@ -11,10 +11,12 @@ logger = logging.getLogger("leveret.amqp")
 
 
 def log_flow(broker: Broker) -> None:
-    """From now on log blocked publishers and slow consumers of a broker, and topics that a queue selects in vain."""
+    """From now on log a broker's blocked publishers, slow consumers, topics selected in vain and lost dead letters."""
     broker.blocked_warnings.on_due = _log_blocked
     broker.slow_consumers.on_found = _log_slow
     broker.on_unlogged = _log_unlogged
+    broker.unroutable_letters.on_unroutable = _log_unroutable
+    broker.unroutable_letters.on_made = _log_made
 
 
 def _log_blocked(warning: BlockedWarning) -> None:
@@ -39,6 +41,21 @@ def _log_slow(found: SlowConsumer) -> None:
         found.why,
         found.action,
     )
+
+
+def _log_unroutable(found: Unroutable) -> None:
+    logger.warning(
+        "%s in vhost %r: no queue takes what goes to %s: %d lost so far",
+        f"dead letters of queue {found.queue!r}" if found.queue else "messages without a route",
+        found.vhost,
+        shown(found.address),
+        found.count,
+    )
+
+
+def _log_made(vhost: str, queue: str, address: str) -> None:
+    logger.info("queue %r in vhost %r is made: dead letters go to %s, and nothing is bound to it", queue, vhost,
+                shown(address))  # fmt: skip
 
 
 def _log_unlogged(queue: Queue, topic: str) -> None:

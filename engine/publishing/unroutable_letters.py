@@ -1,0 +1,52 @@
+"""Dead letters that no queue took: how many of which queue, for a log that says so in time, and queues made for them.
+
+Source: address-settings page 5.5; behaviour page 3.4 (RabbitMQ drops them in silence).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: Pairs of a queue and an address that are counted for themselves; what comes beyond counts in the sum.
+PLACES_MAX = 1000
+
+
+@dataclass(slots=True, frozen=True, order=True)
+class Unroutable:
+    """`queue`: where the messages died, empty: they came to none; `address`: where they should have gone."""
+
+    vhost: str
+    queue: str
+    address: str
+    count: int
+
+
+class UnroutableLetters:
+    """Of one broker, since it started. `count`: all of them.
+
+    `on_unroutable`: called with the first, the tenth, the hundredth ... of one queue and address. `on_made`: called
+    with a virtual host, a queue that was made there, and the address that nothing else was bound to.
+    """
+
+    __slots__ = ("_by_place", "count", "on_made", "on_unroutable")
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[str, str, str], int] = {}
+        self.count = 0
+        self.on_unroutable: Callable[[Unroutable], object] = lambda found: None
+        self.on_made: Callable[[str, str, str], object] = lambda vhost, queue, address: None
+
+    def note(self, vhost: str, queue: str, address: str) -> None:
+        """One more."""
+        self.count += 1
+        place = (vhost, queue, address)
+        count = self._by_place.get(place, 0) + 1
+        if count == 1 and len(self._by_place) >= PLACES_MAX:
+            return
+        self._by_place[place] = count
+        if str(count).strip("0") == "1":
+            self.on_unroutable(Unroutable(vhost, queue, address, count))
+
+    def places(self) -> list[Unroutable]:
+        """Those with the most first."""
+        found = [Unroutable(*place, count) for place, count in self._by_place.items()]
+        return sorted(found, key=lambda one: (-one.count, one))
