@@ -8,7 +8,7 @@ import struct
 from contextlib import suppress
 from typing import Any
 
-from pamqp import base, commands, frame, header
+from pamqp import base, body, commands, frame, header
 
 LOOPBACK = "127.0.0.1"
 DEADLINE_SECONDS = 20.0
@@ -68,6 +68,12 @@ class RawClient:
                 return received
             if isinstance(received, base.Frame):
                 raise Unexpected(f"{received.name} instead of {kind.__name__}")
+
+    def expect_body(self) -> bytes:
+        """The content of a delivery that was expected, which is in one frame."""
+        while not isinstance(received := self._next_frame(), body.ContentBody):
+            pass
+        return received.value or b""
 
     def wait_for(self, kind: type[base.Frame]) -> None:
         """Skip everything up to the next method of this kind."""

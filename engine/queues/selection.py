@@ -136,8 +136,25 @@ class Selection:
         return False
 
     def came_back(self, store: Store, messages: Iterable[Message]) -> None:
-        """Messages stand in the store again, or at other places than arrivals."""
-        self.groups.came_to(sorted(map(store.position_of, messages)))
+        """Messages stand in the store again, or at other places than arrivals.
+
+        They are looked at now, while they are in memory; the rest of very many when the queue is dispatched.
+        """
+        effort, groups = self._effort, self.groups
+        allowed = effort.spent + OVER_MAX
+        late: list[int] = []
+        for message in messages:
+            position = store.position_of(message)
+            if effort.spent >= allowed:
+                late.append(position)
+                continue
+            asked = groups.asked(message)
+            for group in groups:
+                if group.position < position:
+                    group.is_at_end = False
+                elif asked.is_taken_by(group.expression):
+                    group.add(match_of(position, message))
+        groups.came_to(sorted(late))
 
     # -- out ----------------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class LastValueStore(LeveledStore):
     def _superseded(self, message: Message) -> tuple[Message | None, bool]:
         older, has_to_come = self.ready.supersede(message)
         if older is not None and older is not message:
-            self._scanner.unsorted()  # the newer one stands where the older one stood
+            self._loosen()  # the newer one stands where the older one stood
         return older, has_to_come
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
@@ -103,6 +103,5 @@ class LastValueStore(LeveledStore):
             if has_to_come:
                 fresh.append(message)
         fresh.sort(key=_id_of, reverse=True)
-        self._scanner.put_back(fresh)
         self.ready.merge(fresh)
         return gone, 0

@@ -4,7 +4,6 @@ What is ready in memory is never behind what is paged out: when a higher level h
 in memory go to their tails first. Source: behaviour page 3.3, 3.5; queues page F.
 """
 
-from collections import deque
 from collections.abc import Sequence
 
 from ..messages.message import Message
@@ -12,6 +11,7 @@ from ..messages.mixed import Envelopes, each_of
 from .memory_budget import OVERHEAD
 from .paged_message import body_size
 from .ready import LeveledReady
+from .scanning import Level
 from .store import LEVEL_STEP
 from .surroundings import Owner
 from .tail import Tail
@@ -33,8 +33,11 @@ class LeveledStore(TailedStore):
     def _empty_ready(self) -> LeveledReady:
         return LeveledReady(self._level_max, body_size)
 
-    def _levels(self) -> Sequence[deque[Message]]:
+    def _levels(self) -> Sequence[Level]:
         return self.ready.levels
+
+    def _set_level(self, level: int, messages: Level) -> None:
+        self.ready.levels[level] = messages
 
     def _left_levels(self, messages: Sequence[Message]) -> None:
         self.ready.took(messages)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ..messages.content import PropertyFacts
 from ..messages.message import Envelope, Message
 
-#: Messages in one run at most, so that the memory of what was taken is given back.
-RUN_MAX = 250_000
+#: Messages in one run at most: so much is copied when one of its middle goes or comes back.
+RUN_MAX = 4096
 #: So many messages are worth a run of their own: fewer join one of another kind, at 8 octets a message and column.
 APART_MIN = 64
 #: What a message of which the journal alone has the header counts for beside its body.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ..messages.message import Message
 from .ready import merge_back
+from .scanning import Level
 from .surroundings import Owner
 from .tail import Tail
 from .tailed_store import TailedStore
@@ -15,7 +16,7 @@ class PlainStore(TailedStore):
 
     __slots__ = ()
 
-    ready: deque[Message]
+    ready: Level
 
     def __init__(self, owner: Owner) -> None:
         super().__init__(owner, deque())
@@ -23,8 +24,11 @@ class PlainStore(TailedStore):
     def _empty_ready(self) -> deque[Message]:
         return deque()
 
-    def _levels(self) -> Sequence[deque[Message]]:
+    def _levels(self) -> Sequence[Level]:
         return (self.ready,)
+
+    def _set_level(self, level: int, messages: Level) -> None:
+        self.ready = messages
 
     def _left_levels(self, messages: Sequence[Message]) -> None:
         """A deque counts them by itself."""

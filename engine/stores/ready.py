@@ -4,10 +4,12 @@ Plain queues keep a bare `collections.deque`, which offers the same methods; tha
 "Head" is the oldest message of the highest level, for delivery and for dropping alike (behaviour page 3.3, 3.5).
 """
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..messages.message import Message
+from .placed import Placed
 
 
 class LeveledReady:
@@ -16,7 +18,7 @@ class LeveledReady:
     __slots__ = ("_count", "_levels", "_size_of", "octets")
 
     def __init__(self, level_max: int, size_of: Callable[[Message], int]) -> None:
-        self._levels: list[deque[Message]] = [deque() for _ in range(level_max + 1)]
+        self._levels: list[deque[Message] | Placed[Message]] = [deque() for _ in range(level_max + 1)]
         self._size_of = size_of
         self._count = 0
         self.octets = 0  # of all bodies
@@ -32,7 +34,7 @@ class LeveledReady:
         assert index == 0
         return next(iter(self))
 
-    def _level_of(self, message: Message) -> deque[Message]:
+    def _level_of(self, message: Message) -> deque[Message] | Placed[Message]:
         return self._levels[min(message.envelope.facts.priority or 0, len(self._levels) - 1)]
 
     def append(self, message: Message) -> None:
@@ -69,8 +71,8 @@ class LeveledReady:
         return len(self._levels) - 1
 
     @property
-    def levels(self) -> Sequence[deque[Message]]:
-        """Level by level from 0 on: what is expired is looked for at the head of each."""
+    def levels(self) -> list[deque[Message] | Placed[Message]]:
+        """Level by level from 0 on; one may be replaced by another that holds the same."""
         return self._levels
 
     def took(self, messages: Iterable[Message]) -> None:
@@ -98,11 +100,21 @@ class LeveledReady:
         self.octets -= self._size_of(message)
 
 
-def merge_back(ready: deque[Message], messages: list[Message]) -> int:
-    """Put messages (ids falling) back where their ids say. O(messages + those before them).
+def merge_back(ready: deque[Message] | Placed[Message], messages: list[Message]) -> int:
+    """Put messages (ids falling) back where their ids say. O(messages + those before them); `Placed`: O(messages).
 
-    Returns: how many stood before them.
+    Returns: how many stood before them, and were passed.
     """
+    if isinstance(ready, Placed):
+        by_id = {message.id: message for message in reversed(messages)}
+
+        def with_more(block: list[Message], ids: Sequence[int]) -> list[Message]:
+            for id_ in ids:
+                insort(block, by_id[id_], key=_id_of)
+            return block
+
+        ready.change(list(by_id), with_more)
+        return 0
     before: list[Message] = []
     while ready and messages and ready[0].id < messages[0].id:
         before.append(ready.popleft())
@@ -115,3 +127,7 @@ def merge_back(ready: deque[Message], messages: list[Message]) -> int:
     while before:
         ready.appendleft(before.pop())
     return passed
+
+
+def _id_of(message: Message) -> int:
+    return message.id

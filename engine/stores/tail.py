@@ -6,12 +6,14 @@ are, so that order is kept. Source: queues page F; ruling 5.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Protocol
 
 from ..messages.message import Envelope, Message
+from . import paged_run
 from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Run, Taken
+from .placed import Placed
 
 
 class Unreadable(Exception):
@@ -35,16 +37,17 @@ class Pager(Protocol):
         """Octets that one more deep queue may keep in memory."""
 
 
-Items = deque[PagedRun | Message]
+Item = PagedRun | Message
 
 
 class Tail:
-    """Levels 0 to `level_max` (higher priorities count as that), each in order of ids."""
+    """Levels 0 to `level_max` (higher priorities count as that), each in order of delivery: that of ids, mostly."""
 
-    __slots__ = ("_count", "_levels", "floor", "octets")
+    __slots__ = ("_count", "_is_sorted", "_levels", "floor", "octets")
 
     def __init__(self, level_max: int = 0) -> None:
-        self._levels: list[Items] = [deque() for _ in range(level_max + 1)]
+        self._levels: list[Placed[Item]] = [Placed((), _first_id) for _ in range(level_max + 1)]
+        self._is_sorted = True  # ids rise within all levels
         self._count = 0
         self.floor = -1  # the highest level that holds any
         self.octets: int | None = None  # of all bodies, where somebody asks
@@ -88,37 +91,44 @@ class Tail:
             first_id, len(sizes), expires is not None, place, envelope, deliveries
         ):
             last = PagedRun(first_id, place, envelope, deliveries)
+            last.extend(first_id, sizes, expires)
+            self._note_order(items, (last,))
             items.append(last)
-        last.extend(first_id, sizes, expires)
+        else:
+            last.extend(first_id, sizes, expires)
         self._came(level, len(sizes), 0 if self.octets is None else sum(sizes))
 
     def append(self, message: Message) -> None:
         """A message that only memory has."""
         self.put_last(self.level_of(message.envelope), message)
 
-    def put_last(self, level: int, one: PagedRun | Message) -> None:
+    def put_last(self, level: int, one: Item) -> None:
         """One message, at the end of a level."""
+        self._note_order(self._levels[level], (one,))
         self._levels[level].append(one)
         self._came(level, 1, 0 if self.octets is None else _octets_of(one))
 
-    def insert(self, level: int, one: PagedRun | Message) -> None:
-        """The same, where its id says. O(what stands before it)."""
-        items, id_ = self._levels[level], _first_id(one)
-        before: list[PagedRun | Message] = []
-        while items and _first_id(items[0]) < id_:
-            item = items.popleft()
-            if isinstance(item, PagedRun) and (count := item.count_before(id_)) < len(item):
-                items.appendleft(item)
-                before.append(_cut(item, count))
-                break
-            before.append(item)
-        items.appendleft(one)
-        items.extendleft(reversed(before))
+    def _note_order(self, before: Sequence[Item] | Placed[Item], items: Iterable[Item]) -> None:
+        """What stands before others is to have lower ids."""
+        if self._is_sorted:
+            last = [before[-1]] if before else []
+            self._is_sorted = all(_last_id(one) < _first_id(other) for one, other in pairwise(chain(last, items)))
+
+    def insert(self, level: int, one: Item) -> None:
+        """The same, where its id says. O(log n), unless ids do not rise."""
+        items = self._levels[level]
+        if self._is_sorted:
+            items.change([_first_id(one)], lambda block, _: _with(block, one, is_sorted=True))
+        else:
+            self._levels[level] = Placed(_with(list(items), one, is_sorted=False), _first_id)
         self._came(level, 1, 0 if self.octets is None else _octets_of(one))
 
-    def put_back(self, level: int, items: Sequence[PagedRun | Message]) -> None:
+    def put_back(self, level: int, items: Sequence[Item]) -> None:
         """What was ready before all others of its level stands there again."""
-        self._levels[level].extendleft(reversed(items))
+        here = self._levels[level]
+        self._note_order(items, (here[0],) if here else ())
+        self._note_order((), items)
+        here.extendleft(reversed(items))
         count = sum(1 if isinstance(item, Message) else len(item) for item in items)
         self._came(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
 
@@ -156,7 +166,9 @@ class Tail:
 
     @property
     def first_id(self) -> int | None:
-        """The lowest id that is here. O(runs)."""
+        """The lowest id that is here. O(levels), unless ids do not rise."""
+        if self._is_sorted:
+            return min((_first_id(level[0]) for level in self._levels if level), default=None)
         return min((_first_id(item) for level in self._levels for item in level), default=None)
 
     def parts(self) -> list[Part | Message]:
@@ -167,9 +179,13 @@ class Tail:
             for item in self._levels[level]
         ]
 
+    def _reaching(self, level: int, id_: int) -> Iterable[Item]:
+        """The items of a level, but for some that have lower ids than this."""
+        return self._levels[level].behind(id_) if self._is_sorted else self._levels[level]
+
     def behind(self, level: int, id_: int) -> Iterator[tuple[int, Message | None]]:
-        """(id, message if it stands here as it is) of a level, those with higher ids than `id_`, in order. O(runs)."""
-        for item in self._levels[level]:
+        """(id, message if it stands here as it is) of a level, those with higher ids than `id_`, in order."""
+        for item in self._reaching(level, id_):
             if isinstance(item, Message):
                 if item.id > id_:
                     yield item.id, item
@@ -180,9 +196,11 @@ class Tail:
                         yield ids[at], None
 
     def find(self, level: int, ids: Sequence[int]) -> list[Taken]:
-        """The parts of runs that are the messages with these rising ids, without taking them. O(runs)."""
+        """The parts of runs that are the messages with these rising ids, without taking them. O(runs between them)."""
         found: list[Taken] = []
-        for item in self._levels[level]:
+        for item in self._reaching(level, ids[0]) if ids else ():
+            if self._is_sorted and _first_id(item) > ids[-1]:
+                break
             if not isinstance(item, Message):
                 found += [item.between(start, stop) for start, stop in _stretches_in(item, ids)]
         return found
@@ -190,33 +208,20 @@ class Tail:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take_ids(self, level: int, ids: Sequence[int]) -> list[Taken | Message]:
-        """Take the messages with these rising ids out, as far as they are here. O(runs + sizes of the runs hit)."""
+        """Take the messages with these rising ids out, as far as they are here. O(ids x log n), unless ids do not rise.
+
+        What is left on both sides of them joins, where it is little.
+        """
         taken: list[Taken | Message] = []
-        items: Items = deque()
-        wanted = frozenset(ids)
-        count = octets = 0
-        for item in self._levels[level]:
-            if isinstance(item, Message):
-                if item.id in wanted:
-                    taken.append(item)
-                    count, octets = count + 1, octets + _octets_of(item)
-                else:
-                    items.append(item)
-                continue
-            left = 0
-            for start, stop in _stretches_in(item, ids):
-                if start > left:
-                    _keep(items, item.between(left, start))
-                part = item.between(start, stop)
-                taken.append(part)
-                count, octets = count + len(part.sizes), octets + sum(part.sizes)
-                left = stop
-            if not left:
-                items.append(item)
-            elif left < len(item):
-                _keep(items, item.between(left, len(item)))
-        self._levels[level] = items
-        self._went(count, octets)
+        if self._is_sorted:
+            self._levels[level].change(ids, lambda block, some: _without(block, some, taken, is_sorted=True))
+        else:
+            left = _without(list(self._levels[level]), ids, taken, is_sorted=False)
+            self._levels[level] = Placed(left, _first_id)
+        self._went(
+            sum(1 if isinstance(part, Message) else len(part.sizes) for part in taken),
+            0 if self.octets is None else sum(_octets_taken(part) for part in taken),
+        )
         return taken
 
     def take(self, count: int, octets: int) -> list[Taken | Message]:
@@ -271,17 +276,88 @@ class Tail:
             self.floor -= 1
 
 
-def _first_id(item: PagedRun | Message) -> int:
+def _first_id(item: Item) -> int:
     return item.id if isinstance(item, Message) else item.first_id
 
 
-def _octets_of(item: PagedRun | Message) -> int:
+def _octets_of(item: Item) -> int:
     if isinstance(item, PagedRun):
         return sum(item.sizes[item.start :])
     return item.envelope.framing.body_size(item.blob)
 
 
-def _keep(items: Items, part: Taken) -> None:
+def _last_id(item: Item) -> int:
+    return item.id if isinstance(item, Message) else item.ids[-1]
+
+
+def _octets_taken(part: Taken | Message) -> int:
+    return _octets_of(part) if isinstance(part, Message) else sum(part.sizes)
+
+
+def _with(items: list[Item], one: Item, *, is_sorted: bool) -> list[Item]:
+    """These and one more, which stands where its id says."""
+    id_ = _first_id(one)
+    if is_sorted:
+        at = bisect_left(items, id_, key=_first_id)
+        at -= at > 0 and _last_id(items[at - 1]) > id_
+    else:
+        at = next((at for at, item in enumerate(items) if _last_id(item) > id_), len(items))
+    found, rest = items[:at], items[at:]
+    back: Taken | None = None
+    if rest and isinstance(around := rest[0], PagedRun) and (count := around.count_before(id_)):
+        _keep(found, around.between(0, count))
+        back = around.between(count, len(around))
+        del rest[0]
+    if isinstance(one, PagedRun):
+        _keep(found, one.between(0, len(one)))
+    else:
+        found.append(one)
+    if back is not None:
+        _keep(found, back)
+    return found + rest
+
+
+def _without(items: list[Item], ids: Sequence[int], taken: list[Taken | Message], *, is_sorted: bool) -> list[Item]:
+    """These, but for what has one of these rising ids, which is added to `taken`."""
+    if not ids or not items:
+        return items
+    first, last = 0, len(items)
+    if is_sorted:
+        first = max(bisect_right(items, ids[0], key=_first_id) - 1, 0)
+        last = bisect_right(items, ids[-1], first, key=_first_id)
+    found = items[:first]
+    wanted = frozenset(ids)
+    for item in items[first:last]:
+        if isinstance(item, Message):
+            if item.id in wanted:
+                taken.append(item)
+            else:
+                found.append(item)
+            continue
+        left = 0
+        for start, stop in _stretches_in(item, ids):
+            if start > left:
+                _keep(found, item.between(left, start))
+            taken.append(item.between(start, stop))
+            left = stop
+        if not left:
+            _put(found, item)
+        elif left < len(item):
+            _keep(found, item.between(left, len(item)))
+    if last < len(items):
+        _put(found, items[last])
+    return found + items[last + 1 :]
+
+
+def _put(items: list[Item], item: Item) -> None:
+    """One stays as it is: with what stands before it, where that is little."""
+    if isinstance(item, PagedRun) and len(item) < paged_run.APART_MIN:
+        _keep(items, item.between(0, len(item)))
+    else:
+        items.append(item)
+
+
+def _keep(items: list[Item], part: Taken) -> None:
     """A part of a run stays: with what stays before it, where that is little, too. So holes cost 8 octets a message."""
     last = items[-1] if items else None
     if not isinstance(last, PagedRun) or not last.join(part):
@@ -305,12 +381,3 @@ def _stretches_in(run: PagedRun, ids: Sequence[int]) -> Iterator[tuple[int, int]
         stop = at + 1
     if stop > start:
         yield start, stop
-
-
-def _cut(run: PagedRun, count: int) -> PagedRun:
-    """The first messages of a run, as a run of their own."""
-    taken = run.take(count)
-    front = PagedRun(taken.ids[0], taken.place, taken.envelope, taken.deliveries, taken.uncounted)
-    for index, (id_, size) in enumerate(zip(taken.ids, taken.sizes)):
-        front.extend(id_, (size,), None if taken.expires is None else (taken.expires[index],))
-    return front

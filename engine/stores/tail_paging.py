@@ -6,7 +6,6 @@ docs/deep-queues.md.
 """
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Sequence
 
 from ..messages.message import Envelope, Message
@@ -16,7 +15,7 @@ from .memory_cap import LEAVING_MAX, LEAVING_OCTETS, MemoryCap
 from .paged_run import HEADER_OCTETS, PagedRun, Place, Run, Taken, octets_paged
 from .paging import is_in_journal, may_spool, messages_as_paged, paged, runs_of, sink, tell_loaded
 from .ready import LeveledReady
-from .scanning import Scanner
+from .scanning import Level, Scanner
 from .store import HandOver
 from .surroundings import Owner
 from .tail import Tail
@@ -35,9 +34,9 @@ class TailPaging(ABC):
     __slots__ = ("_is_metered", "_is_unsettled", "_owner", "_scanner", "_storage", "_tail", "allowance", "came_in",
                  "cap", "expiring", "has_tail", "may_page", "ready")  # fmt: skip
 
-    ready: deque[Message] | LeveledReady
+    ready: Level | LeveledReady
 
-    def __init__(self, owner: Owner, ready: deque[Message] | LeveledReady) -> None:
+    def __init__(self, owner: Owner, ready: Level | LeveledReady) -> None:
         self._owner = owner
         self._storage = owner.storage
         self.ready = ready
@@ -55,8 +54,12 @@ class TailPaging(ABC):
     # -- what each kind has of its own --------------------------------------------------------------------------------
 
     @abstractmethod
-    def _levels(self) -> Sequence[deque[Message]]:
+    def _levels(self) -> Sequence[Level]:
         """What is at hand, by level."""
+
+    @abstractmethod
+    def _set_level(self, level: int, messages: Level) -> None:
+        """What is at hand of a level is held by something else."""
 
     @abstractmethod
     def _left_levels(self, messages: Sequence[Message]) -> None:
@@ -160,12 +163,19 @@ class TailPaging(ABC):
         for message in messages:
             level = tail.level_of(message.envelope)
             if level == tail.floor and tail.head_id < message.id and last_id < 0:
-                last_id = max((one.id for one in self._levels()[level]), default=0)
+                last_id = self._last_at_hand(level)
             if level < tail.floor or (level == tail.floor and tail.head_id < message.id and last_id < message.id):
                 tail.insert(level, self._item_of(tail, message))
             else:
                 before.append(message)
         return before
+
+    def _last_at_hand(self, level: int) -> int:
+        """The highest id that is at hand of a level."""
+        here = self._levels()[level]
+        if self._scanner.is_sorted:
+            return here[-1].id if here else 0
+        return max((one.id for one in here), default=0)
 
     def _item_of(self, tail: Tail, message: Message) -> PagedRun | Message:
         """What stands in the tail for a message that was in memory: itself, unless that is too much for the cap."""
@@ -275,7 +285,6 @@ class TailPaging(ABC):
                     taken.append(messages.pop())
                     size += len(taken[-1].blob) + OVERHEAD
                 self._left_levels(taken)
-                self._scanner.paged_out()
                 freed += sink(self._owner, tail, level, taken[::-1], is_metered=self._is_metered)
                 count -= len(taken)
                 if freed == before:
@@ -291,7 +300,6 @@ class TailPaging(ABC):
                 taken = list(messages)
                 messages.clear()
                 self._left_levels(taken)
-                self._scanner.paged_out()
                 sink(self._owner, tail, below, taken, is_metered=self._is_metered)
 
     def grant(self, octets: int) -> None:

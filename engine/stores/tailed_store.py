@@ -6,7 +6,7 @@ to the temp store. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import ClassVar
@@ -15,8 +15,9 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from .memory_budget import held_octets
 from .paged_run import Part
+from .placed import Placed
 from .ready import LeveledReady
-from .scanning import Scanner
+from .scanning import Level, Scanner, is_beyond
 from .store import LEVEL_STEP, Dropped, Removed, Scanned
 from .surroundings import NOBODY
 from .tail_paging import HIGH_OCTETS, SLICE_OCTETS, TailPaging
@@ -25,6 +26,7 @@ from .tail_paging import HIGH_OCTETS, SLICE_OCTETS, TailPaging
 LIKELY = 4
 
 _BLOB = attrgetter("blob")
+_ID: Callable[[Message], int] = attrgetter("id")
 
 
 class TailedStore(TailPaging):
@@ -37,16 +39,28 @@ class TailedStore(TailPaging):
     # -- what each kind has of its own --------------------------------------------------------------------------------
 
     @abstractmethod
-    def _empty_ready(self) -> deque[Message] | LeveledReady: ...
+    def _empty_ready(self) -> Level | LeveledReady: ...
 
     @abstractmethod
     def _merge(self, messages: list[Message]) -> int:
         """Messages (ids falling) to their places at hand. Returns how many stood before them."""
 
-    def _level_of(self, message: Message) -> deque[Message]:
-        """Where a message stands at hand."""
-        levels = self._levels()
-        return levels[min(message.envelope.facts.priority or 0, len(levels) - 1)]
+    def _level_number(self, message: Message) -> int:
+        """Which of `_levels` a message is of."""
+        return min(message.envelope.facts.priority or 0, len(self._levels()) - 1)
+
+    def _reach(self, level: int, id_: int) -> None:
+        """Something is wanted at an id: a level that is long before it is held by place from now on. Once O(n)."""
+        here = self._levels()[level]
+        if self._scanner.is_sorted and is_beyond(here, id_):
+            self._set_level(level, Placed(here, _ID))
+
+    def _loosen(self) -> None:
+        """Messages may stand where their ids do not say."""
+        self._scanner.is_sorted = False
+        for level, here in enumerate(self._levels()):
+            if isinstance(here, Placed):
+                self._set_level(level, deque(here))
 
     @property
     @abstractmethod
@@ -139,7 +153,8 @@ class TailedStore(TailPaging):
         """See `Store`."""
         if self._tail is not None:
             messages = self._put_into_tail(self._tail, messages)
-        self._scanner.put_back(messages)
+        for message in messages:
+            self._reach(self._level_number(message), message.id)
         passed = self._merge(messages)
         if self._storage.pager is not None and self.may_page:
             self.allowance -= held_octets(messages)
@@ -150,10 +165,9 @@ class TailedStore(TailPaging):
     def put_first(self, message: Message) -> Message | None:
         """See `Store`."""
         tail = self._tail
-        here = self._level_of(message)
-        self._scanner.put_back((message,))
+        here = self._levels()[self._level_number(message)]
         if tail is not None or (here and here[0].id < message.id):
-            self._scanner.unsorted()
+            self._loosen()
         if tail is not None and (level := tail.level_of(message.envelope)) < tail.floor:
             tail.put_back(level, (self._item_of(tail, message),))
         else:
@@ -164,9 +178,9 @@ class TailedStore(TailPaging):
     def put_last(self, message: Message) -> Message | None:
         """See `Store`."""
         tail = self._tail
-        here = self._level_of(message)
+        here = self._levels()[self._level_number(message)]
         if tail is not None or (here and here[-1].id > message.id):
-            self._scanner.unsorted()
+            self._loosen()
         if tail is not None and (level := tail.level_of(message.envelope)) <= tail.floor:
             tail.put_last(level, self._item_of(tail, message))
         else:
@@ -258,25 +272,33 @@ class TailedStore(TailPaging):
 
     def scan(self, after: int, count: int) -> Scanned:
         """See `Store`."""
+        self._reach_at(after)
         return self._scanner.scan(self._levels(), self._tail, after, count)
+
+    def _reach_at(self, position: int) -> None:
+        rank, id_ = divmod(position, LEVEL_STEP)
+        if rank < len(self._levels()):
+            self._reach(len(self._levels()) - 1 - rank, id_)
 
     def load_at(self, after: int, count: int) -> None:
         """See `Store`."""
         if self._tail is not None:
+            self._reach_at(after)
             pager = self._storage.pager
             budget = HIGH_OCTETS if pager is None else pager.budget()
             self._scanner.load(self._owner, budget, self._levels(), self._tail, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
         """See `Store`."""
-        levels = self._levels()
+        count = len(self._levels())
         wanted: dict[int, list[int]] = {}
         for position in sorted(set(positions)):
             rank, id_ = divmod(position, LEVEL_STEP)
-            wanted.setdefault(len(levels) - 1 - rank, []).append(id_)
+            wanted.setdefault(count - 1 - rank, []).append(id_)
         found: list[Message] = []
         for level, ids in wanted.items():
-            taken = self._scanner.take(levels[level], ids)
+            self._reach(level, ids[-1])
+            taken = self._scanner.take(self._levels()[level], ids)
             self._left_levels(taken)
             found += taken
             if self._tail is not None and len(taken) < len(ids):

@@ -18,6 +18,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
     [
         ("delays.py", ["--count", "2000", "--seconds", "1"]),
         ("waiting.py", ["--count", "20000"]),
+        ("returning.py", ["--quick"]),
         ("rpc.py", ["--quick"]),
         ("routes.py", ["--sizes", "1000", "--seconds", "0.2", "--rounds", "1"]),
         ("probe.py", ["--quick", "--journal"]),
