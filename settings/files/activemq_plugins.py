@@ -15,6 +15,7 @@ from .draft import OF_QUEUES, PLAIN, RawEntry
 from .xml_tree import Element
 
 _DISCARDING = "discardingDLQBrokerPlugin"
+_READ = ("redeliveryPlugin", _DISCARDING, "timeStampingBrokerPlugin", "forcePersistencyModeBrokerPlugin")
 _FLAGS = ("sendToDlqIfMaxRetriesExceeded", "fallbackToDeadLetter")
 _TOPICS = "the queues of subscribers have names of their own here: a policy of queues covers them"
 _NOT_DONE = "is not done here, and would change which messages are delivered"
@@ -43,6 +44,8 @@ def read_plugins(source: Strategies, element: Element) -> None:
 def read_plugin(source: Strategies, element: Element) -> None:
     """One of the elements in it."""
     draft, at = source.draft, source.at(element)
+    if element.name in _READ:
+        source.expand(element)
     if element.name == "redeliveryPlugin":
         _redelivery(source, element)
     elif element.name == _DISCARDING:

@@ -57,7 +57,7 @@ class _Loader(Strategies):
             **dict.fromkeys(USAGES, self.usage),
         }
         if (read := structures.get(element.name)) is not None:
-            if element.name not in ("beans", "broker"):  # what means nothing here may name what is not there
+            if element.name not in ("beans", "broker", "plugins"):  # what means nothing here may name what is not there
                 self.expand(element)
             read(element)
         elif element.name in BROKER_OTHERS:
@@ -79,7 +79,7 @@ class _Loader(Strategies):
             self.draft.fault(where, "broker", f"expected one in <beans>, not {len(brokers)}")
 
     def broker(self, element: Element) -> None:
-        self.read_attributes(element, dict.fromkeys(BROKER_ATTRIBUTES, Attribute("", anything)))
+        self.read_attributes(element, dict.fromkeys((*BROKER_ATTRIBUTES, *BROKER_OTHERS), Attribute("", anything)))
         known = ("systemUsage", "destinationPolicy", "plugins", "destinations")
         self.wrapper(element, known, others=BROKER_OTHERS)
 

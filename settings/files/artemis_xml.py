@@ -244,6 +244,11 @@ class _Loader(XmlSource):
             return
         if name != address:
             arguments["x-address"] = address
+        earlier = self.draft.queues.get(("/", name))
+        if earlier is not None and earlier.origin.file == self.at(element).file:  # as <anycast> and as <multicast>
+            what = f"{shown(name)} stands already at {earlier.origin}: only that one holds"
+            self.draft.warn(self.at(element), "queue", what)
+            return
         queue = QueueDeclaration(
             name,
             address,

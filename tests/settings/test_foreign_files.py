@@ -111,6 +111,16 @@ def test_a_match_that_stands_twice_in_a_file() -> None:
 # -- elements ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_queue_that_stands_twice_in_a_file() -> None:
+    """As anycast and as multicast: the first one is there, as in Artemis."""
+    queue = "<queue name='q'/>"
+    text = f"<address name='q'><anycast>{queue}</anycast>\n<multicast>{queue}</multicast></address>"
+    configuration = load(text)
+    assert [one.routing_type for one in configuration.queues] == ["ANYCAST"]
+    (warning,) = configuration.warnings
+    assert warning == "etc/f.xml:2: queue: 'q' stands already at etc/f.xml:1: only that one holds"
+
+
 def test_an_address_without_a_routing_type() -> None:
     """It makes nothing, and says so."""
     configuration = load("<addresses>\n<address name='a'/>\n<address name='b'></address></addresses>")
@@ -344,7 +354,7 @@ def test_an_included_file_may_not_declare_entities() -> None:
     "attributes",
     [
         "destroyApplicationContextOnStop='true'", "destroyApplicationContextOnShutdown='true'",
-        "masterConnectorURI='tcp://a:1'", "maxUncommittedCount='5'", "clustered='false'",
+        "masterConnectorURI='tcp://a:1'", "persistenceAdapter='#store'", "maxUncommittedCount='5'", "clustered='false'",
     ],
 )  # fmt: skip
 def test_attributes_of_some_activemq(attributes: str) -> None:
@@ -396,6 +406,13 @@ def test_attributes_that_concern_delivery(attribute: str, field: str, value: obj
     configuration = load(f'<policyEntry queue="q" {attribute}/>')
     assert getattr(configuration.repository.resolve_queue("q", "/", AddressSettings()), field) == value
     assert configuration.warnings == ()
+
+
+def test_plugins_that_are_not_read_may_name_what_is_not_there() -> None:
+    """Passwords of a file that Spring would read."""
+    user = "<simpleAuthenticationPlugin><users><authenticationUser password='${guest.password}'/></users>"
+    (warning,) = load(f"<broker><plugins>{user}</simpleAuthenticationPlugin></plugins></broker>").warnings
+    assert warning.startswith("etc/f.xml:1: simpleAuthenticationPlugin: accepted, but without effect")
 
 
 def redelivery(policies: str, flags: str = "", others: str = "") -> str:
