@@ -101,7 +101,15 @@ from .queues.queue_events import (
     ScheduledEvent,
 )
 from .queues.reply_queue import REPLY_PREFIX, REPLY_TO
-from .rules.arguments import ARGUMENTS, QUEUE_TYPES, Reason, check_consumer_arguments, check_expiration, queue_type_of
+from .rules.arguments import (
+    ARGUMENTS,
+    QUEUE_TYPES,
+    Reason,
+    check_consumer_arguments,
+    check_expiration,
+    queue_type_of,
+    unknown_arguments,
+)
 from .rules.queue_rules import own_settings
 from .statistics import BrokerStatistics
 from .stores.paged_run import Place, messages_of
@@ -284,4 +292,5 @@ __all__ = [
     "to_origin",
     "to_queue",
     "why_not",
+    "unknown_arguments",
 ]

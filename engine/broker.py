@@ -83,6 +83,8 @@ class Broker:
         self.logged_topics: Sequence[LoggedTopic] = ()
         #: Called when a leased queue selects a topic that is not logged, where logged topics are listed.
         self.on_unlogged: Callable[[Queue, str], object] = lambda queue, topic: None
+        #: Called when a queue is declared with arguments that nobody knows: see `unknown_arguments`.
+        self.on_unknown_arguments: Callable[[Queue, dict[str, str]], object] = lambda queue, names: None
         self.options = options
         self.chance = chance
         self.unsent_max = unsent_max

@@ -44,6 +44,7 @@ from .rules.arguments import (
     check_same_arguments,
     plain_arguments,
     queue_type_of,
+    unknown_arguments,
     with_default_type,
 )
 from .rules.leased_rules import leased_rules
@@ -147,6 +148,8 @@ class DeclaredQueues:
             vhost.broker.reaper.watch()
         if queue.owner is not None:
             queue.owner.exclusive_queues[queue] = None
+        if arguments and (unknown := unknown_arguments(arguments)):
+            vhost.broker.on_unknown_arguments(queue, unknown)
         vhost.broker.activity.queues_declared += 1
         return queue
 

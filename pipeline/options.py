@@ -6,6 +6,8 @@ from datetime import date
 from math import inf
 from typing import TypeVar
 
+from ..settings.command_words import NearestParser
+from ..settings.faults import nearest
 from ..settings.values import duration_ms
 from .output.formats import FORMATS, PAGES, ROWS, SUFFIXES
 from .selection import WITHOUT_SINCE, Selection, moment_us
@@ -79,7 +81,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             _overview().error("JOB is missing")
         for name in names:
             if name not in known:
-                _overview().error(f"there is no job {name!r}; there are {', '.join(known)}")
+                _overview().error(f"there is no job {name!r}{nearest(name, known)}; there are {', '.join(known)}")
             if len(names) > 1 and name in ALONE:
                 _overview().error(f"{name} is started alone")
         if len(set(names)) < len(names):
@@ -102,7 +104,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _overview() -> argparse.ArgumentParser:
     lines = "\n".join(f"  {name:12} {text}" for name, text in (JOBS | OTHERS).items())
-    return argparse.ArgumentParser(
+    return NearestParser(
         prog="leveret pipeline",
         usage=USAGE,
         description="Read the journal. Jobs, several with commas between them:\n\n" + lines,
@@ -114,7 +116,7 @@ def _overview() -> argparse.ArgumentParser:
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:
     """The options of these jobs."""
     text = "; ".join((JOBS | OTHERS)[name] for name in names)
-    one = argparse.ArgumentParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
+    one = NearestParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
     if names[0] == "ingest":
         one.add_argument(
             "--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory; or URI"

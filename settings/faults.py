@@ -1,5 +1,6 @@
 """What is wrong in a file, and what its writer may have meant."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -26,6 +27,20 @@ class Origin:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+_PLACED = re.compile(r"(.+?):([0-9]+): ")
+
+
+def in_order(lines: Iterable[str], files: Iterable[str] = ()) -> list[str]:
+    """Lines that begin with FILE:LINE in the order of files, and in each of its lines; others before them."""
+    ranks = {file: rank for rank, file in enumerate(files)}
+
+    def place(line: str) -> tuple[int, int]:
+        found = _PLACED.match(line)
+        return (-1, 0) if found is None else (ranks.setdefault(found[1], len(ranks)), int(found[2]))
+
+    return sorted(dict.fromkeys(lines), key=place)
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

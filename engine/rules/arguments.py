@@ -6,7 +6,7 @@ Source: behaviour page 2.4.1, 3.1.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import isfinite
 
@@ -316,6 +316,16 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
         except LeasedFault as fault:
             reason = Reason("text", str(fault))
             raise InvalidArgument(key=fault.argument, name=name, vhost=vhost, reason=reason) from None
+
+
+def unknown_arguments(names: Iterable[str]) -> dict[str, str]:
+    """Arguments `x-..` that no queue of any type reads, each with the one that it looks like, or an empty text."""
+    unknown = [name for name in names if name.startswith("x-") and name not in ARGUMENTS]
+    if not unknown:
+        return {}
+    from difflib import get_close_matches  # only for mistakes
+
+    return {name: next(iter(get_close_matches(name[:100], ARGUMENTS, 1, 0.8)), "") for name in unknown}
 
 
 def plain_arguments(arguments: FieldTable) -> dict[str, object]:

@@ -29,21 +29,21 @@ def load_configuration(
         return Configuration(), []
     from .broker_properties import is_properties, load_properties
     from .draft import Draft
+    from .other_formats import other_format
     from .toml_loader import load_toml
 
     draft = Draft(environment, fetch)
     last: list[tuple[str, str]] = []
     for name, text in given:
         content = text.removeprefix("\ufeff")
-        start = content.lstrip()[:1]
         if len(content) > SIZE_MAX:
             draft.fault(Origin(name, 1), "FILE", f"is longer than {SIZE_MAX} characters")
-        elif start == "<":
+        elif content.lstrip()[:1] == "<":
             from .xml_loader import load_xml  # a seventh of the start-up time without XML
 
             load_xml(draft, name, content)
-        elif start == "{":
-            draft.fault(Origin(name, 1), "FILE", "looks like JSON, expected TOML, XML or key=value lines")
+        elif problem := other_format(content):
+            draft.fault(Origin(name, 1), "FILE", problem)
         elif is_properties(content):
             last.append((name, content))
         else:

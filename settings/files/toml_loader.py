@@ -38,7 +38,9 @@ def load_toml(draft: Draft, file: str, content: str) -> None:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         where = re.search(r"\(at line ([0-9]+), column [0-9]+\)", message)
-        draft.fault(Origin(file, int(where[1]) if where else 1), "TOML", message + _foreign(content))
+        line = int(where[1]) if where else content.count("\n") + 1  # else: "(at end of document)"
+        draft.fault(Origin(file, line), "TOML", message)
+        _load_before(draft, file, content, line)
     except ValueError:  # an integer of thousands of digits, an invalid date
         draft.fault(Origin(file, 1), "TOML", "holds a number or date that cannot be read")
     except RecursionError:
@@ -47,19 +49,16 @@ def load_toml(draft: Draft, file: str, content: str) -> None:
         Loader(draft, file, lines).document(document)
 
 
-#: How lines of RabbitMQ's own configuration begin.
-_RABBITMQ_CONF = re.compile(
-    r"^[ \t]*(listeners|ssl_options|management|log|default_(user|pass|vhost|permissions)|loopback_users|"
-    r"disk_free_limit|vm_memory_high_watermark|cluster_(formation|name)|channel_max|load_definitions)[.\w]*[ \t]*=",
-    re.MULTILINE | re.ASCII,
-)
-
-
-def _foreign(content: str) -> str:
-    """A word for those who bring RabbitMQ's file, most of whose lines are no TOML; else empty."""
-    if _RABBITMQ_CONF.search(content) is None:
-        return ""
-    return ". This looks like rabbitmq.conf, which is not read: docs/from-rabbitmq.md has its keys"
+def _load_before(draft: Draft, file: str, content: str, line: int) -> None:
+    """Read the tables before the one that is no TOML, so that what is wrong with them is said now."""
+    lines = content.split("\n")[:line]
+    headers = [index for index, text in enumerate(lines) if text.lstrip().startswith("[")]
+    whole = "\n".join(lines[: headers[-1]]) if headers else ""
+    try:
+        document, places = tomllib.loads(whole), lines_of(whole)
+    except (ValueError, RecursionError):
+        return
+    Loader(draft, file, places).document(document)
 
 
 class Loader(QueueTables):

@@ -32,14 +32,14 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
     unknown = [key for key in definition if key not in known]
     for key in unknown:
         draft.unknown(source.at(*path, "definition", key), key, where, known)
-    if name is None or pattern is None or unknown:
+    if name is None or pattern is None:
         return
     try:
         policy = make_policy(
             name,
             vhost,
             pattern,
-            definition,
+            {key: value for key, value in definition.items() if key in known},
             apply_to=apply_to,
             priority=priority,
             is_operator=is_operator,
@@ -47,6 +47,8 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
         )
     except PolicyFault as fault:
         key = "pattern" if str(fault).startswith("pattern") else "definition"
+        if key == "definition" and len(unknown) == len(definition) > 0:
+            return  # nothing is left of it, which is no other fault
         draft.fault(source.at(*path, key), key, str(fault))
     else:
         draft.add_policy(policy, source.at(*path))

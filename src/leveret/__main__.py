@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from .serving.addresses import Address, AddressError, parse_address
 from .settings import Configuration, load_configuration
+from .settings.command_words import NearestParser
+from .settings.faults import Origin, in_order
 from .settings.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class _Version(argparse.Action):
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="leveret", description="An AMQP 0-9-1 broker.")
+    parser = NearestParser(prog="leveret", description="An AMQP 0-9-1 broker.")
     parser.add_argument("--version", action=_Version, nargs=0, help="what is installed here, and on what it runs")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -208,10 +210,10 @@ def _serve(options: argparse.Namespace) -> int:
     listen, problems = _addresses(options.listen or configuration.value("broker", "listen"), configuration)
     where = "leveret: --listen" if options.listen else f"{_configured_at(configuration, 'listen')}: listen:"
     faults += [*tls.faults, *(f"{where} {problem}" for problem in problems)]
-    definitions, more = (None, []) if faults else _load_definitions(configuration)
+    definitions, more = _load_definitions(configuration)
     faults += more
     if faults:
-        print("\n".join(map(printable, faults)), file=sys.stderr)
+        print("\n".join(map(printable, in_order(faults, options.config))), file=sys.stderr)
         return EXIT_UNUSABLE
     data = data_of(configuration)
     again = load if options.config else None
@@ -313,7 +315,7 @@ def _with_profile(configuration: Configuration, profile: str) -> tuple[Configura
 
 def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     """The configuration of some files, and every fault as a line, including those that only a broker finds."""
-    from .configured.configured import faults_of
+    from .configured.configured import doubtful_arguments, faults_of
     from .configured.configured_users import open_secrets
 
     texts: list[tuple[str, str]] = []
@@ -330,8 +332,10 @@ def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
         except UnicodeDecodeError:
             unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
     configuration, faults = load_configuration(texts, os.environ, _fetch)
-    lines = unreadable + [str(fault) for fault in faults] + open_secrets(configuration, is_private)
-    return configuration, lines or faults_of(configuration)
+    lines = [*map(str, faults), *open_secrets(configuration, is_private)]
+    lines += faults_of(configuration, {str(Origin(fault.file, fault.line)) for fault in faults})
+    warnings = (*configuration.warnings, *doubtful_arguments(configuration))
+    return replace(configuration, warnings=warnings), in_order([*unreadable, *lines], names)
 
 
 def _fetch(file: str, path: str) -> tuple[str, str]:
@@ -366,13 +370,13 @@ def _load_definitions(configuration: Configuration) -> "tuple[JsonFile | None, l
         return None, [f"{name}:{fault.line}: FILE: {fault}"]
 
 
-def _check_definitions(configuration: Configuration) -> tuple[list[str], list[str]]:
-    """Faults and warnings of the file that `definitions` names."""
+def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple[list[str], list[str]]:
+    """Faults and warnings of the file that `definitions` names; without a sound configuration, whether it is JSON."""
     from .control.definitions import looked_through
     from .control.definitions_reader import DefinitionsFault
 
     file, faults = _load_definitions(configuration)
-    if file is None:
+    if file is None or not is_sound:
         return faults, []
     try:
         wrong, remarks = looked_through(configuration, file.value)
@@ -397,12 +401,11 @@ def _check(options: argparse.Namespace) -> int:
     where = _configured_at(configuration, "listen")
     faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
     faults += _console_places(None, configuration)[1]
-    warnings = [*configuration.warnings, *tls.warnings]
-    if not faults:
-        faults, more = _check_definitions(configuration)
-        warnings += more
+    wrong, doubtful = _check_definitions(configuration, is_sound=not faults)
+    faults += wrong
+    warnings = in_order([*configuration.warnings, *tls.warnings, *doubtful], options.files)
     if faults:
-        print("\n".join(map(printable, faults)))
+        print("\n".join(map(printable, in_order(faults, options.files))))
         return EXIT_UNUSABLE
     for warning in warnings:
         print(printable(f"warning: {warning}"))

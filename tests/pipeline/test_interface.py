@@ -189,7 +189,7 @@ def test_several_jobs_and_their_options(capsys: Any) -> None:
     assert found.selection.since_us == 1795219200_000_000
     for arguments, words in (
         ([], "JOB is missing"),
-        (["--lake", "x"], "unrecognized arguments: --lake"),
+        (["--lake", "x"], "unknown option '--lake'"),
         (["audit,nonsense", "--lake", "x"], "there is no job 'nonsense'"),
         (["audit,audit", "--lake", "x"], "each job once"),
         (["audit,trace", "--lake", "x"], "trace is started alone"),

@@ -55,7 +55,9 @@ def test_what_is_wrong_is_said_before_spark_starts(tmp_path: Path) -> None:
         (["replay", "--lake", ".", "--where", "true", "--rate", "nan"], "--rate: must be 0 or more"),
         (["loss", "--lake", ".", "--rows", "many"], "--rows: 'many' is no number"),
         (["audit", "--lake", ".", "--conf", "foo"], "--conf foo: expected NAME=VALUE"),
-        (["audit", "--lake", ".", "--outt", "x"], "unrecognized arguments: --outt x"),
+        (["audit", "--lake", ".", "--outt", "x"], "unknown option '--outt', did you mean '--out'?"),
+        (["ingest", "--journl", "x"], "unknown option '--journl', did you mean '--journal'?"),
+        (["ingset", "--journal", "x"], "there is no job 'ingset', did you mean 'ingest'?"),
     ],
 )
 def test_what_is_wrong_is_said_without_java(

@@ -99,7 +99,7 @@ def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:
         ),
         (
             "listeners.tcp.default = 5672\ndefault_user = shop\n",
-            ":2: TOML: Invalid value (at line 2, column 16). This ",
+            ":1: FILE: looks like rabbitmq.conf, which is not read: ",
         ),
         ("[broker]\n\nheartbeat = 'soon'\n", ":3: heartbeat: 'soon' is not right, expected a duration"),
         ("[limits]\nmessage-size = -1\n", ":2: message-size: -1 is not right, expected a size"),

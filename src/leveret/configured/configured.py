@@ -7,6 +7,7 @@ name that a client declared otherwise is left alone.
 Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..amqp_frontend.replies import reply_for
@@ -22,6 +23,7 @@ from ..engine import (
     Queue,
     VirtualHost,
     own_settings,
+    unknown_arguments,
 )
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
 from ..settings.addresses.queue_arguments import is_leased, live_arguments
@@ -324,8 +326,11 @@ def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
     return found
 
 
-def faults_of(configuration: Configuration) -> list[str]:
-    """What no broker could declare, as FILE:LINE: KEY: why; found by doing it in an empty one."""
+def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list[str]:
+    """What no broker could declare, as FILE:LINE: KEY: why; found by doing it in an empty one.
+
+    `known`: FILE:LINE of faults that were found before: those are not said twice.
+    """
     broker = Broker(ManualClock(), settings=configuration.repository)
     found: list[tuple[Origin, str]] = []
     for exchange in configuration.exchanges:
@@ -341,7 +346,19 @@ def faults_of(configuration: Configuration) -> list[str]:
         except EngineError as error:
             key = vars(error).get("key", "queue")
             found.append((queue.origin_of(key), f"{key}: {text_of(error)}"))
-    return [f"{origin}: {text}" for origin, text in sorted(found)] + faults_of_users(configuration)
+        except ValueError:  # among those that were found before
+            continue
+    placed = [f"{origin}: {text}" for origin, text in sorted(found) if str(origin) not in known]
+    return placed + faults_of_users(configuration)
+
+
+def doubtful_arguments(configuration: Configuration) -> list[str]:
+    """Arguments of queues that nobody knows, as FILE:LINE: KEY: which one may have been meant."""
+    return [
+        f"{queue.origin_of(name)}: {name}: no queue has this argument" + (f", did you mean {like!r}?" if like else "")
+        for queue in configuration.queues
+        for name, like in unknown_arguments(queue.arguments).items()
+    ]
 
 
 def _follows(queue: Queue, declared: QueueDeclaration) -> bool:

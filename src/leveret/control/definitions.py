@@ -192,7 +192,9 @@ def looked_through(configuration: Configuration, document: object) -> tuple[list
     """Faults and remarks of a document for a new broker with this configuration. Raises: DefinitionsFault."""
     broker = Broker(ManualClock(), Users([DEFAULT_GUEST]), settings=configuration.repository)
     ConfiguredObjects(broker, configuration).apply(configuration)
-    plan: Plan = finished(DefinitionsReader(broker, document).plan())
+    reader = DefinitionsReader(broker, document)
+    reader.tell_arguments()
+    plan: Plan = finished(reader.plan())
     return plan.faults, plan.remarks
 
 

@@ -26,6 +26,7 @@ from ..engine import (
     ManualClock,
     NotFound,
     Permissions,
+    Queue,
     TopicPermission,
     User,
     VirtualHostLimits,
@@ -163,6 +164,15 @@ class DefinitionsReader:
                 except EngineError as error:
                     self.found.faults.append(f"{self.where}: {text_of(error)}")
         return self.found
+
+    def tell_arguments(self) -> None:
+        """From now on a remark names the arguments of queues that nobody knows."""
+        self.dry.on_unknown_arguments = self._tell_arguments
+
+    def _tell_arguments(self, queue: Queue, names: dict[str, str]) -> None:
+        for name, like in names.items():
+            hint = f", did you mean {shown(like)}?" if like else ""
+            self.found.remarks.append(f"{self.where}: {shown(name)}: no queue has this argument{hint}")
 
     def _leave_out(self, why: str) -> None:
         self.found.remarks.append(f"{self.where}: left out: {why}")

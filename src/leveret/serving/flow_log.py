@@ -17,6 +17,7 @@ def log_flow(broker: Broker) -> None:
     broker.on_unlogged = _log_unlogged
     broker.unroutable_letters.on_unroutable = _log_unroutable
     broker.unroutable_letters.on_made = _log_made
+    broker.on_unknown_arguments = _UnknownArguments().log
 
 
 def _log_blocked(warning: BlockedWarning) -> None:
@@ -65,3 +66,30 @@ def _log_unlogged(queue: Queue, topic: str) -> None:
         queue.vhost_name,
         shown(topic),
     )
+
+
+class _UnknownArguments:
+    """One line for each argument that nobody knows, however many queues have it."""
+
+    #: Clients may invent as many as they like.
+    NAMES_MAX = 1_000
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def log(self, queue: Queue, names: dict[str, str]) -> None:
+        new = [name for name in names if name not in self._seen]
+        if not new or len(self._seen) >= self.NAMES_MAX:
+            return
+        self._seen.update(new)
+        logger.warning(
+            "queue %r in vhost %r: arguments without a meaning here: %s",
+            queue.name,
+            queue.vhost_name,
+            ", ".join(unknown_argument(name, names[name]) for name in new),
+        )
+
+
+def unknown_argument(name: str, like: str) -> str:
+    """In words."""
+    return f"{printable(name)} (did you mean {like}?)" if like else printable(name)

@@ -1,0 +1,47 @@
+"""Files that people bring but that are no configuration of ours: what each is, and what to do with it."""
+
+import re
+
+_COMMENTS = re.compile(r"(?:\s|%[^\n]*)*")
+#: Sections of RabbitMQ's definitions, and what their writers put before them.
+_DEFINITIONS = re.compile(r'"(rabbit(mq)?_version|users|vhosts|permissions|policies|queues|exchanges|bindings)"\s*:')
+#: How lines of RabbitMQ's own configuration begin.
+_RABBITMQ_CONF = re.compile(
+    r"^[ \t]*(listeners|ssl_options|management|log|default_(user|pass|vhost|permissions)|loopback_users|"
+    r"disk_free_limit|vm_memory_high_watermark|cluster_(formation|name)|channel_max|load_definitions|definitions\\.|"
+    r"auth_\w+|tcp_listen_options|max_message_size|consumer_timeout|queue_master_locator|collect_statistics|"
+    r"(web_)?(mqtt|stomp)|prometheus|stream|raft|quorum_queue|classic_queue|default_queue_type)[.\w]*[ \t]*=",
+    re.MULTILINE | re.ASCII,
+)
+_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_NOT_READ = "which is not read: docs/from-rabbitmq.md has its keys, and `leveret init` writes a file to begin with"
+
+
+def other_format(content: str) -> str:
+    """What the file is if it is none of ours; else empty."""
+    if content.lstrip()[:1] == "{":
+        if _DEFINITIONS.search(content) is None:
+            return "looks like JSON, expected TOML, XML or key=value lines"
+        return (
+            'is a file of RabbitMQ\'s definitions: name it in a configuration (definitions = "FILE" in [broker]) and '
+            "check that, or give it to a broker with `leveret ctl definitions import FILE`"
+        )
+    if _is_erlang(content):
+        return f"is RabbitMQ's configuration in Erlang terms (rabbitmq.config, advanced.config), {_NOT_READ}"
+    if _RABBITMQ_CONF.search(content) is not None and _HEADER.search(content) is None:
+        return f"looks like rabbitmq.conf, {_NOT_READ}"
+    return ""
+
+
+def _is_erlang(content: str) -> bool:
+    """A list of tuples, or of plug-ins, with a full stop behind it; comments begin with %."""
+    begin = _COMMENTS.match(content)
+    assert begin is not None
+    if content[begin.end() : begin.end() + 1] != "[":
+        return content[begin.end() - 1 : begin.end()] == "%" or content.lstrip()[:1] == "%"
+    inside = _COMMENTS.match(content, begin.end() + 1)
+    assert inside is not None
+    if re.match(r"\{\s*['a-z]", content[inside.end() :]):
+        return True
+    lines = [line for line in content.split("\n") if line.strip() and not line.lstrip().startswith("%")]
+    return lines[-1].rstrip().endswith("].")
