@@ -4,7 +4,7 @@ Source: queues page A. Why it has the store of other queues: docs/decisions/0006
 """
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...settings.leased.elements import BY_QUEUE
@@ -348,11 +348,7 @@ class LeasedQueue(ReviewedCore):
     def restore_by(self, restorer: Restorer) -> int:
         """See `Queue`. No lease survives a restart, nor does any count (queues page C.5)."""
         restorer.forget_attempts()
-        count = restorer.restore_ready(self)
-        parts = self.store.paged_parts()
-        paged = (part.id if isinstance(part, Message) else part.ids[-1] for part in parts)
-        self.last_id = max(chain((message.id for message in self.store), paged), default=0)
-        return count
+        return restorer.restore_ready(self)
 
     def settle_in(self) -> None:
         """See `Queue`."""

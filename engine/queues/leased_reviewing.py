@@ -43,6 +43,15 @@ class ReviewedCore(DeferringCore):
         """See `Queue`."""
         self.recovered_point = point
 
+    @property
+    def newest_id(self) -> int:
+        """See `Queue`."""
+        return self.last_id
+
+    def restore_newest_id(self, id_: int) -> None:
+        """See `Queue`."""
+        self.last_id = id_
+
     def begin_review(self, since_id: int | None, next_id: int, *, was_there: bool) -> None:
         """A queue is built from its recovery point.
 

@@ -51,8 +51,6 @@ class MessageRecords:
         turns = self._turns
         block = turns.block or turns.begin()
         turns.next_message_id = max(turns.next_message_id, ids[-1] + 1)
-        if durable:
-            turns.ledger.published(ids)
         return block.published(
             ids,
             content_prefix(routing_key, queue_ids, expires_ms, cause_id),
@@ -79,7 +77,6 @@ class MessageRecords:
         turns = self._turns
         block = turns.block or turns.begin()
         turns.next_message_id = max(turns.next_message_id, ids[-1] + 1)
-        turns.ledger.published(ids)
         prefixes = {key: content_prefix(key, queue_ids, 0, 0) for key in {key for _, key, _ in routes}}
         exchange_ids, keys, priorities = zip(*routes)
         return block.published(

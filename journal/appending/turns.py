@@ -92,7 +92,7 @@ class Turns:
                 head.add(record)
 
         base_lsn = self.writer.roll(now_ms * 1000, self.checkpoint, fill)
-        self.ledger.begin(base_lsn, now_ms * 1000, self.segment_bytes)
+        self.ledger.begin(base_lsn, now_ms * 1000, self.segment_bytes, self.next_message_id)
         self.segment_bytes = 0
         self._segment_began_ms = now_ms
 
@@ -126,12 +126,13 @@ def _needs_of(recovered: Recovered) -> frozenset[str]:
 def _ledger_of(recovered: Recovered) -> Ledger:
     """What of the recovered messages is in which segment."""
     ledger = Ledger()
+    next_id = next((one.first_id for one in recovered.segments if one.first_id), recovered.next_message_id)
     for segment in recovered.segments:
-        ledger.begin(segment.base_lsn, segment.ts_max, 0)
+        ledger.begin(segment.base_lsn, segment.ts_max, 0, next_id)
+        next_id = max(next_id, segment.last_id + 1)
     for row, segment in zip(ledger.rows, recovered.segments):
         row.size, row.ended_us = segment.size, segment.ts_max or 1
-    ledger.set_first_ids([segment.first_id for segment in recovered.segments])
     if ledger.rows:
         for queue in recovered.queues.values():
-            ledger.recovered(recovered.next_message_id - 1, queue)
+            ledger.recovered(queue)
     return ledger

@@ -115,7 +115,7 @@ class Segment:
                     RECORD.unpack_from(data, HEADER_SIZE + RECORD_SIZE * i)[1] for i in (first, kinds.rfind(PUBLISHED))
                 ]
                 self.first_id = self.first_id or ids[0]
-                self.last_id = ids[1]
+                self.last_id = max(self.last_id, *ids)
             checkpoint = kinds.rfind(CHECKPOINT)
             if checkpoint >= 0:
                 self.checkpoint_begin = RECORD.unpack_from(data, HEADER_SIZE + RECORD_SIZE * checkpoint)[2]

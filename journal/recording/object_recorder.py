@@ -37,6 +37,7 @@ AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address",
 NOTES = "leveret notes"
 MAKES_NO_QUEUES = "leveret makes-no-queues"
 RECOVERY = "leveret recovery"
+LAST_ID = "leveret last-id"
 _LOG = frozenset({LOGGED_TOPICS})
 _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)
 
@@ -142,6 +143,8 @@ class ObjectRecorder:
                 arguments[FIRST_OFFSET] = Field("l", subject.first_offset)
             if recovery := subject.recovery:
                 arguments[RECOVERY] = Field("S", recovery.encode())
+            if restated and subject.newest_id:
+                arguments[LAST_ID] = Field("l", subject.newest_id)
             if notes := subject.notes:
                 arguments[NOTES] = Field("x", notes)
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)

@@ -27,7 +27,7 @@ from ..journal import Journal
 from ..recovery.recovered import RecoveredMessage, RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
-from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, MAKES_NO_QUEUES, NOTES, RECOVERY
+from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, LAST_ID, MAKES_NO_QUEUES, NOTES, RECOVERY
 from .recorder import Recorder
 
 logger = logging.getLogger("leveret.journal")
@@ -64,7 +64,9 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
             may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
             first_offsets[id_] = integer_of(arguments, FIRST_OFFSET) or 0
-            arguments.pop(FIRST_OFFSET, None)
+            last_id = integer_of(arguments, LAST_ID) or 0
+            for key in (FIRST_OFFSET, LAST_ID):
+                arguments.pop(key, None)
             notes, recovery = arguments.pop(NOTES, None), arguments.pop(RECOVERY, None)
             queue = vhost.restore_queue(
                 name,
@@ -76,6 +78,9 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
             )
             if recovery is not None:
                 queue.restore_recovery(recovery.text)
+            if (messages := found.queues.get(id_)) is not None:
+                last_id = max(last_id, messages.last_id)
+            queue.restore_newest_id(last_id)
             if notes is not None and isinstance(notes.value, bytes):
                 queue.restore_notes(notes.value)
             queues.append((id_, queue))

@@ -4,7 +4,6 @@ Nothing is kept for it, and nothing written: what was published is in the journa
 segment goes. Source: queues page A.8, C.1, C.3; docs/decisions/0012-log.md.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from ...engine import PLAIN, Broker, Envelope, Message, PropertyFacts, Unreadable, scan_properties
@@ -54,17 +53,15 @@ class JournalLog:
 
     def position_of_id(self, id_: int) -> int:
         """See `TopicLog`: where its segment begins, or it is itself."""
-        rows = self._journal.ledger.rows
-        row = rows[max(bisect_right(rows, id_, key=lambda one: one.first_id) - 1, 0)]
+        rows, row = self._journal.ledger.rows, self._journal.ledger.row_of_id(id_)
         lsn = self._recorder.contents.lsn_of(id_)
         following = next((one.base_lsn for one in rows if one.base_lsn > row.base_lsn), self.end())
         return lsn if lsn is not None and row.base_lsn <= lsn < following else row.base_lsn
 
     def position_of_time(self, wall_ms: int) -> int:
-        """See `TopicLog`: where a segment begins. Clocks that were set back in between are not heeded."""
+        """See `TopicLog`: where a segment begins. From the first on: the clock may have been set back."""
         rows = self._journal.ledger.rows
-        at = bisect_left(rows[:-1], wall_ms * 1000, key=lambda one: one.ended_us)
-        return rows[at].base_lsn
+        return next((row.base_lsn for row in rows if row.ended_us >= wall_ms * 1000), rows[-1].base_lsn)
 
     def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
         """See `TopicLog`."""

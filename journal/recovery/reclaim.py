@@ -23,7 +23,7 @@ class SegmentRow:
     """What the ledger knows of one segment."""
 
     base_lsn: int
-    first_id: int  # ids from here on were published here (until the next segment's)
+    first_id: int  # above all ids that were published before this segment
     live: int = 0  # (message, queue) pairs whose content is here
     entered: int = 0  # those that ever were
     size: int = 0  # octets, once another has begun
@@ -33,39 +33,32 @@ class SegmentRow:
 class Ledger:
     """Live counts by segment."""
 
-    __slots__ = ("_bases", "_first_ids", "_last_id", "_strays", "rows")
+    __slots__ = ("_bases", "_first_ids", "_strays", "rows")
 
     def __init__(self) -> None:
         self.rows: list[SegmentRow] = []
         self._bases: list[int] = []
         self._first_ids: list[int] = []
-        self._last_id = 0
         self._strays: dict[int, list[SegmentRow]] = {}
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def begin(self, base_lsn: int, now_us: int, size_before: int) -> None:
-        """Another segment; the one before has `size_before` octets."""
+    def begin(self, base_lsn: int, now_us: int, size_before: int, next_id: int) -> None:
+        """Another segment; the one before has `size_before` octets. `next_id`: above all that were published."""
         if self.rows:
             self.rows[-1].ended_us, self.rows[-1].size = now_us or 1, size_before
-        self.rows.append(SegmentRow(base_lsn, self._last_id + 1))
+        self.rows.append(SegmentRow(base_lsn, next_id))
         self._bases.append(base_lsn)
-        self._first_ids.append(self._last_id + 1)
-
-    def published(self, ids: Sequence[int]) -> None:
-        """New messages, in the segment that is open."""
-        last = max(ids)
-        if last > self._last_id:
-            self._last_id = last
+        self._first_ids.append(next_id)
 
     def enqueued(self, ids: Sequence[int], content_lsn: int) -> None:
         """Messages of one segment into one queue; ids rising."""
         row = self.rows[bisect_right(self._bases, content_lsn) - 1]
         row.live += len(ids)
         row.entered += len(ids)
-        if len(self.rows) > 1 and not (self._row_of_id(ids[0]) is row is self._row_of_id(ids[-1])):
+        if len(self.rows) > 1 and not (self.row_of_id(ids[0]) is row is self.row_of_id(ids[-1])):
             for id_ in ids:
-                if self._row_of_id(id_) is not row:
+                if self.row_of_id(id_) is not row:
                     self._strays.setdefault(id_, []).append(row)
 
     def settled(self, ids: Sequence[int]) -> None:
@@ -76,14 +69,14 @@ class Ledger:
             if isinstance(ids, range) or (len(ids) >= MANY and all(map(le, ids, islice(ids, 1, None)))):
                 self._settled_rising(ids)
                 return
-            first, last = self._row_of_id(min(ids)), self._row_of_id(max(ids))
+            first, last = self.row_of_id(min(ids)), self.row_of_id(max(ids))
             if first is last:
                 first.live -= len(ids)
                 return
         for id_ in ids:
             stray = self._strays.get(id_)
             if stray is None:
-                self._row_of_id(id_).live -= 1
+                self.row_of_id(id_).live -= 1
             else:
                 stray.pop().live -= 1
                 if not stray:
@@ -104,17 +97,17 @@ class Ledger:
         row = self.rows[-1]
         row.live += queue_count
         row.entered += queue_count
-        if self._row_of_id(id_) is not row:
+        if self.row_of_id(id_) is not row:
             self._strays[id_] = [row] * queue_count
 
-    def _row_of_id(self, id_: int) -> SegmentRow:
+    def row_of_id(self, id_: int) -> SegmentRow:
+        """The first segment that may have this id, or a later one: with that message, if its content was not moved."""
         return self.rows[max(bisect_right(self._first_ids, id_) - 1, 0)]
 
     # -- start --------------------------------------------------------------------------------------------------------
 
-    def recovered(self, last_id: int, queue: RecoveredQueue) -> None:
+    def recovered(self, queue: RecoveredQueue) -> None:
         """Count what a recovered queue holds. The segments must have begun. O(runs), but for ids that are astray."""
-        self._last_id = max(self._last_id, last_id)
         ids = queue.columns()[0]
         # Contents of neighbours are neighbours: count what stays in one segment together.
         row_at, start, first_lsn, end = -1, 0, 0, 0
@@ -127,12 +120,6 @@ class Ledger:
             end = position + count
         if end > start:
             self.enqueued(ids[start:end], first_lsn)
-
-    def set_first_ids(self, firsts: Sequence[int]) -> None:
-        """The first id published in each recovered segment (0: none was)."""
-        bound = 0
-        for at, first in enumerate(firsts):
-            bound = self._first_ids[at] = self.rows[at].first_id = max(bound, first)
 
     # -- what may go --------------------------------------------------------------------------------------------------
 
@@ -191,4 +178,4 @@ class Ledger:
     def holds(self, id_: int, base_lsn: int) -> bool:
         """Whether the content of a live message is in that segment."""
         stray = self._strays.get(id_)
-        return (stray[-1] if stray else self._row_of_id(id_)).base_lsn == base_lsn
+        return (stray[-1] if stray else self.row_of_id(id_)).base_lsn == base_lsn

@@ -52,6 +52,7 @@ class RecoveredQueue:
         "_gone",
         "_gone_count",
         "_head",
+        "_highest_id",
         "_ids",
         "_late",
         "_lsns",
@@ -73,11 +74,17 @@ class RecoveredQueue:
         self._gone = bytearray()
         self._gone_count = 0
         self._head = 0  # everything before it is gone
+        self._highest_id = 0  # as of the last compaction
         self._late: dict[int, tuple[int, int, int, int]] = {}  # LSN, size, expiry, priority
         self.states: dict[int, MessageState] = {}  # but for the priority
 
     def __len__(self) -> int:
         return len(self._ids) - self._gone_count + len(self._late)
+
+    @property
+    def last_id(self) -> int:
+        """The highest of those that ever were here; 0: none was."""
+        return max(self._highest_id, self._ids[-1] if self._ids else 0)
 
     # -- what records do to it ----------------------------------------------------------------------------------------
 
@@ -242,6 +249,7 @@ class RecoveredQueue:
 
     def _compact(self) -> None:
         """Leave out what is gone, put the late ones in their places. O(what is there), cheap where little is gone."""
+        self._highest_id = self.last_id
         old, late = (*self._columns(), self._priorities), deque(sorted(self._late.items()))
         moved, starts = sorted(self._moved), self._starts
         kept = _stretches(self._gone, self._head)

@@ -15,10 +15,9 @@ def ledger_of(published: Sequence[int], astray: Sequence[int]) -> Ledger:
     ledger = Ledger()
     lsn, next_id = 1, 1
     for count in published:
-        ledger.begin(lsn, 0, 0)
+        ledger.begin(lsn, 0, 0, next_id)
         if count:
             ids = range(next_id, next_id + count)
-            ledger.published(ids)
             for _ in range(2):
                 ledger.enqueued(ids, lsn)
         next_id += count

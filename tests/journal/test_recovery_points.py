@@ -90,9 +90,12 @@ class World:
         at = datetime.fromtimestamp((self.clock.wall_ms() + ms) / 1000, UTC)
         return at.strftime("%Y%m%dT%H%M%SZ")
 
-    def restarted(self, settings: str, *, after_ms: int = 0, **options: Any) -> World:
-        """A broker on what was safe, so much later."""
+    def restarted(self, settings: str, *, after_ms: int = 0, is_clean: bool = False, **options: Any) -> World:
+        """A broker on what was safe, so much later. `is_clean`: after SIGTERM."""
         assert self.files is not None
+        if is_clean:
+            assert self.built.keeper is not None
+            self.built.keeper.close()
         return World(settings, self.files.power_cut(), wall_ms=self.clock.wall_ms() + after_ms, **options)
 
 
@@ -264,6 +267,21 @@ def test_another_recovery_point_at_a_start() -> None:
     assert earlier.bodies() == "abef"
     assert earlier.restarted(LOG + QUEUE).bodies() == "abef"
     assert earlier.restarted(LOG + QUEUE + f'recovery-point = "{earlier.stamp(3_600_000)}"\n').bodies() == ""
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_bookmark_from_before_the_last_start(is_clean: bool) -> None:
+    """Of a queue that was made when all was acknowledged, and of one that is reviewed: the segments are known."""
+    world = World(LOG + DLX, SimulatedFiles())
+    first = world.broker.next_id
+    world.publish(*"abcde")
+    point = f'recovery-point = "1|{first + 2}|"\n'
+    later = world.restarted(LOG + DLX, is_clean=is_clean).restarted(LOG + QUEUE + point, is_clean=is_clean)
+    assert later.bodies() == "cde"
+    again = later.restarted(LOG + QUEUE + point, is_clean=is_clean, reviews_all=True)
+    assert again.bodies() == "cde"
+    again.ack("d")
+    assert again.restarted(LOG + QUEUE + point, is_clean=is_clean, reviews_all=True).bodies() == "ce"
 
 
 def test_a_reload_changes_it_with_the_next_start() -> None:

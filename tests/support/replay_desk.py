@@ -70,8 +70,8 @@ class MemoryReplays(Replays):
 class JournalReplays(Replays, DurableDesk):
     """With one, on simulated files."""
 
-    def __init__(self, settings: str = "", files: SimulatedFiles | None = None) -> None:
-        DurableDesk.__init__(self, files or SimulatedFiles(), settings)
+    def __init__(self, settings: str = "", files: SimulatedFiles | None = None, *, wall_ms: int | None = None) -> None:
+        DurableDesk.__init__(self, files or SimulatedFiles(), settings, wall_ms=wall_ms)
 
     def confirmed(self) -> None:
         """See `Replays`."""
