@@ -64,11 +64,11 @@ messageInterceptorStrategy destination
 """
 
 _BROKER_CHILDREN = """
-adminView brokerContext cacheTempDestinations consumerSystemUsage destinationFactory destinationInterceptors
-ioExceptionHandler jmsBridgeConnectors jobSchedulerStore locker managementContext memoryManager
-messageAuthorizationPolicy networkConnectors networkConnectorURIs pendingDurableSubscriberPolicy persistenceAdapter
-persistenceFactory persistenceTaskRunnerFactory producerSystemUsage proxyConnectors regionBroker services
-shutdownHooks sslContext taskRunnerFactory tempDataStore transportConnectors transportConnectorURIs vmConnectorURI
+adminView brokerContext cacheTempDestinations consumerSystemUsage destinationFactory ioExceptionHandler
+jmsBridgeConnectors jobSchedulerStore locker managementContext memoryManager messageAuthorizationPolicy
+networkConnectors networkConnectorURIs pendingDurableSubscriberPolicy persistenceAdapter persistenceFactory
+persistenceTaskRunnerFactory producerSystemUsage proxyConnectors regionBroker services shutdownHooks sslContext
+taskRunnerFactory tempDataStore transportConnectors transportConnectorURIs vmConnectorURI
 """
 
 _BROKER_ATTRIBUTES = """
@@ -241,5 +241,6 @@ STRUCTURES = (
     *("beans", "broker", "destinationPolicy", "policyMap", "policyEntries", "policyEntry", "defaultEntry"),
     *("systemUsage", "memoryUsage", "storeUsage", "tempUsage"),
     *("plugins", "redeliveryPlugin", "redeliveryPolicyMap", "destinations"),
+    "destinationInterceptors",
 )
 ACTIVEMQ_ROOTS = frozenset((*STRUCTURES, *STRATEGIES, "deadLetterStrategy", *BROKER_OTHERS))

@@ -20,6 +20,7 @@ from .activemq_names import (
 from .activemq_plugins import read_plugin, read_plugins, read_policies
 from .activemq_strategies import Strategies
 from .activemq_values import TextReader, anything, flag, milliseconds, percent, size
+from .activemq_virtual import read_interceptors
 from .draft import Draft, RawEntry
 from .xml_tree import Element
 
@@ -54,6 +55,7 @@ class _Loader(Strategies):
             "redeliveryPlugin": lambda one: read_plugin(self, one),
             "redeliveryPolicyMap": lambda one: read_policies(self, one),
             "destinations": self.destinations,
+            "destinationInterceptors": lambda one: read_interceptors(self, one),
             **dict.fromkeys(USAGES, self.usage),
         }
         if (read := structures.get(element.name)) is not None:
@@ -80,7 +82,7 @@ class _Loader(Strategies):
 
     def broker(self, element: Element) -> None:
         self.read_attributes(element, dict.fromkeys((*BROKER_ATTRIBUTES, *BROKER_OTHERS), Attribute("", anything)))
-        known = ("systemUsage", "destinationPolicy", "plugins", "destinations")
+        known = ("systemUsage", "destinationPolicy", "plugins", "destinations", "destinationInterceptors")
         self.wrapper(element, known, others=BROKER_OTHERS)
 
     def wrapper(

@@ -183,3 +183,38 @@ def test_an_activemq_file_with_a_redelivery_policy(at: Make) -> None:
         desk.advance_ms(1)
     desk.nack(desk.must_get())
     assert desk.all("ActiveMQ.DLQ") == "A"
+
+
+COMPOSITE = """<destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>
+<compositeQueue name="in" {}><forwardTo><queue physicalName="all"/>
+<filteredDestination selector="color = 'red'" queue="red"/><filteredDestination selector="color = 'blue'" topic="b"/>
+</forwardTo></compositeQueue></virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>"""
+
+
+@pytest.mark.parametrize("attributes, stays", [("", ""), ('forwardOnly="true"', ""), ('forwardOnly="false"', "rb-")])
+def test_a_composite_queue_of_activemq(at: Make, attributes: str, stays: str) -> None:
+    """What is sent to it goes to others, as their selectors say, and is taken from it unless `forwardOnly` is false."""
+    desk = at(COMPOSITE.format(attributes), q=False)
+    for queue in ("in", "blue"):
+        desk.declare(queue)
+    desk.bind("blue", "b")
+    colors(desk, "r", "b", "-", key="in")
+    assert (desk.all("all"), desk.all("red"), desk.all("blue"), desk.all("in")) == ("rb-", "r", "b", stays)
+
+
+def test_a_composite_queue_that_keeps_what_nobody_takes(at: Make) -> None:
+    """`sendWhenNotMatched`."""
+    text = COMPOSITE.replace('<queue physicalName="all"/>', "").format('sendWhenNotMatched="true"')
+    desk = at(text, q=False)
+    desk.declare("in")
+    colors(desk, "r", "b", "-", key="in")
+    assert (desk.all("red"), desk.all("in")) == ("r", "-")
+
+
+def test_a_composite_topic_of_activemq(at: Make) -> None:
+    """A fanout exchange."""
+    desk = at(COMPOSITE.replace("compositeQueue", "compositeTopic").format('forwardOnly="false"'), q=False)
+    desk.declare("mine")
+    desk.bind("mine", "in")
+    colors(desk, "r", "-", exchange="in", key="")
+    assert (desk.all("mine"), desk.all("all"), desk.all("red")) == ("r-", "r-", "r")

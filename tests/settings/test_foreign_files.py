@@ -561,6 +561,16 @@ def test_what_plugins_say(text: str, warning: str) -> None:
             redelivery("<redeliveryPolicyEntries><redeliveryPolicy queue='a.>.b'/></redeliveryPolicyEntries>"),
             "'a.>.b': '>' is allowed only as the last word",
         ),
+        ("<destinationInterceptors><mirroredQueue/></destinationInterceptors>", "mirroredQueue: is not done here"),
+        (
+            "<destinationInterceptors><compositeQueue name='a.>'/></destinationInterceptors>",
+            "name: 'a.>' covers several",
+        ),
+        (
+            "<destinationInterceptors><compositeQueue name='a'><forwardTo><filteredDestination selector='x='"
+            " queue='q'/></forwardTo></compositeQueue></destinationInterceptors>",
+            "filter: 'x=' is not right, expected a selector",
+        ),
         (redelivery("<redeliveryPolicies/>"), "redeliveryPolicies: unknown key in <redeliveryPolicyMap>"),
         (redelivery("", "sendToDlqIfMaxRetriesExceeded='perhaps'"), "'perhaps' is not right, expected true or false"),
     ],
