@@ -213,7 +213,9 @@ def _of_diverts(old: Configuration, new: Configuration) -> Iterator[Change]:
 def _way(divert: Divert) -> str:
     targets = ", ".join(divert.forwarding_addresses)
     name = f", as {divert.routing_name!r}" if divert.routing_name else ""
-    return f"{'exclusive ' if divert.is_exclusive else ''}{divert.address} to {targets} ({divert.routing_type}{name})"
+    only = f", if {divert.filter}" if divert.filter else ""
+    way = f"{divert.address} to {targets} ({divert.routing_type}{name}{only})"
+    return f"exclusive {way}" if divert.is_exclusive else way
 
 
 def _of_vhosts(old: Configuration, new: Configuration) -> Iterator[Change]:

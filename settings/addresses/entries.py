@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..faults import Origin
-from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, parse_match
+from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, WordPattern, parse_match
 from .model import AddressSettings
 
 #: What an address-setting is called where it is reported.
@@ -69,19 +69,26 @@ class Layer:
 
 
 class _Node:
-    """Wildcard entries as a tree of words: a lookup costs O(words of the address), whatever the number of entries."""
+    """Wildcard entries as a tree of words: a lookup costs O(words of the address), whatever the number of entries.
 
-    __slots__ = ("any_words", "end", "next")
+    Words with wildcards inside, which only files of Artemis have, are tried one by one.
+    """
+
+    __slots__ = ("any_words", "end", "next", "patterns")
 
     def __init__(self) -> None:
         self.next: dict[str | None, _Node] = {}  # None: any one word
+        self.patterns: dict[WordPattern, _Node] = {}
         self.end: Entry | None = None  # the match ends here
         self.any_words: Entry | None = None  # ... or with `#`
 
     def add(self, one: Entry) -> None:
         node = self
         for word in one.match.words:
-            node = node.next.setdefault(word, _Node())
+            if isinstance(word, WordPattern):
+                node = node.patterns.setdefault(word, _Node())
+            else:
+                node = node.next.setdefault(word, _Node())
         if one.match.has_any_words:
             node.any_words = one
         else:
@@ -95,6 +102,7 @@ class _Node:
             nexts = [node.next.get(word) for node in nodes]
             if word:  # an empty word is not "any one word"
                 nexts += [node.next.get(None) for node in nodes]
+                nexts += [one for node in nodes for word_, one in node.patterns.items() if word_.matches(word)]
             nodes = [node for node in nexts if node is not None]
             if not nodes:
                 return found

@@ -1,9 +1,10 @@
 """Which addresses a match text covers, and which of several matches is the more specific.
 
 Source: address-settings page 2.1 to 2.3. Two choices of ours: a wildcard must be a whole word, and `#`
-patterns of equal length are ordered word by word, then by text.
+patterns of equal length are ordered word by word, then by text. In files of Artemis a wildcard may be part of a word.
 """
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -48,7 +49,20 @@ class MatchKind(Enum):
 
 EXACT, LITERAL, WILDCARD = MatchKind
 
+_ANY = "\0any"
 _LITERAL_WORD, _SINGLE_WORD, _END = 0, 1, 2
+
+
+@dataclass(slots=True, frozen=True)
+class WordPattern:
+    """A word of a match with wildcards inside, as Artemis has them: each stands for one or more characters."""
+
+    text: str
+    single_word: str
+
+    def matches(self, word: str) -> bool:
+        """Whether it covers a word."""
+        return re.fullmatch("(?s:.+)".join(map(re.escape, self.text.split(self.single_word))), word) is not None
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,7 +72,7 @@ class Match:
     text: str
     kind: MatchKind
     address: str = ""
-    words: tuple[str | None, ...] = ()  # None: any one word
+    words: tuple[str | WordPattern | None, ...] = ()  # None: any one word
     has_any_words: bool = False
 
     @property
@@ -74,8 +88,8 @@ class Match:
         return self.has_any_words, -len(self.text) if self.has_any_words else 0, stars, self.text
 
 
-def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
-    """Parse a match. Raises: MatchFault."""
+def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS, *, has_partial_words: bool = False) -> Match:
+    """Parse a match. `has_partial_words`: wildcards may stand inside of words. Raises: MatchFault."""
     if not text:
         raise MatchFault("an empty match covers nothing, expected a name, a pattern or " + repr(wildcards.any_words))
     markers = wildcards.literal_markers
@@ -85,7 +99,7 @@ def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
             raise MatchFault("there is nothing between the literal markers")
         return Match(text, LITERAL, inside)
     any_words, single_word = wildcards.any_words, wildcards.single_word
-    words: list[str | None] = []
+    words: list[str | WordPattern | None] = []
     parts = text.split(wildcards.delimiter)
     has_any_words = False
     is_wild = False
@@ -99,6 +113,10 @@ def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
             is_wild = True
         else:
             plain = part.replace("\\" + any_words, "").replace("\\" + single_word, "")
+            if has_partial_words and single_word in plain and any_words not in plain and plain == part:
+                words.append(WordPattern(part, single_word))
+                is_wild = True
+                continue
             for wildcard in (any_words, single_word):
                 if wildcard in plain:
                     last = ", and only the last" if wildcard == any_words else ""
@@ -113,16 +131,22 @@ def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
 
 
 def parse_artemis_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
-    """As `parse_match`, but `a#` is `a.#`: so Artemis and HornetQ read it. Raises: MatchFault."""
+    """As Artemis and HornetQ read it: `a#` is `a.#`, and `a*` a word that begins with a. Raises: MatchFault."""
     word, is_any = text.removesuffix(wildcards.any_words), text.endswith(wildcards.any_words)
     if is_any and word and not word.endswith((wildcards.delimiter, wildcards.any_words, wildcards.single_word, "\\")):
         text = word + wildcards.delimiter + wildcards.any_words
-    return parse_match(text, wildcards)
+    return parse_match(text, wildcards, has_partial_words=True)
 
 
 def example_address(match: Match, wildcards: Wildcards) -> str:
     """An address that the match covers, with words that occur nowhere else."""
     if match.kind is not WILDCARD:
         return match.address
-    words = ["\0any" if word is None else word for word in match.words] + (["\0any"] if match.has_any_words else [])
-    return wildcards.delimiter.join(words)
+    words = [*match.words, *([None] if match.has_any_words else [])]
+    return wildcards.delimiter.join(map(_example_word, words))
+
+
+def _example_word(word: str | WordPattern | None) -> str:
+    if isinstance(word, WordPattern):
+        return word.text.replace(word.single_word, _ANY)
+    return _ANY if word is None else word

@@ -28,6 +28,10 @@ _REPEATABLE = ("queue", "topic", "address-setting", "core")
 
 _WRITTEN = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
 
+_WIDE = (
+    "covers other addresses in Artemis; here its queues get what is sent to that very name: bind them to an exchange"
+)
+
 #: What a `<queue>` may have as attributes or, mostly, as children.
 _QUEUE_OTHERS = ("name", "enabled", "durable", "user", "address")
 
@@ -179,6 +183,8 @@ class _Loader(XmlSource):
             self.attributes(child, ())
             if name is None:
                 continue
+            if child.children and not {"#", "*"}.isdisjoint(name.split(".")):
+                self.draft.warn(self.at(child), "address", f"{shown(name)} {_WIDE}")
             if child.name == "multicast":
                 self.draft.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
             for queue in self.children_of(child):

@@ -172,7 +172,7 @@ def _literal(entry: Entry, wildcards: Wildcards) -> str:
         return entry.match.address
     words: list[str] = []
     for word in entry.match.words:
-        if word is None:
+        if not isinstance(word, str):
             break
         words.append(word)
     return wildcards.delimiter.join(words)

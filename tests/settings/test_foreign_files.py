@@ -62,6 +62,17 @@ def test_the_match_that_artemis_create_wrote() -> None:
     assert delays == [7, 7, 0, 0]
 
 
+def test_wildcards_inside_of_words() -> None:
+    """`a*` is a word that begins with a and goes on, as in Artemis; a whole word is nearer."""
+    given = {"a*.x": 1, "*b.#": 2, "a*c*": 3, "ab.x": 4}
+    repository = load(
+        settings(*((f"{key}", f"<redelivery-delay>{at}</redelivery-delay>") for key, at in given.items()))
+    )
+    repository = repository.repository
+    expected = {"ab.x": 4, "ac.x": 1, "a.x": 0, "ab": 2, "b": 0, "xb.y": 2, "abcd": 3, "ac": 0, "a.c.": 0, "abcd.x": 1}
+    assert {name: repository.resolve(name).redelivery_delay_ms for name in expected} == expected
+
+
 def test_a_match_without_delimiter_beside_the_same_with_it() -> None:
     """Artemis merges both."""
     text = settings(("a#", "<redelivery-delay>7</redelivery-delay>"), ("a.#", "<no-expiry>true</no-expiry>"))
@@ -119,6 +130,12 @@ def test_a_queue_that_stands_twice_in_a_file() -> None:
     assert [one.routing_type for one in configuration.queues] == ["ANYCAST"]
     (warning,) = configuration.warnings
     assert warning == "etc/f.xml:2: queue: 'q' stands already at etc/f.xml:1: only that one holds"
+
+
+def test_queues_of_an_address_with_wildcards() -> None:
+    """They get nothing of other addresses here, which it says."""
+    (warning,) = load("<address name='news.#'>\n<multicast><queue name='all'/></multicast></address>").warnings
+    assert warning.startswith("etc/f.xml:2: address: 'news.#' covers other addresses in Artemis; here its queues get")
 
 
 def test_an_address_without_a_routing_type() -> None:
