@@ -122,7 +122,7 @@ class LeasedParts(Queue):
         self.active.refill(self.store)
         end, seen = self.active.end, self.store.scan(after, count)
         found = [one for one in seen.found if one[0] <= end]
-        return Scanned(found, seen.missing and len(found) == len(seen.found))
+        return Scanned(found, seen.missing and (seen.found[-1][0] if seen.found else after) < end)
 
     def left_active(self, messages: Sequence[Message]) -> None:
         """Messages are gone: others may be active."""
@@ -133,8 +133,10 @@ class LeasedParts(Queue):
     # -- a lease begins -----------------------------------------------------------------------------------------------
 
     def room(self) -> int:
-        """How many more leases there may be (MaxBacklog, TargetQueueDepth)."""
+        """How many more leases there may be (MaxBacklog, TargetQueueDepth). What is lent is active before."""
         settings = self.leased.settings
+        if self.active is not None:
+            self.active.refill(self.store)
         room = UNLIMITED if settings.max_backlog is None else settings.max_backlog - len(self.book)
         depth = settings.target_queue_depth
         return room if depth is None else min(room, depth - len(self.book.leases))

@@ -141,7 +141,10 @@ class LeasedQueue(ReviewedCore):
             self.store.put_last(message)
             if message.expires_ns:
                 self._expect(message, is_own=True)
-        self._tell_groups(list(map(self.store.position_of, messages)))
+        positions = list(map(self.store.position_of, messages))
+        if self.active is not None:
+            self.active.came(positions)
+        self._tell_groups(positions)
         if self.deferred is not None:
             self.settle_deferred([message.id for message in messages])
         self.arm_leases()
@@ -208,8 +211,6 @@ class LeasedQueue(ReviewedCore):
             return False
         if self.selection is not None and self.selection.search.is_waiting:
             return True
-        if self.active is not None and self.active.is_missing:
-            return True
         if self.review is not None:
             return True
         if self.replaying and any(replay.is_hungry for replay in self.replaying.values()):
@@ -223,10 +224,6 @@ class LeasedQueue(ReviewedCore):
             return
         if self.selection is not None and self.selection.search.is_waiting:
             self.selection.search.load(self.store)
-            self.mark()
-            return
-        if self.active is not None and self.active.is_missing:
-            self.active.load(self.store)
             self.mark()
             return
         for consumer, replay in self.replaying.items():

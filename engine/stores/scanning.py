@@ -46,19 +46,31 @@ class Scanner:
             return islice(merge(here, paged, key=_first), count)
         return iter(nsmallest(count, chain(((one.id, one) for one in ready if one.id > id_), paged), key=_first))
 
-    def scan(self, levels: Sequence[Level], tail: Tail | None, after: int, count: int) -> Scanned:
-        """See `Store`."""
-        found: list[tuple[int, Message]] = []
+    def _order(
+        self, levels: Sequence[Level], tail: Tail | None, after: int, count: int
+    ) -> Iterator[tuple[int, int, Message | None]]:
+        """(position, id, message if it is in memory) of up to `count` messages behind a position."""
         rank, id_ = divmod(after, LEVEL_STEP)
         for level in range(len(levels) - 1 - rank, -1, -1):
             base = (len(levels) - 1 - level) * LEVEL_STEP
-            for one, message in self._behind(levels[level], tail, level, id_, count - len(found)):
-                message = message or self._window.get(one)
-                if message is None:
-                    return Scanned(found, True)
-                found.append((base + one, message))
+            for one, message in self._behind(levels[level], tail, level, id_, count):
+                count -= 1
+                yield base + one, one, message
             id_ = 0
+
+    def scan(self, levels: Sequence[Level], tail: Tail | None, after: int, count: int) -> Scanned:
+        """See `Store`."""
+        found: list[tuple[int, Message]] = []
+        for position, id_, message in self._order(levels, tail, after, count):
+            message = message or self._window.get(id_)
+            if message is None:
+                return Scanned(found, True)
+            found.append((position, message))
         return Scanned(found, False)
+
+    def positions(self, levels: Sequence[Level], tail: Tail | None, after: int, count: int) -> list[int]:
+        """Of up to `count` messages behind a position, wherever they are."""
+        return [position for position, _, _ in self._order(levels, tail, after, count)]
 
     def load(self, owner: Owner, budget: int, levels: Sequence[Level], tail: Tail, after: int, count: int) -> None:
         """Fill the window with what a scan misses: a window at most, at least one. Raises: Unreadable.

@@ -275,6 +275,11 @@ class TailedStore(TailPaging):
         self._reach_at(after)
         return self._scanner.scan(self._levels(), self._tail, after, count)
 
+    def positions(self, after: int, count: int) -> list[int]:
+        """Of up to `count` messages behind a position (0: from the head), in the order of a scan. Reads nothing."""
+        self._reach_at(after)
+        return self._scanner.positions(self._levels(), self._tail, after, count)
+
     def _reach_at(self, position: int) -> None:
         rank, id_ = divmod(position, LEVEL_STEP)
         if rank < len(self._levels()):

@@ -334,17 +334,22 @@ def test_browsing_what_is_paged_out() -> None:
     desk.queue()
     desk.publish(*(f"{number:04}" + "x" * 200 for number in range(1500)))
     desk = desk.restarted()
+    assert [body[:4] for body in browsed(desk)] == [f"{number:04}" for number in range(1500)]
+    assert desk.counts() == (1500, 0, 0)
+
+
+def browsed(desk: LeasedDesk) -> list[str]:
+    """Bodies that a consumer gets who browses, until it is cancelled."""
     desk.peer.send(method(GETS, C.Basic.Consume, queue="q", consumer_tag="t", arguments={"x-browse": True}))
     seen: list[str] = []
     for _ in range(100):
+        frames = desk.peer.take()
+        seen += [one.body.decode() for one in frames if isinstance(one.frame, C.Basic.Deliver)]
+        if any(isinstance(one.frame, C.Basic.Cancel) for one in frames):
+            return seen
         desk.pair.broker.feed()
         desk.pair.end_turn()
-        frames = desk.peer.take()
-        seen += [one.body.decode()[:4] for one in frames if isinstance(one.frame, C.Basic.Deliver)]
-        if any(isinstance(one.frame, C.Basic.Cancel) for one in frames):
-            break
-    assert seen == [f"{number:04}" for number in range(1500)]
-    assert desk.counts() == (1500, 0, 0)
+    raise AssertionError("it was not cancelled")
 
 
 def test_lease_ended_is_history(desk: LeasedDesk) -> None:
@@ -360,3 +365,43 @@ def test_lease_ended_is_history(desk: LeasedDesk) -> None:
     ended = [(REASONS[record.reason], record.attempt) for record in records if record.name == "lease_ended"]
     assert ended == [("deadline", 1), ("nacked", 2)]
     assert desk.restarted().counts() == (1, 0, 0)
+
+
+@pytest.mark.parametrize("got", [0, 1, 2])
+def test_a_target_depth_counts_what_is_not_loaded(got: int) -> None:
+    """After a kill all is paged out behind another queue's messages, and nobody has loaded a page of it yet.
+
+    It is counted, browsed and got as if it were in memory (queues page A.3).
+    """
+    desk = LeasedDesk(SimulatedFiles(), memory=4_000)
+    desk.queue("other")
+    desk.queue(x_target_depth=1000)
+    desk.publish(*(["x" * 300] * 100), key="other", delivery_mode=2)
+    desk.settle()
+    desk.publish(*(f"{number}," for number in range(7)), delivery_mode=2)
+    again = desk.restarted()
+    leases = [again.must_get() for _ in range(got)]
+    assert again.counts() == (7 - got, got, 0)
+    assert again.declare("q", passive=True) == 7 - got
+    items = again.command("browse", queue="q")["items"]
+    assert len(items) == 7 - got
+    assert browsed(again) == [f"{number}," for number in range(got, 7)]
+    assert again.counts() == (7 - got, got, 0)
+    for lease in leases:
+        again.nack(lease)
+    assert again.counts() == (7, 0, 0)
+    assert again.all() == "0,1,2,3,4,5,6," and again.counts() == (0, 0, 0)
+
+
+def test_what_comes_late_among_active_messages_is_counted() -> None:
+    """A delayed message becomes due, whose place is among those that are active already."""
+    desk = LeasedDesk(SimulatedFiles(), memory=20_000)
+    desk.exchange("later", "x-delayed-message", x_delayed_type="fanout")
+    desk.queue(x_target_depth=1000)
+    desk.bind("q", "later")
+    desk.publish("L,", exchange="later", headers={"x-delay": 1000}, delivery_mode=2)
+    desk.publish("a,", "b,", delivery_mode=2)
+    assert desk.counts() == (2, 0, 1)
+    desk.advance_ms(1001)
+    assert desk.counts() == (3, 0, 0)
+    assert desk.must_get().body and desk.counts() == (2, 1, 0)
