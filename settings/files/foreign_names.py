@@ -73,7 +73,7 @@ _WILDFLY = "a file of WildFly or JBoss, in which only <subsystem> of its messagi
 
 #: Roots of files that lie beside a broker's configuration, or are like it -> what they are.
 OTHER_FILES: dict[str, str] = {
-    **dict.fromkeys(("server", "domain", "host"), _WILDFLY),
+    **dict.fromkeys(("server", "domain", "host", "subsystem", "hornetq-server", "messaging-deployment"), _WILDFLY),
     "management-context": "Artemis' management.xml, which is about JMX",
     "deployment": "HornetQ's hornetq-beans.xml, which starts a server",
     "user": "HornetQ's hornetq-users.xml",

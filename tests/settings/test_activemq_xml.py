@@ -12,6 +12,7 @@ from leveret.settings.files.activemq_names import (
     ACTIVEMQ_ROOTS,
     DEAD_LETTERS,
     ENTRY_ATTRIBUTES,
+    REDELIVERY,
     STRATEGIES,
     STRUCTURES,
     TARGETS,
@@ -496,8 +497,20 @@ def test_faults(text: str, fault: str) -> None:
 
 
 NAMES = [*STRUCTURES, *STRATEGIES, "deadLetterStrategy", *DEAD_LETTERS, "plugins", "x"]
+NAMES += ["redeliveryPolicyEntries", "redeliveryPolicy", "timeStampingBrokerPlugin", "discardingDLQBrokerPlugin"]
+NAMES += ["compositeQueue", "compositeTopic", "forwardTo", "filteredDestination", "queue", "topic", "virtualTopic"]
 NAMES += [one for choices in STRATEGIES.values() for one in choices]
 KEYS = [*ENTRY_ATTRIBUTES, *TARGETS, "limit", "percentLimit", "multiplier", "queuePrefix", "propertyName", "x"]
+KEYS += [
+    *REDELIVERY,
+    "ttlCeiling",
+    "zeroExpirationOverride",
+    "dropOnly",
+    "name",
+    "forwardOnly",
+    "selector",
+    "physicalName",
+]
 VALUES = ["", "A", "A.>", "A.*", ">", "A..B", "1", "-1", "true", "64 mb", "70", "1.5", "x" * 300, "&#178;", "9" * 40]
 
 

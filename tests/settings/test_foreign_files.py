@@ -186,6 +186,7 @@ def test_settings_of_the_first_hornetq(name: str) -> None:
         ),
         ("<deployment xmlns='urn:jboss:bean-deployer:2.0'/>", "1: deployment", "HornetQ's hornetq-beans.xml"),
         ("<project/>", "1: project", "Maven's pom.xml"),
+        ("<subsystem xmlns='urn:jboss:domain:messaging:1.4'/>", "1: subsystem", "a file of WildFly or JBoss"),
     ],
 )
 def test_files_that_are_something_else(text: str, where: str, what: str) -> None:
