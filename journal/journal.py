@@ -124,11 +124,11 @@ class Journal:
             options = options or JournalOptions()
             reserve = Reserve(files, path, options.reserve_size)
             try:
-                recovered = prepare(files, path, directory.journal_id)
+                recovered = prepare(files, path, directory.journal_id, clock.wall_ms())
             except OSError as error:
                 if error.errno not in NO_ROOM or not reserve.release():
                     raise
-                recovered = prepare(files, path, directory.journal_id)
+                recovered = prepare(files, path, directory.journal_id, clock.wall_ms())
             journal = cls(
                 directory,
                 clock,

@@ -95,5 +95,7 @@ class OldSegments:
     def _kept(self) -> tuple[int | None, int | None]:
         """From which LSN on a reader needs segments, and from which time on (wall us) they are retained; None: none."""
         keep = min(reader_offsets(self._path, self._files).values(), default=None)
+        now_ms = self._clock.wall_ms()
+        self._turns.ledger.nothing_is_after(now_ms * 1000)
         retain_ms = max(self._turns.options.retain_ms or 0, self.log_ms)
-        return keep, (self._clock.wall_ms() - retain_ms) * 1000 if retain_ms else None
+        return keep, (now_ms - retain_ms) * 1000 if retain_ms else None

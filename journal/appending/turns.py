@@ -51,7 +51,8 @@ class Turns:
         """
         now_ms = self._clock.wall_ms()
         options = self.options
-        if self.segment_bytes >= options.segment_size or now_ms - self._segment_began_ms >= options.segment_age_ms:
+        age_ms = now_ms - self._segment_began_ms  # below 0: by a clock that ran ahead
+        if self.segment_bytes >= options.segment_size or not 0 <= age_ms < options.segment_age_ms:
             self.roll()
         block = self.block = self.writer.begin_turn(now_ms * 1000)
         self._size_at_turn, self._count_at_turn = block.size, block.count

@@ -8,12 +8,14 @@ from .recovery import recover
 from .replay import Recovered
 
 
-def prepare(files: Files, directory: str, journal_id: bytes) -> Recovered:
+def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Recovered:
     """Recover; afterwards every segment is sealed and the next record has `next_lsn`. Crashing in it is harmless.
+
+    `now_ms`: wall time.
 
     Raises: Damaged, ForeignDirectory (segments of another journal): nothing was changed. OSError.
     """
-    recovered = recover(files, directory)
+    recovered = recover(files, directory, now_ms=now_ms)
     if recovered.segments and recovered.journal_id != journal_id:
         raise ForeignDirectory(f"{directory}: the segments are those of another journal")
     known = {segment.base_lsn for segment in recovered.segments}

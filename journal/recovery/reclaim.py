@@ -123,6 +123,11 @@ class Ledger:
 
     # -- what may go --------------------------------------------------------------------------------------------------
 
+    def nothing_is_after(self, now_us: int) -> None:
+        """A segment that ended in the future, by a clock that ran ahead, ended now. O(segments)."""
+        for row in self.rows:
+            row.ended_us = min(row.ended_us, now_us)
+
     def removable(self, checkpoint_begin: int, keep_lsn: int | None, keep_us: int | None) -> list[int]:
         """Base LSNs of segments that nobody needs, oldest first.
 

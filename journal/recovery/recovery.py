@@ -12,16 +12,18 @@ from ..disk.segment import Scan, Segment, path_of, read_footer, segments_in
 from ..format.block import Block
 from ..format.errors import BadRecord, Damaged
 from ..format.heap import Head, decode_head
-from ..format.record import HEAD
+from ..format.record import HEAD, TIME_MAX
 from .replay import Recovered, Replay
 
 
-def recover(files: Files, directory: str) -> Recovered:
+def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recovered:
     """Read the journal in a directory; changes nothing.
+
+    `now_ms`: wall time; times that a clock wrote which ran ahead of it are moved back. None: all are as written.
 
     A torn tail is reported in `torn_bytes`; it starts at `segments[-1].size`. Raises: Damaged, OSError.
     """
-    found = replayed(files, directory)
+    found = replayed(files, directory, now_ms=now_ms)
     base_lsn = found.segments[0].base_lsn if found.segments else 1
     if base_lsn != 1 and (first := first_content(found)) < base_lsn:
         why = "segments before it are missing, with contents of messages that are there"
@@ -29,7 +31,7 @@ def recover(files: Files, directory: str) -> Recovered:
     return found
 
 
-def replayed(files: Files, directory: str) -> Recovered:
+def replayed(files: Files, directory: str, *, now_ms: int | None = None) -> Recovered:
     """The same without a look at whether the contents are there. Raises: Damaged, OSError."""
     bases = segments_in(files, directory)
     found = Recovered()
@@ -45,9 +47,10 @@ def replayed(files: Files, directory: str) -> Recovered:
     begin, end = (last.checkpoint_begin, last.checkpoint_end) if last is not None else (0, 0)
     if not begin and bases[0] != 1:
         raise _missing(directory, bases[0], 1)
-    replay = _replay(files, directory, bases, begin)
+    now_us = TIME_MAX if now_ms is None else now_ms * 1000
+    replay = _replay(files, directory, bases, begin, now_us)
     if any(first < end and begin < behind for first, behind in replay.gaps):
-        replay = _replay(files, directory, bases, 0)  # a repair lost a part of the snapshot
+        replay = _replay(files, directory, bases, 0, now_us)  # a repair lost a part of the snapshot
         begin = end = 0
     replay.settle_names()
     replay.drop_lost()
@@ -66,7 +69,7 @@ def _missing(directory: str, base_lsn: int, expected: int) -> Damaged:
     return Damaged(name, 0, f"it does not follow the segment before it; records {expected} to {base_lsn - 1} are lost")
 
 
-def _replay(files: Files, directory: str, bases: list[int], begin: int) -> "Replay":
+def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: int) -> "Replay":
     """All segments; records count from `begin` on."""
     found = Recovered()
     start = max(bisect_right(bases, begin) - 1, 0)
@@ -76,7 +79,7 @@ def _replay(files: Files, directory: str, bases: list[int], begin: int) -> "Repl
             0,
             f"the segment with the checkpoint at {begin} is missing; records {begin} to {bases[start] - 1} are lost",
         )
-    replay = Replay(found, begin, begin == 0)
+    replay = Replay(found, begin, begin == 0, now_us)
     for index in range(start):
         _skip_segment(files, directory, bases[index], bases[index + 1], replay)
     for index in range(start, len(bases)):

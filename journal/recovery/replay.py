@@ -59,7 +59,7 @@ from ..format.record import (
 )
 from .recovered import FRESH, RecoveredQueue
 from .recovered_ids import RecoveredIds
-from .snapshot import load_part
+from .snapshot import load_part, moved_back
 
 #: Kinds of objects: a name of one has one id.
 HAVE_ONE_ID = (VHOST, EXCHANGE, QUEUE, *OPERATORS)
@@ -93,6 +93,8 @@ class Recovered:
     #: messages whose content a repair lost: they are not in `queues`.
     lost_messages: int = 0
     record_count: int = 0
+    #: a clock that ran ahead wrote times, which are moved back here and not in the journal.
+    is_moved: bool = False
 
     def queue(self, queue_id: int) -> RecoveredQueue:
         """The messages of a queue."""
@@ -103,10 +105,11 @@ class Recovered:
 
 
 class Replay:
-    """Applies records to a `Recovered`."""
+    """Applies records to a `Recovered`. `now_us`: wall time; what is later was written by a clock that ran ahead."""
 
-    def __init__(self, found: Recovered, begin: int, salvages: bool) -> None:
+    def __init__(self, found: Recovered, begin: int, salvages: bool, now_us: int) -> None:
         self.found = found
+        self._now_us = now_us
         self.salvages = salvages  # there is no whole checkpoint to start from: `moved` may be all there is of a message
         self.begin = begin
         self.gaps: list[tuple[int, int]] = []
@@ -146,7 +149,8 @@ class Replay:
                 if fields[5] & DURABLE:
                     link = fields[16]
                     at = lsn - link if link else decode_link(block.heap_of(fields))
-                    queue_of(fields[9]).add(fields[1], at, fields[14], fields[2], fields[6])
+                    expires_ms = fields[2] and self._by_now(fields, fields[2])
+                    queue_of(fields[9]).add(fields[1], at, fields[14], expires_ms, fields[6])
             elif kind in TERMINAL_CODES:
                 settled = queues.get(fields[9])
                 if settled is not None and fields[5] & (DURABLE | KEPT) == DURABLE:
@@ -163,6 +167,18 @@ class Replay:
             lsn += 1
         if block.header.flags & IS_HEAD and self.gaps:
             self._drop_unnamed()
+
+    def _ahead_ms(self, fields: Fields) -> int:
+        """By how much the clock that wrote a record was ahead of now."""
+        return max(0, fields[0] - self._now_us) // 1000
+
+    def _by_now(self, fields: Fields, wall_ms: int) -> int:
+        """A time in a record, 0 for none: never further from now than it was from when it was written."""
+        ahead_ms = self._ahead_ms(fields)
+        if not (wall_ms and ahead_ms):
+            return wall_ms
+        self.found.is_moved = True
+        return moved_back(wall_ms, ahead_ms)
 
     def _drop_unnamed(self) -> None:
         """A segment's head lists all that is there: what it lacks was undeclared in records that are lost."""
@@ -229,20 +245,21 @@ class Replay:
     def _delivered(self, fields: Fields, lsn: int, block: Block) -> None:
         if fields[5] & COUNTED and (queue := self.found.queues.get(fields[9])) is not None:
             state = queue.states.get(fields[1], FRESH)
-            queue.change(fields[1], state._replace(deliveries=fields[12], due_ms=0))
+            queue.change(fields[1], state._replace(deliveries=fields[12], uncounted=fields[16], due_ms=0))
 
     def _requeued(self, fields: Fields, lsn: int, block: Block) -> None:
         queue = self.found.queues.get(fields[9])
         if queue is not None and fields[5] & DURABLE:
             state = queue.states.get(fields[1], FRESH)
-            queue.change(fields[1], state._replace(deliveries=fields[12], uncounted=fields[16], due_ms=fields[2]))
+            due_ms = self._by_now(fields, fields[2])
+            queue.change(fields[1], state._replace(deliveries=fields[12], uncounted=fields[16], due_ms=due_ms))
 
     def _scheduled(self, fields: Fields, lsn: int, block: Block) -> None:
         queue = self.found.queues.get(fields[9])
         if queue is not None and fields[5] & DURABLE:
             state = queue.states.get(fields[1], FRESH)
             counts = {"deliveries": fields[12], "uncounted": fields[16]} if fields[12] else {}
-            queue.change(fields[1], state._replace(due_ms=fields[2], **counts))
+            queue.change(fields[1], state._replace(due_ms=self._by_now(fields, fields[2]), **counts))
 
     def _due(self, fields: Fields, lsn: int, block: Block) -> None:
         queue = self.found.queues.get(fields[9]) if fields[5] & DURABLE else None
@@ -258,7 +275,7 @@ class Replay:
         for queue_id in content.queue_ids:
             queue = self._queue(queue_id)
             if not queue.move(fields[1], lsn) and self.salvages:
-                queue.add(fields[1], lsn, fields[14], content.expires_ms)
+                queue.add(fields[1], lsn, fields[14], self._by_now(fields, content.expires_ms))
 
     def _declared(self, fields: Fields, lsn: int, block: Block) -> None:
         declared = decode_declared(block.heap_of(fields))
@@ -305,7 +322,9 @@ class Replay:
             self.found.settings[fields[2]] = decode_text(block.heap_of(fields))
 
     def _snapshot(self, fields: Fields, lsn: int, block: Block) -> None:
-        load_part(block.heap_of(fields), self._queue(fields[9]))
+        ahead_ms = self._ahead_ms(fields)
+        self.found.is_moved |= ahead_ms > 0
+        load_part(block.heap_of(fields), self._queue(fields[9]), ahead_ms)
 
     def _checkpoint(self, fields: Fields, lsn: int, block: Block) -> None:
         self.found.next_message_id = max(self.found.next_message_id, fields[1])

@@ -104,8 +104,16 @@ def snapshot_parts(queue_id: int, messages: Iterator[RecoveredMessage]) -> Itera
         yield snapshot_record(queue_id, part)
 
 
-def load_part(heap: bytes, queue: RecoveredQueue) -> int:
-    """Put a part's messages into the queue; returns how many. Raises: BadRecord."""
+def moved_back(wall_ms: int, ms: int) -> int:
+    """A time that much earlier; 0, which is none, stays."""
+    return max(1, wall_ms - ms) if wall_ms else 0
+
+
+def load_part(heap: bytes, queue: RecoveredQueue, ahead_ms: int = 0) -> int:
+    """Put a part's messages into the queue; returns how many. Raises: BadRecord.
+
+    `ahead_ms`: the clock by which it was written was so much ahead.
+    """
     try:
         version, flags, _, count, run_count, state_count = PART_HEAD.unpack_from(heap)
         if version != VERSION:
@@ -129,6 +137,8 @@ def load_part(heap: bytes, queue: RecoveredQueue) -> int:
             raise BadRecord("the runs of a snapshot part do not add up")
         sizes = column("I", count if flags & HAS_SIZES else min(count, 1))
         expiries = column("q", count) if flags & HAS_EXPIRIES else None
+        if expiries is not None and ahead_ms:
+            expiries = array("q", (moved_back(one, ahead_ms) for one in expiries))
         priorities = bytes(column("B", count)) if flags & HAS_PRIORITIES else None
         if count and not flags & HAS_SIZES:
             sizes *= count
@@ -147,6 +157,7 @@ def load_part(heap: bytes, queue: RecoveredQueue) -> int:
         for _ in range(state_count):
             id_, due_ms, deliveries, uncounted, priority = _STATE.unpack_from(heap, position)
             position += _STATE.size
+            due_ms = moved_back(due_ms, ahead_ms)
             queue.change(id_, MessageState(deliveries, uncounted, due_ms, priority))
     except (StructError, OverflowError) as error:
         raise BadRecord("a snapshot part is cut short, or has numbers that cannot be") from error

@@ -2,9 +2,11 @@
 
 import pytest
 from durable_desk import PATH, DurableDesk
+from journal_workload import Driver
 from simulated_files import SimulatedFiles
 
-from leveret.journal import recover
+from leveret.engine import ManualClock
+from leveret.journal import Journal, JournalOptions, recover
 from leveret.journal.recording.checkpoint import checkpoint
 
 HOUR_MS = 3_600_000
@@ -51,3 +53,88 @@ def test_a_checkpoint_behind_a_jump_knows_the_right_times(delta_ms: int) -> None
     found = recover(files.power_cut(), PATH)
     (message,) = [message for queue in found.queues.values() for message in queue.messages()]
     assert message.expires_ms == desk.wall_ms + 1000
+
+
+YEARS_MS = 4 * 365 * 24 * HOUR_MS
+
+
+def restarted_in_time(desk: DurableDesk, text: str, *, is_stated: bool) -> DurableDesk:
+    """A broker after the clock was set right; `is_stated`: a checkpoint was made while it was ahead."""
+    desk.settle()
+    if is_stated:
+        for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
+            desk.journal.commit()
+    desk.settle()
+    return DurableDesk(desk.files.power_cut(), text)
+
+
+@pytest.mark.parametrize("is_stated", [False, True])
+def test_what_waits_since_the_clock_ran_ahead_waits_no_longer_than_its_delay(is_stated: bool) -> None:
+    """The clock was four years ahead when three came back, and is right at the next start."""
+    text = "[[address-setting]]\nmatch = 'q'\nredelivery-delay = 2000\n"
+    desk = DurableDesk(SimulatedFiles(), text)
+    desk.declare()
+    jump(desk, YEARS_MS)
+    desk.publish(*"ABC", delivery_mode=2)
+    for _ in range(3):
+        desk.nack(desk.must_get())
+    again = restarted_in_time(desk, text, is_stated=is_stated)
+    assert again.journal.recovered.is_moved
+    assert again.counts() == (0, 0, 3)
+    again.advance_ms(1990)
+    assert again.counts() == (0, 0, 3)
+    again.advance_ms(20)
+    assert again.counts() == (3, 0, 0)
+
+
+@pytest.mark.parametrize("is_stated", [False, True])
+def test_what_expires_since_the_clock_ran_ahead_lives_no_longer_than_it_was_given(is_stated: bool) -> None:
+    """Ready or waiting for its time."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare()
+    jump(desk, YEARS_MS)
+    desk.publish("A", delivery_mode=2, expiration="1000")
+    desk.publish("B", delivery_mode=2, headers={"x-delay": 500}, expiration="1000")
+    again = restarted_in_time(desk, "", is_stated=is_stated)
+    again.advance_ms(990)
+    assert again.counts()[0] >= 1
+    again.advance_ms(1500)
+    assert again.counts() == (0, 0, 0)
+
+
+def test_times_of_a_right_clock_stay() -> None:
+    """They are moved only where they were written in the future."""
+    text = "[[address-setting]]\nmatch = 'q'\nredelivery-delay = 2000\n"
+    desk = DurableDesk(SimulatedFiles(), text)
+    desk.declare()
+    desk.publish("A", delivery_mode=2)
+    desk.nack(desk.must_get())
+    desk.settle()
+    files = desk.files.power_cut()
+    later = recover(files, PATH, now_ms=desk.wall_ms + HOUR_MS)
+    assert not later.is_moved
+    (message,) = [message for queue in later.queues.values() for message in queue.messages()]
+    assert message.state.due_ms == desk.wall_ms + 2000
+
+
+def test_segments_of_a_clock_that_ran_ahead_are_not_kept_until_then() -> None:
+    """`retain`: they count as ended now."""
+    files = SimulatedFiles()
+    options = JournalOptions(segment_size=1000, preallocate_size=0, retain_ms=HOUR_MS)
+    clock = ManualClock()
+    clock.jump_wall_ms(YEARS_MS)
+    driver = Driver(Journal.open(PATH, clock, options, files=files, threaded=False), clock)
+    driver.declare("a")
+    for _ in range(10):
+        driver.publish([bytes(300)], "a")
+        driver.journal.commit()
+    driver.settle("a", list(driver.model["a"]))
+    assert driver.journal.wait(driver.journal.commit())
+    clock.jump_wall_ms(-YEARS_MS)
+    driver.publish([b"x"], "a")  # in a new segment: the open one is not as old as it seems
+    driver.journal.commit()
+    driver.checkpoint()
+    assert driver.journal.wait(driver.journal.commit())
+    assert driver.journal.old_segments.reclaim() == []
+    clock.advance_ns(2 * HOUR_MS * 1_000_000)
+    assert driver.journal.old_segments.reclaim()

@@ -68,6 +68,8 @@ class Keeper:
         self._ticked_lsn = 0  # up to here readers know that it is durable
         if journal.has_spent_reserve:
             self._begin_low()
+        if journal.recovered.is_moved:
+            self._state_all()  # by this clock: else they are moved again at the next start
 
     @classmethod
     def open(
