@@ -5,7 +5,7 @@ Source: queues page A. Why it has the store of other queues: docs/decisions/0006
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...settings.leased.elements import BY_QUEUE
 from ..clock import due_after
@@ -41,6 +41,8 @@ CANCELS = frozenset({"nacked", "rejected", "recovered"})
 
 class LeasedQueue(ReviewedCore):
     """See `Queue` for the verbs."""
+
+    recalls_attempts: ClassVar[bool] = False
 
     __slots__ = ()
 

@@ -153,13 +153,15 @@ class FullRecorder(Recorder):
     def _delivered(self, event: DeliveredEvent) -> None:
         queue_id = self._id_of_queue(event)
         consumer_id, conn_id = self._holder_ids(event.vhost, event.session.client, event.consumer)
-        can_count = self._persists_deliveries and queue_id in self._durable_ids
+        can_count = self._persists_deliveries and queue_id in self._durable_ids and self.recalls_attempts(event)
+        has_counted = False
         if isinstance(event.of, Envelope):
             counted = can_count and event.of.facts.persistent
             runs: Iterable[tuple[tuple[int, int, bool], Sequence[int]]] = [((1, 0, counted), event.messages)]
         else:
             runs = _runs((one.deliveries, one.uncounted, can_count and self._survives(one), one.id) for one in event.of)
         for (deliveries, uncounted, counted), ids in runs:
+            has_counted |= counted
             self._journal.messages.happened(
                 event.kind,
                 queue_id,
@@ -171,9 +173,12 @@ class FullRecorder(Recorder):
                 consumer_id=consumer_id,
                 conn_id=conn_id,
             )
+        if has_counted:
+            self.withhold(event)
 
     def _requeued(self, event: RequeuedEvent) -> None:
-        self._write_returned(event, None, is_state=event.counted)
+        is_state = event.counted or (self._persists_deliveries and self.recalls_attempts(event))
+        self._write_returned(event, None, is_state=is_state)
 
     def _returned(self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None) -> None:
         self._write_returned(event, due_ns, is_state=True)

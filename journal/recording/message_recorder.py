@@ -222,8 +222,8 @@ class MessageRecorder(ObjectRecorder):
         return [id_ for id_ in ids if self.contents.lsn_of(id_) is not None]
 
     def _requeued(self, event: RequeuedEvent) -> None:
-        """A count is written when it has changed: after a return that counted."""
-        if event.counted:
+        """A count is written when it has changed: after a return that counted, or whose delivery was counted before."""
+        if event.counted or (self._persists_deliveries and self.recalls_attempts(event)):
             self._returned(event, None)
 
     def _scheduled(self, event: ScheduledEvent) -> None:
@@ -252,13 +252,14 @@ class MessageRecorder(ObjectRecorder):
         return self._counts_max < 0 or message.deliveries - message.uncounted <= self._counts_max
 
     def _delivered(self, event: DeliveredEvent) -> None:
-        """Counts before deliveries (persist-delivery-count-before-delivery)."""
+        """Counts before deliveries (persist-delivery-count-before-delivery): they go out when these are safe."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
-        if queue_id is None:
+        if queue_id is None or not self.recalls_attempts(event):
             return
         if isinstance(event.of, Envelope):
             if event.of.facts.persistent:
                 self._journal.messages.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
+                self.withhold(event)
             return
         states = [
             (message.deliveries, message.uncounted, message.id)
@@ -270,6 +271,20 @@ class MessageRecorder(ObjectRecorder):
             self._journal.messages.happened(
                 event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, flags=COUNTED
             )
+        if states:
+            self.withhold(event)
+
+    def recalls_attempts(self, event: DeliveredEvent | RequeuedEvent) -> bool:
+        """Whether counts of the queue's messages outlive a restart."""
+        vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being taken down
+        queue = None if vhost is None else vhost.queues.get(event.subject)
+        return queue is not None and queue.recalls_attempts
+
+    def withhold(self, event: DeliveredEvent) -> None:
+        """Nothing goes to a client before what was just recorded is on the disk."""
+        turns = self._journal.turns
+        turns.is_awaited = True
+        event.session.client.withhold(turns.next_lsn)
 
     def wall_ms(self, monotonic_ns: int) -> int:
         """A time of the running clock as it is recorded; 0: none."""

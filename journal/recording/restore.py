@@ -109,6 +109,8 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.listeners.append(recorder)
     broker.durability = recorder
     broker.storage.open_log = partial(_open_log, broker, journal, recorder)
+    for queue, exhausted in restoring.exhausted:
+        queue.return_exhausted(exhausted)
     for queue, older in restoring.replaced:
         queue.ledger.replaced(older)
     for _, queue in queues:
@@ -164,6 +166,7 @@ class _Restoring:
         self._pages = broker.pager is not None
         self._recovered = RecoveredQueue()
         self._first_offset = 0
+        self.exhausted: list[tuple[Queue, list[Message]]] = []  # out when the broker ended, and not to go out again
         self.replaced: list[tuple[Queue, Message | Left]] = []  # there is a newer value: these do not come back
 
     def begin(self, recovered: RecoveredQueue, first_offset: int) -> None:
@@ -173,6 +176,7 @@ class _Restoring:
     def restore_ready(self, queue: Queue) -> int:
         """Messages back where they were; of many only the first ones into memory."""
         recovered, store = self._recovered, queue.store
+        self._set_exhausted_aside(queue)
         if self._pages and store.may_page:
             self._fill_tail(queue, recovered)
             if self._memory > 0:
@@ -182,6 +186,21 @@ class _Restoring:
             self._fill_each(queue, recovered)
         queue.ledger.restored(len(recovered))
         return len(recovered)
+
+    def _set_exhausted_aside(self, queue: Queue) -> None:
+        """Messages whose attempts, the one that was under way counted, are as many as there may be."""
+        limit, recovered = queue.rules.max_delivery_attempts, self._recovered
+        ids = [
+            id_
+            for id_, state in recovered.states.items()
+            if limit is not None and state.deliveries - state.uncounted >= limit and not state.due_ms
+        ]
+        if ids:
+            wanted = frozenset(ids)
+            found = [self._restored(queue, one) for one in recovered.messages() if one.id in wanted]
+            self.exhausted.append((queue, [one for one in reversed(found) if one is not None]))
+            for id_ in ids:
+                recovered.remove(id_)
 
     def forget_attempts(self) -> None:
         """See `Restorer`."""
@@ -248,10 +267,10 @@ class _Restoring:
         return len(recovered)
 
     def _time_ms(self, id_: int) -> int:
-        """When the journal got a message, in wall ms."""
+        """When the journal got a message, in wall ms; not later than now."""
         lsn = self._recorder.contents.lsn_of(id_)
         assert lsn is not None
-        return self._journal.contents.read_message(lsn)[0].ts_us // 1000
+        return min(self._journal.contents.read_message(lsn)[0].ts_us // 1000, self._wall_ms)
 
     def _fill_tail(self, queue: Queue, recovered: RecoveredQueue) -> None:
         """By place only, but for messages that wait for their time."""

@@ -186,3 +186,67 @@ def test_who_may_not_declare_has_no_queue_made() -> None:
             desk.reject(desk.must_get(queue), requeue=False)
         assert (desk.exists("failed"), desk.exists("mine.failed")) == (False, True)
         desk = cut(desk)
+
+
+def delivered_and_killed(desk: DurableDesk, text: str, times: int) -> DurableDesk:
+    """So often the broker is killed while the message is out."""
+    for _ in range(times):
+        desk.must_get()
+        desk = cut(desk, text, persists=True)
+    return desk
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_no_delivery_comes_after_the_last_one(attempts: int) -> None:
+    """persist-delivery-count-before-delivery: a message that kills its consumer and the broker is a dead letter."""
+    text = settings(q={"max_delivery_attempts": attempts, "dead_letter_address": "D"})
+    desk = DurableDesk(SimulatedFiles(), text, persists=True)
+    for queue in ("q", "D"):
+        desk.declare(queue)
+    desk.publish("A", "B", delivery_mode=2)
+    again = delivered_and_killed(desk, text, attempts)
+    assert again.counts() == (1, 0, 0)
+    assert (again.all("D"), again.all()) == ("A", "B")
+    assert cut(again, text, persists=True).counts() == (0, 0, 0)
+
+
+def test_what_came_back_without_counting_does_not_count_after_a_restart() -> None:
+    """Its delivery was recorded before, and taken back."""
+    text = settings(q={"max_delivery_attempts": 2, "dead_letter_address": "D"})
+    desk = DurableDesk(SimulatedFiles(), text, persists=True)
+    for queue in ("q", "D"):
+        desk.declare(queue)
+    desk.publish("A", delivery_mode=2)
+    for _ in range(3):
+        desk.must_get()
+        desk.recover()
+    again = cut(desk, text, persists=True)
+    assert (again.counts(), again.counts("D")) == ((1, 0, 0), (0, 0, 0))
+    again = delivered_and_killed(again, text, 2)
+    assert (again.counts(), again.all("D")) == ((0, 0, 0), "A")
+
+
+def test_the_dead_of_a_restart_stay_where_their_address_refuses() -> None:
+    """As those that come back while the broker runs (address-settings page 8.5, row L19)."""
+    text = settings(
+        q={"max_delivery_attempts": 1, "dead_letter_address": "D", "redelivery_delay": 1000},
+        D={"max_size_messages": 1, "address_full_policy": "FAIL"},
+    )
+    desk = DurableDesk(SimulatedFiles(), text, persists=True)
+    for queue in ("q", "D"):
+        desk.declare(queue)
+    desk.publish("full", key="D", delivery_mode=2)
+    desk.publish("A", delivery_mode=2)
+    again = delivered_and_killed(desk, text, 1)
+    assert again.counts() == (0, 0, 1) and again.counts("D")[0] == 1
+
+
+def test_a_delivery_goes_out_when_its_count_is_on_the_disk() -> None:
+    """Else a kill at that moment is an attempt that nobody knows of."""
+    desk = DurableDesk(SimulatedFiles(), persists=True)
+    desk.declare()
+    desk.consume()
+    desk.publish("A", delivery_mode=2)
+    assert desk.peer.take() == []
+    desk.settle()
+    assert [one.body.decode() for one in desk.peer.take() if one.body is not None] == ["A"]

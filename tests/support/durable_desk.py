@@ -44,9 +44,9 @@ class DurableDesk(VirtualDesk):
 
     def _call(self, channel: int, kind: Any, **fields: Any) -> Any:
         answer = super()._call(channel, kind, **fields)
-        if answer is None and channel == GETS and kind.name.endswith(("Declare", "Bind")):
+        if answer is None and channel == GETS and kind.name.endswith(("Declare", "Bind", "Get")):
             self.settle()
-            (answer,) = self.peer.take()
+            (answer,) = (one for one in self.peer.take() if one.channel == channel)
         return answer
 
     def settle(self) -> None:
