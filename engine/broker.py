@@ -93,6 +93,7 @@ class Broker:
         self.effort = Effort()
         self.pressure = Pressure(options.busy_queue_ready_max)
         self.awaiting: dict[Client, None] = {}  # hear more when more is safe
+        self.awaiting_queues: dict[Queue, None] = {}  # hand out more when more is safe
         self.counters = Counters()
         self.activity = Activity()
         self.past_sessions = PastSessions()
@@ -249,11 +250,18 @@ class Broker:
         self.flow.alarm.switch(None)
 
     def more_is_safe(self) -> None:
-        """The journal got on, or failed: the clients that wait for it are flushed; who waits for the disk may go on."""
+        """The journal got on, or failed: clients that wait for it are flushed, queues have a turn, publishers that wait
+        for the disk may go on.
+        """
         durability, disk = self.storage.durability, self.flow.disk
         if disk.is_full and (durability is None or not durability.has_failed):
             disk.switch(None)
             self.deadlines.set(self.clock.monotonic_ns(), _nothing)  # a turn ends soon, whoever is flushed now
+        if self.awaiting_queues:
+            for queue in self.awaiting_queues:
+                queue.mark()
+            self.awaiting_queues.clear()
+            self.deadlines.set(self.clock.monotonic_ns(), _nothing)
         for client in list(self.awaiting):
             del self.awaiting[client]
             client.flush()  # also one that is closed: its last words may be among what waits

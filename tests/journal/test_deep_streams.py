@@ -85,10 +85,15 @@ class World:
         self.client.drained()
 
     def end_turn(self) -> None:
+        self._work()
+        assert self.journal.wait(self.journal.next_lsn)
+        self.broker.more_is_safe()
+        self._work()
+
+    def _work(self) -> None:
         while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
             self.journal.commit()
         self.journal.commit()
-        assert self.journal.wait(self.journal.next_lsn)
 
     def publish(self, count: int, key: str = "s") -> None:
         bodies = [b"%d" % (len(self.all) + at) for at in range(count)]

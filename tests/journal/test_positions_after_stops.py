@@ -159,3 +159,41 @@ def test_browsing_shows_what_is_there(how: How) -> None:
     desk.publish("f")
     desk.confirmed()
     assert desk.replay(browse=True, tag="again") == "cdef"
+
+
+def test_a_stream_hands_out_what_is_safe() -> None:
+    """A kill at any time: no offset that a consumer saw belongs to another message afterwards."""
+    desk = JournalReplays(ORDERS)
+    desk.declare("s", x_queue_type="stream")
+    desk.publish("a", key="s")
+    desk.confirmed()
+    assert desk.replay(queue="s", stream_offset="first") == "a"
+    for body in "bc":
+        desk.publish(body, key="s")
+        desk.pair.end_turn()
+    assert desk.more() == ""
+    files = desk.files.power_cut()
+    desk.settle()
+    assert desk.more() == "bc"
+    again = JournalReplays(ORDERS, files, wall_ms=desk.wall_ms)
+    again.publish("x", key="s")
+    again.confirmed()
+    assert read(again, "first") == "ax"
+
+
+def test_each_turn_of_a_stream_waits_for_itself_alone() -> None:
+    """What was published later does not hold up what is safe already."""
+    desk = JournalReplays(ORDERS)
+    desk.declare("s", x_queue_type="stream")
+    assert desk.replay(queue="s", stream_offset="first") == ""
+    desk.publish("a", key="s")
+    desk.pair.end_turn()
+    desk.journal.commit()
+    lsn = desk.journal.next_lsn
+    assert desk.journal.wait(lsn)
+    desk.publish("b", key="s")
+    desk.pair.end_turn()
+    desk.pair.broker.more_is_safe()
+    assert desk.more() == "a"
+    desk.settle()
+    assert desk.more() == "b"

@@ -330,7 +330,7 @@ class Edge(Runtime):
             await self.catch_up()
             if self.activity != before:
                 idle = 0
-            elif self.broker.awaiting:
+            elif self.broker.awaiting or self.broker.awaiting_queues:
                 pass  # confirms that wait for the disk are unsent, too
             elif is_late and late < LATE_ROUNDS_MAX:
                 late += 1
