@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import sniffio
 import trio
 
+from .real_time import RealClock
+
 T = TypeVar("T")
 
 #: How long a start or a stop may take before it counts as a fault of ours.
@@ -74,7 +76,7 @@ class LoopThread:
 
     def _run(self) -> None:
         try:
-            trio.run(self._serve)
+            trio.run(self._serve, clock=RealClock())
         except BaseException as error:
             if not self._started.done():
                 self._started.set_exception(error)

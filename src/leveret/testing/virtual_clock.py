@@ -1,7 +1,8 @@
 """The clock of a test broker's engine: real, or one that stands still until it is moved."""
 
-import time
 from typing import Literal
+
+from .real_time import monotonic_ns, time_ns
 
 ClockMode = Literal["real", "virtual"]
 
@@ -13,9 +14,9 @@ class EngineClock:
 
     def __init__(self, mode: ClockMode, start_ms: int | None = None) -> None:
         self.mode = mode
-        self.start_ms = time.time_ns() // 1_000_000 if start_ms is None else start_ms
+        self.start_ms = time_ns() // 1_000_000 if start_ms is None else start_ms
         self._now_ns = 0
-        self._origin_ns = time.monotonic_ns()
+        self._origin_ns = monotonic_ns()
 
     @property
     def is_virtual(self) -> bool:
@@ -24,7 +25,7 @@ class EngineClock:
 
     def monotonic_ns(self) -> int:
         """See `Clock`."""
-        return self._now_ns if self.mode == "virtual" else time.monotonic_ns() - self._origin_ns
+        return self._now_ns if self.mode == "virtual" else monotonic_ns() - self._origin_ns
 
     def wall_ms(self) -> int:
         """See `Clock`."""
