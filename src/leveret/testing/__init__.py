@@ -13,18 +13,22 @@ docs/testing-your-application.md walks through it.
 
 from typing import TYPE_CHECKING, Any
 
-from .assert_view import QueueMissing
-from .blocked import BlockedSnapshot
-from .broker import BrokerAt, RunningBroker
-from .clock import Autojump, ClockIsReal, TestClock
-from .history import HistoryEvent, PublishedMessage, Record
-from .leases import LeaseSnapshot
-from .loop_thread import BrokerStopped, WouldBlockTheLoop
-from .matching import Partial
-from .options import QUIET_MS_DEFAULT, BrokerOptionsError, Config
-from .snapshots import ConsumerSnapshot, MessageSnapshot, Properties, QueueSnapshot
-from .start import open_broker, start_broker
-from .vhost_view import NotSettled, VirtualHostView
+from .green_threads import refuse_green_threads
+
+refuse_green_threads()
+
+from .assert_view import QueueMissing  # noqa: E402
+from .blocked import BlockedSnapshot  # noqa: E402
+from .broker import BrokerAt, RunningBroker  # noqa: E402
+from .clock import Autojump, ClockIsReal, TestClock  # noqa: E402
+from .history import HistoryEvent, PublishedMessage, Record  # noqa: E402
+from .leases import LeaseSnapshot  # noqa: E402
+from .loop_thread import BrokerStopped, WouldBlockTheLoop  # noqa: E402
+from .matching import Partial  # noqa: E402
+from .options import QUIET_MS_DEFAULT, BrokerOptionsError, Config  # noqa: E402
+from .snapshots import ConsumerSnapshot, MessageSnapshot, Properties, QueueSnapshot  # noqa: E402
+from .start import open_broker, start_broker  # noqa: E402
+from .vhost_view import NotSettled, VirtualHostView  # noqa: E402
 
 if TYPE_CHECKING:
     from .fault import Fault
