@@ -116,9 +116,7 @@ class Server:
     def _make_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool = False) -> None:
         """Close the connection that makes room for a newcomer, if one has to. Raises: NoPlace."""
         admission = self.admission
-        lost = admission.make_room(
-            peer, is_trusted=is_trusted, options=options, is_short=is_short, now_ns=_now_ns()
-        )
+        lost = admission.make_room(peer, is_trusted=is_trusted, options=options, is_short=is_short, now_ns=_now_ns())
         if lost is not None:
             self.endpoints.pop(lost, None)
             lost.make_room(f"{len(admission.half_open) + 1} connections are not logged in, and this one made room")

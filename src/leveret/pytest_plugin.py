@@ -314,9 +314,9 @@ def _problem_of(marker: pytest.Mark) -> str:
 def _tell(request: pytest.FixtureRequest, leaks: list[str]) -> None:
     config = request.config
     text = "\n".join(leaks)
+    if config.getoption("--amqp-fail-on-leak") or config.getini("amqp_fail_on_leak"):
+        pytest.fail(f"left behind in the broker:\n{text}", pytrace=False)
     if isinstance(request.node, pytest.Item):
         request.node.add_report_section("teardown", _LEAKS, text)
     else:  # of a module there is no report
         warnings.warn(pytest.PytestWarning(f"{request.node.nodeid}: {_LEAKS}:\n{text}"), stacklevel=2)
-    if config.getoption("--amqp-fail-on-leak") or config.getini("amqp_fail_on_leak"):
-        pytest.fail(f"left behind in the broker:\n{text}", pytrace=False)

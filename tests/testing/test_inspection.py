@@ -196,7 +196,8 @@ def test_inject_and_remove(broker: RunningBroker) -> None:
         channel.queue_declare("priorities", arguments={"x-max-priority": 5})
         assert broker.inject(routing_key="q", body="one")
         assert broker.inject(routing_key="q", json={"two": 2}, delivery_mode=2)
-        assert not broker.inject(routing_key="nowhere", body="lost")
+        with pytest.raises(LookupError, match="no queue 'nowhere'"):
+            broker.inject(routing_key="nowhere", body="lost")
         with pytest.raises(LookupError, match="no exchange"):
             broker.inject("nowhere", "x")
         method, properties, body = channel.basic_get("q", auto_ack=True)

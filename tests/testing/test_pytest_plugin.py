@@ -213,6 +213,13 @@ def test_xdist_workers_do_not_clash(tmp_path: Path) -> None:
         assert "queue 'from a worker' was left behind (1 ready)" in output
 
 
+def test_a_leak_that_fails_a_test_is_told_once(tmp_path: Path) -> None:
+    """In the failure, and not beside it."""
+    (tmp_path / "test_it.py").write_text(PUBLISH + "def test_leaks(amqp_url):\n    publish(amqp_url, 'left', 'x')\n")
+    code, output = run(tmp_path, "--amqp-fail-on-leak", "-o", "amqp_leaked_queues=true")
+    assert (code, output.count("queue 'left' was left behind")) == (1, 1), output
+
+
 def test_a_long_list_of_leaks_is_cut(tmp_path: Path) -> None:
     """Twenty tests are named, all of them with -v."""
     (tmp_path / "test_it.py").write_text(

@@ -1,15 +1,18 @@
 """Typing errors in tests are errors: what is misspelt must not mean "anything", or pass because nothing is like it."""
 
+import copy
 import subprocess
 import sys
 import unittest
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from consumers import channel_of
 
-from leveret.testing import BrokerTestMixin, RunningBroker
+from leveret import testing
+from leveret.testing import BrokerTestMixin, Properties, RunningBroker, process_worker, start_broker
 from leveret.testing.typos import check_settings
 
 
@@ -31,6 +34,29 @@ from leveret.testing.typos import check_settings
         (lambda b: b.published(vhost="othr"), LookupError, "did you mean 'other'?"),
         (lambda b: b.leaks(vhost="othr"), LookupError, "did you mean 'other'?"),
         (lambda b: b.inject("evnts", "k", b"x"), LookupError, "no exchange 'evnts' in virtual host '/', did you mean"),
+        (lambda b: b.inject(routing_key="oders", body=b"x"), LookupError, "no queue 'oders' in virtual host '/', did "),
+        (
+            lambda b: b.inject("events", "order.payed", b"x"),
+            LookupError,
+            "exchange 'events' in virtual host '/' leads no message with routing key 'order.payed' to a queue, did you "
+            "mean 'order.paid'? (its bindings have: 'order.paid')",
+        ),
+        (lambda b: b.settled(timout=1), TypeError, "unexpected keyword argument 'timout', did you mean 'timeout'?"),
+        (lambda b: b.clock.advance(hour=1), TypeError, "'hour', did you mean 'hours'?"),
+        (lambda b: b.vhost().leases(que="orders"), TypeError, "'que', did you mean 'queue'?"),
+        (lambda b: b.faults.drop_connection(affter=1), TypeError, "'affter', did you mean 'after'?"),
+        (lambda b: start_broker(clok="virtual"), TypeError, "'clok', did you mean 'clock'?"),
+        (lambda b: process_worker(b, ["true"], consume="q"), TypeError, "'consume', did you mean 'consumes'?"),
+        (
+            lambda b: b.publishd(),
+            AttributeError,
+            "'RunningBroker' has no attribute 'publishd', did you mean 'published'?",
+        ),
+        (lambda b: b.clock.advanced(hours=1), AttributeError, "did you mean 'advance'?"),
+        (lambda b: b.vhost().queu("orders"), AttributeError, "did you mean 'queue'?"),
+        (lambda b: b.queue("orders").readdy, AttributeError, "did you mean 'ready'?"),
+        (lambda b: b.history("declared")[0].queue, AttributeError, "(there are: at, detail, kind, message, subject,"),
+        (lambda b: testing.start_brokr, AttributeError, "did you mean 'start_broker'?"),
         (lambda b: b.inject(routing_key="k", body=b"x", mesage_id="m"), TypeError, "did you mean 'message_id'?"),
         (lambda b: b.assert_published("events", bdy=1), TypeError, "unknown property 'bdy', did you mean 'body'?"),
         (lambda b: b.assert_not_published(json={}), TypeError, "give body= what the JSON should be"),
@@ -51,10 +77,33 @@ def test_a_misspelt_word_is_an_error(
     with channel_of(broker.url) as channel:
         channel.queue_declare("orders")
         channel.exchange_declare("events")
+        channel.queue_bind("orders", "events", "order.paid")
         with pytest.raises(error) as caught:
             call(broker)
         assert text in str(caught.value)
         assert set(broker.edge.broker.virtual_hosts) == {"/", "other"}
+
+
+def test_properties_stand_at_the_message(broker: RunningBroker) -> None:
+    """Of what was published, and of what is in a queue."""
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("orders")
+        broker.inject(routing_key="orders", json={"n": 1}, message_id="7", reply_to="r", priority=3, headers={"h": 1})
+        for message in (broker.published()[0], broker.queue("orders").ready[0]):
+            assert (message.message_id, message.reply_to, message.priority) == ("7", "r", 3)
+            assert (message.content_type, message.headers, message.json()) == ("application/json", {"h": 1}, {"n": 1})
+            shown = {one.name: getattr(message, one.name) for one in fields(Properties)}
+            assert shown == {one.name: getattr(message.properties, one.name) for one in fields(Properties)}
+
+
+def test_objects_of_the_test_broker_can_be_copied(broker: RunningBroker) -> None:
+    """An attribute that Python looks for and does not need is no typing error."""
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("orders")
+        broker.inject(routing_key="orders", body="x")
+        queue = broker.queue("orders")
+        assert copy.copy(queue.ready[0]) == queue.ready[0]
+        assert copy.copy(queue) == queue
 
 
 def test_what_may_come_to_be_is_no_error(broker: RunningBroker) -> None:

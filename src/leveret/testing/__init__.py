@@ -56,7 +56,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from ..settings.faults import nearest
+
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{nearest(name, __all__)}")
     return getattr(import_module(f".{_LATER[name]}", __name__), name)
 
 

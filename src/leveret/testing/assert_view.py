@@ -11,6 +11,7 @@ from .host import Host
 from .leases import LeaseSnapshot, check_leased, end_failure, lease_failure, leases_in
 from .lost_messages import why_not_there
 from .matching import Body, Wanted
+from .nearest_names import nearest_names
 from .snapshots import QueueSnapshot, snapshot_of
 from .typos import check_lease_end, check_limit, check_open_name, missing
 from .wire_values import known_properties
@@ -23,6 +24,7 @@ class QueueMissing(AssertionError, LookupError):
     """There is no such queue; the text says which there are, and what may have become of its messages."""
 
 
+@nearest_names
 class VirtualHostAssertions:
     """Those of `VirtualHostView`."""
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..settings.printable import printable
+from .nearest_names import nearest_names
 
 if TYPE_CHECKING:
     from .edge import Edge
 
 
+@nearest_names
 @dataclass(slots=True, frozen=True)
 class BlockedSnapshot:
     """A connection that waits. `connection`: the name that its client gave it, or where it comes from.

@@ -13,6 +13,7 @@ from .host import Host
 from .leases import LeaseSnapshot
 from .loop_thread import PATIENCE_S
 from .matching import Body, Wanted
+from .nearest_names import nearest_names
 from .options import BrokerOptionsError
 from .pending import leaks_of
 from .snapshots import MessageSnapshot, QueueSnapshot
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .recording import Recording, Replay
 
 
+@nearest_names
 class RunningBroker(Host):
     """A broker on a real socket, in a thread of its own.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from .loop_thread import LoopThread, result_of, turns_of_this_loop
+from .nearest_names import nearest_names
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -27,6 +28,7 @@ class ClockIsReal(RuntimeError):
     """Only a virtual clock can be moved."""
 
 
+@nearest_names
 class TestClock:
     """Time as the broker has it: TTL, redelivery delays, scheduled delivery, queue expiry go by it."""
 
@@ -179,6 +181,7 @@ class TestClock:
             )
 
 
+@nearest_names
 class Autojump:
     """Time that jumps by itself; see `TestClock.autojump`."""
 

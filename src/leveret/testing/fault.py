@@ -18,6 +18,7 @@ from ..amqp_frontend.protocol_events import (
 )
 from ..engine import Broker
 from ..settings import Configuration
+from .nearest_names import nearest_names
 from .server import Confirms, Hooks, WatchedEndpoint, WatchedServer
 
 
@@ -89,6 +90,7 @@ class Stage(Protocol):
         """The settings in force are those of the changed configuration; None: the owner's change is taken back."""
 
 
+@nearest_names
 class Fault(Hooks):
     """One fault in force. Ends with its `with` block, by `stop`, or with the broker's reset.
 

@@ -23,6 +23,7 @@ from .host import Host
 from .loop_thread import BrokerStopped
 from .memory_limit import MemoryLimit
 from .message_faults import Block, CancelConsumers, Chaos, HoldConfirms, LoseAcks, NackConfirms
+from .nearest_names import nearest_names
 from .typos import check_chance, missing
 
 #: Methods that only a broker sends; all other methods are looked for in what clients send.
@@ -31,6 +32,7 @@ OUTGOING = frozenset(
 )
 
 
+@nearest_names
 class Faults:
     """Made by the broker."""
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from .broker import RunningBroker
+from .nearest_names import nearest_keywords
 from .typos import check_settings
 
 #: The application whose worker `celery_worker` runs now.
@@ -119,6 +120,7 @@ def _forget_dramatiq(dramatiq_broker: Any) -> None:
     dramatiq_broker.queues_pending.update(dramatiq_broker.queues)
 
 
+@nearest_keywords
 @asynccontextmanager
 async def faststream_broker(faststream: Any, broker: RunningBroker) -> AsyncIterator[Any]:
     """A FastStream RabbitBroker that is started on this broker, with its subscribers; stopped after the block."""

@@ -1,6 +1,5 @@
 """What happened in a test broker, in order: the engine's events, kept up to a bound, and what was published."""
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +8,15 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
 
 from ..engine import Binding, Broker, DeliveredEvent, Envelope, Event, PublishedEvent
+from .nearest_names import nearest_names
 from .plain_form import plain_message
-from .snapshots import Properties, content_of, shown_body
+from .snapshots import Content, Properties, content_of, shown_body
 from .virtual_clock import EngineClock
 
 Entry = TypeVar("Entry")
 
 
+@nearest_names
 @dataclass(slots=True, frozen=True)
 class HistoryEvent:
     """One thing that happened to one message, or to an object.
@@ -39,8 +40,9 @@ class HistoryEvent:
         return f"{self.at:12.3f} s  {self.kind:<18} {self.subject!r}{about}{detail}"
 
 
+@nearest_names
 @dataclass(slots=True, frozen=True)
-class PublishedMessage:
+class PublishedMessage(Content):
     """One message as it was published.
 
     `cause`: why the broker itself published it (a dead letter); None: a client. `queues`: where it went, by name.
@@ -57,20 +59,6 @@ class PublishedMessage:
     cause: str | None = None
     queues: tuple[str, ...] = ()
 
-    @property
-    def headers(self) -> Mapping[str, Any]:
-        """The headers table."""
-        return self.properties.headers
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8 text."""
-        return self.body.decode()
-
-    def json(self) -> Any:
-        """The body as JSON. Raises: ValueError."""
-        return json.loads(self.body)
-
     def __str__(self) -> str:
         return f"exchange {self.exchange!r}, routing key {self.routing_key!r}: {shown_body(self.body)}"
 
@@ -79,6 +67,7 @@ class PublishedMessage:
         return plain_message(self)
 
 
+@nearest_names
 class Record(Sequence[Entry], Generic[Entry]):
     """An immutable excerpt of the history, oldest first. `dropped`: so many events before it were not kept."""
 

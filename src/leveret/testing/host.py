@@ -8,6 +8,7 @@ import trio
 from .clock import TestClock
 from .history import Recorder
 from .loop_thread import LoopThread
+from .nearest_names import nearest_names
 from .options import EdgeOptions
 from .typos import missing
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@nearest_names
 class Host:
     """The thread, and what lives in its loop.
 

@@ -12,6 +12,7 @@ from ..settings.printable import printable
 from .assertions import _UNSAID, SHOWN_MAX
 from .history import HistoryEvent
 from .matching import Body, is_body, shown_expected
+from .nearest_names import nearest_names
 from .snapshots import MessageSnapshot, message_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ MS = 1_000_000
 COUNT_MAX = 1 << 31
 
 
+@nearest_names
 @dataclass(slots=True, frozen=True)
 class LeaseSnapshot:
     """A message that somebody holds. `message`: as it was published.

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .nearest_names import nearest_names
 from .snapshots import json_content, plain, shown_body
 
 #: A body as tests write it: octets, text, a condition on the octets, or anything else to be compared as JSON.
@@ -20,6 +21,7 @@ _OCTETS = (bytes, bytearray, memoryview)
 _MISSING = object()
 
 
+@nearest_names
 class Partial:
     """JSON, or a table, with at least this in it: `Partial({"id": 7})` is like {"id": 7, "total": 9}.
 

@@ -28,6 +28,7 @@ from ..amqp_frontend.turn import handle_bytes
 from ..engine import Deadlines, User
 from .host import Host
 from .loop_thread import result_of
+from .nearest_names import nearest_names
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -39,6 +40,7 @@ class RecordingError(ValueError):
     """The file is no recording; the message names the line and the reason."""
 
 
+@nearest_names
 class Recording:
     """In force from its making until its `with` block ends or `stop`. Connections open before it are left out."""
 
@@ -115,6 +117,7 @@ class Recording:
         self._numbers.pop(id(session), None)
 
 
+@nearest_names
 @dataclass(slots=True, frozen=True)
 class ReplayReport:
     """What a replay did. `refusals`: where the broker refused what it had not refused then, a line each."""
@@ -175,6 +178,7 @@ class Replayed(AmqpSession):
         self.output_sent()
 
 
+@nearest_names
 class Replay:
     """Lines of a recording, ready to be met again. Raises: RecordingError, OSError."""
 

@@ -21,6 +21,7 @@ from ..engine import (
     messages_of,
     runs_of,
 )
+from .nearest_names import nearest_names
 from .virtual_clock import EngineClock
 
 
@@ -28,6 +29,7 @@ def _no_headers() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
+@nearest_names
 @dataclass(slots=True, frozen=True)
 class Properties:
     """The properties of basic, decoded; None: the message does not have it. `timestamp`: seconds since 1970 UTC."""
@@ -52,8 +54,85 @@ class Properties:
         return ", ".join(f"{name}={plain(value)!r}" for name, value in said.items() if value not in (None, {}))
 
 
+class Content:
+    """What messages show of their content: each property by its name, the body as text and as JSON."""
+
+    __slots__ = ()
+
+    properties: Properties
+    body: bytes
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The headers table."""
+        return self.properties.headers
+
+    @property
+    def content_type(self) -> str | None:
+        """As in `Properties`, like those that follow."""
+        return self.properties.content_type
+
+    @property
+    def content_encoding(self) -> str | None:
+        return self.properties.content_encoding
+
+    @property
+    def delivery_mode(self) -> int | None:
+        return self.properties.delivery_mode
+
+    @property
+    def priority(self) -> int | None:
+        return self.properties.priority
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self.properties.correlation_id
+
+    @property
+    def reply_to(self) -> str | None:
+        return self.properties.reply_to
+
+    @property
+    def expiration(self) -> str | None:
+        return self.properties.expiration
+
+    @property
+    def message_id(self) -> str | None:
+        return self.properties.message_id
+
+    @property
+    def timestamp(self) -> int | None:
+        return self.properties.timestamp
+
+    @property
+    def type(self) -> str | None:
+        return self.properties.type
+
+    @property
+    def user_id(self) -> str | None:
+        return self.properties.user_id
+
+    @property
+    def app_id(self) -> str | None:
+        return self.properties.app_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self.properties.cluster_id
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text."""
+        return self.body.decode()
+
+    def json(self) -> Any:
+        """The body as JSON. Raises: ValueError."""
+        return json.loads(self.body)
+
+
+@nearest_names
 @dataclass(slots=True, frozen=True)
-class MessageSnapshot:
+class MessageSnapshot(Content):
     """One message in one queue.
 
     `deliveries`: how often it was handed out. Times are seconds of the broker's clock since its start: `due_at` when a
@@ -73,24 +152,11 @@ class MessageSnapshot:
     consumer: str | None = None
     connection: str | None = None
 
-    @property
-    def headers(self) -> Mapping[str, Any]:
-        """The headers table."""
-        return self.properties.headers
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8 text."""
-        return self.body.decode()
-
-    def json(self) -> Any:
-        """The body as JSON. Raises: ValueError."""
-        return json.loads(self.body)
-
     def __str__(self) -> str:
         return f"{shown_body(self.body)} ({self.properties})" if str(self.properties) else shown_body(self.body)
 
 
+@nearest_names
 @dataclass(slots=True, frozen=True)
 class ConsumerSnapshot:
     """One subscription. `prefetch`: 0 for no limit."""
@@ -103,6 +169,7 @@ class ConsumerSnapshot:
     unacked: int
 
 
+@nearest_names
 @dataclass(slots=True, frozen=True)
 class QueueSnapshot:
     """A queue and everything in it, in the order in which it would be delivered; `scheduled` soonest first."""

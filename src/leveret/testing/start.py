@@ -12,10 +12,12 @@ import trio
 
 from .broker import RunningBroker
 from .loop_thread import result_of
+from .nearest_names import nearest_keywords
 from .options import QUIET_MS_DEFAULT, Config, read_options
 from .virtual_clock import ClockMode
 
 
+@nearest_keywords
 @contextmanager
 def start_broker(
     *,
@@ -63,6 +65,7 @@ def start_broker(
         broker.stop()
 
 
+@nearest_keywords
 @asynccontextmanager
 async def open_broker(
     *,

@@ -17,11 +17,13 @@ from ..engine import (
     publish_by_name,
     scan_properties,
 )
+from ..settings.faults import nearest
 from .assert_view import VirtualHostAssertions, find_queue
 from .blocked import BlockedSnapshot, blocked_of
 from .history import HistoryEvent, PublishedMessage, Record
 from .leases import LeaseSnapshot, check_leased, leases_in
 from .loop_thread import result_of, turns_of_this_loop
+from .nearest_names import nearest_names
 from .pending import pending_of
 from .plain_form import plain_message, plain_queue
 from .queue_surgery import take_ready
@@ -40,6 +42,7 @@ class NotSettled(AssertionError):
     """Something is still to be done after the time that was given; the text lists it."""
 
 
+@nearest_names
 class VirtualHostView(VirtualHostAssertions):
     """What a test may know and do in one virtual host. Everything clients have sent by now is taken into account."""
 
@@ -163,9 +166,11 @@ class VirtualHostView(VirtualHostAssertions):
         headers: Mapping[str, Any] | None = None,
         **properties: Any,
     ) -> bool:
-        """Publish a message as if a client had. `json`: instead of a body. Returns: whether a queue took it.
+        """Publish a message as if a client had. `json`: instead of a body.
 
-        Raises: LookupError when there is no such exchange; TypeError for an unknown property.
+        Returns: whether all queues took it; False: one refused it, because it is full.
+        Raises: LookupError when there is no such exchange, or no queue that it leads to (the message counts as
+            published all the same); TypeError for an unknown property.
         """
         if json is not None:
             body = json_module.dumps(json).encode()
@@ -182,7 +187,9 @@ class VirtualHostView(VirtualHostAssertions):
             envelope = Envelope(exchange, routing_key, scan_properties(header[12:]))
             outcome = publish_by_name(vhost, envelope, [PLAIN.join(header, raw)])
             self._broker.edge.end_turn()
-            return not outcome.unroutable and not outcome.refused
+            if outcome.unroutable:
+                raise _leads_nowhere(vhost, exchange, routing_key)
+            return not outcome.refused
 
         return self._ask(publish)
 
@@ -287,3 +294,16 @@ class VirtualHostView(VirtualHostAssertions):
             return function(vhost)
 
         return self._broker.ask(look)
+
+
+def _leads_nowhere(vhost: VirtualHost, exchange: str, routing_key: str) -> LookupError:
+    """The error for a message that no queue gets: with what is like the routing key."""
+    where = f" in virtual host {vhost.name!r}"
+    if not exchange:
+        return missing("queue", routing_key, vhost.queues, where)
+    keys = dict.fromkeys(binding.routing_key for binding in vhost.exchanges[exchange].bindings.values())
+    hint, there = nearest(routing_key, keys), ", ".join(map(repr, keys)) or "none"
+    return LookupError(
+        f"exchange {exchange!r}{where} leads no message with routing key {routing_key!r} to a queue{hint} "
+        f"(its bindings have: {there})"
+    )

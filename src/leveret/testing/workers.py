@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from ..settings.printable import printable_lines
 from .broker import RunningBroker
+from .nearest_names import nearest_keywords, nearest_names
 
 #: How long a worker may take to begin and to end, in real seconds.
 PATIENCE_S = 30.0
@@ -82,6 +83,7 @@ def thread_worker(
         raise WorkerFailed(f"{name} did not end within {patience:g} s; it is here:\n{where}")
 
 
+@nearest_keywords
 @contextmanager
 def process_worker(
     broker: RunningBroker,
@@ -179,6 +181,7 @@ def _cancel_consumers(broker: RunningBroker) -> None:
             broker.faults.cancel_consumers(queue.name).stop()
 
 
+@nearest_names
 class Workers:
     """What the fixture `amqp_worker` gives: call it to start a worker that ends with the fixture's scope."""
 

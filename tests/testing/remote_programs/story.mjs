@@ -5,7 +5,8 @@ import { NotSo, startBroker } from "./leveret.mjs";
 const broker = await startBroker();
 const shop = await broker.newVhost();
 assert.match(shop.url, /^amqp:\/\/guest:guest@127\.0\.0\.1:\d+\/test-\d+$/);
-await shop.call("inject", { exchange: "", routing_key: "orders", json: { id: 7, total: 9 }, vhost: shop.vhost });
+const injected = shop.call("inject", { exchange: "", routing_key: "orders", json: { id: 7, total: 9 }, vhost: shop.vhost });
+await assert.rejects(injected, /no queue 'orders'/); // it was published all the same
 const [order] = await shop.published();
 assert.equal(order.routing_key, "orders");
 await shop.assertPublished({ routing_key: "orders", body: { $partial: { id: 7 } } });
