@@ -5,7 +5,7 @@ Loaded with the first connection. Source: management page 20.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -92,6 +92,7 @@ class Answering:
         self._at_once = 0
         self.streams = 0
         self._waiting = 0
+        self.turn = trio.Lock()  # of all connections one is at work, and others of the broker have theirs in between
 
     async def serve(self, stream: trio.abc.Stream, peer: Peer, *, is_metrics: bool) -> None:
         """One connection, to its end. `is_metrics`: it came to their port."""
@@ -173,6 +174,22 @@ class Answering:
             self.streams -= 1
 
 
+async def in_turns(steps: Generator[None, None, Answer], turn: trio.Lock, end_turn: Callable[[], None]) -> Answer:
+    """Take the steps to an answer, each behind one of every other who has some; then the broker's turn is ended.
+
+    However many requests are under way, others of the broker wait for one step. Raises: as the steps do.
+    """
+    while True:
+        async with turn:
+            try:
+                next(steps)
+            except StopIteration as end:
+                answer: Answer = end.value
+                return answer
+            finally:
+                end_turn()
+
+
 class Connection:
     """One accepted stream, request after request."""
 
@@ -211,9 +228,12 @@ class Connection:
                 unread -= len(data)
 
     async def _next(self) -> object:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
+        while True:
+            async with self._server.turn:
+                event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
             self._http.receive_data(bytes(await self._stream.receive_some(READ_SIZE)))
-        return event
 
     async def _answer(self, event: h11.Request) -> bool:
         """Whether the answer was taken in time."""
@@ -292,20 +312,11 @@ class Connection:
             server.end()
 
     async def _run(self, call: "Call | MetricsCall", body: bytes) -> Answer:
-        steps = call.steps(body)
-        runtime = self._server.runtime
+        server = self._server
         try:
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    answer: Answer = end.value
-                    return answer
-                except Refusal as refusal:
-                    return refusal.answer()
-                finally:
-                    runtime.end_turn()
-                await trio.lowlevel.checkpoint()
+            return await in_turns(call.steps(body), server.turn, server.runtime.end_turn)
+        except Refusal as refusal:
+            return refusal.answer()
         except Exception:
             logger.exception("%s %s failed", call.request.method, call.request.path[:200])
             return Answer(500)

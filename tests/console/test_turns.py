@@ -1,0 +1,47 @@
+"""Many requests at once: whoever else the broker serves waits for one step of one of them, not for one of each."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import trio
+
+from leveret.console.connection import in_turns
+from leveret.console.messages import Answer
+
+REQUESTS, STEPS = 30, 10
+
+
+def test_one_step_at_a_time() -> None:
+    """In rounds of the loop; and each request has its steps in turn with the others'."""
+    order: list[int] = []
+    ends: list[None] = []
+    most: list[int] = []
+
+    def steps(number: int) -> Generator[None, None, Answer]:
+        for _ in range(STEPS):
+            order.append(number)
+            yield
+        return Answer(200)
+
+    async def look() -> None:
+        while True:
+            before = len(order)
+            await trio.lowlevel.checkpoint()
+            most.append(len(order) - before)
+
+    async def main() -> None:
+        turn = trio.Lock()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(look)
+            async with trio.open_nursery() as requests:
+                for number in range(REQUESTS):
+                    requests.start_soon(in_turns, steps(number), turn, lambda: ends.append(None))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert max(most) <= 2  # one a round; where in a round somebody has his turn is chance
+    assert len(order) == REQUESTS * STEPS and len(ends) == REQUESTS * (STEPS + 1)
+    for number in range(REQUESTS):
+        places = [at for at, one in enumerate(order) if one == number]
+        assert all(after - before <= 2 * REQUESTS for before, after in zip(places, places[1:]))
