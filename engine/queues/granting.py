@@ -12,6 +12,7 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
 from .leased_core import LeasedCore
 from .leased_parts import bookmark_of
+from .ranking import is_barrier
 
 #: Stretches of messages alike are delivered one by one where they have so many messages on the average.
 ALIKE_MIN = 3
@@ -99,7 +100,9 @@ def _until_ms(queue: LeasedCore) -> int | None:
 def dressed(queue: LeasedCore, message: Message, deliveries: int, until_ms: int | None) -> bytes:
     """A message as it goes out for the so many-th time; of the envelope's plain kind."""
     cancels = queue.book.cancels.get(message.id, 0)
-    entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), deliveries, cancels, until_ms)
+    is_one = is_barrier(queue.leased.barrier, message)
+    topic = queue.topic_of(message.envelope)
+    entries = lease_entries(topic, bookmark_of(message.id), deliveries, cancels, until_ms, is_barrier=is_one)
     return with_entries(message.envelope, message.blob, entries)
 
 

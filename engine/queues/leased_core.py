@@ -19,6 +19,7 @@ from ..stores.ranked_store import RankedMessage, ranked
 from .dead_bodies import buries, with_dead_body
 from .expiry import arm
 from .leased_parts import LeasedParts
+from .ranking import is_barrier
 from .renewing import not_renewed
 from .terms import Change
 
@@ -124,6 +125,9 @@ class LeasedCore(LeasedParts):
         if back:
             self.surroundings.effort.spent += len(back)
             back.sort(key=_id_of, reverse=True)
+            for message in back if self.leased.barrier is not None else ():
+                if is_barrier(self.leased.barrier, message):  # a get had it
+                    self.note_barrier(self.store.position_of(message))
             self.merge(back)
             self._expect_again(back)
         for reasons, some in dead.items():
@@ -170,7 +174,8 @@ class LeasedCore(LeasedParts):
             return None
         other = self.book.leases.by_id.get(lease.id)
         if other is not None:
-            if self.leased.settings.leasing == STRICT:
+            is_own = holder_of(other).session.client is holder_of(lease).session.client
+            if self.leased.settings.leasing == STRICT and not is_own:
                 return None
             return self.taken_over([other])[0]
         taken = self.store.take_at([self.store.position_of(lease)])

@@ -146,7 +146,7 @@ def _before_barrier(queue: LeasedCore, count: int) -> int:
 
 def _release_barrier(queue: LeasedCore) -> bool:
     """The first of what is ready is a barrier: if all before it is gone, each consumer gets it. Whether it went."""
-    consumers = [one for one in queue.rota.consumers if one not in queue.browsing and one not in queue.replaying]
+    consumers = _subscribers(queue)
     if len(queue.book) or not consumers:
         return False
     (message,) = queue.store.take(1, UNLIMITED)
@@ -160,6 +160,11 @@ def _release_barrier(queue: LeasedCore) -> bool:
         consumer.session.deliver_beside(consumer, [shown(blob, envelope)], queue.past_at(consumer.session))
     queue.gone([message])
     return True
+
+
+def _subscribers(queue: LeasedCore) -> list[Consumer]:
+    """Those that a barrier is for."""
+    return [one for one in queue.rota.consumers if one not in queue.browsing and one not in queue.replaying]
 
 
 # -- browsing ---------------------------------------------------------------------------------------------------------
@@ -203,7 +208,10 @@ def _show(queue: LeasedCore) -> None:
 
 
 def pop(queue: DeferringCore) -> Message | None:
-    """The message of a get, or None: nothing is ready, the backlog is full, or a barrier comes first."""
+    """The message of a get, or None: nothing is ready, the backlog is full, or a barrier comes first.
+
+    A barrier waits for what stands before it, and then is for the consumers; where there are none, a get has it.
+    """
     queue.touch()
     store = queue.store
     if queue.room() <= 0 or queue.holds:
@@ -217,6 +225,8 @@ def pop(queue: DeferringCore) -> Message | None:
         arm(queue)
     if not store.ready and store.has_tail:
         store.load()
-    if not store.ready or is_behind_barrier(queue):
+    if not store.ready:
+        return None
+    if is_behind_barrier(queue) and (len(queue.book) or _subscribers(queue)):
         return None
     return store.take(1, UNLIMITED)[0]

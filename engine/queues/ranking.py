@@ -1,6 +1,7 @@
 """What the expressions of a leased queue say of a message: its rank, and whether it is a barrier.
 
-Source: queues page A.3 (Priority: an unsigned number of 64 bits; NULL and what is no number come last), A.9.
+Source: queues page A.3 (Priority: an unsigned long, to which -1 is the highest; NULL and what is no number come
+last), A.9.
 """
 
 from math import isnan
@@ -10,9 +11,12 @@ from ..delivery.filters import MessageSubject
 from ..messages.message import Message
 from ..stores.ranked_store import RANK_MAX
 
+#: A long is not lower.
+LOWEST = -(2**63)
+
 
 def rank_of(priority: Expression, message: Message) -> int:
-    """From 0 to `RANK_MAX`. Fractions are cut off, negative numbers and what is too large are held to the bounds."""
+    """From 0 to `RANK_MAX`. Fractions are cut off; negative numbers count from the top, as in C."""
     value = priority.value(MessageSubject(message))
     while isinstance(value, list):
         value = value[0] if value else None
@@ -23,7 +27,7 @@ def rank_of(priority: Expression, message: Message) -> int:
             return 0
     if not isinstance(value, int | float) or isnan(value):
         return 0
-    return min(max(int(min(max(value, 0), RANK_MAX)), 0), RANK_MAX)
+    return int(min(max(value, LOWEST), RANK_MAX)) % (RANK_MAX + 1) if value < RANK_MAX else RANK_MAX
 
 
 def is_barrier(barrier: Expression | None, message: Message) -> bool:

@@ -15,7 +15,6 @@ CONDITIONS: dict[str, str] = {
     "E-DUR": "bad duration",
     "E-EXPR": "bad expression",
     "E-EXCL": "Priority with BarrierExpression, or TargetQueueDepth with either",
-    "E-FAIR": "FairnessModel other than round-robin with at-most-once",
     "E-FBM": "FileBackedMetadata is not enabled",
     "E-OWNER-REQUIRED": "GroupLocalQueue without InitialOwner",
     "E-OWNER-TAG": "InitialOwner or GroupLocalQueueDomain on another tag",

@@ -144,8 +144,6 @@ def _check_together(given: dict[str, object], faults: list[LeasedFault]) -> None
         faults.append(LeasedFault("E-EXCL", "x-barrier-expr"))
     if "target_queue_depth" in given and (has_priority or has_barrier):
         faults.append(LeasedFault("E-EXCL", "x-target-depth"))
-    if given.get("semantics") == AT_MOST_ONCE and given.get("fairness", ROUND_ROBIN) != ROUND_ROBIN:
-        faults.append(LeasedFault("E-FAIR", "x-fairness"))
     if given.get("replication") == GROUP:
         if "initial_owner" not in given:
             faults.append(LeasedFault("E-OWNER-REQUIRED", "x-initial-owner"))

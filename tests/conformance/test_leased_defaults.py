@@ -218,7 +218,6 @@ FAULTS: list[tuple[str, str, dict[str, Any]]] = [
     ("E-EXPR", "q", {"x_barrier_expr": "/b ="}),
     ("E-EXCL", "q", {"x_priority_expr": "/p", "x_barrier_expr": "/b"}),  # queues page, row A54
     ("E-EXCL", "q", {"x_priority_expr": "/p", "x_target_depth": 1000}),  # queues page, row A54
-    ("E-FAIR", "q", {"x_semantics": "at-most-once", "x_fairness": "fast"}),  # queues page, row A49
     ("E-FBM", "q", {"x_file_backed": "yes"}),  # queues page, row A77
     ("E-OWNER-REQUIRED", "q", {"x_replication": "group"}),  # queues page, row A75
     ("E-OWNER-TAG", "q", {"x_initial_owner": "n"}),

@@ -165,11 +165,21 @@ def test_priority_values(desk: LeasedDesk) -> None:
         '{"p": null}', '{"p": -3}', '{"p": "x"}', "none", '{"p": 1.9}', '{"p": 1}', '{"p": "7"}', '{"p": 1e30}'
     )
     got = [desk.must_get() for _ in range(8)]
-    expected = ['{"p": 1e30}', '{"p": "7"}', '{"p": 1.9}', '{"p": 1}', '{"p": null}', '{"p": -3}', '{"p": "x"}', "none"]
+    expected = ['{"p": 1e30}', '{"p": -3}', '{"p": "7"}', '{"p": 1.9}', '{"p": 1}', '{"p": null}', '{"p": "x"}', "none"]
     assert [one.body for one in got] == expected
-    for back in (got[7], got[1], got[4]):
+    for back in (got[7], got[2], got[5]):
         desk.nack(back)
     assert [desk.must_get().body for _ in range(3)] == ['{"p": "7"}', '{"p": null}', "none"]
+
+
+def test_negative_priorities(desk: LeasedDesk) -> None:
+    """An unsigned long: -1 is the highest, as a conversion in C has it; what no long can be is held to its bounds."""
+    desk.queue(x_priority_expr="/p")
+    expected = ['{"p": 1e300}', '{"p": -1}', '{"p": "-2.5"}', '{"p": -9e18}', '{"p": -1e300}', '{"p": 9e18}',
+                '{"p": -0.5}']  # fmt: skip
+    desk.publish(*reversed(expected[1:]), expected[0])
+    got = [desk.must_get().body for _ in expected]
+    assert sorted(got[:2]) == sorted(expected[:2]) and got[2:] == expected[2:]
 
 
 # -- barriers ---------------------------------------------------------------------------------------------------------
@@ -218,14 +228,44 @@ def test_barriers_ignore_backlogs(desk: LeasedDesk) -> None:
 
 
 def test_barriers_wait_for_somebody(desk: LeasedDesk) -> None:
-    """With nobody attached it is held, and a get goes empty; it may expire and so open the gate (queues page A.9)."""
+    """What stands before it is out: it is held; it may expire and so open the gate (queues page A.9)."""
     desk.queue(x_message_ttl=1000, **BARRIER)
-    desk.publish(SYNC)
     desk.advance_ms(500)
-    desk.publish("a")
-    assert desk.get() is None and desk.counts() == (2, 0, 0)
+    desk.publish("a", SYNC)
+    desk.must_get()
     desk.advance_ms(500)
-    assert desk.must_get().body == "a"
+    desk.publish("b")
+    assert desk.get() is None and desk.counts() == (2, 1, 0)
+    desk.advance_ms(500)
+    assert desk.must_get().body == "b"
+
+
+def test_a_get_has_a_barrier_that_nobody_subscribes_to(desk: LeasedDesk) -> None:
+    """Once all before it is gone; given back it is a barrier again, and whoever subscribes has it then."""
+    desk.queue(**BARRIER)
+    desk.publish("a", SYNC, "b")
+    first = desk.must_get()
+    assert desk.get() is None
+    desk.ack(first)
+    barrier = desk.must_get()
+    assert barrier.body == SYNC and barrier.headers["x-barrier"] is True
+    desk.nack(barrier)
+    assert desk.counts() == (2, 0, 0)
+    again = desk.must_get()
+    assert again.body == SYNC and again.redelivered
+    desk.nack(again)
+    desk.subscribe(qos=5)
+    assert desk.bodies() == SYNC + "b" and desk.counts() == (0, 1, 0)
+
+
+@pytest.mark.parametrize("fairness", ["fast", "round-robin", "proportional"])
+def test_a49(desk: LeasedDesk, fairness: str) -> None:
+    """Queues page, row A49: at most once goes with every fairness."""
+    desk.queue(x_semantics="at-most-once", x_fairness=fairness)
+    first, second = crowd(desk, 2, 2)
+    desk.publish("1", "2")
+    assert (first.bodies(), second.bodies()) == (("12", "") if fairness == "fast" else ("1", "2"))
+    assert desk.counts() == (0, 2, 0)
 
 
 def test_barriers_wait_for_slots(desk: LeasedDesk) -> None:

@@ -66,6 +66,20 @@ def test_a19(desk: LeasedDesk) -> None:
 
 
 @pytest.mark.parametrize("leasing", ["strict", "sublet"])
+def test_a_lease_is_its_clients(desk: LeasedDesk, leasing: str) -> None:
+    """Also strict: the late acknowledgement is of the client that has it, on another channel (queues page A.3)."""
+    desk.queue(x_lease_period=500, x_leasing=leasing)
+    desk.publish("m")
+    first = desk.must_get()
+    desk.advance_ms(600)
+    desk.subscribe()
+    again = one(desk)
+    desk.ack(first)
+    assert desk.counts() == (0, 0, 0)
+    desk.ack(again)  # nothing is left for it; no error
+
+
+@pytest.mark.parametrize("leasing", ["strict", "sublet"])
 def test_late_acknowledgement_of_what_is_ready(desk: LeasedDesk, leasing: str) -> None:
     """Strict or not: nobody else has it (queues page A.5)."""
     desk.queue(x_lease_period=500, x_leasing=leasing)

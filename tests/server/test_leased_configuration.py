@@ -161,13 +161,15 @@ def test_a_queue_of_another_type_keeps_all_it_has() -> None:
     assert plain_of(desk.vhost.queues["q"].arguments) == {"x-queue-type": "amps", "x-lease-period": 5}
 
 
-def test_a_live_change_that_contradicts_what_stays_is_left() -> None:
-    """Fairness goes with the semantics, which cannot change."""
-    objects = make(QUEUE + 'semantics = "at-most-once"\nfairness = "round-robin"\n')
-    report = reload(objects, QUEUE + 'fairness = "fast"\n')
-    assert any("E-FAIR" in line and "x-fairness" in line for line in report.warnings)
+def test_what_can_change_does_beside_what_cannot() -> None:
+    """Another fairness and lease period, beside other semantics, which wait."""
+    objects = make(QUEUE + 'fairness = "proportional"\n')
+    report = reload(objects, QUEUE + 'semantics = "at-most-once"\nfairness = "fast"\nlease-period = 7\n')
+    assert [line for line in report.warnings if "x-semantics" in line and "at-most-once" in line]
     queue = queue_of(objects, "q")
-    assert queue.rules.leased is not None and queue.rules.leased.settings.fairness == "round-robin"
+    assert queue.rules.leased is not None
+    settings = queue.rules.leased.settings
+    assert (settings.semantics, settings.fairness, settings.lease_period_ms) == ("at-least-once", "fast", 7)
 
 
 def test_a_configuration_that_was_changed_while_the_broker_was_stopped() -> None:

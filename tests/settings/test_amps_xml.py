@@ -314,11 +314,6 @@ def test_h12_words_are_compared_with_their_case() -> None:
         ("<BarrierExpression>nonsense(/a)</BarrierExpression>", "BarrierExpression", "E-EXPR"),
         ("<Priority>/a</Priority><BarrierExpression>/b = 1</BarrierExpression>", "BarrierExpression", "E-EXCL"),
         ("<Priority>/a</Priority><TargetQueueDepth>1000</TargetQueueDepth>", "TargetQueueDepth", "E-EXCL"),
-        (
-            "<Semantics>at-most-once</Semantics><FairnessModel>fast</FairnessModel>",
-            "FairnessModel",
-            "E-FAIR",
-        ),
         ("<FileBackedMetadata>disabled</FileBackedMetadata>", "FileBackedMetadata", "E-FBM"),
         ("<InitialOwner>n</InitialOwner>", "InitialOwner", "E-OWNER-TAG"),
         ("<GroupLocalQueueDomain>D</GroupLocalQueueDomain>", "GroupLocalQueueDomain", "E-OWNER-TAG"),

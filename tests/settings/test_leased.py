@@ -127,8 +127,6 @@ def test_bad_durations(value: object, argument: str) -> None:
         ({"x-priority-expr": "/p", "x-barrier-expr": "/b"}, "E-EXCL"),  # queues page, row A54
         ({"x-priority-expr": "/p", "x-target-depth": 1000}, "E-EXCL"),  # queues page, row A54
         ({"x-barrier-expr": "/b", "x-target-depth": 1000}, "E-EXCL"),
-        ({"x-semantics": "at-most-once", "x-fairness": "fast"}, "E-FAIR"),  # queues page, row A49
-        ({"x-semantics": "at-most-once", "x-fairness": "proportional"}, "E-FAIR"),
         ({"x-file-backed": "yes"}, "E-FBM"),  # queues page, row A77
         ({"x-replication": "group"}, "E-OWNER-REQUIRED"),  # queues page, row A75
         ({"x-initial-owner": "n1"}, "E-OWNER-TAG"),

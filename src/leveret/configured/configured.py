@@ -238,14 +238,23 @@ class ConfiguredObjects:
 
     def _change(self, queue: Queue, declared: QueueDeclaration, arguments: FieldTable, changed: list[str]) -> None:
         """Other arguments for a queue that exists, all of them of the kind that acts at once."""
-        try:
-            own = own_settings(arguments)
-            if is_leased(declared.arguments):
-                leased_settings(queue.name, plain_of(arguments))
-        except (ArgumentFault, LeasedFault) as fault:  # with one that stays, because it can't be changed
-            for key in changed:
+        while True:
+            try:
+                own = own_settings(arguments)
+                if is_leased(declared.arguments):
+                    leased_settings(queue.name, plain_of(arguments))
+                break
+            except (ArgumentFault, LeasedFault) as fault:  # with one that stays, because it can't be changed
+                at_fault = fault.argument if isinstance(fault, LeasedFault) else fault.key
+                key = at_fault if at_fault in changed else changed[-1]
                 self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {fault} stays; {key} {LATER}")
-            return
+                changed.remove(key)
+                if not changed:
+                    return
+                if key in queue.arguments:
+                    arguments[key] = queue.arguments[key]
+                else:
+                    del arguments[key]
         for key in changed:
             before, after = _value(queue.arguments.get(key)), _value(arguments.get(key))
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
