@@ -75,3 +75,23 @@ def test_steps_count_from_the_last_time_that_passed(monkeypatch: pytest.MonkeyPa
 
     run(main, 1)
     assert not said
+
+
+def test_what_only_the_process_can_do_waits_while_it_stands_still() -> None:
+    """Everybody else goes on; what an operator wants is done when it runs again."""
+    done: list[tuple[str, bool]] = []
+
+    async def main() -> None:
+        plan = schedule()
+
+        def act(name: str) -> None:
+            done.append((name, plan.stands_still))
+
+        plan.after(10, lambda: plan.stand_still(100))
+        plan.after(50, lambda: act("a client"))
+        plan.after(60, lambda: plan.in_the_process(lambda: act("an operator")))
+        await pass_time(200)
+        plan.in_the_process(lambda: act("at once"))
+
+    run(main, 1)
+    assert done == [("a client", True), ("an operator", False), ("at once", False)]

@@ -42,6 +42,7 @@ class Schedule:
         self._seconds = 0.0
         self.now_ns = 0
         self._steps = 0  # since time passed
+        self._still_until_ns = 0
         self.failed: Callable[[Exception], object] = lambda error: None
 
     def at(self, time_ns: int, action: Action) -> None:
@@ -55,11 +56,24 @@ class Schedule:
     def stand_still(self, duration_ns: int) -> None:
         """The broker's process does, for so long, while everybody else goes on: called from an action."""
         heap, end_ns = self._heap, self.now_ns + duration_ns
+        self._still_until_ns = end_ns
         while heap and heap[0][0] <= end_ns:
             self._go_to(heap[0][0])
             self._step()
             heappop(heap)[2]()
         self._go_to(end_ns)
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether the broker's process does."""
+        return self.now_ns < self._still_until_ns
+
+    def in_the_process(self, action: Action) -> None:
+        """Do what only the broker's process can: now, or when it does not stand still any more."""
+        if self.stands_still:
+            self.at(self._still_until_ns + 1, action)
+        else:
+            action()
 
     async def pass_time(self, duration_ns: int) -> None:
         """Wait so long."""

@@ -23,6 +23,7 @@ from .clients.knowledge import Knowledge
 from .coverage import counting
 from .disk import Disk
 from .faults import FAULTS
+from .faults.operators import OPERATOR_FAULTS
 from .fingerprint import Fingerprint
 from .host import Host
 from .ledger import Broken, Ledger
@@ -198,6 +199,9 @@ class World:
     def _strike(self, fault: FaultPlan) -> None:
         if self.rest.is_on:
             self._postponed.append(fault)
+            return
+        if self.schedule.stands_still and fault.kind in OPERATOR_FAULTS:
+            self.schedule.in_the_process(partial(self._strike, fault))
             return
         self.note(fault.kind)
         self.knowledge.happened[f"fault: {fault.kind}"] += 1

@@ -46,6 +46,11 @@ def run(world: Victim, command: str, **arguments: Any) -> Any:
     return result
 
 
+def _run_later(world: Victim, later_ns: int, command: str, **arguments: Any) -> None:
+    act = partial(run, world, command, **arguments)
+    world.schedule.after(later_ns, partial(world.schedule.in_the_process, act))
+
+
 def _add_user(world: Victim, chance: Random) -> None:
     name = chance.choice(USERS)
     run(world, "users", action="add", name=name, password=name, tags=chance.choice(([], ["monitoring"])))
@@ -125,7 +130,9 @@ def _delete_vhost(world: Victim, chance: Random) -> None:
 
 def _block(world: Victim, chance: Random) -> None:
     run(world, "block")
-    world.schedule.after(some_time_ns(chance, 2), partial(run, world, "unblock"))
+    world.schedule.after(
+        some_time_ns(chance, 2), partial(world.schedule.in_the_process, partial(run, world, "unblock"))
+    )
 
 
 def _close(world: Victim, chance: Random) -> None:
@@ -149,7 +156,7 @@ def _export_and_import(world: Victim, chance: Random) -> None:
     document = run(world, "definitions", action="export")
     if document is not None:
         later_ns = some_time_ns(chance, 3)
-        world.schedule.after(later_ns, partial(run, world, "definitions", action="import", definitions=document))
+        _run_later(world, later_ns, "definitions", action="import", definitions=document)
 
 
 def _reload(world: Victim, chance: Random) -> None:
@@ -186,7 +193,9 @@ def _limit(world: Victim, chance: Random) -> None:
 
 def _trace(world: Victim, chance: Random) -> None:
     run(world, "trace-on")
-    world.schedule.after(some_time_ns(chance, 2), partial(run, world, "trace-off"))
+    world.schedule.after(
+        some_time_ns(chance, 2), partial(world.schedule.in_the_process, partial(run, world, "trace-off"))
+    )
 
 
 #: Limits of [system-usage], which worlds give in octets.
