@@ -7,6 +7,9 @@ from ..format.errors import ForeignDirectory
 from .recovery import recover
 from .replay import Recovered
 
+#: Message ids that a start leaves out, so that no id or bookmark of a record that was cut means another message.
+IDS_SKIPPED = 1 << 24
+
 
 def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Recovered:
     """Recover; afterwards every segment is sealed and the next record has `next_lsn`. Crashing in it is harmless.
@@ -26,6 +29,7 @@ def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Rec
         files.sync_directory(directory)
     if not recovered.segments:
         return recovered
+    recovered.next_message_id += IDS_SKIPPED
     newest = recovered.segments[-1]
     handle = files.open(path_of(directory, newest.base_lsn), writable=True)
     try:

@@ -302,11 +302,11 @@ def test_deferred_acknowledgements_survive(memory: int) -> None:
     assert done["deferred"] == 3
     again = desk.restarted(after_ms=10_000).restarted()
     assert again._facts("q")["deferred_acks"] == 3
-    assert again.pair.broker.next_id == ids[2]
+    assert again.pair.broker.next_id > ids[2]  # a start leaves ids out: this one never comes
     again.publish("a,", "b,", delivery_mode=2)
     third = again.restarted(after_ms=100_000)
     third.advance_ms(1)
-    assert third.all() == "".join(f"{number}," for number in range(1003) if number != 1001) + "b,"
+    assert third.all() == "".join(f"{number}," for number in range(1003) if number != 1001) + "a,b,"
     assert third._facts("q")["deferred_acks"] == 0
     third.command("discard", queue="q", bookmark=f"1|{third.pair.broker.next_id}|")
     last = third.restarted(after_ms=60_000)

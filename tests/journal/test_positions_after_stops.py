@@ -161,6 +161,25 @@ def test_browsing_shows_what_is_there(how: How) -> None:
     assert desk.replay(browse=True, tag="again") == "cdef"
 
 
+def test_ids_that_were_cut_are_not_used_again() -> None:
+    """Of a leased queue, which delivers at once: a bookmark that was seen means no other message later."""
+    desk = JournalReplays(ORDERS)
+    desk.queue()
+    desk.publish("a", key="q")
+    desk.confirmed()
+    files = desk.files.power_cut()
+    desk.publish("b", key="q")
+    assert desk.replay(stream_offset="last") == "b"
+    seen = desk.got[0].headers["x-stream-offset"]
+    for _ in range(2):
+        desk = JournalReplays(ORDERS, files, wall_ms=desk.wall_ms)
+        desk.publish("c", key="q")
+        desk.confirmed()
+        assert desk.replay(stream_offset="last") == "c"
+        assert desk.got[0].headers["x-stream-offset"] > seen
+        seen, files = desk.got[0].headers["x-stream-offset"], desk.files.power_cut()
+
+
 def test_a_stream_hands_out_what_is_safe() -> None:
     """A kill at any time: no offset that a consumer saw belongs to another message afterwards."""
     desk = JournalReplays(ORDERS)

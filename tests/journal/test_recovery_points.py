@@ -296,10 +296,10 @@ def test_a_reload_changes_it_with_the_next_start() -> None:
 
 def test_a_bookmark_that_the_log_does_not_have() -> None:
     """Queues page, C.5, E-RP-UNKNOWN: no start, unless it is forced: then it is now."""
-    settings = LOG + QUEUE + 'recovery-point = "1|77|"\n'
+    settings = LOG + QUEUE + 'recovery-point = "1|99999999|"\n'
     world = World(LOG, SimulatedFiles())
     world.publish("a")
-    with pytest.raises(DataUnusable, match=r"desk.toml:11: recovery-point: E-RP-UNKNOWN: .*'1\|77\|'.*--force"):
+    with pytest.raises(DataUnusable, match=r"desk.toml:11: recovery-point: E-RP-UNKNOWN: .*'1\|99999999\|'.*--force"):
         world.restarted(settings)
     forced = world.restarted(settings, is_forced=True)
     assert forced.bodies() == ""
