@@ -305,7 +305,9 @@ class DeclaredQueues:
         broker.effort.spent += policies.spent - spent
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
         resolved = broker.settings.resolve_queue(address, vhost.name, own_settings(arguments), layer.settings, name)
-        rules = rules_of(effective_arguments(arguments, layer), resolved, broker.options.quorum_delivery_limit)
+        options = broker.options
+        effective = effective_arguments(arguments, layer)
+        rules = rules_of(effective, resolved, options.quorum_delivery_limit, options.quorum_priorities)
         kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
         if queue_type == STREAM:
             kind, rules = StreamQueue, NO_RULES

@@ -26,6 +26,7 @@ class BrokerOptions:
     `delays_everywhere`: the header x-delay counts on every exchange, not only on those of type x-delayed-message.
     `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it is as global=false.
     `quorum_delivery_limit`: x-delivery-limit of quorum queues that have no limit of attempts; None: they have none.
+    `quorum_priorities`: how many levels of priority quorum queues have: 0, 2 (above 4 is high) or 32.
     `continues_deaths`: an x-death header that a client publishes counts on; else the broker's own alone do.
     `tells_last_death`: dead letters have the headers x-last-death-*.
     `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
@@ -58,6 +59,7 @@ class BrokerOptions:
     consumer_timeout_ms: int | None = 1_800_000
     has_shared_prefetch: bool = True
     quorum_delivery_limit: int | None = None
+    quorum_priorities: int = 0
     continues_deaths: bool = True
     tells_last_death: bool = False
     has_transient_queues: bool = True

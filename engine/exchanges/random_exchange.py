@@ -36,4 +36,12 @@ class RandomExchange(Exchange):
         self._bound = None
 
 
+class LocalRandomExchange(RandomExchange):
+    """RabbitMQ 4.0's, in its core: among the queues of this node, which here are all."""
+
+    type = "x-local-random"
+    __slots__ = ()
+
+
 EXCHANGE_TYPES[RandomExchange.type] = RandomExchange
+EXCHANGE_TYPES[LocalRandomExchange.type] = LocalRandomExchange

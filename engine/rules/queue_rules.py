@@ -13,6 +13,7 @@ from ...settings.addresses.queue_arguments import SELECTOR
 from ...settings.leased.elements import BY_ARGUMENT
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
+from ..messages.levels import OF_QUORUM, Levels, up_to
 from .arguments import AMPS, QUORUM, plain_arguments, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .flow_rules import FlowRules, flow_rules
@@ -61,7 +62,7 @@ class QueueRules:
     overflow: str = DROP_HEAD
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
-    max_priority: int | None = None
+    levels: Levels | None = None
     ring_size: int | None = None
     redelivery_delay_ms: int = 0
     redelivery_delay_multiplier: float = 1.0
@@ -120,7 +121,7 @@ class QueueRules:
         return (
             self.message_ttl_ms is not None
             or self.has_limit
-            or self.max_priority is not None
+            or self.levels is not None
             or self.expiry is not NO_EXPIRY_POLICY
             or self.size.may_drop
             or self.last_value_key is not None
@@ -171,15 +172,28 @@ def _field(value: object) -> Field:
     return Field("t" if isinstance(value, bool) else "l", value)
 
 
-def rules_of(arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None = None) -> QueueRules:
+def rules_of(
+    arguments: FieldTable,
+    settings: ResolvedSettings,
+    quorum_delivery_limit: int | None = None,
+    quorum_priorities: int = 0,
+) -> QueueRules:
     """The rules of a new queue; `NO_RULES` itself when there are none.
 
     `arguments` are checked, and effective; `settings` are those of the queue: its arguments over those of its address.
-    `quorum_delivery_limit`: of quorum queues that say none; N means N + 1 deliveries.
+    `quorum_delivery_limit`: of quorum queues that say none; N means N + 1 deliveries. `quorum_priorities`: how many
+    levels these have, as in `BrokerOptions`.
     """
     if not arguments:
         return _rules_of_settings(settings)
-    return _worked_out(arguments, settings, quorum_delivery_limit)
+    rules = _worked_out(arguments, settings, quorum_delivery_limit)
+    if quorum_priorities and queue_type_of(arguments) == QUORUM:
+        return replace(rules, levels=OF_QUORUM[quorum_priorities])
+    return rules
+
+
+def _levels(max_priority: int | None) -> Levels | None:
+    return up_to(max_priority) if max_priority else None
 
 
 #: The rules of queues without arguments, by the identity of their settings, which stand beside them: to look for equal
@@ -203,7 +217,7 @@ def _worked_out(arguments: FieldTable, settings: ResolvedSettings, quorum_delive
     if last_value_key is None and settings.default_last_value_queue:
         last_value_key = LAST_VALUE_KEY_DEFAULT
     rules = QueueRules(
-        max_priority=_integer(arguments.get("x-max-priority")),
+        levels=_levels(_integer(arguments.get("x-max-priority"))),
         ring_size=_limit(settings.default_ring_size),
         last_value_key=last_value_key,
         non_destructive=settings.default_non_destructive,

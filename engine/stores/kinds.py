@@ -1,5 +1,6 @@
 """Which kind of store a queue has, by what its rules ask for."""
 
+from ..messages.levels import Levels, up_to
 from .kept_store import KeptStore
 from .last_value import header_value
 from .last_value_store import LastValueStore
@@ -16,20 +17,23 @@ def make_store(
     keeps: bool = False,
     last_value_key: str | None = None,
     level_max: int = 0,
+    levels: Levels | None = None,
     counts_octets: bool = False,
 ) -> Store:
     """An empty store.
 
     `keeps`: acknowledged messages stay. `last_value_key`: the header whose values are keys; None: no last values.
-    `level_max`: the highest level of priority; 0: there is one level. `counts_octets`: of bodies.
+    `level_max`: the highest level of priority; 0: there is one level. `levels`: instead of that, any levels.
+    `counts_octets`: of bodies.
     """
+    levels = levels or up_to(level_max)
     key_of = None if last_value_key is None else header_value(last_value_key)
     if keeps:
         return KeptStore(owner, key_of)
     if key_of is not None:
-        return LastValueStore(owner, level_max, key_of)
-    if level_max or counts_octets:
-        return LeveledStore(owner, level_max, counts_octets=counts_octets)
+        return LastValueStore(owner, levels, key_of)
+    if levels.top or counts_octets:
+        return LeveledStore(owner, levels, counts_octets=counts_octets)
     return PlainStore(owner)
 
 
@@ -40,7 +44,8 @@ def converted(store: Store, owner: Owner, *, counts_octets: bool) -> Store:
     """
     if store.counts_octets in (None, counts_octets):
         return store
-    other = make_store(owner, level_max=store.level_max, counts_octets=counts_octets)
-    assert isinstance(store, TailedStore) and isinstance(other, TailedStore)
+    assert isinstance(store, TailedStore)
+    other = make_store(owner, levels=store.levels, counts_octets=counts_octets)
+    assert isinstance(other, TailedStore)
     other.take_over(store)
     return other

@@ -11,6 +11,7 @@ from itertools import takewhile
 
 from ..messages.content import PLAIN
 from ..messages.field_table import Field
+from ..messages.levels import Levels
 from ..messages.message import Message
 from .paged_message import UNKNOWN, PagedMessage, body_size, can_leave
 from .paged_run import messages_of
@@ -39,8 +40,8 @@ class LastValueReady(LeveledReady):
 
     __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_asked", "left_count", "memory_octets")
 
-    def __init__(self, queue: Owner, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
-        super().__init__(level_max, body_size)
+    def __init__(self, queue: Owner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
+        super().__init__(levels, body_size)
         self._queue = queue
         self._key_of = key_of
         self._by_key: dict[Key, Message] = {}

@@ -7,6 +7,7 @@ them (`LastValueReady`). Source: address-settings page 3.4, 5.8; queues page F.
 from collections.abc import Callable
 from operator import attrgetter
 
+from ..messages.levels import Levels
 from ..messages.message import Envelope, Message
 from .last_value import Key, LastValueReady
 from .leveled_store import LeveledStore
@@ -25,13 +26,13 @@ class LastValueStore(LeveledStore):
 
     ready: LastValueReady
 
-    def __init__(self, owner: Owner, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
-        super().__init__(owner, level_max, counts_octets=True, ready=LastValueReady(owner, level_max, key_of))
+    def __init__(self, owner: Owner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
+        super().__init__(owner, levels, counts_octets=True, ready=LastValueReady(owner, levels, key_of))
         self._key_of = key_of
         self.may_page = False
 
     def _empty_ready(self) -> LastValueReady:
-        return LastValueReady(self._owner, self._level_max, self._key_of)
+        return LastValueReady(self._owner, self._of_levels, self._key_of)
 
     def leave_owner(self) -> None:
         """See `Store`."""

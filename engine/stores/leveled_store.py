@@ -6,6 +6,7 @@ in memory go to their tails first. Source: behaviour page 3.3, 3.5; queues page 
 
 from collections.abc import Sequence
 
+from ..messages.levels import Levels
 from ..messages.message import Message
 from ..messages.mixed import Envelopes, each_of
 from .memory_budget import OVERHEAD
@@ -19,19 +20,19 @@ from .tailed_store import TailedStore
 
 
 class LeveledStore(TailedStore):
-    """Levels 0 to `level_max`. `counts_octets`: `body_octets` is right also while messages are paged out."""
+    """`levels`: of priority. `counts_octets`: `body_octets` is right also while messages are paged out."""
 
-    __slots__ = ("_counts_octets", "_level_max")
+    __slots__ = ("_counts_octets", "_of_levels")
 
     ready: LeveledReady
 
-    def __init__(self, owner: Owner, level_max: int, *, counts_octets: bool, ready: LeveledReady | None = None) -> None:
-        super().__init__(owner, LeveledReady(level_max, body_size) if ready is None else ready)
-        self._level_max = level_max
+    def __init__(self, owner: Owner, levels: Levels, *, counts_octets: bool, ready: LeveledReady | None = None) -> None:
+        super().__init__(owner, LeveledReady(levels, body_size) if ready is None else ready)
+        self._of_levels = levels
         self._counts_octets = counts_octets
 
     def _empty_ready(self) -> LeveledReady:
-        return LeveledReady(self._level_max, body_size)
+        return LeveledReady(self._of_levels, body_size)
 
     def _levels(self) -> Sequence[Level]:
         return self.ready.levels
@@ -47,7 +48,7 @@ class LeveledStore(TailedStore):
         return 0
 
     def _begin_tail(self) -> Tail:
-        tail = self._tail = Tail(self._level_max)
+        tail = self._tail = Tail(self._of_levels)
         self.has_tail = True
         if self._counts_octets:
             tail.count_octets()
@@ -65,7 +66,12 @@ class LeveledStore(TailedStore):
     @property
     def level_max(self) -> int:
         """See `Store`."""
-        return self._level_max
+        return self._of_levels.top
+
+    @property
+    def levels(self) -> Levels:
+        """See `TailedStore`."""
+        return self._of_levels
 
     @property
     def body_octets(self) -> int:
@@ -85,5 +91,5 @@ class LeveledStore(TailedStore):
 
     def position_of(self, message: Message) -> int:
         """See `Store`."""
-        level = min(message.envelope.facts.priority or 0, self._level_max)
-        return (self._level_max - level) * LEVEL_STEP + message.id
+        levels = self._of_levels
+        return (levels.top - levels.of(message.envelope.facts.priority)) * LEVEL_STEP + message.id

@@ -8,17 +8,19 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from ..messages.levels import Levels
 from ..messages.message import Message
 from .placed import Placed
 
 
 class LeveledReady:
-    """Messages by priority level 0 to `level_max` (higher ones count as that), each level in order of ids."""
+    """Messages by `levels` of priority, each in order of ids."""
 
-    __slots__ = ("_count", "_levels", "_size_of", "octets")
+    __slots__ = ("_count", "_levels", "_number_of", "_size_of", "octets")
 
-    def __init__(self, level_max: int, size_of: Callable[[Message], int]) -> None:
-        self._levels: list[deque[Message] | Placed[Message]] = [deque() for _ in range(level_max + 1)]
+    def __init__(self, levels: Levels, size_of: Callable[[Message], int]) -> None:
+        self._levels: list[deque[Message] | Placed[Message]] = [deque() for _ in range(levels.top + 1)]
+        self._number_of = levels.of
         self._size_of = size_of
         self._count = 0
         self.octets = 0  # of all bodies
@@ -35,7 +37,7 @@ class LeveledReady:
         return next(iter(self))
 
     def _level_of(self, message: Message) -> deque[Message] | Placed[Message]:
-        return self._levels[min(message.envelope.facts.priority or 0, len(self._levels) - 1)]
+        return self._levels[self._number_of(message.envelope.facts.priority)]
 
     def append(self, message: Message) -> None:
         """At the tail of its level."""
@@ -85,9 +87,8 @@ class LeveledReady:
         for message in messages:
             self._added(message)
         by_level: dict[int, list[Message]] = {}
-        top = len(self._levels) - 1
         for message in messages:
-            by_level.setdefault(min(message.envelope.facts.priority or 0, top), []).append(message)
+            by_level.setdefault(self._number_of(message.envelope.facts.priority), []).append(message)
         for index, returned in by_level.items():
             merge_back(self._levels[index], returned)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Protocol
 
+from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Envelope, Message
 from . import paged_run
 from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Run, Taken
@@ -41,12 +42,13 @@ Item = PagedRun | Message
 
 
 class Tail:
-    """Levels 0 to `level_max` (higher priorities count as that), each in order of delivery: that of ids, mostly."""
+    """`levels` of priority, each in order of delivery: that of ids, mostly."""
 
-    __slots__ = ("_count", "_is_sorted", "_levels", "floor", "octets")
+    __slots__ = ("_count", "_is_sorted", "_level_of", "_levels", "floor", "octets")
 
-    def __init__(self, level_max: int = 0) -> None:
-        self._levels: list[Placed[Item]] = [Placed((), _first_id) for _ in range(level_max + 1)]
+    def __init__(self, levels: Levels = ONE_LEVEL) -> None:
+        self._level_of = levels.of
+        self._levels: list[Placed[Item]] = [Placed((), _first_id) for _ in range(levels.top + 1)]
         self._is_sorted = True  # ids rise within all levels
         self._count = 0
         self.floor = -1  # the highest level that holds any
@@ -62,7 +64,7 @@ class Tail:
 
     def level_of(self, envelope: Envelope) -> int:
         """Where messages of this kind stand."""
-        return min(envelope.facts.priority or 0, len(self._levels) - 1)
+        return self._level_of(envelope.facts.priority)
 
     def count_octets(self) -> None:
         """Know the octets of all bodies, from now on; of spooled ones, of the blobs. O(messages), once."""

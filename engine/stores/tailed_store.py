@@ -11,6 +11,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import ClassVar
 
+from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from .memory_budget import held_octets
@@ -36,6 +37,11 @@ class TailedStore(TailPaging):
 
     __slots__ = ()
 
+    @property
+    def levels(self) -> Levels:
+        """Which level of priority a message is on."""
+        return ONE_LEVEL
+
     # -- what each kind has of its own --------------------------------------------------------------------------------
 
     @abstractmethod
@@ -47,7 +53,7 @@ class TailedStore(TailPaging):
 
     def _level_number(self, message: Message) -> int:
         """Which of `_levels` a message is of."""
-        return min(message.envelope.facts.priority or 0, len(self._levels()) - 1)
+        return self.levels.of(message.envelope.facts.priority)
 
     def _reach(self, level: int, id_: int) -> None:
         """Something is wanted at an id: a level that is long before it is held by place from now on. Once O(n)."""

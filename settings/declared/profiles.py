@@ -17,17 +17,18 @@ class Profile:
     """The defaults are our own profile's. A key of the configuration overrides its profile.
 
     `version`: shown to clients. `nack_counts`: nack(requeue=true) is an attempt. `quorum_delivery_limit`: of quorum
-    queues that declare none. `continues_deaths`: counting continues in an x-death that a client publishes.
-    `tells_last_death`: dead letters have x-last-death-*. `has_transient_queues`: queues may be neither durable nor
-    exclusive. `has_shared_prefetch`: qos(global=true) is for all consumers of the channel together. `honours_flow`:
-    channel.flow(active=false) stops deliveries. `classic_tells_attempts`: x-delivery-count on classic queues that limit
-    or delay attempts. `delays_everywhere`: x-delay works on every exchange. `has_consumer_filters`: x-filter and
-    x-selector of consumers mean something.
+    queues that declare none. `quorum_priorities`: levels of quorum queues, 0, 2 or 32. `continues_deaths`: counting
+    continues in an x-death that a client publishes. `tells_last_death`: dead letters have x-last-death-*.
+    `has_transient_queues`: queues may be neither durable nor exclusive. `has_shared_prefetch`: qos(global=true) is for
+    all consumers of the channel together. `honours_flow`: channel.flow(active=false) stops deliveries.
+    `classic_tells_attempts`: x-delivery-count on classic queues that limit or delay attempts. `delays_everywhere`:
+    x-delay works on every exchange. `has_consumer_filters`: x-filter and x-selector of consumers mean something.
     """
 
     version: str = "3.10.8"
     nack_counts: bool = True
     quorum_delivery_limit: int | None = None
+    quorum_priorities: int = 0
     continues_deaths: bool = True
     tells_last_death: bool = False
     has_transient_queues: bool = True
@@ -55,6 +56,7 @@ PROFILES: dict[str, Profile] = {
     "rabbitmq-4.0": Profile(
         version="4.0.9",
         quorum_delivery_limit=20,
+        quorum_priorities=2,
         continues_deaths=False,
         tells_last_death=True,
         honours_flow=False,
@@ -67,6 +69,7 @@ PROFILES: dict[str, Profile] = {
         version="4.3.0",
         nack_counts=False,
         quorum_delivery_limit=20,
+        quorum_priorities=32,
         continues_deaths=False,
         tells_last_death=True,
         has_transient_queues=False,

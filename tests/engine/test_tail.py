@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.levels import up_to
 from leveret.engine.stores import paged_run
 from leveret.engine.stores.paged_run import IN_JOURNAL, PagedRun, Place, Taken
 from leveret.engine.stores.ready import merge_back
@@ -54,7 +55,7 @@ class Twin:
     """A tail, and what it should hold: (id, expiry) by level."""
 
     def __init__(self) -> None:
-        self.tail = Tail(LEVEL_MAX)
+        self.tail = Tail(up_to(LEVEL_MAX))
         self.tail.count_octets()
         self.levels: list[deque[Message]] = [deque() for _ in range(LEVEL_MAX + 1)]
         self.next_id = 1

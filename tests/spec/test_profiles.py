@@ -22,7 +22,8 @@ Q, D = "p.profile", "p.profile.dead"
 
 def table() -> tuple[list[str], dict[str, list[str]]]:
     """The profiles, and the cells of each row."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    first = PAGE.read_text().partition("\n## ")[0]
+    lines = [line for line in first.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return rows[0][1:], {row[0]: row[1:] for row in rows[2:]}
 
@@ -263,10 +264,25 @@ def large(client: Client) -> str:
     return str(answer["reply_code"])
 
 
+def quorum_priorities(client: Client) -> str:
+    """In which order priorities come, one of them unsaid."""
+    declare(client, x_queue_type="quorum")
+    for body, priority in ((b"a", {"priority": 1}), (b"b", {"priority": 5}), (b"c", {}), (b"d", {"priority": 9})):
+        client.publish("", Q, body, **priority)
+    client.wait_for_ready(Q, 4)
+    order = b""
+    for _ in range(4):
+        content = client.take(Q, no_ack=True).content
+        assert content is not None
+        order += content.body
+    return {b"abcd": "none", b"bdac": "two classes", b"dbca": "32 levels"}[order]
+
+
 PROBES: dict[str, Callable[[Client], str]] = {
     "nack(requeue) and the delivery limit": lambda client: returned_once_with_limit_0(client, "nack"),
     "reject(requeue) and the delivery limit": lambda client: returned_once_with_limit_0(client, "reject"),
     "delivery limit of a quorum queue that declares none": default_limit,
+    "priorities of a quorum queue": quorum_priorities,
     "x-death that a client publishes": death_of_a_client,
     "x-death of a second death in the broker": death_in_the_broker,
     "x-last-death-reason": last_death,
@@ -307,3 +323,19 @@ def test_cell(row: str, profile: str, running: Callable[[str], SpecBroker]) -> N
             assert PROBES[row](broker.open()) == cell
     finally:
         broker.clean_up()
+
+
+def test_local_random_exchange(running: Callable[[str], SpecBroker]) -> None:
+    """RabbitMQ 4.0's: each message to one of the bound queues, all of which are local here."""
+    if os.environ.get("LEVERET_SPEC_PEER") == "rabbitmq":
+        pytest.skip("RabbitMQ 3.10 has no x-local-random")
+    client = running("rabbitmq-4.0").open()
+    client.call("exchange.declare", exchange="p.local", type="x-local-random", durable=True)
+    names = ("p.local.a", "p.local.b")
+    for name in names:
+        declare(client, name)
+        client.call("queue.bind", queue=name, exchange="p.local", routing_key="")
+    for _ in range(100):
+        client.publish("p.local", "any", b"x")
+    counts = [client.count(name)[0] for name in names]
+    assert sum(counts) == 100 and min(counts) > 10

@@ -60,6 +60,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         consumer_timeout_ms=timeout_ms if timeout_ms > 0 else None,
         has_shared_prefetch=profile.has_shared_prefetch,
         quorum_delivery_limit=profile.quorum_delivery_limit,
+        quorum_priorities=profile.quorum_priorities,
         continues_deaths=profile.continues_deaths,
         tells_last_death=profile.tells_last_death,
         has_transient_queues=profile.has_transient_queues,
