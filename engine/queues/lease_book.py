@@ -54,6 +54,11 @@ class LeaseBook:
         self.has_own_lifetimes = True
         heappush(self._lifetimes, (due_ns, id_, position))
 
+    def forget_lifetimes(self) -> None:
+        """Ready messages stand elsewhere: whoever put them there says anew what to expect."""
+        self._lifetimes.clear()
+        self.has_own_lifetimes = False
+
     def expect_leased(self, due_ns: int, id_: int) -> None:
         """A message expires then, though it is leased."""
         heappush(self._leased_lifetimes, (due_ns, id_))

@@ -19,6 +19,7 @@ from ..rules.replay_rules import REPLAY_ARGUMENTS
 from ..rules.size_rules import FAIL
 from ..stores.ranked_store import RANK_MAX, position_at, ranked
 from . import leased_dispatch
+from .active_set import ActiveSet
 from .admission import FULL
 from .browse import Browse
 from .expiry import arm
@@ -31,10 +32,13 @@ from .queue import Restorer
 from .ranking import is_barrier, rank_of
 from .replaying import read_on, replay_for, take_turn
 from .selection import Selection
+from .terms import Change
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
 
+#: Messages that are read at once where the state is built again.
+BUILD_SLICE = 500
 #: Returns of a client that count as cancels, by their names in `requeue`.
 CANCELS = frozenset({"nacked", "rejected", "recovered"})
 
@@ -353,6 +357,42 @@ class LeasedQueue(ReviewedCore):
         """See `Queue`."""
         super().settle_in()
         self.restore_deferred()
+        self._expect_all()
+
+    def _follow(self, change: Change) -> None:
+        """See `GovernedQueue`: as the broker starts, the state is built again where the order is another one."""
+        before = self.leased.settings
+        super()._follow(change)
+        now = self.leased.settings
+        if (before.priority, before.barrier) != (now.priority, now.barrier):
+            was_ranked = before.priority is not None or before.barrier is not None
+            self._build_anew(was_ranked=was_ranked)
+        if before.target_queue_depth != now.target_queue_depth:
+            self.active = None if now.target_queue_depth is None else ActiveSet(now.target_queue_depth)
+
+    def _build_anew(self, *, was_ranked: bool) -> None:
+        """All messages have other ranks, or none. Nothing is lent, and nobody consumes. Raises: Unreadable."""
+        old = self.store
+        self._barriers.clear()
+        self.store = self._make_store()
+        meter = self.ledger.meter
+        self.store.allow_paging(allowed=meter is None or not meter.forbids_paging)
+        self.cap_memory()
+        self.store.expiring = old.expiring
+        while len(old):
+            some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
+            for message in sorted(some, key=_id_of):
+                anew = self.message_for(message.id, message.blob, message.envelope)
+                anew.expires_ns = message.expires_ns
+                self.store.append(anew)
+        old.drop_all()
+        old.leave_owner()
+        self.recount()
+        self.book.forget_lifetimes()
+        self._expect_all()
+
+    def _expect_all(self) -> None:
+        """Messages with lifetimes are there: those that expire behind others are known."""
         if self.store.expiring:
             times = sorted(self._lifetimes(), key=lambda one: one[2])
             is_mixed = self.is_ranked or len(times) < len(self.store)
@@ -389,6 +429,10 @@ class LeasedQueue(ReviewedCore):
         """See `Queue`."""
         self.stop_leases()
         return super().end()
+
+
+def _id_of(message: Message) -> int:
+    return message.id
 
 
 def _running(messages: Sequence[Message]) -> list[Message]:

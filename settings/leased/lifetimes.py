@@ -2,14 +2,14 @@
 
 from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
 
-#: Queue argument -> when. How a queue counts, and in which order it delivers, is fixed when it is declared.
+#: Queue argument -> when. How a queue counts, and in which order it delivers, is built with its state.
 ACTS: dict[str, Lifetime] = {
     "x-replication": WITHOUT_MEANING,
     "x-message-type": NEVER,
     "x-underlying-topic": ARRIVAL,
     "x-default-publish-target": ARRIVAL,
     "x-lease-period": LIVE,
-    "x-semantics": NEVER,
+    "x-semantics": RESTART,
     "x-max-backlog-total": LIVE,
     "x-max-backlog-per-consumer": AT_CONSUMER,
     "x-message-ttl": ARRIVAL,
@@ -23,10 +23,10 @@ ACTS: dict[str, Lifetime] = {
     "x-leasing": LIVE,
     "x-max-deliveries": LIVE,
     "x-cancel-limit": LIVE,
-    "x-priority-expr": NEVER,
-    "x-barrier-expr": NEVER,
+    "x-priority-expr": RESTART,
+    "x-barrier-expr": RESTART,
     "x-file-backed": WITHOUT_MEANING,
-    "x-target-depth": NEVER,
+    "x-target-depth": RESTART,
     "x-deferred-ack-ttl": LIVE,
     "x-initial-owner": WITHOUT_MEANING,
     "x-queue-domain": WITHOUT_MEANING,

@@ -357,3 +357,51 @@ def test_what_comes_meanwhile_stands_behind(
     world.work()
     assert world.queue().review is None and not world.queue().is_busy()
     assert world.bodies().startswith("abcdefgh")
+
+
+#: Of another order -> bodies as they are delivered.
+ORDERS = {
+    'priority-expr = "/p"\n': ["4", "2", "1", "3"],
+    'priority-expr = "0 - /p"\n': ["1", "3", "2", "4"],
+    "": ["1", "2", "3", "4"],
+    "target-depth = 1000\n": ["1", "2", "3", "4"],
+    'semantics = "at-most-once"\n': ["1", "2", "3", "4"],
+}
+PRIORITIES = {"1": 1, "2": 2, "3": 1, "4": 3}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("memory", ["", '[limits]\nmemory = "1KiB"\n'])
+@pytest.mark.parametrize("before", ORDERS)
+@pytest.mark.parametrize("after", ORDERS)
+def test_another_order_with_the_next_start(before: str, after: str, memory: str, is_clean: bool) -> None:
+    """Priority, semantics and depth: a reload says when, the state is built again at a start (queues page A.3)."""
+    if before == after:
+        return
+    world = World(memory + QUEUE + before, SimulatedFiles())
+    world.publish(*(f'{{"n": {n}, "p": {p}}}' + " " * 300 for n, p in PRIORITIES.items()))
+    report = world.built.objects.apply(load(memory + QUEUE + after))
+    assert any("takes effect when the broker starts anew" in line for line in report.warnings)
+    for _ in range(2):  # what the journal knows by then
+        world = world.restarted(memory + QUEUE + after, is_clean=is_clean)
+        queue = world.queue()
+        assert queue.rules.leased.settings.is_at_most_once == ("at-most-once" in after)
+        assert queue.ready_count == 4
+    got = [queue.pop().body.decode() for _ in PRIORITIES]
+    assert [body[6] for body in got] == ORDERS[after]
+
+
+def test_barriers_with_the_next_start() -> None:
+    """What was a message is a barrier, whose lifetime goes on, and is none after another start."""
+    barriers = 'barrier-expr = "/s"\nmessage-ttl = 5000\n'
+    world = World(QUEUE + "message-ttl = 5000\n", SimulatedFiles())
+    world.publish('{"n": 1}', '{"s": 1}', '{"n": 2}')
+    world = world.restarted(QUEUE + barriers, after_ms=1000)
+    queue = world.queue()
+    assert queue.gate_position() is not None and queue.ready_count == 3
+    world.advance_ms(4000)
+    assert queue.ready_count == 0
+    world.publish('{"s": 1}', '{"n": 3}')
+    again = world.restarted(QUEUE).queue()
+    assert again.gate_position() is None
+    assert [again.pop().body.decode() for _ in range(2)] == ['{"s": 1}', '{"n": 3}']

@@ -174,7 +174,7 @@ def test_what_can_change_does_beside_what_cannot() -> None:
 
 def test_a_configuration_that_was_changed_while_the_broker_was_stopped() -> None:
     """What can change at once does so at the start, for a queue that is otherwise as declared; else it stays."""
-    for said, kept in (("lease-period = 5", True), ('semantics = "at-most-once"', False), ("enabled = false", True)):
+    for said, kept in (("lease-period = 5", True), ('message-type = "fix"', False), ("enabled = false", True)):
         configuration, _ = load_configuration([("f.toml", QUEUE + said)])
         broker = Broker(ManualClock(), Users([]), settings=configuration.repository)
         queue = broker.create_virtual_host("/").declare_queue(

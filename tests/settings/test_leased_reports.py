@@ -7,7 +7,7 @@ from leveret.settings.declared.logged_topics import ACTS
 from leveret.settings.difference import differences
 from leveret.settings.explain import explain
 from leveret.settings.leased.elements import ELEMENTS
-from leveret.settings.lifetime import ARRIVAL, NEVER
+from leveret.settings.lifetime import ARRIVAL, RESTART
 
 QUEUE = '[[queue]]\nname = "Q"\ntype = "amps"\n'
 
@@ -114,7 +114,7 @@ def changes(before: str, after: str) -> list[str]:
             "",
             'semantics = "at-most-once"',
             [
-                f'semantics: "at-least-once" -> "at-most-once" ({NEVER.value})',
+                f'semantics: "at-least-once" -> "at-most-once" ({RESTART.value})',
                 'fairness: "proportional" -> "round-robin" (at once)',
             ],
         ),
