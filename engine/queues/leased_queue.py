@@ -64,10 +64,9 @@ class LeasedQueue(ReviewedCore):
             storage.memory_log.note(self.vhost_name, self.name, first_id, envelope, blobs, wall_ms)
         refused: Sequence[int] = ()
         if due_ns is not None:
-            for offset, blob in enumerate(blobs):
-                self.take_in_waiting(self.message_for(first_id + offset, blob, envelope), due_ns)
+            refused = self._admit(first_id, envelope, blobs, 0, due_ns)
             self.await_due()
-            return ()
+            return refused
         expires_ns = self.lifetime_ns(envelope)
         if expires_ns or self.is_ranked or self.may_drop:
             refused = self._admit(first_id, envelope, blobs, expires_ns)
@@ -91,7 +90,9 @@ class LeasedQueue(ReviewedCore):
         """See `Queue`."""
         return self.enqueue_stretches(first_id, envelopes, blobs)
 
-    def _admit(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes], expires_ns: int) -> list[int]:
+    def _admit(
+        self, first_id: int, envelope: Envelope, blobs: Sequence[bytes], expires_ns: int, due_ns: int | None = None
+    ) -> list[int]:
         refused: list[int] = []
         store = self.store
         is_own = envelope.expiration_ms is not None and self.leased.settings.expiration_model != BY_QUEUE
@@ -102,13 +103,16 @@ class LeasedQueue(ReviewedCore):
                     refused.append(offset)
                 self.ledger.refused(message, FULL)
                 continue
+            if due_ns is not None:
+                self.take_in_waiting(message, due_ns)
+                continue
             message.expires_ns = expires_ns
             self.ledger.enqueued(message)
             store.append(message)
             self._tell_groups((store.position_of(message),))
             if expires_ns:
                 self._expect(message, is_own)
-        if self.deferred is not None:
+        if self.deferred is not None and due_ns is None:
             self.settle_deferred(range(first_id, first_id + len(blobs)))
         if expires_ns:
             arm(self)

@@ -19,10 +19,12 @@ from leveret.engine.messages.field_table import Field
 from leveret.engine.peers.effects import Delivered
 from leveret.settings import (
     NO_DESTINATIONS,
+    NO_WHOLE_LIMITS,
     AddressSettings,
     DestinationPolicies,
     SettingsRepository,
     SystemUsage,
+    WholeLimits,
     parse_destination,
 )
 from leveret.settings.addresses.entries import Entry
@@ -88,11 +90,12 @@ class Bench:
         *entries: Entry,
         destinations: DestinationPolicies = NO_DESTINATIONS,
         system: SystemUsage | None = None,
+        whole: WholeLimits = NO_WHOLE_LIMITS,
         unsent_max: int = 1 << 20,
     ) -> None:
         repository = SettingsRepository(entries, usage=system, destinations=destinations)
         self.clock = ManualClock()
-        options = BrokerOptions(system_usage=system)
+        options = BrokerOptions(system_usage=system, whole_limits=whole)
         self.broker = Broker(self.clock, settings=repository, options=options, unsent_max=unsent_max)
         self.vhost = self.broker.virtual_hosts["/"]
         self.publisher = self.broker.connect("/", USER, name="publisher", flush=lambda: None).open_session()
