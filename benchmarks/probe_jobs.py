@@ -294,6 +294,164 @@ def definitions(stage: Stage) -> Callable[[], None]:
     return run
 
 
+def filtered_replays(stage: Stage) -> Callable[[], None]:
+    """118 consumers with filters read the 5,000 messages of a leased queue's log from the beginning."""
+    client = stage.client()
+    client.write(stage.declare("replayed", {"x-queue-type": "amps"}))
+    properties = C.Basic.Properties(delivery_mode=2 if stage.is_durable else 1)
+    for number in range(stage.size(5_000)):
+        body = b'{"n": %d, "text": "%s"}' % (number, b"x" * 40)
+        client.write(_publish("replayed", properties, body))
+    sync(client)
+    readers = [stage.client() for _ in range(stage.size(118))]
+    for reader in readers:
+        reader.send(C.Basic.Qos(prefetch_count=100))
+        reader.expect(C.Basic.QosOk)
+
+    def run() -> None:
+        arguments = {"x-bookmark": "0", "x-filter": "/n < 0 OR LENGTH(/text) = 39"}
+        for reader in readers:
+            reader.send(C.Basic.Consume(queue="replayed", consumer_tag="r", arguments=arguments))
+        for reader in readers:
+            reader.expect(C.Basic.ConsumeOk)
+        _watch(client, 5.0)
+
+    return run
+
+
+def _publish(key: str, properties: C.Basic.Properties, body: bytes, exchange: str = "") -> bytes:
+    head = frame.marshal(C.Basic.Publish(exchange=exchange, routing_key=key), 1)
+    head += frame.marshal(header.ContentHeader(body_size=len(body), properties=properties), 1)
+    return head + b"\x03\0\1" + len(body).to_bytes(4) + body + b"\xce"
+
+
+def _watch(client: RawClient, seconds: float) -> None:
+    """For so long, others' work goes on."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sync(client)
+        time.sleep(0.05)
+
+
+def _policies(count: int, pattern: str) -> list[dict[str, Any]]:
+    return [{"name": f"p{n}", "vhost": "/", "pattern": pattern.format(n), "definition": {"max-length": 1000 + n},
+             "apply-to": "queues", "priority": n} for n in range(count)]  # fmt: skip
+
+
+def _queues(names: list[str]) -> list[dict[str, Any]]:
+    return [{"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}} for name in names]
+
+
+def long_names_beside_policies(stage: Stage) -> Callable[[], None]:
+    """Definitions with 60 queues, whose names have 250 octets, and 100 policies are imported."""
+    names = [f"long{number}".ljust(250, ".") for number in range(stage.size(60))]
+    document = {"policies": _policies(stage.size(100), r"^team{}\..*"), "queues": _queues(names)}
+    return lambda: stage.control("definitions", {"action": "import", "definitions": document})
+
+
+def many_queues_beside_policies(stage: Stage) -> Callable[[], None]:
+    """Definitions with 3,000 queues and 401 policies, half of which look for something inside, are imported."""
+    half = stage.size(200)
+    policies = _policies(half + 1, r"^team{}\..*")
+    policies += [{**one, "name": f"m{at}"} for at, one in enumerate(_policies(half, "^.*orders{}.*$"))]
+    names = [f"shop.queue.{number}" for number in range(stage.size(3_000))]
+    document = {"policies": policies, "queues": _queues(names)}
+    return lambda: stage.control("definitions", {"action": "import", "definitions": document})
+
+
+def channels(stage: Stage) -> Callable[[], None]:
+    """Four connections open and close 2,000 channels each, three times, without waiting."""
+    clients = [stage.client() for _ in range(4)]
+    numbers = range(2, stage.size(2_000) + 2)
+    opens = b"".join(frame.marshal(C.Channel.Open(), number) for number in numbers)
+    closes = b"".join(
+        frame.marshal(C.Channel.Close(reply_code=200, class_id=0, method_id=0), number) for number in numbers
+    )
+
+    def run() -> None:
+        for _ in range(3):
+            for client in clients:
+                client.write(opens)
+            for client in clients:
+                sync(client)
+            for client in clients:
+                client.write(closes)
+            for client in clients:
+                sync(client)
+
+    return run
+
+
+def nested_headers(stage: Stage) -> Callable[[], None]:
+    """4,000 messages with headers of 60 levels and 1,000 entries through a headers exchange."""
+    client = stage.client()
+    client.write(stage.declare("nested"))
+    client.send(C.Queue.Bind(queue="nested", exchange="amq.headers", arguments={"x-match": "all", "a": 1}))
+    client.expect(C.Queue.BindOk)
+    deep: Any = {"b": 1}
+    for _ in range(60):
+        deep = {"n": deep}
+    messages = [
+        _publish("", C.Basic.Properties(headers={"a": 1, "deep": deep, "id": number,
+                                                 "list": [{"k": at} for at in range(1000)]}), BODY, "amq.headers")
+        for number in range(stage.size(200))
+    ]  # fmt: skip
+    octets = b"".join(messages)
+
+    def run() -> None:
+        for _ in range(20):
+            client.write(octets)
+        sync(client)
+
+    return run
+
+
+def expensive_filters(stage: Stage) -> Callable[[], None]:
+    """100 consumers with filters that search long texts, and 5,000 messages that none of them takes."""
+    client = stage.client()
+    client.write(stage.declare("filtered"))
+    for number in range(stage.size(100)):
+        text = f"/text LIKE 'x*y.*{number}' OR /text LIKE '(x|y)+z{number}' OR LENGTH(CONCAT(/text, /text)) < 0"
+        consume = C.Basic.Consume(queue="filtered", consumer_tag=f"f{number}", arguments={"x-filter": text})
+        client.send(consume)
+        client.expect(C.Basic.ConsumeOk)
+    body = b'{"text": "%s"}' % (b"x" * 2_000)
+    octets = _publish("filtered", C.Basic.Properties(delivery_mode=1), body) * stage.size(5_000)
+
+    def run() -> None:
+        client.write(octets)
+        sync(client)
+        _watch(client, 5.0)
+
+    return run
+
+
+def names_of_255(stage: Stage) -> Callable[[], None]:
+    """3,000 queues, exchanges and bindings with names and keys of 255 octets, declared and deleted without waiting."""
+    client = stage.client()
+    parts = []
+    for number in range(stage.size(3_000)):
+        name = f"{number}.".ljust(255, "n")
+        parts.append(stage.declare(name))
+        parts.append(frame.marshal(C.Exchange.Declare(exchange=name[:127], exchange_type="topic", nowait=True), 1))
+        key = ".".join(["w"] * 120) + f".{number}"
+        parts.append(frame.marshal(C.Queue.Bind(queue=name, exchange=name[:127], routing_key=key, nowait=True), 1))
+        parts.append(frame.marshal(C.Queue.Bind(queue=name, exchange="amq.topic", routing_key=f"#.{key}"[:255],
+                                                nowait=True), 1))  # fmt: skip
+        parts.append(stage.publish(key, exchange="amq.topic"))
+    for number in range(stage.size(3_000)):
+        name = f"{number}.".ljust(255, "n")
+        parts.append(frame.marshal(C.Queue.Delete(queue=name, nowait=True), 1))
+        parts.append(frame.marshal(C.Exchange.Delete(exchange=name[:127], nowait=True), 1))
+    octets = b"".join(parts)
+
+    def run() -> None:
+        client.write(octets)
+        sync(client)
+
+    return run
+
+
 JOBS: dict[str, Job] = {
     job.__name__: job
     for job in (
@@ -307,5 +465,12 @@ JOBS: dict[str, Job] = {
         lost_connection,
         topic_bindings,
         definitions,
+        filtered_replays,
+        long_names_beside_policies,
+        many_queues_beside_policies,
+        channels,
+        nested_headers,
+        expensive_filters,
+        names_of_255,
     )
 }
