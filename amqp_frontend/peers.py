@@ -3,6 +3,7 @@
 from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 
+from ..engine import THIS_MACHINE, address_origin
 from .options import Network
 from .proxy_protocol import ProxyHeader
 from .sasl import Peer
@@ -11,21 +12,11 @@ from .sasl import Peer
 def peer_of(address: object, local: object) -> Peer:
     """A peer by the socket's two addresses, as the socket module gives them; (host, port, ...) or a Unix socket's."""
     if not isinstance(address, tuple):
-        return Peer("unix socket", True, origin="unix socket")  # counts as loopback (ruling 19)
+        return Peer("unix socket", True, origin=THIS_MACHINE)  # counts as loopback (ruling 19)
     name = f"{address[0]}:{address[1]}"
     if isinstance(local, tuple):
         name += f" -> {local[0]}:{local[1]}"
-    return Peer(name, is_loopback(address[0]), origin=_origin_of(address[0]))
-
-
-def _origin_of(host: str) -> str:
-    """One machine, as far as can be known: an owner of one IPv6 address usually has its whole /64."""
-    if ":" not in host:
-        return host
-    address = IPv6Address(host.partition("%")[0])
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return f"{IPv6Address(int(address) >> 64 << 64)}/64"
+    return Peer(name, is_loopback(address[0]), origin=address_origin(address[0], is_loopback=is_loopback(address[0])))
 
 
 def is_loopback(host: str) -> bool:

@@ -15,7 +15,7 @@ from .bodies import content_type
 from .dispatcher import Action, Dispatcher, Level, Route
 from .encoding import encoded_in_steps
 from .login import Logins, has_vhost, is_administrator, is_monitor, is_policymaker, may_see
-from .messages import JSON_TYPE, Answer, Refusal, Request, not_authorised, not_found
+from .messages import JSON_TYPE, Answer, Refusal, Request, Work, not_authorised, not_found
 from .metrics.facts import MetricsFacts
 from .node_rates import NodeRates
 from .options import CommandRefused, ConsoleOptions, Steps
@@ -29,6 +29,8 @@ logger = logging.getLogger("leveret.console")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PAGE = "/api/index.html"
 EVENT_STREAM = "text/event-stream"
+#: Octets of a body that are read without a login.
+STRANGERS_BODY_MAX = 16 * 1024
 #: Paths that lead elsewhere.
 MOVED = {
     "/api": _PAGE,
@@ -51,9 +53,17 @@ class Call:
     answer: Answer | None = None
 
     @property
-    def wants_body(self) -> bool:
-        """Whether the body is read at all."""
-        return self.action is not None and self.request.method not in _SAFE
+    def body_max(self) -> int:
+        """Octets of the body that are read; 0: none is."""
+        if self.action is None or self.request.method in _SAFE:
+            return 0
+        most = self.api.options.body_max
+        return min(most, STRANGERS_BODY_MAX) if self.action.level is Level.OPEN else most
+
+    @property
+    def work(self) -> Work:
+        """What it counts as."""
+        return Work.PROBE if self.action is not None and self.action.is_probe else Work.REQUEST
 
     def steps(self, body: bytes) -> Steps:
         """The steps to its answer; the last gives an `Answer`. Errors are answers."""

@@ -27,6 +27,7 @@ from .messages import (
     Refusal,
     Request,
     Stream,
+    Work,
     bad_request,
     not_authorised,
     not_found,
@@ -35,6 +36,7 @@ from .messages import (
 from .metrics.facts import MetricsFacts
 from .options import MS_A_SECOND, ConsoleOptions
 from .pages import Pages
+from .places import Place
 from .proxies import behind
 from .routes import ROUTES
 from .sampler import Sampler
@@ -53,8 +55,9 @@ HEAD_MAX = 16 * 1024
 HEAD_S, BODY_S, ANSWER_S = 5.0, 30.0, 30.0
 #: A body may be as slow as it likes for so long; then it must come at so many octets a second.
 SLOW_S, SLOWEST = 10.0, 1024
-#: Requests at once, and answers without an end beside them; seconds between two pieces of those.
-AT_ONCE_MAX, STREAMS_MAX, PIECE_S = 10, 20, 0.5
+#: Requests at once, beside them health checks and pages of metrics, and answers without an end; seconds between two
+#: pieces of those.
+AT_ONCE_MAX, PROBES_MAX, METRICS_MAX, STREAMS_MAX, PIECE_S = 10, 10, 4, 20, 0.5
 #: Failed logins whose answers wait at once; more are told to come back.
 WAITING_MAX = 50
 #: A connection that is closed before its peer has sent all is read on for so long, and so much.
@@ -89,14 +92,15 @@ class Answering:
         self.api = Api(lambda: runtime.broker, options, ROUTES, Pages(), sampler)
         self._facts = self.api.facts = facts
         self._metrics: Metrics | None = None
-        self._at_once = 0
+        self._at_once = dict.fromkeys(Work, 0)
         self.streams = 0
+        self.unfinished = 0  # octets of bodies that are not whole yet
         self._waiting = 0
         self.turn = trio.Lock()  # of all connections one is at work, and others of the broker have theirs in between
 
-    async def serve(self, stream: trio.abc.Stream, peer: Peer, *, is_metrics: bool) -> None:
+    async def serve(self, stream: trio.abc.Stream, peer: Peer, place: Place, *, is_metrics: bool) -> None:
         """One connection, to its end. `is_metrics`: it came to their port."""
-        await Connection(self, stream, peer, self.open_metrics if is_metrics else self.open).serve()
+        await Connection(self, stream, peer, place, self.open_metrics if is_metrics else self.open).serve()
 
     # -- what is served -----------------------------------------------------------------------------------------------
 
@@ -147,22 +151,22 @@ class Answering:
         if self._waiting >= WAITING_MAX:
             raise Refusal(429, "too_many_failed_logins", "try again later", (("retry-after", "5"),))
         self._waiting += 1
-        self._at_once -= 1  # who waits for a refusal keeps nobody else out
         try:
             await trio.sleep(delay_ms / MS_A_SECOND)
         finally:
             self._waiting -= 1
-            self._at_once += 1
 
-    def begin(self) -> None:
-        """A request is under way. Raises: Refusal."""
-        if self._at_once >= AT_ONCE_MAX:
+    @contextmanager
+    def at_work(self, work: Work) -> Iterator[None]:
+        """A request that is whole is answered. Raises: Refusal, when too many of its kind are."""
+        at_once = self._at_once
+        if at_once[work] >= {Work.REQUEST: AT_ONCE_MAX, Work.METRICS: METRICS_MAX, Work.PROBE: PROBES_MAX}[work]:
             raise Refusal(503, "busy", "too many requests at once", (("retry-after", "1"),))
-        self._at_once += 1
-
-    def end(self) -> None:
-        """The request is answered."""
-        self._at_once -= 1
+        at_once[work] += 1
+        try:
+            yield
+        finally:
+            at_once[work] -= 1
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
@@ -193,11 +197,12 @@ async def in_turns(steps: Generator[None, None, Answer], turn: trio.Lock, end_tu
 class Connection:
     """One accepted stream, request after request."""
 
-    def __init__(self, server: Answering, stream: trio.abc.Stream, peer: Peer, open_: "Opens") -> None:
+    def __init__(self, server: Answering, stream: trio.abc.Stream, peer: Peer, place: Place, open_: "Opens") -> None:
         self._server = server
         self._open = open_
         self._stream = stream
         self._peer = peer
+        self._place = place
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
 
     async def serve(self) -> None:
@@ -257,7 +262,7 @@ class Connection:
         http = self._http
         headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", date_of(time.time()))]
         raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers))) or b""
-        with self._server.streaming():
+        with self._server.streaming(), self._place.at_work():
             while (piece := stream.piece()) is not None:
                 self._server.runtime.end_turn()
                 raw += http.send(h11.Data(data=piece)) or b"" if piece else b""
@@ -293,23 +298,20 @@ class Connection:
 
     async def _answer_to(self, request: Request) -> Answer:
         server = self._server
-        server.begin()
         try:
-            try:
-                call = self._open(request)
-            except Refusal as refusal:
-                if refusal.status == 401:
-                    await server.delay(request)
-                raise
-            body = await self._body(request) if call.wants_body else b""
+            call = self._open(request)
+        except Refusal as refusal:
+            if refusal.status == 401:
+                await server.delay(request)
+            raise
+        body = await self._body(request, call.body_max) if call.body_max else b""
+        with server.at_work(call.work), self._place.at_work():
             answer = await self._run(call, body)
-            if answer.stream is not None and server.streams >= STREAMS_MAX:
-                raise Refusal(503, "busy", "too many streams at once", (("retry-after", "5"),))
-            if answer.failed_login is not None:
-                await server.delay(request, answer.failed_login)
-            return answer
-        finally:
-            server.end()
+        if answer.stream is not None and server.streams >= STREAMS_MAX:
+            raise Refusal(503, "busy", "too many streams at once", (("retry-after", "5"),))
+        if answer.failed_login is not None:
+            await server.delay(request, answer.failed_login)
+        return answer
 
     async def _run(self, call: "Call | MetricsCall", body: bytes) -> Answer:
         server = self._server
@@ -321,8 +323,8 @@ class Connection:
             logger.exception("%s %s failed", call.request.method, call.request.path[:200])
             return Answer(500)
 
-    async def _body(self, request: Request) -> bytes:
-        limit = self._server.options().body_max
+    async def _body(self, request: Request, limit: int) -> bytes:
+        server = self._server
         length = request.headers.get("content-length", "0")
         if length.isdigit() and int(length) > limit:
             raise bad_request(f"the body is larger than {limit} octets")
@@ -330,20 +332,26 @@ class Connection:
             await self._stream.send_all(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
         parts: list[bytes] = []
         size, began = 0, trio.current_time()
-        with trio.move_on_after(BODY_S):
-            while True:
-                event = await self._next()
-                if isinstance(event, h11.EndOfMessage):
-                    return b"".join(parts)
-                if not isinstance(event, h11.Data):
-                    break
-                parts.append(bytes(event.data))
-                size += len(event.data)
-                if size > limit:
-                    raise bad_request(f"the body is larger than {limit} octets")
-                passed = trio.current_time() - began
-                if passed > SLOW_S and size < passed * SLOWEST:
-                    break
+        try:
+            with trio.move_on_after(BODY_S):
+                while True:
+                    event = await self._next()
+                    if isinstance(event, h11.EndOfMessage):
+                        return b"".join(parts)
+                    if not isinstance(event, h11.Data):
+                        break
+                    parts.append(bytes(event.data))
+                    size += len(event.data)
+                    server.unfinished += len(event.data)
+                    if size > limit:
+                        raise bad_request(f"the body is larger than {limit} octets")
+                    if server.unfinished > AT_ONCE_MAX * server.options().body_max:
+                        raise Refusal(503, "busy", "too many long bodies at once", (("retry-after", "5"),))
+                    passed = trio.current_time() - began
+                    if passed > SLOW_S and size < passed * SLOWEST:
+                        break
+        finally:
+            server.unfinished -= size
         raise Refusal(408, "timeout", "the body did not come in time")
 
     async def _send(self, answer: Answer, *, head: bool, is_packed: bool) -> None:

@@ -39,13 +39,14 @@ Handler = Callable[[Any, Request], Any]
 class Action:
     """What a method of a route does. `content_types`: only these are taken, else 415.
 
-    `may_stream`: it can answer with events as well, to whom asks for those.
+    `may_stream`: it can answer with events as well, to whom asks for those. `is_probe`: a health check.
     """
 
     level: Level
     handler: Handler
     content_types: tuple[str, ...] = ()
     may_stream: bool = False
+    is_probe: bool = False
 
 
 @dataclass(slots=True, frozen=True)

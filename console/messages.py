@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
-from ..engine import User
+from ..engine import User, address_origin
 
 #: Of every answer. Source: management page 1.4, 20.
 HEADERS = (
@@ -28,6 +29,14 @@ JSON_TYPE = ("content-type", "application/json")
 CHALLENGE = ("www-authenticate", 'Basic realm="RabbitMQ Management"')
 
 
+class Work(Enum):
+    """What keeps the broker busy: of each kind so much goes on at once, whatever there is of the others."""
+
+    REQUEST = auto()
+    METRICS = auto()
+    PROBE = auto()  # a health check
+
+
 @dataclass(slots=True, frozen=True)
 class Peer:
     """Who asks. `address`: without a port. `is_secure`: by TLS, to us or to a proxy that we trust."""
@@ -35,6 +44,11 @@ class Peer:
     address: str
     is_loopback: bool
     is_secure: bool = False
+
+    @property
+    def origin(self) -> str:
+        """Whom it is counted as, with all who come from there: this machine, an address, of IPv6 a /64."""
+        return address_origin(self.address, is_loopback=self.is_loopback)
 
 
 @dataclass(slots=True, frozen=True)

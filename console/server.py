@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from .messages import Peer
     from .metrics.facts import MetricsFacts
     from .options import ConsoleOptions
+    from .places import Place, Places
     from .sampler import Sampler
 
 logger = logging.getLogger("leveret.console")
 
-#: Connections of one address, unless it is this machine's.
-AN_ADDRESS_MAX = 20
+#: Connections of one address, unless it is this machine's or a listed proxy's; at the ports of the metrics, all.
+AN_ADDRESS_MAX, METRICS_MAX = 20, 50
 _ACCEPT_PAUSE_S = 0.1
 #: Seconds for the handshake of TLS, and for its goodbye.
 HANDSHAKE_S, CLOSING_S = 5.0, 1.0
@@ -46,7 +47,7 @@ class Server:
         self._sampler: Sampler | None = None
         self._answering: Answering | None = None
         self._nursery = nursery
-        self._connections: dict[str, int] = {}
+        self._places: dict[bool, Places] = {}
 
     async def answering(self) -> "Answering":
         """What answers. It is loaded for the first connection, beside the loop: 50 ms, 3 MiB."""
@@ -83,38 +84,53 @@ class Server:
                 logger.exception("the console cannot be loaded")
                 sock.close()
                 continue
+            from .places import NoPlace
             from .proxies import is_trusted
 
-            peer, options = peer_of(address, is_tls=is_tls), self.options()
-            mine = self._connections.get(peer.address, 0)
-            is_full = sum(self._connections.values()) >= options.connections_max
-            is_one = not peer.is_loopback and not is_trusted(peer.address, options.proxies)
-            if is_full or (mine >= AN_ADDRESS_MAX and is_one):
+            peer, options, scope = peer_of(address, is_tls=is_tls), self.options(), trio.CancelScope()
+            is_shared = peer.is_loopback or is_trusted(peer.address, options.proxies)
+            places = METRICS_MAX if is_metrics else options.connections_max
+            try:
+                of_kind = self._places_of(is_metrics=is_metrics)
+                place = of_kind.enter(peer.origin, scope.cancel, places=places, is_shared=is_shared)
+            except NoPlace as refusal:
                 sock.close()
-                logger.warning("%s: refused: it is one connection too many", peer.address)
+                logger.warning("%s: refused: %s", peer.address, refusal)
                 continue
             sock.setblocking(False)
             if isinstance(address, tuple):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._connections[peer.address] = mine + 1
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-            self._nursery.start_soon(self._serve, stream, peer, is_metrics)
+            self._nursery.start_soon(self._serve, stream, peer, is_metrics, place, scope)
 
-    async def _serve(self, stream: trio.abc.Stream, peer: "Peer", is_metrics: bool) -> None:
+    def _places_of(self, *, is_metrics: bool) -> "Places":
+        """The ports of the metrics have theirs, so that probes come in whatever goes on at the console's."""
+        if is_metrics not in self._places:
+            from .places import Places
+
+            self._places[is_metrics] = Places(AN_ADDRESS_MAX)
+        return self._places[is_metrics]
+
+    async def _serve(
+        self, stream: trio.abc.Stream, peer: "Peer", is_metrics: bool, place: "Place", scope: trio.CancelScope
+    ) -> None:
         try:
-            if peer.is_secure:
-                stream = await self._secured(stream)
-            await (await self.answering()).serve(stream, peer, is_metrics=is_metrics)
+            with scope:
+                if peer.is_secure:
+                    stream = await self._secured(stream)
+                await (await self.answering()).serve(stream, peer, place, is_metrics=is_metrics)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer is gone, or speaks no TLS
         except Exception:
             logger.exception("%s: internal error", peer.address)
         finally:
-            self._connections[peer.address] -= 1
-            if not self._connections[peer.address]:
-                del self._connections[peer.address]
-            with trio.move_on_after(CLOSING_S):
-                await stream.aclose()
+            place.leave()
+            if scope.cancelled_caught:
+                logger.debug("%s: closed: another needs its place", peer.address)
+                await trio.aclose_forcefully(stream)
+            else:
+                with trio.move_on_after(CLOSING_S):
+                    await stream.aclose()
 
     async def _secured(self, stream: trio.abc.Stream) -> trio.abc.Stream:
         """TLS over it, with the certificate that is in force now. Raises: OSError, trio.BrokenResourceError."""

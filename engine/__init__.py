@@ -118,6 +118,7 @@ from .stores.store import Scanned
 from .stores.tail import Unreadable
 from .stores.temp_store import TempStore
 from .users.access import HTTP, TAGS, User, Users
+from .users.address_origins import THIS_MACHINE, address_origin
 from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
@@ -236,6 +237,7 @@ __all__ = [
     "Shapes",
     "Sizes",
     "TAGS",
+    "THIS_MACHINE",
     "TERMINAL",
     "TempStore",
     "TopicPermission",
@@ -257,6 +259,7 @@ __all__ = [
     "bounded_ms",
     "check_consumer_arguments",
     "check_expiration",
+    "address_origin",
     "answer_request",
     "publish_by_name",
     "chosen_by",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from ...engine import Broker
-from ..messages import Answer, Refusal, Request
+from ..messages import Answer, Refusal, Request, Work
 from ..options import ConsoleOptions, Steps
 from .aggregated import aggregated_page
 from .exposition import CONTENT_TYPE, encoded
@@ -30,7 +30,12 @@ class MetricsCall:
     page: Callable[[], Page] | None = None
     answer: Answer | None = None
 
-    wants_body = False
+    body_max = 0
+
+    @property
+    def work(self) -> Work:
+        """Pages take turns; health is known at once."""
+        return Work.PROBE if self.page is None else Work.METRICS
 
     def steps(self, body: bytes) -> Steps:
         """The steps to the answer."""

@@ -144,7 +144,7 @@ _CHECKS = {
     "reached-target-cluster-size": (_OPEN, _fine),
 }
 ROUTES = [
-    *(Route(f"health/checks/{path}", {"GET": Action(*how)}) for path, how in _CHECKS.items()),
-    Route("healthchecks/node", {"GET": Action(_ANY, _node)}),
-    Route("healthchecks/node/N", {"GET": Action(_ANY, _node)}),
+    *(Route(f"health/checks/{path}", {"GET": Action(*how, is_probe=True)}) for path, how in _CHECKS.items()),
+    Route("healthchecks/node", {"GET": Action(_ANY, _node, is_probe=True)}),
+    Route("healthchecks/node/N", {"GET": Action(_ANY, _node, is_probe=True)}),
 ]
