@@ -14,17 +14,47 @@ from leveret.settings import load_configuration
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.parametrize("index, library", [(0, "pika"), (1, "aio_pika")])
-def test_examples_run(tmp_path: Path, index: int, library: str) -> None:
+@pytest.mark.parametrize("library", ["pika", "aio_pika"])
+def test_examples_run(tmp_path: Path, library: str) -> None:
     """Copied from the page, with only the port changed."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    source = blocks[index]
-    assert library in source
+    (source,) = [block for block in _python() if "hello, hare" in block and re.search(rf"\b{library}\b", block)]
     with leveret_serve(tmp_path) as broker:
         source = source.replace(":5672/", f":{broker.port}/")
         done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stderr
         assert done.stdout == "hello, hare\n"
+
+
+def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
+    """As it stands; the plugin comes with the package."""
+    source = _python()[0]
+    assert source.startswith("# test_orders.py\n")
+    (tmp_path / "test_orders.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_orders.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def _python() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def test_what_a_first_look_needs_is_on_the_first_page() -> None:
+    """What it is, the test, ten lines, the small broker: in this order, and within sixty lines."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    headings = [(number, line) for number, line in enumerate(lines, 1) if line.startswith("## ")]
+    assert [line for _, line in headings[:3]] == ["## In your tests", "## Ten lines", "## A small real broker"]
+    assert headings[2][0] <= 60
+
+
+def test_pages_that_install_it_say_what_to_do_until_there_is_a_release() -> None:
+    """Each page with `pip install ... leveret` leads to docs/installing.md."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
+    installs = re.compile(r"pipx? install[^`\n]*\bleveret\b(?!/)|pip install \.")
+    found = [page for page in pages if page.name not in ("CHANGELOG.md", "installing.md")]
+    found = [page for page in found if installs.search(page.read_text())]
+    assert len(found) > 10
+    assert [page.name for page in found if "installing.md)" not in page.read_text()] == []
 
 
 def test_the_top_is_the_two_commands() -> None:

@@ -351,6 +351,24 @@ def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
     data += [one for one in (clone / "pipeline/report").glob("*") if one.suffix in (".js", ".css")]
     expected |= {f"leveret/{path.relative_to(clone)}" for path in data if path.is_file()}
     assert packed == expected
+    # And below the environment what its messages point to, and the unit.
+    beside = {name.partition(".data/data/")[2] for name in named if ".data/data/" in name}
+    pages = {f"share/doc/leveret/{path.relative_to(clone)}" for path in (clone / "docs").rglob("*.md")}
+    assert pages <= beside and "lib/systemd/system/leveret.service" in beside
+    (facts,) = (zipfile.ZipFile(wheel).read(name).decode() for name in named if name.endswith("/METADATA"))
+    assert "Classifier: Framework :: Pytest" in facts and "Keywords: amqp" in facts
+
+
+def test_every_page_that_the_code_names_is_there() -> None:
+    """In a message, a help text or a comment."""
+    named = {
+        (path.relative_to(ROOT), page)
+        for room in (*ROOMS, FRONT_DOOR)
+        for path in (ROOT / room).rglob("*.py")
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text())
+    }
+    assert len(named) > 30
+    assert [(path, page) for path, page in named if not (ROOT / page).is_file()] == []
 
 
 def test_no_machine_and_no_registry_is_named() -> None:

@@ -94,6 +94,10 @@ class _Version(argparse.Action):
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = NearestParser(prog="leveret", description="An AMQP 0-9-1 broker.")
+    if arguments[:1] in (["-h"], ["--help"]):
+        from .cli.build_facts import pages
+
+        parser.epilog = f"Pages that messages name (docs/...) are in {pages()}." if pages() else None
     parser.add_argument("--version", action=_Version, nargs=0, help="what is installed here, and on what it runs")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -142,7 +146,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     else:
         verbs.add_parser("journal", help="check, repair or print a journal")
 
-    verbs.add_parser("pipeline", help="read the journal with Spark: ingest, audits, reports")
+    verbs.add_parser("pipeline", help="audits and statistics from the journal, with DuckDB or Spark")
 
     if arguments[:1] == ["init"]:
         from .cli.init_command import add_command as add_init

@@ -31,7 +31,16 @@ def build_facts() -> str:
         except metadata.PackageNotFoundError:
             continue
     lines.append(", ".join(found))
+    if where := pages():
+        lines.append(f"pages in {where}")
     return "\n".join(lines)
+
+
+def pages() -> Path | None:
+    """The directory with the pages that messages name (docs/...): the wheel brings it, and a clone is one."""
+    clone = next((parent for parent in Path(__file__).parents if (parent / "pyproject.toml").is_file()), None)
+    places = [Path(sysconfig.get_path("data")) / "share" / "doc" / "leveret", *((clone,) if clone else ())]
+    return next((place for place in reversed(places) if (place / "docs" / "installing.md").is_file()), None)
 
 
 def _digest() -> str:
