@@ -1,9 +1,12 @@
 """Measure leveret and RabbitMQ in turns, and report which goals are met.
 
-    python benchmarks/compare.py [--rounds 3] [--only S1-16,S2] [--scale 1] [--out benchmarks/results/latest.json]
+    python benchmarks/compare.py [--rounds 3] [--only S1-16,S2] [--scale 1] [--out FILE.json]
     python benchmarks/compare.py --baseline "../before/.venv/bin/python -m leveret serve --memory \\
         --listen 127.0.0.1:{port}" --no-rabbitmq --only S1-16,S2
     python benchmarks/compare.py --quick
+
+A whole run writes results/latest.json and latest.md, which the README cites; one that has less than these (fewer loads
+or rounds, shorter ones, no RabbitMQ, another command) writes results/partial.json and partial.md, which are not kept.
 
 Brokers are started fresh and take turns (A B A B), so that changes of the machine affect all alike; CPU per message is
 more reliable than rates. Exit status 1: a check of the load generator failed (lost, repeated, reordered, damaged
@@ -13,6 +16,7 @@ messages), never a time.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
@@ -37,6 +41,7 @@ PACED_SECONDS = 5.0  # at 2,000/s the broker is mostly idle: longer, for the sam
 GROWTH_MAX = 20.0  # of the count from one calibrating run to the next
 CALIBRATIONS_MAX = 5
 STARTS = 5
+RESULTS = Path(__file__).parent / "results"
 QUICK_SHARE = 0.02  # of a scenario's first count
 QUICK_SECONDS = 0.2
 BYTES_PER_KB, BYTES_PER_MB = 1024, 1_000_000
@@ -61,7 +66,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", type=_names, default=list(SCENARIOS), help=f"of {','.join(SCENARIOS)}")
     parser.add_argument("--scale", type=float, default=1.0, help="length of a run, 1: at least a second")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "latest.json")
+    parser.add_argument("--out", type=Path, help="default: results/latest.json, of a part results/partial.json")
     parser.add_argument("--command", default=LEVERET_COMMAND, help="start leveret by this instead; {port} is filled in")
     parser.add_argument("--baseline", metavar="CMD", help="also an older tree, twice, to show the effect of a change")
     parser.add_argument("--no-rabbitmq", action="store_true", help="only the baseline to compare with")
@@ -77,6 +82,23 @@ def _names(text: str) -> list[str]:
     if unknown:
         raise argparse.ArgumentTypeError(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
     return names
+
+
+def results_file(options: argparse.Namespace, folder: Path = RESULTS) -> Path:
+    """Where results go. What is in latest.json is only replaced by what has at least as much."""
+    if options.out is not None:
+        return Path(options.out)
+    latest = folder / "latest.json"
+    none: dict[str, Any] = {"scenarios": {}, "rounds": 1, "scale": 1}
+    kept: dict[str, Any] = json.loads(latest.read_text()) if latest.exists() else none
+    is_whole = (
+        not options.no_rabbitmq
+        and options.command == LEVERET_COMMAND
+        and set(options.only) >= set(kept["scenarios"])
+        and options.rounds >= kept["rounds"]
+        and options.scale >= kept["scale"]
+    )
+    return latest if is_whole else folder / "partial.json"
 
 
 def quick(command: str, only: Sequence[str]) -> int:
@@ -111,7 +133,9 @@ def compare(options: argparse.Namespace) -> int:
     _measure_start(options.command, results)
     for what, figure, goal, good in idle_verdicts(results):
         print(f"{what}: {figure}  goal {goal}: {'met' if good else 'MISSED'}")
-    write(results, options.out)
+    where = results_file(options)
+    write(results, where)
+    print(f"written: {portable([str(where)])}")
     for failure in results.failures:
         print(f"FAILED {failure}", file=sys.stderr)
     return int(bool(results.failures))
