@@ -333,14 +333,14 @@ class Policies:
 class RankedPolicies:
     """Policies, the best first. Those whose pattern begins with text are found by it, whatever their number."""
 
-    __slots__ = ("_by_start", "_others", "_policies")
+    __slots__ = ("_by_start", "_others", "_patterns", "_policies")
 
     def __init__(self, policies: list[Policy]) -> None:
         self._policies = policies
         self._by_start: dict[int, dict[str, list[int]]] = {}  # ranks by the text, by its length
         self._others: list[tuple[int, Pattern]] = []
-        for rank, one in enumerate(policies):
-            pattern = _compiled(one)
+        self._patterns = [_compiled(one) for one in policies]
+        for rank, pattern in enumerate(self._patterns):
             if start := pattern.start:
                 self._by_start.setdefault(len(start), {}).setdefault(start, []).append(rank)
             else:
@@ -354,7 +354,7 @@ class RankedPolicies:
             for rank in by_start.get(name[:length], ()):
                 if rank >= best:
                     break
-                is_found, spent = _compiled(self._policies[rank]).measured(name)
+                is_found, spent = self._patterns[rank].measured(name)
                 cost += spent
                 if is_found:
                     best = rank
@@ -369,8 +369,11 @@ class RankedPolicies:
 
 
 def _compiled(policy: Policy) -> "Pattern":
-    assert policy.compiled is not None, "made by make_policy"
-    return policy.compiled
+    if policy.compiled is not None:
+        return policy.compiled
+    from ...expressions.patterns.patterns import Pattern  # of a policy that was not made by make_policy
+
+    return Pattern(policy.pattern)
 
 
 NO_POLICIES = Policies()
