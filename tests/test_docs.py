@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from import_graph import ROOMS
 
 from leveret.settings.addresses.fields import FIELDS
 from leveret.settings.declared.configuration import KEYS
@@ -91,12 +92,21 @@ def test_the_changelog_is_drawn_from_every_fragment() -> None:
             assert f"- {line.replace('](../', '](')}" in drawn, path.name
 
 
+def test_the_architecture_has_every_room() -> None:
+    """Each at the top, and each inside `engine/`, has its row."""
+    page = (DOCS / "architecture.md").read_text()
+    rooms = [room for room in ROOMS if (DOCS.parent / room).is_dir()]
+    assert [room for room in rooms if not re.search(rf"(?m)^{room}/ ", page)] == []
+    inside = [one.parent.name for one in (DOCS.parent / "engine").glob("*/__init__.py")]
+    assert [room for room in inside if f"\n| `{room}/` |" not in page] == []
+
+
 def test_every_path_that_the_architecture_names_is_there() -> None:
     """In full from the root, or below engine/ (a room of it); a bare file name is one of some room."""
     root = DOCS.parent
     named = set(re.findall(r"(?<![\w/*])[\w][\w/]*(?:\.py|/(?=[`\s]))", (DOCS / "architecture.md").read_text()))
     assert len(named) > 60
-    rooms = ("engine", "amqp_frontend", "journal", "settings", "expressions", "src/leveret")
+    rooms = ("engine", "amqp_frontend", "journal", "settings", "expressions", "console", "src/leveret")
     bare = {path.name for room in rooms for path in (root / room).rglob("*.py")}
     for path in named:
         is_there = (root / path).exists() or (root / "engine" / path).exists()

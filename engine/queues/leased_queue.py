@@ -1,6 +1,6 @@
 """A leased queue: AMPS' queue, whose messages are lent to consumers and come back unless they are acknowledged.
 
-Source: queues page A. Why it has the store of other queues: docs/decisions/0006-stores.md.
+Source: queues page A. Why it has the store of other queues: docs/decisions/0011-leases.md.
 """
 
 from collections.abc import Sequence
