@@ -53,6 +53,10 @@ class Durability(Protocol):
         """Whether nothing more is taken now: confirms that wait are refused."""
 
     @property
+    def failed_ms(self) -> int:
+        """Since when (wall time), if it has failed."""
+
+    @property
     def is_behind(self) -> bool:
         """Whether things happened that were not recorded: until all is stated again, none counts as safe."""
 

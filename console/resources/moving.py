@@ -41,25 +41,21 @@ def _given(request: Request, *own: str) -> dict[str, Any]:
 
 def _move(api: Api, request: Request) -> Steps:
     given = _given(request, "to")
-    (to,) = require(given, "to")
-    del given["to"]
-    if not isinstance(to, dict) or not to.keys() <= {"queue", "exchange", "routing_key"}:
-        raise bad_request('to: expected {"queue"} or {"exchange", "routing_key"}')
-    return (
-        yield from _started(
-            api,
-            request,
-            "move",
-            given,
-            to_queue=to.get("queue"),
-            to_exchange=to.get("exchange"),
-            to_key=to.get("routing_key"),
-        )
-    )
+    require(given, "to")
+    return (yield from _started(api, request, "move", given, **_place(given.pop("to"))))
 
 
 def _replay(api: Api, request: Request) -> Steps:
-    return (yield from _started(api, request, "replay", _given(request, "to", "strip")))
+    given = _given(request, "to", "strip")
+    place = _place(given.pop("to")) if isinstance(given.get("to"), dict) and given["to"] else {}
+    return (yield from _started(api, request, "replay", given, **place))
+
+
+def _place(to: object) -> dict[str, Any]:
+    """Where messages go, for the command. Raises: Refusal."""
+    if not isinstance(to, dict) or not to.keys() <= {"queue", "exchange", "routing_key"}:
+        raise bad_request('to: expected {"queue"} or {"exchange", "routing_key"}')
+    return {"to_queue": to.get("queue"), "to_exchange": to.get("exchange"), "to_key": to.get("routing_key")}
 
 
 def _discard(api: Api, request: Request) -> Steps:

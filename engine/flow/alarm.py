@@ -6,6 +6,7 @@ Source: queues page E.4, row 3; behaviour page 1.9.
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from ..clock import Clock
 from .full import Full
 from .meter import Meter
 from .ring import Waiting
@@ -21,16 +22,18 @@ class Target(Protocol):
 
 
 class Alarm(Usage):
-    """`reason`: what clients are told while it is up."""
+    """`reason`: what clients are told while it is up; `since_ms`: wall time when it was raised."""
 
-    __slots__ = ("_reason",)
+    __slots__ = ("_clock", "_reason", "since_ms")
 
     is_fed = False
 
-    def __init__(self, limit_name: str, on_eased: Callable[[Usage], None]) -> None:
+    def __init__(self, limit_name: str, on_eased: Callable[[Usage], None], clock: Clock) -> None:
         super().__init__("broker", limit_name, on_eased, is_root=True)
         self.warning_interval_ms = 0  # who raised it has logged it
         self._reason = ""
+        self._clock = clock
+        self.since_ms = 0
 
     @property
     def reason(self) -> str:
@@ -39,6 +42,8 @@ class Alarm(Usage):
 
     def switch(self, reason: str | None) -> None:
         """Raise it with a reason; None: it is over, and who waits goes on."""
+        if reason is not None and not self.is_full:
+            self.since_ms = self._clock.wall_ms()
         self.is_full = reason is not None
         self._reason = reason or ""
         if reason is None and self.ring:

@@ -77,8 +77,8 @@ class FlowControl(UsageTree):
         self._eased: dict[Usage, None] = {}
         self._reconsidered: dict[Usage, None] = {}
         self._resuming: Waiting | None = None
-        self.alarm = Alarm("alarm", self._note_eased)
-        self.disk = Alarm("disk", self._note_eased)
+        self.alarm = Alarm("alarm", self._note_eased, clock)
+        self.disk = Alarm("disk", self._note_eased, clock)
         self.over_limit = 0
         self.pending = False
 

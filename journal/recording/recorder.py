@@ -67,6 +67,7 @@ class Recorder(MessageRecorder):
         self.seen_ids = SeenIds(broker, journal, is_on=keeps_ids)
         self.takes_nothing = False
         self.is_low = False
+        self.failed_ms = 0  # see the engine's `Durability`
         self.late_octets = 0  # of contents that came while it took nothing
         self.is_lost = False  # see the engine's `Durability`
         self._safe_before = 0  # when it failed
@@ -121,6 +122,8 @@ class Recorder(MessageRecorder):
         """The journal takes nothing now, or ever again."""
         if not self.is_behind:
             self._safe_before = self._journal.committed_lsn
+        if not self.has_failed:
+            self.failed_ms = self._broker.clock.wall_ms()
         self._has_recorded = False  # of publishers that wait for no confirm
         self.takes_nothing = self.is_behind = True
         self.is_lost = for_good

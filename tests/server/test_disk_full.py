@@ -13,6 +13,8 @@ from broker_process import BrokerProcess, leveret_serve
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import NackError
 
+from leveret.cli.control_client import request
+
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 BODY = bytes(20_000)
 
@@ -55,6 +57,7 @@ def test_publishers_wait_consumers_go_on(tmp_path: Path, disk: Path) -> None:
         confirming.confirm_delivery()
         with pytest.raises(NackError):
             confirming.basic_publish("", "q", BODY, PERSISTENT)
+        assert request(broker.url, "status", {})["trouble"][0].startswith("the disk is full since 20")
         confirming.queue_declare("passing")
         confirming.basic_publish("", "passing", b"transient")
         method, _, body = other.channel().basic_get("q", auto_ack=True)

@@ -45,3 +45,20 @@ def test_paused(broker: RunningBroker) -> None:
     request(broker.url, "resume", {"queue": "a"})
     with pytest.raises(ControlFailed, match="no queue 'c'"):
         request(broker.url, "pause", {"queue": "c"})
+
+
+def test_replay_takes_the_words_of_move(broker: RunningBroker) -> None:
+    """to-queue, to-exchange and to-key are another place than where each came from."""
+    dry = request(broker.url, "replay", {"queue": "a", "to-queue": "b", "dry-run": "true"})
+    assert (dry["matched"], dry["targets"]) == (5, [{"to": "queue b", "count": 5}])
+    job = request(broker.url, "replay", {"queue": "a", "to-exchange": "", "to-key": "b", "limit": "2"})
+    assert job["to"] == "to exchange (default), key b"
+    for words, said in (
+        ({"to-key": "b"}, "replay: expected to-queue, or to-exchange"),
+        ({"to-queue": "a"}, "replay: to-queue is the queue itself"),
+        ({"to-queue": "b", "to": "queue"}, "where each message came from, not another place"),
+        ({"to-queue": "b", "strip": "true"}, "where each message came from, not another place"),
+        ({"to": "b"}, "to-queue and to-exchange name another place"),
+    ):
+        with pytest.raises(ControlFailed, match=said):
+            request(broker.url, "replay", {"queue": "a", **words})

@@ -224,6 +224,10 @@ def as_text(result: Any, command: str) -> str:
         return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
     if isinstance(result, list):
         return _as_table(result)
+    if command == "status" and isinstance(result, dict) and isinstance(result.get("trouble"), list):
+        wrong = "; ".join(map(str, result["trouble"]))
+        rest = {key: value for key, value in result.items() if key != "trouble"}
+        return f"{printable(f'NOT WELL: {wrong}') if wrong else 'all is well'}\n{as_text(rest, command)}"
     if isinstance(result, dict):
         return "\n".join(f"{key}: {_value_text(value)}" for key, value in result.items())
     return printable(str(result))

@@ -15,6 +15,7 @@ from .command_error import CommandError
 from .held import blocked_by, held_of, held_of_all
 from .running import explain_running
 from .steps import Steps
+from .trouble import trouble
 
 #: How many scheduled messages are listed, soonest first.
 LISTED_MAX = 1000
@@ -56,6 +57,7 @@ class BrokerCommands:
     def _status(self, arguments: dict[str, Any]) -> Steps:
         statistics = yield from self.broker.statistics_in_steps()
         return {
+            "trouble": (yield from trouble(self.broker)),
             "product": "leveret",
             "version": __version__,
             "uptime_ms": self.broker.clock.wall_ms() - self._started_ms(),

@@ -48,6 +48,8 @@ POSITIONS_MAX = 10_000
 QUEUES_MAX, LETTERS_MAX, LETTERS_STEP = 100, 5_000, 100
 MOVED, REPLAYED = "moved", "replayed"
 _OF_LEASES = ("bookmark", "option")
+#: Where messages go, in every command that takes them somewhere.
+_PLACE = ("to-queue", "to-exchange", "to-key")
 
 
 class MovingCommands:
@@ -69,32 +71,24 @@ class MovingCommands:
         }
 
     def _move(self, arguments: dict[str, Any]) -> Steps:
-        queue, exchange, key = (arguments.get(name) for name in ("to-queue", "to-exchange", "to-key"))
         client = acting(self._broker(), arguments)
-        if queue is not None and exchange is None and key is None:
-            if queue == arguments["queue"]:
-                raise CommandError("move: to-queue is the queue itself")
-            if queue not in client.vhost.queues:
-                raise CommandError(f"no queue {queue!r} in virtual host {client.vhost.name!r}")
-            to = f"to queue {queue}"
-            with refusals():
-                aim = to_queue(client, queue)
-        elif exchange is not None and queue is None:
-            if exchange not in client.vhost.exchanges:
-                raise CommandError(f"no exchange {exchange!r} in virtual host {client.vhost.name!r}")
-            to = f"to exchange {exchange or '(default)'}" + (f", key {key}" if key else "")
-            aim = to_exchange(client, exchange, key)
-        else:
-            raise CommandError("move: expected to-queue, or to-exchange with or without to-key")
-        return (yield from self._begin("move", client, arguments, aim, MOVED, to))
+        aim, words = _place("move", client, arguments)
+        return (yield from self._begin("move", client, arguments, aim, MOVED, words))
 
     def _replay(self, arguments: dict[str, Any]) -> Steps:
         to = arguments.get("to", "exchange")
         if to not in ("exchange", "queue"):
-            raise CommandError(f"replay: to must be exchange or queue, not {to!r}")
+            raise CommandError(
+                f"replay: to must be exchange or queue, not {to!r}; to-queue and to-exchange name another place"
+            )
         client = acting(self._broker(), arguments)
-        aim = to_origin(client, into_queue=to == "queue", without_history=arguments.get("strip", False))
-        words = "to the queue that each died in" if to == "queue" else "to where each came from"
+        if any(name in arguments for name in _PLACE):
+            if "to" in arguments or "strip" in arguments:
+                raise CommandError("replay: to and strip are about where each message came from, not another place")
+            aim, words = _place("replay", client, arguments)
+        else:
+            aim = to_origin(client, into_queue=to == "queue", without_history=arguments.get("strip", False))
+            words = "to the queue that each died in" if to == "queue" else "to where each came from"
         return (yield from self._begin("replay", client, arguments, aim, REPLAYED, words))
 
     def _discard(self, arguments: dict[str, Any]) -> Steps:
@@ -270,3 +264,21 @@ def _letters_of(queue: Queue, most: int) -> Steps:
             for (cause, origin, exchange), count in causes.most_common(50)
         ],
     }
+
+
+def _place(command: str, client: Client, arguments: dict[str, Any]) -> tuple[Aim, str]:
+    """Where the arguments send messages, and that in words. Raises: CommandError."""
+    queue, exchange, key = (arguments.get(name) for name in _PLACE)
+    if queue is not None and exchange is None and key is None:
+        if queue == arguments["queue"]:
+            raise CommandError(f"{command}: to-queue is the queue itself")
+        if queue not in client.vhost.queues:
+            raise CommandError(f"no queue {queue!r} in virtual host {client.vhost.name!r}")
+        with refusals():
+            return to_queue(client, queue), f"to queue {queue}"
+    if exchange is not None and queue is None:
+        if exchange not in client.vhost.exchanges:
+            raise CommandError(f"no exchange {exchange!r} in virtual host {client.vhost.name!r}")
+        words = f"to exchange {exchange or '(default)'}" + (f", key {key}" if key else "")
+        return to_exchange(client, exchange, key), words
+    raise CommandError(f"{command}: expected to-queue, or to-exchange with or without to-key")

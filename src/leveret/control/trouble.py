@@ -1,0 +1,95 @@
+"""What is not well with a broker, in sentences that say since when and what to do; the first lines of `ctl status`."""
+
+from collections.abc import Generator
+from datetime import UTC, datetime
+
+from ..engine import MS, Broker, dead_letter_queues
+from ..settings.values import shown
+
+#: Limits, queues and connections that are named; the rest is a number.
+NAMED_MAX = 3
+
+
+def trouble(broker: Broker) -> Generator[None, None, list[str]]:
+    """One sentence each, the gravest first; none: all is well."""
+    found = [*_journal(broker), *_alarms(broker), *_limits(broker), *_blocked(broker), *_lost_letters(broker)]
+    return [*found, *(yield from _letters_that_nobody_gets(broker))]
+
+
+def _journal(broker: Broker) -> list[str]:
+    durability = broker.durability
+    if durability is None or not durability.has_failed:
+        return []
+    since = _at(durability.failed_ms)
+    if durability.is_lost:
+        return [
+            f"the journal failed {since} and takes nothing durable any more: see the log, mend the disk, start the"
+            " broker anew"
+        ]
+    return [
+        f"the disk is full {since}: persistent publishes are refused or wait; free space or consume messages, then it"
+        " goes on by itself"
+    ]
+
+
+def _alarms(broker: Broker) -> list[str]:
+    alarm = broker.flow.alarm
+    if not alarm.is_full:
+        return []
+    return [f"publishers are blocked by an operator {_at(alarm.since_ms)} ({alarm.reason}): `ctl unblock` ends it"]
+
+
+def _limits(broker: Broker) -> list[str]:
+    full = [node for node in broker.flow.nodes() if node.is_full and node.is_fed]
+    named = [f"{node.limit_name} of {node.destination} ({node.used} of {node.limit})" for node in full[:NAMED_MAX]]
+    if not full:
+        return []
+    return [f"limits are reached: {_and_more(named, len(full))}; consume messages or raise the limit"]
+
+
+def _blocked(broker: Broker) -> list[str]:
+    waiting = broker.flow.blocked()
+    if not waiting:
+        return []
+    seconds = (broker.clock.monotonic_ns() - waiting[0].since_ns) // (1000 * MS)
+    return [f"{_count(len(waiting), 'connection')} waiting to publish, the longest for {seconds} s: see `blocked`"]
+
+
+def _lost_letters(broker: Broker) -> list[str]:
+    letters = broker.unroutable_letters
+    if not letters.count:
+        return []
+    named = [
+        f"{place.count} of queue {shown(place.queue)} for {shown(place.address)}"
+        for place in letters.places()[:NAMED_MAX]
+    ]
+    return [
+        f"{_count(letters.count, 'dead letter')} found no queue and gone since the start:"
+        f" {_and_more(named, len(letters.places()))}; bind a queue there"
+    ]
+
+
+def _letters_that_nobody_gets(broker: Broker) -> Generator[None, None, list[str]]:
+    waiting: list[tuple[int, str]] = []
+    for vhost in list(broker.virtual_hosts.values()):
+        for some in dead_letter_queues(vhost):
+            waiting += [(one.ready_count, one.name) for one in some if one.ready_count and not one.consumers]
+            yield
+    if not waiting:
+        return []
+    waiting.sort(key=lambda one: (-one[0], one[1]))
+    named = [f"{count} in {shown(name)}" for count, name in waiting[:NAMED_MAX]]
+    return [f"dead letters that nobody gets: {_and_more(named, len(waiting))}; see `ctl dead-letters`"]
+
+
+def _at(wall_ms: int) -> str:
+    return f"since {datetime.fromtimestamp(wall_ms / 1000, UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"
+
+
+def _and_more(named: list[str], number: int) -> str:
+    more = number - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
