@@ -10,7 +10,7 @@ Action = Callable[[], object]
 class Timers:
     """At most one deadline of each kind is set."""
 
-    __slots__ = ("_deadlines", "_due", "_expiry", "_start", "_unused")
+    __slots__ = ("_deadlines", "_due", "_expiry", "_paging", "_start", "_unused")
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
@@ -18,6 +18,7 @@ class Timers:
         self._due: Deadline | None = None
         self._unused: Deadline | None = None
         self._start: Deadline | None = None
+        self._paging: Deadline | None = None
 
     def arm_expiry(self, due_ns: int, action: Action) -> None:
         """The soonest head expires then (monotonic ns; 0: none does). A deadline that is earlier stays."""
@@ -52,8 +53,13 @@ class Timers:
         self._deadlines.cancel(self._start)
         self._start = None if due_ns is None else self._deadlines.set(due_ns, action)
 
+    def arm_paging(self, due_ns: int, action: Action) -> None:
+        """What could not leave memory is tried again then; a deadline that is set stays."""
+        if self._paging is None or self._paging.action is None:
+            self._paging = self._deadlines.set(due_ns, action)
+
     def cancel_all(self) -> None:
         """The queue is deleted."""
-        for deadline in (self._expiry, self._due, self._unused, self._start):
+        for deadline in (self._expiry, self._due, self._unused, self._start, self._paging):
             if deadline is not None:
                 self._deadlines.cancel(deadline)

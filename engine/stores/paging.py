@@ -60,6 +60,7 @@ def paged(
         else:
             spooled = _spooled(owner.storage.temp, run, where, deliveries, uncounted)
             if spooled is None:
+                owner.could_not_page()
                 items += run
                 continue
             items += spooled

@@ -214,6 +214,9 @@ class Store(Protocol):
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
         """Page so many octets out, or messages, of those that come last at hand. Returns how many octets that freed."""
 
+    def page_again(self) -> bool:
+        """What stayed in memory because a disk did not take it may leave now. Returns whether that was a slice."""
+
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """What the queue may have in memory beside what all may; None: no such limit. Stores without a tail have none.
 

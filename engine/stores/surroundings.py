@@ -48,6 +48,12 @@ class Storage:
         self._on_temp_change: Callable[[int], object] = lambda used: None
 
     @property
+    def is_ailing(self) -> bool:
+        """Whether a disk took nothing when it was last asked, and may take it later."""
+        durability = self.durability
+        return self.temp.has_failed or (durability is not None and durability.is_behind and not durability.is_lost)
+
+    @property
     def log(self) -> "TopicLog":
         """What leased queues are views of: the journal, or what is in memory."""
         if self._log is None:
@@ -105,6 +111,9 @@ class Owner(Protocol):
         `octets_paged`: see `paged_run.octets_paged`. Only a store that is metered says so (`Store.limit_memory`).
         """
 
+    def could_not_page(self) -> None:
+        """Messages stay in memory that were to leave it: if a disk is the reason, `Store.page_again` comes later."""
+
     def loaded(self, messages: list[Message], attempts: int) -> None:
         """These came back from the tail.
 
@@ -128,6 +137,10 @@ class _Nobody:
 
     @staticmethod
     def paged_out(count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+        return
+
+    @staticmethod
+    def could_not_page() -> None:
         return
 
     @staticmethod

@@ -6,8 +6,8 @@ are, so that order is kept. Source: queues page F; ruling 5.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby, pairwise
 from typing import Protocol
 
 from ..messages.levels import ONE_LEVEL, Levels
@@ -133,6 +133,26 @@ class Tail:
         here.extendleft(reversed(items))
         count = sum(1 if isinstance(item, Message) else len(item) for item in items)
         self._came(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
+
+    def page(self, paged: Callable[[list[Message]], Sequence[Item]], count_max: int) -> bool:
+        """Of the messages that stand here as they are, so many at most become what `paged` makes of them.
+
+        Returns whether there may be more. O(items).
+        """
+        for level, items in enumerate(self._levels):
+            if not any(isinstance(item, Message) for item in items):
+                continue
+            found: list[Item] = []
+            for is_whole, group in groupby(items, lambda item: isinstance(item, Message)):
+                some = list(group)
+                if not is_whole or count_max <= 0:
+                    found += some
+                    continue
+                changed = paged([item for item in some[:count_max] if isinstance(item, Message)])
+                found += [*changed, *some[count_max:]]
+                count_max -= sum(len(item) for item in changed if isinstance(item, PagedRun))
+            self._levels[level] = Placed(found, _first_id)
+        return count_max <= 0
 
     def _came(self, level: int, count: int, octets: int) -> None:
         self._count += count

@@ -99,6 +99,7 @@ class TailPaging(ABC):
             tail.extend(first_id, sizes, place=place, envelope=envelope)
             self._note_paged(blobs, sizes, place, are_stored=owner.stores(envelope))
             return
+        owner.could_not_page()
         for offset, blob in enumerate(blobs):
             tail.append(Message(first_id + offset, blob, envelope))
 
@@ -136,6 +137,7 @@ class TailPaging(ABC):
             tail.extend(message.id, sizes, expires, place=place, envelope=envelope, level=level)
             self._note_paged((message.blob,), sizes, place, are_stored=self._owner.stores(envelope))
         else:
+            self._owner.could_not_page()
             tail.append(message)
 
     def restore_run(
@@ -271,6 +273,16 @@ class TailPaging(ABC):
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
         """See `Store`."""
         return self._page_out(octets, count_max) if self.may_page else 0
+
+    def page_again(self) -> bool:
+        """See `Store`."""
+        tail = self._tail
+        if not self.may_page:
+            return False
+        self._is_unsettled = self.cap is not None
+        return tail is not None and tail.page(
+            lambda messages: paged(self._owner, tail, messages, is_metered=self._is_metered)[0], LEAVING_MAX
+        )
 
     def _page_out(self, octets: int, count: int) -> int:
         """So many octets or messages, of the last at hand: lower levels first. Returns how many octets that freed."""

@@ -17,6 +17,8 @@ class TempStore(Protocol):
     limit: int
     #: Called with `used` whenever that has changed, within a turn.
     on_change: Callable[[int], object]
+    #: The disk did not take what it was given last: it may take it later.
+    has_failed: bool
 
     @property
     def used(self) -> int:
@@ -38,10 +40,11 @@ class TempStore(Protocol):
 class NoTempStore:
     """Has room for nothing: where a broker was given no disk."""
 
-    __slots__ = ("limit", "on_change", "used")
+    __slots__ = ("has_failed", "limit", "on_change", "used")
 
     def __init__(self) -> None:
         self.limit = self.used = 0
+        self.has_failed = False
         self.on_change: Callable[[int], object] = lambda used: None
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:

@@ -54,6 +54,10 @@ class UntailedStore:
         """See `Store`."""
         return 0
 
+    def page_again(self) -> bool:
+        """See `Store`."""
+        return False
+
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """See `Store`."""
 

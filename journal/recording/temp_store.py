@@ -57,7 +57,7 @@ class FileTempStore:
         self._chunk_size = chunk_size
         self._chunk: Chunk | None = None
         self._open: set[Chunk] = set()
-        self._has_failed = False
+        self.has_failed = False
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
         """See `TempStore`. A failure of the disk is logged once, until it takes something again."""
@@ -76,11 +76,11 @@ class FileTempStore:
             while view:
                 view = view[chunk.file.write(view) :]
         except OSError as error:
-            if not self._has_failed:
+            if not self.has_failed:
                 logger.error("temp store: %s; what would go there stays in memory", error)
-            self._has_failed = True
+            self.has_failed = True
             return None
-        self._has_failed = False
+        self.has_failed = False
         place = Place(chunk, chunk.size)
         chunk.size += len(octets)
         chunk.live += len(octets)

@@ -6,7 +6,8 @@ sockets: tests/server/test_memory_caps.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from flow_bench import MIB, USER, FlowBench, Publisher
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Delivered, Message, PropertyFacts, Queue, Route, Session
+from leveret.engine import Delivered, Message, Place, PropertyFacts, Queue, Route, Session
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import tail_paging, tailed_store
@@ -22,7 +23,7 @@ from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
-from leveret.journal.recording.temp_store import FileTempStore
+from leveret.journal.recording.temp_store import Chunk, FileTempStore
 from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
 
 KIB = 1024
@@ -62,6 +63,13 @@ class Bench(FlowBench):
         while self.broker.end_turn() or self.broker.feed():
             self.commit()
         self.commit()
+
+    def advance_ms(self, ms: int) -> None:
+        """Time passes, and what is due is done."""
+        for _ in range(ms // 100):
+            self.broker.clock.advance_ns(100_000_000)  # type: ignore[attr-defined]
+            self.broker.advance()
+            self.end_turn()
 
     def commit(self) -> None:
         if self.journal is not None:
@@ -194,6 +202,49 @@ def test_the_temp_store_is_full(has_journal: bool) -> None:
     assert subscriber.got == list(range(2000))
     assert publisher.published == 2000
     assert bench.temp_used == 0
+    bench.close()
+
+
+class Ailing(FileTempStore):
+    """Its disk has no room for a while."""
+
+    is_ill = False
+
+    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+        """See `TempStore`."""
+        self._chunk_size = 0  # a file each
+        return super().spool(blobs)
+
+    def _new_chunk(self) -> Chunk:
+        if self.is_ill:
+            raise OSError(errno.ENOSPC, "ordered")
+        return super()._new_chunk()
+
+
+@pytest.mark.parametrize("before", [0, 100, 300])
+def test_a_temp_store_whose_disk_is_well_again(before: int) -> None:
+    """Publishers wait for memory that nobody reads: what stayed there leaves when the disk takes it, and they go on."""
+    bench = Bench(has_journal=False, memory_limit=LIMIT)
+    temp = Ailing()
+    bench.broker.storage.open_temp = lambda: temp
+    publisher = published(bench, TRANSIENT, before)
+    temp.is_ill = True
+    publisher.publish(*numbered(2000 - before, before))
+    bench.end_turn()
+    assert publisher.published < 2000 and publisher.full is not None
+    bench.advance_ms(3000)
+    assert publisher.published < 2000
+    temp.is_ill = False
+    for _ in range(5):
+        bench.advance_ms(1000)
+    assert publisher.published == 2000
+    assert in_memory(bench.queue) <= CAPS[True]
+    subscriber = Subscriber(bench, prefetch=20)
+    subscriber.drain()
+    assert subscriber.got == list(range(2000))
+    assert (bench.temp_used, in_memory(bench.queue)) == (0, 0)
+    bench.broker.clock.advance_ns(5_000_000_000)  # type: ignore[attr-defined]
+    assert bench.broker.advance() == 0  # nobody tries any more
     bench.close()
 
 

@@ -466,6 +466,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert 0 <= freed <= held
         assert freed == 0 or self.store.is_deep
 
+    @rule(room=st.sampled_from([None, 0, 10_000]))
+    def page_again(self, room: int | None) -> None:
+        """The temp store has more room than before, or less, and what it did not take is offered again."""
+        if room is not None:
+            self.temp.give_room(room)
+        while self.store.page_again() and not self.temp.has_failed:
+            pass
+
     @rule(sizes=SIZES)
     def a_rival_grows(self, sizes: list[int]) -> None:
         """Other queues want memory."""

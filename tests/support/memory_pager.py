@@ -49,14 +49,19 @@ class MemoryTempStore:
         self.limit = 0
         self.used = 0
         self.on_change: Callable[[int], object] = lambda used: None
-        self.is_broken = False
+        self.is_broken = self.has_failed = False
         self._room = room
         self._octets = b""
+
+    def give_room(self, octets: int) -> None:
+        """It takes so many from now on."""
+        self._room = octets
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
         """See `TempStore`."""
         octets = b"".join(blobs)
-        if self.used + len(octets) > self._room or 0 < self.limit <= self.used:
+        self.has_failed = self.used + len(octets) > self._room
+        if self.has_failed or 0 < self.limit <= self.used:
             return None
         place = Place(self, len(self._octets))
         self._octets += octets
@@ -103,6 +108,9 @@ class StoreOwner:
     def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
         """See `Owner`."""
         return self.store.new_message(id_, blob, envelope)
+
+    def could_not_page(self) -> None:
+        """See `Owner`: the store is asked by whoever has it."""
 
     def loaded(self, messages: list[Message], attempts: int) -> None:
         """See `Owner`."""

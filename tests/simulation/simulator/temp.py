@@ -27,6 +27,7 @@ class SimulatedTempStore:
         self.limit = 0
         self.used = 0
         self.on_change: Callable[[int], object] = lambda used: None
+        self.has_failed = False
         self._has_room = has_room
         self._happened = happened
 
@@ -38,8 +39,10 @@ class SimulatedTempStore:
             return None
         if not self._has_room():
             self._happened["temp store: disk full"] += 1
+            self.has_failed = True
             return None
         self._happened["temp store: spooled"] += 1
+        self.has_failed = False
         self._count(len(octets))
         return Place(Chunk(octets), 0)
 
