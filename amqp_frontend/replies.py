@@ -98,6 +98,13 @@ class Row(NamedTuple):
 
 _RESOURCE = "{kind} '{name}' in vhost '{vhost}'"
 
+_LOGIN_REFUSED = Row(
+    403,
+    CONNECTION,
+    "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
+    False,
+)
+
 REPLY: dict[type[Exception], Row] = {
     # the engine's errors
     engine.EngineError: Row(541, CONNECTION, None, False),
@@ -107,12 +114,8 @@ REPLY: dict[type[Exception], Row] = {
     engine.NotAllowed: Row(530, CONNECTION, "not allowed"),
     engine.VirtualHostNotFound: Row(530, CONNECTION, "vhost {vhost} not found"),
     engine.VirtualHostRefused: Row(530, CONNECTION, "access to vhost '{vhost}' refused for user '{user}'"),
-    engine.LoginRefused: Row(
-        403,
-        CONNECTION,
-        "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
-        False,
-    ),
+    engine.LoginRefused: _LOGIN_REFUSED,
+    engine.LoginBraked: _LOGIN_REFUSED,
     engine.PermissionRefused: Row(403, CHANNEL, "{action} access to " + _RESOURCE + " refused for user '{user}'"),
     engine.TopicRefused: Row(
         403,
@@ -334,7 +337,10 @@ _SECRET = frozenset({"payload", "arguments"})
 
 
 def text_for_log(error: Exception, text: str) -> str:
-    """`text`, the reply to an error, for the log: octets that the peer sent are counted, not shown."""
+    """`text`, the reply to an error, for the log: octets that the peer sent are counted, not shown, and why a login was
+    refused, which the peer does not learn."""
+    if isinstance(error, engine.LoginBraked):
+        return f"{text} (too many failed: no password is looked at for {error.wait_ns // 1_000_000} ms)"
     for name in _SECRET & vars(error).keys():
         return f"{text.partition(' - ')[0]} - {type(error).__name__}, {_counted(vars(error)[name])}"
     return text

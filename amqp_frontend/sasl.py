@@ -14,7 +14,8 @@ class MalformedResponse(Exception):
 class Peer:
     """What is known of the other side before it logs in. `certified_name`: proven by a client certificate.
 
-    `origin`: whose share of the half-open places it takes: an address, of IPv6 a /64.
+    `origin`: whose share of the half-open places it takes, and by whom failed logins are counted: an address, of IPv6 a
+    /64.
     """
 
     name: str
@@ -41,7 +42,7 @@ def _plain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:
         name, password = parts[1].decode(), parts[2].decode()
     except UnicodeDecodeError:
         raise MalformedResponse("PLAIN: not UTF-8") from None
-    return users.log_in(name, password, mechanism="PLAIN", is_loopback=peer.is_loopback)
+    return users.log_in(name, password, mechanism="PLAIN", is_loopback=peer.is_loopback, origin=peer.origin)
 
 
 def _amqplain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:
@@ -52,7 +53,9 @@ def _amqplain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User
         raise MalformedResponse("AMQPLAIN: no table with LOGIN and PASSWORD") from None
     if login.tag != "S" or password.tag != "S":
         raise errors.LoginRefused(mechanism="AMQPLAIN")
-    return users.log_in(login.text, password.text, mechanism="AMQPLAIN", is_loopback=peer.is_loopback)
+    return users.log_in(
+        login.text, password.text, mechanism="AMQPLAIN", is_loopback=peer.is_loopback, origin=peer.origin
+    )
 
 
 def _anonymous(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:

@@ -34,7 +34,7 @@ from .messages import (
     query_of,
 )
 from .metrics.facts import MetricsFacts
-from .options import MS_A_SECOND, ConsoleOptions
+from .options import ConsoleOptions
 from .pages import Pages
 from .places import Place
 from .proxies import behind
@@ -58,8 +58,6 @@ SLOW_S, SLOWEST = 10.0, 1024
 #: Requests at once, beside them health checks and pages of metrics, and answers without an end; seconds between two
 #: pieces of those.
 AT_ONCE_MAX, PROBES_MAX, METRICS_MAX, STREAMS_MAX, PIECE_S = 10, 10, 4, 20, 0.5
-#: Failed logins whose answers wait at once; more are told to come back.
-WAITING_MAX = 50
 #: A connection that is closed before its peer has sent all is read on for so long, and so much.
 PARTING_S, PARTING_MAX = 1.0, 1024 * 1024
 #: An answer that is shorter is not worth packing.
@@ -95,7 +93,6 @@ class Answering:
         self._at_once = dict.fromkeys(Work, 0)
         self.streams = 0
         self.unfinished = 0  # octets of bodies that are not whole yet
-        self._waiting = 0
         self.turn = trio.Lock()  # of all connections one is at work, and others of the broker have theirs in between
 
     async def serve(self, stream: trio.abc.Stream, peer: Peer, place: Place, *, is_metrics: bool) -> None:
@@ -135,26 +132,6 @@ class Answering:
         return self.metrics.open(request)
 
     # -- how much at once ---------------------------------------------------------------------------------------------
-
-    async def delay(self, request: Request, name: str | None = None) -> None:
-        """A failed login waits for its answer; `name`: of a form, else the header says it. Raises: Refusal, when too
-        many do."""
-        options = self.options()
-        first_ms, max_ms = options.failure_delay_ms, options.failure_delay_max_ms
-        logins = self.api.logins
-        if name is None:
-            delay_ms = logins.delay_ms(request.headers.get("authorization"), request.peer, first_ms, max_ms)
-        else:
-            delay_ms = logins.delay_of(name, request.peer, first_ms, max_ms)
-        if not delay_ms:
-            return
-        if self._waiting >= WAITING_MAX:
-            raise Refusal(429, "too_many_failed_logins", "try again later", (("retry-after", "5"),))
-        self._waiting += 1
-        try:
-            await trio.sleep(delay_ms / MS_A_SECOND)
-        finally:
-            self._waiting -= 1
 
     @contextmanager
     def at_work(self, work: Work) -> Iterator[None]:
@@ -298,19 +275,12 @@ class Connection:
 
     async def _answer_to(self, request: Request) -> Answer:
         server = self._server
-        try:
-            call = self._open(request)
-        except Refusal as refusal:
-            if refusal.status == 401:
-                await server.delay(request)
-            raise
+        call = self._open(request)
         body = await self._body(request, call.body_max) if call.body_max else b""
         with server.at_work(call.work), self._place.at_work():
             answer = await self._run(call, body)
         if answer.stream is not None and server.streams >= STREAMS_MAX:
             raise Refusal(503, "busy", "too many streams at once", (("retry-after", "5"),))
-        if answer.failed_login is not None:
-            await server.delay(request, answer.failed_login)
         return answer
 
     async def _run(self, call: "Call | MetricsCall", body: bytes) -> Answer:

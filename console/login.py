@@ -14,10 +14,7 @@ from .messages import CHALLENGE, Peer, Refusal, not_authorised
 #: Tags with which the API may be used at all.
 TAGS = frozenset({"administrator", "monitoring", "policymaker", "management"})
 _MONITORS, _POLICYMAKERS = frozenset({"administrator", "monitoring"}), frozenset({"administrator", "policymaker"})
-#: Failed logins of one address as one user that cost nothing.
-FREE_FAILURES = 5
-#: Pairs of address and user that are remembered.
-REMEMBERED_MAX = 10_000
+_NS_A_SECOND = 1_000_000_000
 
 
 def is_administrator(user: User) -> bool:
@@ -63,11 +60,10 @@ def login_failed(*, challenges: bool = True) -> Refusal:
 
 
 class Logins:
-    """Checks logins, and says how long the answer to a failed one has to wait."""
+    """Checks logins."""
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
-        self._failures: dict[tuple[str, str], int] = {}
 
     def log_in(self, header: str | None, peer: Peer, *, challenges: bool = True) -> User:
         """The user of an `authorization` header. Raises: Refusal.
@@ -84,18 +80,17 @@ class Logins:
         return self.admitted(user, peer)
 
     def check(self, name: str, password: str, peer: Peer) -> User | None:
-        """The user whose password it is, wherever he is; None: it is not."""
-        users = self._broker().users
-        key = (peer.address, name)
+        """The user whose password it is, wherever he is; None: it is not. Raises: Refusal, while none is looked at."""
         try:
-            users.log_in(name, password, mechanism=HTTP, is_loopback=True)
+            return self._broker().users.log_in(name, password, mechanism=HTTP, is_loopback=True, origin=peer.origin)
+        except errors.LoginBraked as braked:
+            wait_s = -(-braked.wait_ns // _NS_A_SECOND)
+            headers = (("retry-after", str(wait_s)),)
+            raise Refusal(
+                429, "too_many_failed_logins", f"too many logins failed: try again in {wait_s} s", headers
+            ) from None
         except errors.LoginRefused:
-            self._failures[key] = self._failures.pop(key, 0) + 1
-            if len(self._failures) > REMEMBERED_MAX:
-                del self._failures[next(iter(self._failures))]
             return None
-        self._failures.pop(key, None)
-        return users.find(name)
 
     def admitted(self, user: User, peer: Peer) -> User:
         """The user, if he may use the API from there. Raises: Refusal."""
@@ -104,14 +99,3 @@ class Logins:
         if TAGS.isdisjoint(user.tags):
             raise not_authorised("Not management user")
         return user
-
-    def delay_ms(self, header: str | None, peer: Peer, first_ms: int, max_ms: int) -> int:
-        """How long the answer to a failed login waits: for a while it costs nothing, then more with each."""
-        found = None if header is None else credentials(header)
-        return 0 if found is None else self.delay_of(found[0], peer, first_ms, max_ms)
-
-    def delay_of(self, name: str, peer: Peer, first_ms: int, max_ms: int) -> int:
-        """The same by the name of the user."""
-        count = self._failures.get((peer.address, name), 0)
-        over = count - FREE_FAILURES
-        return 0 if over <= 0 or not first_ms else int(min(max_ms, first_ms * 2 ** min(over - 1, 30)))

@@ -78,14 +78,13 @@ class Answer:
     """What is sent. `value`: encoded as JSON if `body` is None; no body at all if both are None. A long body is in
     parts, which are never put together.
 
-    `failed_login`: as whom somebody tried to log in by a form: the answer waits. `stream`: what follows, for ever.
+    `stream`: what follows, for ever.
     """
 
     status: int
     value: Any = None
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | list[bytes] | None = None
-    failed_login: str | None = None
     stream: "Stream | None" = None
 
 

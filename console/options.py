@@ -16,8 +16,6 @@ Network = IPv4Network | IPv6Network
 #: Work in short steps: the turn is ended after each, and others have theirs. Returns what it comes to.
 Steps = Generator[None, None, Any]
 
-MS_A_SECOND = 1000
-
 
 class CommandRefused(Exception):
     """A command did nothing. `code`: the reply code of the engine's refusal, whose text is `reason`; 0: the command's
@@ -84,7 +82,6 @@ class ConsoleOptions:
 
     `hosts`: names that may stand in Host, beside addresses and localhost. `origins`: of pages elsewhere that may ask.
     `proxies`: whose word on who asks is taken. `tls`: for the next connection of a listener with TLS.
-    `failure_delay_ms`: after several failed logins the next answers wait so long, doubling up to `.._max_ms`.
     """
 
     control: Control
@@ -100,8 +97,6 @@ class ConsoleOptions:
     path_prefix: str = ""
     body_max: int = 20_000_000
     connections_max: int = 100
-    failure_delay_ms: int = 200
-    failure_delay_max_ms: int = 5_000
     started_ms: int = 0
     mechanisms: tuple[str, ...] = ("AMQPLAIN", "PLAIN")
     data: str | None = None  # directory of the journal

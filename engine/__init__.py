@@ -119,6 +119,7 @@ from .stores.tail import Unreadable
 from .stores.temp_store import TempStore
 from .users.access import HTTP, TAGS, User, Users
 from .users.address_origins import THIS_MACHINE, address_origin
+from .users.brake import LoginBrake
 from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
@@ -187,6 +188,7 @@ __all__ = [
     "LeaseEndedEvent",
     "LeftEvent",
     "Link",
+    "LoginBrake",
     "Listener",
     "MS",
     "ManualClock",

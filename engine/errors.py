@@ -40,6 +40,12 @@ class LoginRefused(AccessRefused):
     """Unknown user, wrong password, or a loopback-only user from another machine. Facts: mechanism."""
 
 
+class LoginBraked(LoginRefused):
+    """Too many failed: no password was looked at, right or wrong. Facts: mechanism, wait_ns (until one is)."""
+
+    wait_ns: int
+
+
 class VirtualHostRefused(AccessRefused):
     """The user has no permissions in the virtual host. Facts: vhost, user."""
 

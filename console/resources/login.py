@@ -1,6 +1,5 @@
 """Logging in and out by a form: the page keeps a cookie, never a password. Source: management page 2, 20."""
 
-from dataclasses import replace
 from urllib.parse import parse_qsl
 
 from ..api import Api
@@ -24,7 +23,7 @@ def _log_in(api: Api, request: Request) -> Answer:
     name = form.get("username", "")
     user = api.logins.check(name, form.get("password", ""), request.peer)
     if user is None:
-        return replace(login_failed(challenges=challenges).answer(), failed_login=name)
+        raise login_failed(challenges=challenges)
     admitted = api.logins.admitted(user, request.peer)
     cookie = api.sessions.open(admitted, _path(api), is_secure=request.peer.is_secure)
     return Answer(200, "ok", (("set-cookie", cookie),))

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ..errors import LoginRefused, PermissionRefused, TopicRefused, VirtualHostRefused
+from ..errors import LoginBraked, LoginRefused, PermissionRefused, TopicRefused, VirtualHostRefused
+from .brake import LoginBrake
 from .passwords import NO_PASSWORD, PasswordHash
 from .permissions import EXCHANGE, Permissions, TopicPermission
 
@@ -101,13 +102,17 @@ HTTP = "HTTP"
 
 
 class Users:
-    """All users by name. Change them through `Broker`, which tells those who are connected."""
+    """All users by name. Change them through `Broker`, which tells those who are connected.
 
-    __slots__ = ("_by_name", "_is_used", "attempts")
+    `brake`: makes guessing slow; None: nobody guesses.
+    """
 
-    def __init__(self, users: Iterable[User] = ()) -> None:
+    __slots__ = ("_by_name", "_is_used", "attempts", "brake")
+
+    def __init__(self, users: Iterable[User] = (), brake: LoginBrake | None = None) -> None:
         self._by_name = {user.name: user for user in users}
         self._is_used = bool(self._by_name)
+        self.brake = brake
         #: By the protocol: how many logins succeeded, and how many failed.
         self.attempts: dict[str, list[int]] = {"http": [0, 0], "amqp091": [0, 0]}
 
@@ -137,17 +142,30 @@ class Users:
             raise VirtualHostRefused(vhost=vhost, user=user.name)
         return known or user
 
-    def log_in(self, name: str, password: str, *, mechanism: str, is_loopback: bool) -> User:
+    def log_in(self, name: str, password: str, *, mechanism: str, is_loopback: bool, origin: str = "") -> User:
         """The user, if name and password are right and the peer may be where it is.
 
+        `origin`: whom the peer is counted as, see `address_origin`.
         Raises: LoginRefused, without saying why: the reason belongs into the log only.
         """
-        user = self._by_name.get(name)
-        # Compared even for unknown users, so that the answer takes as long.
-        right = (user.password if user is not None else NO_PASSWORD).is_right(password)
-        if user is None or not right:
-            raise self._refused(mechanism)
-        return self._checked(user, mechanism, is_loopback)
+        brake = self.brake
+        if brake is not None and (wait_ns := brake.wait_ns(name, origin)):
+            self._count(mechanism)[1] += 1
+            raise LoginBraked(mechanism=mechanism, wait_ns=wait_ns)
+        try:
+            user = self._by_name.get(name)
+            # Compared even for unknown users, so that the answer takes as long.
+            right = (user.password if user is not None else NO_PASSWORD).is_right(password)
+            if user is None or not right:
+                raise self._refused(mechanism)
+            self._checked(user, mechanism, is_loopback)
+        except LoginRefused:
+            if brake is not None:
+                brake.failed(name, origin)
+            raise
+        if brake is not None:
+            brake.succeeded(name, origin)
+        return user
 
     def identify(self, name: str, *, mechanism: str, is_loopback: bool) -> User:
         """The user whose identity was proven in another way. Raises: LoginRefused."""

@@ -3,7 +3,6 @@
 import gzip
 import json
 import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,13 @@ from broker_process import leveret_serve
 
 from leveret.console import connection as connections
 from leveret.console.connection import HEAD_MAX
-from leveret.console.login import FREE_FAILURES, Logins
+from leveret.console.login import Logins
 from leveret.console.messages import Peer, Refusal
 from leveret.engine import Broker, ManualClock
 from leveret.serving.composition import default_users
 from leveret.testing import RunningBroker, start_broker
 
-HERE, AWAY = Peer("127.0.0.1", True), Peer("192.0.2.1", False)
+AWAY = Peer("192.0.2.1", False)
 
 
 def _asked(api: ApiClient, text: str) -> bytes:
@@ -171,22 +170,6 @@ def test_too_many_connections() -> None:
                 assert peer.recv(100).startswith(b"HTTP/1.1 200")
             with socket.create_connection(api.address) as three:
                 assert three.recv(100) == b""
-
-
-def test_failed_logins_get_slower() -> None:
-    """After a few the answer waits, longer each time up to a limit; the right password ends it."""
-    broker = Broker(ManualClock(), default_users())
-    logins = Logins(lambda: broker)
-    delays = []
-    for _ in range(FREE_FAILURES + 8):
-        with pytest.raises(Refusal, match="Login failed"):
-            logins.log_in(basic("guest", "wrong"), AWAY)
-        delays.append(logins.delay_ms(basic("guest", "wrong"), AWAY, 200, 5000))
-    assert delays == [0] * FREE_FAILURES + [200, 400, 800, 1600, 3200, 5000, 5000, 5000]
-    assert logins.delay_of("guest", AWAY, 200, 5000) == 5000  # the same by a form
-    assert logins.delay_ms(basic("guest", "wrong"), HERE, 200, 5000) == 0  # of another address
-    assert logins.check("guest", "guest", AWAY) is not None
-    assert logins.delay_ms(basic("guest", "wrong"), AWAY, 200, 5000) == 0
 
 
 def test_guest_only_from_here() -> None:
@@ -348,23 +331,6 @@ def test_requests_at_once(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> No
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
     monkeypatch.setattr(connections, "AT_ONCE_MAX", 1)
     assert api.ask("GET", "whoami").status == 200
-
-
-def test_failed_logins_that_wait_keep_nobody_out(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten of them would otherwise be all the requests that there may be at once."""
-    is_waiting = threading.Event()
-
-    def delay_ms(*_: object) -> int:
-        is_waiting.set()
-        return 3_600_000
-
-    monkeypatch.setattr(Logins, "delay_ms", delay_ms)
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 1)
-    with socket.create_connection(api.address) as peer:
-        login = basic("guest", "wrong")
-        peer.sendall(f"GET /api/whoami HTTP/1.1\r\nhost: localhost\r\nauthorization: {login}\r\n\r\n".encode())
-        assert is_waiting.wait(60)
-        assert api.ask("GET", "whoami").status == 200
 
 
 def test_who_does_not_read_the_answer(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from ..configured.configured import ConfiguredObjects, Report, unknown_points
 from ..configured.configured_users import DEFAULT_GUEST
 from ..configured.options import broker_options, unsent_max
 from ..control.control import EXCHANGE, ControlTable
-from ..engine import Broker, Clock, Message, TempStore, Users
+from ..engine import Broker, Clock, LoginBrake, Message, TempStore, Users
 from ..settings import Configuration
 from .descriptors import descriptor_limits
 
@@ -80,7 +80,8 @@ def build_broker(
     Args:
         chance: a number in [0, 1), see `Broker`.
         data: None: everything in memory.
-        users: who is there from the start; None: whom the journal has, and guest if nobody is configured or restored.
+        users: who is there from the start; None: whom the journal has, and guest if nobody is configured or restored,
+            with a brake for whoever guesses passwords.
         reload, edge_status, log_lines: see `ControlTable`.
         is_forced: recovery points that the log does not have stand for now.
         reviews_all: leased queues are built from their recovery points, as if nothing was known of them.
@@ -89,7 +90,7 @@ def build_broker(
     control = ControlTable(reload=reload, edge_status=edge_status, log_lines=log_lines)
     broker = Broker(
         clock,
-        Users() if users is None else users,
+        Users(brake=LoginBrake(clock.monotonic_ns)) if users is None else users,
         services={EXCHANGE: control.handle},
         settings=configuration.repository,
         options=broker_options(configuration),

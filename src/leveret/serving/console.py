@@ -10,7 +10,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from tempfile import gettempdir
 from typing import Any
@@ -149,13 +149,12 @@ class ConsoleFacts:
     listeners: Callable[[], list[Listening]]
     tls: Callable[[], TlsFiles] = lambda: NO_TLS
     files: Callable[[], tuple[str, ...]] = tuple
-    changes: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self) -> ConsoleOptions:
         """As configured now."""
         configuration = self.configuration()
         value = partial(configuration.value, "management")
-        made = ConsoleOptions(
+        return ConsoleOptions(
             control=Commands(self.table()),
             listeners=self.listeners,
             machine=lambda: machine_of(self.data),
@@ -177,4 +176,3 @@ class ConsoleFacts:
             certificates=lambda: certificates_of(self.tls(), self.listeners()),
             tls=self.tls().context,
         )
-        return replace(made, **self.changes) if self.changes else made

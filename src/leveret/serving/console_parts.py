@@ -5,8 +5,8 @@ Source: management page 21.
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..settings import Configuration
 from .addresses import Address
@@ -25,7 +25,7 @@ Listeners = Mapping[socket.socket, Address]
 
 @dataclass(slots=True)
 class ConsoleParts:
-    """`data`: the directory of the journal. `amqp`, `http`, `metrics`: listeners. `changes`: of the options."""
+    """`data`: the directory of the journal. `amqp`, `http`, `metrics`: listeners."""
 
     control: "Callable[[], ControlTable]"
     configuration: Callable[[], Configuration]
@@ -37,7 +37,6 @@ class ConsoleParts:
     journal: "Callable[[], Journal | None]"
     tls: Callable[[], TlsFiles] = lambda: NO_TLS
     files: Callable[[], tuple[str, ...]] = tuple
-    changes: Mapping[str, Any] = field(default_factory=dict)
     _facts: "ConsoleFacts | None" = None
 
     def options(self) -> "ConsoleOptions":
@@ -58,7 +57,6 @@ class ConsoleParts:
                 ],
                 self.tls,
                 self.files,
-                self.changes,
             )
         return self._facts.options()
 

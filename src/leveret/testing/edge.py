@@ -271,7 +271,7 @@ class Edge(Runtime):
         stopping: trio.Event,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Of whatever engine there is at the time. Nobody guesses passwords here: failed logins need not wait."""
+        """Of whatever engine there is at the time."""
         from ..console.server import serve
         from ..serving.console_parts import ConsoleParts
 
@@ -289,7 +289,6 @@ class Edge(Runtime):
             {listener: loopback},
             {metrics_listener: loopback},
             journal,
-            changes={"failure_delay_ms": 0},
         )
         await serve(
             self,
