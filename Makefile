@@ -183,7 +183,7 @@ $(FRAMEWORKS)/.made: tests/testing/frameworks.txt pyproject.toml | $(VENV)/.dev
 
 frameworks: $(FRAMEWORKS)/.made
 	@LEVERET_STORIES=1 $(FRAMEWORKS)/bin/python -m pytest -p no:cacheprovider \
-		tests/testing/test_frameworks.py tests/testing/test_pages.py $(ARGS)
+		tests/testing/test_frameworks.py tests/testing/test_celery_prefetch.py tests/testing/test_pages.py $(ARGS)
 
 # Ten stories on a clean machine: the pages for newcomers word by word, with what they install; needs registries and port
 # 5672. `make stories ARGS="--only Node,Go"`; with ARGS="--out docs/stories.md" it writes the figures.

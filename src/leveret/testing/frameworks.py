@@ -19,6 +19,8 @@ from .broker import RunningBroker
 from .nearest_names import nearest_keywords
 from .typos import check_settings
 
+#: How often the loop of a Celery worker turns when nothing happens, in real seconds.
+TURN_S = 0.05
 #: The application whose worker `celery_worker` runs now.
 _CELERY_AT_WORK: list[str] = []
 
@@ -65,6 +67,7 @@ def celery_worker(
     concurrency (1), queues, ... Raises: RuntimeError when one runs in this process; Celery can't have two there.
     """
     from celery.contrib.testing.worker import start_worker
+    from celery.worker import state
 
     if _CELERY_AT_WORK:  # both would turn the one event loop that Celery has in a process: the second is never ready
         raise RuntimeError(
@@ -75,23 +78,33 @@ def celery_worker(
     with celery_app(app, broker, **(conf or {})):
         _CELERY_AT_WORK.append(f"{app.main!r}")
         try:
-            with start_worker(app, **options) as worker:
+            with _awake(app), start_worker(app, **options) as worker:
                 try:
                     yield worker
                 finally:
-                    _end_celery_worker(app)
+                    state.should_terminate = 0
         finally:
             _CELERY_AT_WORK.clear()
 
 
-def _end_celery_worker(app: Any) -> None:
-    """Let its loop see that it is to end: without anything to read it looks only every 10 s, which is when
-    `start_worker` gives up."""
-    from celery.worker import state
+@contextmanager
+def _awake(app: Any) -> Iterator[None]:
+    """Have the loop of the application's worker turn all the time. Without anything to read it sleeps for up to 10 s,
+    also when it has the room for another message still to ask for (a task with an ETA came, and took the only place),
+    or is to end."""
+    from celery import bootsteps
 
-    state.should_terminate = 0
-    with suppress(Exception):  # the broker may be gone, which wakes it as well
-        app.control.broadcast("ping")
+    class Awake(bootsteps.StartStopStep):  # type: ignore[misc]
+        requires = {"celery.worker.consumer.connection:Connection"}
+
+        def start(self, parent: Any) -> None:  # with each connection, whose end clears the timers
+            parent.timer.call_repeatedly(TURN_S, lambda: None)
+
+    app.steps["consumer"].add(Awake)
+    try:
+        yield
+    finally:
+        app.steps["consumer"].discard(Awake)
 
 
 @contextmanager
