@@ -60,11 +60,7 @@ def _start_frame(options: FrontendOptions, offered: tuple[str, ...]) -> bytes:
 
 def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None:
     login = session.login
-    properties: FieldTable = method.client_properties  # type: ignore[assignment]
-    login.client_properties = properties
-    capabilities = properties.get("capabilities")
-    if capabilities is not None and isinstance(capabilities.value, dict):
-        login.capabilities = frozenset(name for name, field in capabilities.value.items() if field.value is True)
+    login.introduced(method.client_properties)
     if method.mechanism not in login.peer.offered(session.options.mechanisms) or method.mechanism not in MECHANISMS:
         session.closing.refuse_silently(f"mechanism {method.mechanism!r} is not offered")
         return

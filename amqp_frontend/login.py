@@ -20,3 +20,10 @@ class Login:
         self.user: User | None = None
         self.client: Client | None = None
         self.vhost: VirtualHost | None = None
+
+    def introduced(self, properties: dict[str, Any]) -> None:
+        """The client has said what it is, and what it can do."""
+        self.client_properties = properties
+        capabilities = properties.get("capabilities")
+        if capabilities is not None and isinstance(capabilities.value, dict):
+            self.capabilities = frozenset(name for name, field in capabilities.value.items() if field.value is True)

@@ -184,6 +184,31 @@ def test_connections_are_refused(broker: RunningBroker) -> None:
             assert again.queue_declare("still works", passive=True)
 
 
+def test_logins_are_refused(broker: RunningBroker) -> None:
+    """As for a wrong password; so many times, of connections with that name, while open ones stay."""
+    wrong = pika.URLParameters(broker.url)
+    wrong.credentials = pika.PlainCredentials("guest", "wrong")
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError) as of_a_wrong_password:
+        pika.BlockingConnection(wrong)
+    with channel_of(broker.url) as channel:
+        with broker.faults.refuse_login(after=1, times=1) as fault:
+            with channel_of(broker.url):
+                pass
+            with pytest.raises(pika.exceptions.ProbableAuthenticationError) as refused:
+                pika.BlockingConnection(pika.URLParameters(broker.url))
+            with channel_of(broker.url):
+                channel.queue_declare("still works")
+        assert str(refused.value) == str(of_a_wrong_password.value) and len(fault.hits) == 1
+        named = pika.URLParameters(broker.url)
+        named.client_properties = {"connection_name": "worker 1"}
+        with broker.faults.refuse_login(connection="worker"):
+            with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+                pika.BlockingConnection(named)
+            with channel_of(broker.url):
+                pass
+        pika.BlockingConnection(named).close()
+
+
 def test_a_slow_network_is_slow_and_right(broker: RunningBroker) -> None:
     """30 KB at 4,000 octets and 5 ms a step take their time and arrive whole."""
     body = bytes(range(256)) * 120

@@ -87,6 +87,7 @@ def break_things(broker: RunningBroker) -> Sequence[str]:
         broker.faults.block("low on memory"),
         broker.faults.cancel_consumers("q"),
         broker.faults.refuse_connections(),
+        broker.faults.refuse_login(times=1),
         broker.faults.slow_network(0.1, octets=100),
         broker.faults.restart(durable=False),
         broker.faults.chaos(seed=1, drop=0.1),

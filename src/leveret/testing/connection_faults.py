@@ -3,9 +3,11 @@
 import random
 from collections.abc import Iterator
 
+from pamqp import commands
+
 from ..amqp_frontend.codec import INDEX_OF
-from ..amqp_frontend.protocol_events import ProtocolEvent
-from ..engine import PREDECLARED, ServiceExchange
+from ..amqp_frontend.protocol_events import ConnectionMethod, ProtocolEvent
+from ..engine import PREDECLARED, ServiceExchange, errors
 from .fault import Aim, Fault, Stage, channel_of, method_of
 from .queue_surgery import take_ready
 from .server import WatchedEndpoint
@@ -140,6 +142,26 @@ class RefuseConnections(Fault):
     def end(self, edge: Stage) -> None:
         """See `Fault`."""
         edge.open_listener()
+
+
+class RefuseLogin(Fault):
+    """Logins are refused as if the password were wrong. `connection`: part of the name that comes with them."""
+
+    def __init__(self, aim: Aim, connection: str) -> None:
+        super().__init__(aim)
+        self._connection = connection
+
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
+        """See `Fault`."""
+        if not isinstance(event, ConnectionMethod) or not isinstance(event.method, commands.Connection.StartOk):
+            return event
+        login = endpoint.session.login
+        login.introduced(event.method.client_properties)
+        if self._connection not in endpoint.name or not self.aim.takes():
+            return event
+        self.hit(f"refused the login of {endpoint.name}")
+        endpoint.session.closing.refuse(errors.LoginRefused(mechanism=event.method.mechanism), None)
+        return None
 
 
 class Away(RefuseConnections):

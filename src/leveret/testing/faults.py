@@ -16,6 +16,7 @@ from .connection_faults import (
     DropConnection,
     HalfOpen,
     RefuseConnections,
+    RefuseLogin,
     SlowNetwork,
 )
 from .fault import Aim, Fault
@@ -110,6 +111,13 @@ class Faults:
     def refuse_connections(self) -> Fault:
         """New connections are refused, whatever their virtual host; those that are open stay."""
         return self._start(RefuseConnections(Aim(None)))
+
+    def refuse_login(self, *, after: int = 0, times: int | None = None, connection: str = "") -> Fault:
+        """New connections are told that their user or password is wrong (403), whatever both are; open ones stay.
+
+        As RabbitMQ tells it: a client that cannot read the reason sees its connection end.
+        """
+        return self._start(RefuseLogin(Aim(None, after=after, times=times), connection))
 
     def restart(self, *, durable: bool = True, vhost: str | None = None) -> Fault:
         """The broker disappears without a goodbye; it is back, on its port, when the fault ends.

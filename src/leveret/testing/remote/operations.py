@@ -25,6 +25,7 @@ FAULTS = (
     "close_channel",
     "close_connection",
     "refuse_connections",
+    "refuse_login",
     "restart",
     "slow_network",
     "nack_confirms",
