@@ -1,5 +1,5 @@
 // Where a message is, and what happens in the broker.
-import { html, useEffect, useState } from "../lib.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { act, listen } from "../api.js";
 import { count, moment, several } from "../format.js";
 import { Form } from "../form.js";
@@ -53,28 +53,80 @@ const COLUMNS = [
 const EventRows = ({ rows }) => html`<${Rows} rows=${rows} columns=${COLUMNS} caption="Events" keyOf=${(one) => one.number ?? one.lsn} />`;
 
 const KEPT = 200;
+/** Between two drawings: what came meanwhile is drawn at once, however much it is. */
+const DRAWN_EVERY_MS = 250;
 const KINDS = [["", "everything"], ["connection_opened,connection_closed,consumer_added,consumer_removed", "clients"], ["declared,undeclared,bound,unbound,settings_changed", "what there is"], ["published,routed,unroutable", "publishes"], ["delivered,acked,requeued", "deliveries"], ["expired,dead_lettered,killed,evicted,replaced,dropped,blocked,unblocked", "losses, and blocked publishers"]];
 
-/** As they happen; the broker keeps them only while somebody looks. */
-export function Events() {
-  const [kind, setKind] = useState("");
-  const [rows, setRows] = useState([]);
+/**
+ * The latest events, newest first, drawn in one frame when several came: {rows, waiting, ended, isPaused, pause}.
+ * `waiting`: how many came while it is paused; of these, too, the latest are kept.
+ */
+function useEvents(target, turn) {
+  const [drawn, draw] = useState({ rows: [], waiting: 0 });
   const [ended, setEnded] = useState("");
-  const [turn, setTurn] = useState(0);
+  const [isPaused, setPaused] = useState(false);
+  const gathered = useRef({ texts: [], count: 0, isPaused: false, timer: 0, frame: 0, target }).current;
+  const plan = () => {
+    if (gathered.timer) return;
+    gathered.timer = setTimeout(() => {
+      gathered.frame = requestAnimationFrame(() => {
+        gathered.timer = 0;
+        const { texts, count: waiting } = gathered;
+        if (gathered.isPaused) return draw((old) => ({ ...old, waiting }));
+        const fresh = texts.slice(-KEPT).reverse().map((text) => JSON.parse(text));
+        gathered.texts = [];
+        gathered.count = 0;
+        return draw((old) => ({ rows: [...fresh, ...old.rows].slice(0, KEPT), waiting: 0 }));
+      });
+    }, DRAWN_EVERY_MS);
+  };
+  const pause = (isOn) => {
+    gathered.isPaused = isOn;
+    setPaused(isOn);
+    plan();
+  };
   useEffect(() => {
     setEnded("");
-    const source = listen(`leveret/events?kind=${kind}`);
-    source.addEventListener("event", (event) => setRows((old) => [JSON.parse(event.data), ...old].slice(0, KEPT)));
+    if (gathered.target !== target) {
+      Object.assign(gathered, { target, texts: [], count: 0 });
+      draw({ rows: [], waiting: 0 });
+    }
+    const source = listen(target);
+    source.addEventListener("event", (event) => {
+      gathered.count += 1;
+      if (gathered.texts.push(event.data) >= 2 * KEPT) gathered.texts = gathered.texts.slice(-KEPT);
+      plan();
+    });
     source.addEventListener("cut", (event) => {
       source.close();
       setEnded(JSON.parse(event.data).reason);
     });
-    return () => source.close();
-  }, [kind, turn]);
+    return () => {
+      source.close();
+      clearTimeout(gathered.timer);
+      cancelAnimationFrame(gathered.frame);
+      gathered.timer = 0;
+    };
+  }, [target, turn]);
+  return { ...drawn, ended, isPaused, pause };
+}
+
+/** As they happen; the broker keeps them only while somebody looks. */
+export function Events() {
+  const [kind, setKind] = useState("");
+  const [queue, setQueue] = useState("");
+  const [turn, setTurn] = useState(0);
+  const wanted = new URLSearchParams({ kind, queue });
+  const { rows, waiting, ended, isPaused, pause } = useEvents(`leveret/events?${wanted}`, turn);
+  const table = useMemo(() => rows.length && html`<${EventRows} rows=${rows} />`, [rows]);
+  const only = (set) => (event) => set(event.currentTarget.value);
   return html`<h1>Events</h1>
     <p class="dim">What happens from now on, the latest ${KEPT}, newest first.</p>
-    <div class="buttons"><label>Only <select value=${kind} onChange=${(event) => { setKind(event.currentTarget.value); setRows([]); }}>
+    <div class="buttons"><label>Only <select value=${kind} onChange=${only(setKind)}>
       ${KINDS.map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select></label>
-      ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button type="button" onClick=${() => setTurn(turn + 1)}>Go on</button>`}</div>
-    ${rows.length ? html`<${EventRows} rows=${rows} />` : html`<p class="empty">Nothing yet.</p>`}`;
+      <label>Of the queue <input type="search" value=${queue} placeholder="all" onChange=${only(setQueue)} /></label>
+      <button type="button" aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
+      ${isPaused && html`<span role="status">Paused; ${several(waiting, "event")} since.</span>`}
+      ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button type="button" onClick=${() => setTurn(turn + 1)}>Begin again</button>`}</div>
+    ${table || html`<p class="empty">Nothing yet.</p>`}`;
 }
