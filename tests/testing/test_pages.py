@@ -23,6 +23,7 @@ PAGES = {
     ("testing-frameworks.md", "trio"): (("serena", "trio_asyncio", "pytest_trio"), (), r"= 2 passed"),
     ("testing-web-applications.md", "Django"): (("django", "celery"), (), r"Ran 3 tests.*\n\nOK\n"),
     ("testing-web-applications.md", "FastAPI"): (("fastapi", "httpx", "aio_pika"), (), r"= 4 passed"),
+    ("from-testcontainers.md", ""): (("pytest_timeout", "pika"), (), r"= 2 passed"),
     ("testing-node.md", ""): ((), ("node", "npm"), r"# pass 4\n# fail 0\n"),
     ("testing-go.md", ""): ((), ("go",), r"ok  \tshop\t"),
     ("testing-java.md", ""): ((), ("mvn", "javac"), r"Tests run: 4, Failures: 0, Errors: 0"),
