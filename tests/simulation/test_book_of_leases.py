@@ -55,10 +55,10 @@ class LeaseHistory(History):
     def ended(self, queue: str, why: str, *ids: int) -> None:
         self.event(LeaseEndedEvent("/", queue, ids, (), why))
 
-    def settles(self, queue: str, who: str, *ids: int) -> None:
+    def settles(self, queue: str, who: str, *ids: int, channel: int = 1) -> None:
         """A client is about to acknowledge, or anything else but reject for good."""
         for id_ in ids:
-            self.book.acks(("/", queue), id_, f"product {who}", 1)
+            self.book.acks(("/", queue), id_, f"product {who}", channel)
 
     def rejects(self, queue: str, *ids: int) -> None:
         for id_ in ids:
@@ -104,6 +104,8 @@ TWICE: list[Step] = [("came", "thrice", 1)] + [("lent", "thrice", "c1", 1), ("en
     [("came", "once", 1, 2, 3), ("lent", "once", "c1", 1, 2, 3), ("acked", "once", [1, 2, 3]), END],
     [("came", "strict", 1), ("lent", "strict", "c1", 1), ("settles", "strict", "c1", 1),
      ("acked", "strict", [1]), END],
+    [("came", "strict", 1), ("lent", "strict", "c1", 1), ("settles", "strict", "c1", 1, {"channel": 2}),
+     ("ended", "strict", "taken_over", 1), ("acked", "strict", [1]), END],
     [*TWICE, ("left", "thrice", [1], "dead_lettered", {"reason": "delivery_limit"}), END],
     [("came", "thrice", 1), ("lent", "thrice", "c1", 1), ("has", "thrice", [1]), ("restarted",),
      ("lent", "thrice", "c1", 1),

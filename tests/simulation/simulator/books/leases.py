@@ -151,6 +151,11 @@ class Leases(Book):
     def _was_acked(self, name: QueueName, id_: int) -> bool:
         return (name, id_) in self._acked or any(self._takes(one, id_) for one in self._discards.get(name, ()))
 
+    def _may_ack(self, shelf: Shelf, id_: int, lease: Lease) -> bool:
+        """Whether one of those who acknowledged a leased message may: with `strict` the client that has the lease."""
+        products = {product for product, _ in self._acked.get((shelf.place.name, id_), ())}
+        return shelf.rules.get("leasing") != "strict" or lease.holder[0] in products
+
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _published(self, event: PublishedEvent) -> None:
@@ -255,7 +260,7 @@ class Leases(Book):
             lasted_ns = self._clock.monotonic_ns() - lease.since_ns
             if lease_ms is None or lasted_ns < lease_ms * MS:
                 raise Broken(f"{name}: the lease of {id_} ended after {lasted_ns / MS} ms, to be were {lease_ms}")
-        elif why == "taken_over" and (shelf.rules.get("leasing") == "strict" or not self._was_acked(name, id_)):
+        elif why == "taken_over" and not (self._was_acked(name, id_) and self._may_ack(shelf, id_, lease)):
             raise Broken(f"{name}: the lease of {id_} was taken over from {lease.holder}, and nobody may, or did")
         elif why == "lifetime" and "ttl_ms" not in shelf.rules:
             raise Broken(f"{name}: {id_} has no lifetime, and is said to have reached it")
@@ -275,8 +280,7 @@ class Leases(Book):
                 continue
             if not self._was_acked(name, id_):
                 raise Broken(f"{name}: {id_} was acknowledged, and by nobody")
-            by = self._acked.get((name, id_), ())
-            if lease is not None and shelf.rules.get("leasing") == "strict" and lease.holder[:2] not in by:
+            if lease is not None and not self._may_ack(shelf, id_, lease):
                 raise Broken(f"{name}: {id_} was acknowledged by others, and is leased to {lease.holder}")
 
     def _left(self, event: LeftEvent) -> None:
