@@ -61,7 +61,7 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
 
 def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
     """What is in a queue now."""
-    gone = recorder.watch(queue)
+    gone, changed = recorder.watch(queue)
     queue_id = recorder.id_of(queue)
     due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
     held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
@@ -93,17 +93,32 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
 
     if tail and (queue.store.level_max > 0 or any(part.attempts for part in tail)):
         # Ids of different levels, and of what came back, lie among each other; recovery wants them to rise.
-        for _ in journal.checkpoints.snapshot(
-            queue_id, merge(stated(), *_each(recorder, tail, gone), key=attrgetter("id"))
-        ):
+        merged = merge(stated(), *_each(recorder, tail), key=attrgetter("id"))
+        # Of each level one is looked at in advance, and may go before its turn.
+        for _ in journal.checkpoints.snapshot(queue_id, (one for one in merged if one.id not in gone)):
             yield
-        return
-    for _ in journal.checkpoints.snapshot(queue_id, stated()):
-        yield
-    for part in tail:
-        for start in range(0, len(part.ids), PART_MESSAGES):
-            _state_part(journal, recorder, queue_id, part, start, gone)
+    else:
+        for _ in journal.checkpoints.snapshot(queue_id, stated()):
             yield
+        for part in tail:
+            for start in range(0, len(part.ids), PART_MESSAGES):
+                _state_part(journal, recorder, queue_id, part, start, gone)
+                yield
+    if tail and changed:  # of what was paged out, they were stated as it was before
+        for _ in journal.checkpoints.snapshot(queue_id, _changed(recorder, queue, gone, changed)):
+            yield
+
+
+def _changed(
+    recorder: Recorder, queue: Queue, gone: set[int], changed: dict[int, Message]
+) -> Iterator[RecoveredMessage]:
+    """Of messages that were counted otherwise meanwhile those that are there, as they are now."""
+    due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
+    for id_, message in sorted(changed.items()):
+        if id_ not in gone and message.envelope.facts.persistent:
+            found = recorder.message_of(message, due.get(id_, 0))
+            if found is not None:
+                yield found
 
 
 def _rising(chunks: list[list[Message]]) -> Iterable[Message]:
@@ -114,7 +129,7 @@ def _rising(chunks: list[list[Message]]) -> Iterable[Message]:
     return merge(*chunks, key=_ID)
 
 
-def _each(recorder: Recorder, tail: list[Part], gone: set[int]) -> list[Iterator[RecoveredMessage]]:
+def _each(recorder: Recorder, tail: list[Part]) -> list[Iterator[RecoveredMessage]]:
     """The messages of each level of a tail, ids rising."""
 
     def stated(parts: list[Part]) -> Iterator[RecoveredMessage]:
@@ -122,10 +137,9 @@ def _each(recorder: Recorder, tail: list[Part], gone: set[int]) -> list[Iterator
             state = MessageState(deliveries=part.attempts, priority=part.level)
             expiries: Iterable[int] = repeat(0) if part.expires is None else part.expires
             for id_, size, expires_ns in zip(part.ids, part.sizes, expiries):
-                if id_ not in gone:
-                    lsn = recorder.contents.lsn_of(id_)
-                    assert lsn is not None
-                    yield RecoveredMessage(id_, lsn, size, recorder.wall_ms(expires_ns), state)
+                lsn = recorder.contents.lsn_of(id_)
+                assert lsn is not None
+                yield RecoveredMessage(id_, lsn, size, recorder.wall_ms(expires_ns), state)
 
     levels: dict[int, list[Part]] = {}
     for part in tail:

@@ -174,6 +174,7 @@ class FullRecorder(Recorder):
                 conn_id=conn_id,
             )
         if has_counted:
+            self._note_changed(event)
             self.withhold(event)
 
     def _requeued(self, event: RequeuedEvent) -> None:
@@ -189,6 +190,8 @@ class FullRecorder(Recorder):
         """`is_state`: recovery needs it, of messages that it restores."""
         queue_id = self._id_of_queue(event)
         can_be_state = is_state and queue_id in self._durable_ids
+        if can_be_state:
+            self._note_changed(event)
         due_ms = [0 if due_ns is None else self.wall_ms(due_ns[index]) for index in range(len(event.messages))]
         runs = _runs(
             (one.deliveries, one.uncounted, can_be_state and self._survives(one), due, one.id)

@@ -53,6 +53,13 @@ class PublishedRun(NamedTuple):
         return self.lsn + offset, sizes if len(ids) == len(sizes) else sizes[offset : offset + len(ids)]
 
 
+class Meanwhile(NamedTuple):
+    """What happened to messages of a queue while it was stated: ids that left, messages that were counted otherwise."""
+
+    gone: set[int]
+    changed: dict[int, Message]
+
+
 class MessageRecorder(ObjectRecorder):
     """`persists_deliveries`: write counts at each delivery. `counts_max`: larger ones are not written; -1: all are."""
 
@@ -68,7 +75,7 @@ class MessageRecorder(ObjectRecorder):
         self.contents = ContentIndex()
         self._runs: deque[PublishedRun] = deque()  # of what is being published
         self.is_behind = False  # see the engine's `Durability`
-        self._gone: set[int] | None = None  # of the queue that is being stated: ids that left meanwhile
+        self._meanwhile: Meanwhile | None = None  # in the queue that is being stated
         self._stated = ("", "")
 
     def _published(self, event: PublishedEvent) -> None:
@@ -214,8 +221,14 @@ class MessageRecorder(ObjectRecorder):
                 self.state_object(queue, restated=True)
 
     def _note_gone(self, event: Event, ids: Sequence[int]) -> None:
-        if self._gone is not None and self._stated == (event.vhost, event.subject):
-            self._gone.update(ids)
+        if self._meanwhile is not None and self._stated == (event.vhost, event.subject):
+            self._meanwhile.gone.update(ids)
+
+    def _note_changed(self, event: DeliveredEvent | RequeuedEvent | ScheduledEvent) -> None:
+        if self._meanwhile is None or isinstance(event.of, Envelope):
+            return
+        if self._stated == (event.vhost, event.subject):
+            self._meanwhile.changed.update((message.id, message) for message in event.of)
 
     def _recorded(self, ids: Sequence[int]) -> Sequence[int]:
         """Of some messages those whose contents are in the journal."""
@@ -233,6 +246,7 @@ class MessageRecorder(ObjectRecorder):
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None:
             return
+        self._note_changed(event)
         states = [
             (message.deliveries, message.uncounted, 0 if due_ns is None else self.wall_ms(due_ns[index]), message.id)
             for index, message in enumerate(event.of)
@@ -261,6 +275,7 @@ class MessageRecorder(ObjectRecorder):
                 self._journal.messages.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
                 self.withhold(event)
             return
+        self._note_changed(event)
         states = [
             (message.deliveries, message.uncounted, message.id)
             for message in event.of
@@ -298,12 +313,12 @@ class MessageRecorder(ObjectRecorder):
         wait_ms = envelope.expiration_ms
         return 0 if wait_ms is None else self._broker.clock.wall_ms() + bounded_ms(wait_ms)
 
-    def watch(self, queue: Queue | None) -> set[int]:
-        """From now on the ids that leave this queue go into the set that is returned; None: no more."""
-        gone: set[int] = set()
-        self._gone = None if queue is None else gone
+    def watch(self, queue: Queue | None) -> Meanwhile:
+        """What happens in this queue from now on is noted in what is returned; None: no more."""
+        meanwhile = Meanwhile(set(), {})
+        self._meanwhile = None if queue is None else meanwhile
         self._stated = ("", "") if queue is None else (queue.vhost_name, queue.name)
-        return gone
+        return meanwhile
 
 
 def is_persistent(event: EnqueuedEvent) -> bool:
