@@ -266,6 +266,8 @@ class Connection:
             raise bad_request("the request is not text") from None
         if len(target) + sum(len(name) + len(value) for name, value in headers.items()) > HEAD_MAX:
             raise Refusal(431, "head_too_large", f"the head of a request is at most {HEAD_MAX} octets")
+        if {"content-length", "transfer-encoding"} <= headers.keys():  # a proxy may see the body end elsewhere
+            raise Refusal(400, "bad_request", "content-length beside transfer-encoding", (("connection", "close"),))
         path, _, query = target.partition("?")
         peer, proxies = self._peer, self._server.options().proxies
         if proxies:
@@ -338,7 +340,7 @@ class Connection:
         if answer.status not in (204, 304):
             headers.append(("content-length", str(sum(map(len, parts)))))
         headers += [("server", "Leveret"), ("date", date_of(time.time()))]
-        if self._must_close():
+        if self._must_close() and ("connection", "close") not in headers:
             headers.append(("connection", "close"))
         reason = HTTPStatus(answer.status).phrase.encode()
         raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers), reason=reason)) or b""

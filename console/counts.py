@@ -39,7 +39,7 @@ def queue_values(queue: Queue) -> tuple[int, ...]:
     get_no_ack, get = counts.got_no_ack, counts.got - counts.got_no_ack
     no_ack = counts.no_ack - get_no_ack
     return (
-        counts.enqueued,
+        counts.enqueued - counts.own,
         max(0, counts.acknowledged - counts.no_ack),
         counts.delivered - counts.got - no_ack,
         counts.delivered,

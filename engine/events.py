@@ -79,9 +79,9 @@ _EVENTS = (
     "routed",
     "unroutable",
 )
-#: Of the deliveries: without acknowledgements, to gets, both, not for the first time; gets that got nothing; and of the
-#: returned ones those that have to wait.
-_SORTS = ("no_ack", "got", "got_no_ack", "redelivered", "get_empty", "delayed")
+#: Of the deliveries: without acknowledgements, to gets, both, not for the first time; gets that got nothing; of the
+#: returned ones those that have to wait; and of the enqueued ones those that the broker published (dead letters).
+_SORTS = ("no_ack", "got", "got_no_ack", "redelivered", "get_empty", "delayed", "own")
 
 
 class Counters:
@@ -96,7 +96,7 @@ class Counters:
         self.acknowledged = self.cancelled = self.deleted = self.delivered = self.dropped = self.enqueued = 0
         self.expired = self.killed = self.published = self.purged = self.replaced = self.requeued = 0
         self.lease_ended = self.routed = self.unroutable = 0
-        self.no_ack = self.got = self.got_no_ack = self.redelivered = self.get_empty = self.delayed = 0
+        self.no_ack = self.got = self.got_no_ack = self.redelivered = self.get_empty = self.delayed = self.own = 0
         self.deaths: dict[tuple[str, bool], int] | None = None
 
     # Declared for the type checker; the slots above are the storage.
@@ -121,6 +121,7 @@ class Counters:
     redelivered: int
     get_empty: int
     delayed: int
+    own: int
 
     def died(self, reason: str, count: int, *, goes_on: bool) -> None:
         """Messages died. `goes_on`: there is a target for dead letters."""

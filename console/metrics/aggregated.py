@@ -29,8 +29,7 @@ def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
         _objects(queues, channels),
         _queues(queues),
         _channels(broker, queues, channels),
-        _global(broker, queues, channels),
-        _dead_letters(queues),
+        global_page(broker, queues, channels),
         _sizes(broker),
     ]
     yield
@@ -156,7 +155,7 @@ def _queues(sums: QueueSums) -> str:
         samples = [Sample(values[family.name])] if family.name in values else []
         parts.append(written(PREFIX, family, samples))
     parts.append(table(PREFIX, f.QUEUE_COUNTERS, (0, 0)))
-    return "".join([*parts, table(PREFIX, f.QUEUE_PUBLISHED, (sums.count("enqueued"),))])
+    return "".join([*parts, table(PREFIX, f.QUEUE_PUBLISHED, (into_queues(sums),))])
 
 
 def memory_of(queues: int, messages: int) -> int:
@@ -164,6 +163,11 @@ def memory_of(queues: int, messages: int) -> int:
     from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS
 
     return queues * EMPTY_QUEUE_OCTETS + messages * MESSAGE_OCTETS
+
+
+def into_queues(sums: QueueSums) -> int:
+    """Publishes of clients, as often as there are queues that got them."""
+    return sums.count("enqueued") - sums.count("own")
 
 
 def published(broker: Broker) -> int:
@@ -193,7 +197,7 @@ def _channels(broker: Broker, queues: QueueSums, sums: ChannelSums) -> str:
         count("no_ack") - count("got_no_ack"),
         _consumed(queues),
         count("redelivered"),
-        count("acknowledged"),
+        max(0, count("acknowledged") - count("no_ack")),
     )
     return (
         table(PREFIX, f.CHANNEL_GAUGES, gauges)
@@ -210,12 +214,13 @@ def _consumed(queues: QueueSums) -> int:
     return count("delivered") - count("got") - count("no_ack") + count("got_no_ack")
 
 
-def _global(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:
+def global_page(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:
+    """By protocol and type of queue: the same at each page, as no object has a share of it."""
     activity = broker.activity
     by_protocol = (
         published(broker),
         channels.confirmable,
-        broker.counters.routed,
+        into_queues(queues),
         channels.confirmed,
         activity.dropped,
         activity.returned,
@@ -230,7 +235,7 @@ def _global(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:
     for at, family in enumerate(f.GLOBAL_BY_TYPE):
         samples = [Sample(rows[kind][at], f'{{protocol="amqp091",queue_type="{kind}"}}') for kind in ALL_TYPES]
         parts.append(written(PREFIX, family, samples))
-    return "".join(parts)
+    return "".join([*parts, _dead_letters(queues)])
 
 
 def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
@@ -244,7 +249,7 @@ def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
         got_no_ack,
         counts["get_empty"],
         counts["redelivered"],
-        counts["acknowledged"],
+        max(0, counts["acknowledged"] - no_ack),
     )
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from ...engine import Broker, Client, Queue, Session, VirtualHost
 from ..options import ConsoleOptions
-from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS
+from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS, head_timestamp
 from ..views.tables import channel_name
 from . import families as f
-from .aggregated import PREFIX, churn_page, identity, logins_page, node_page, table
+from .aggregated import PREFIX, churn_page, global_page, identity, logins_page, node_page, table
 from .exposition import GAUGE, Family, escaped, head, number
 from .facts import MetricsFacts
-from .sums import octets_of
+from .sums import channel_sums, octets_of, queue_sums
 
 DETAILED, CLUSTER = "rabbitmq_detailed_", "rabbitmq_cluster_"
 #: Objects whose lines are made in one step, and messages of a queue whose bodies are looked at.
@@ -41,6 +41,8 @@ def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
         table(PREFIX, f.OBJECTS, _totals(broker, queues)),
     ]
     yield
+    sums = yield from queue_sums(broker)
+    parts.append(global_page(broker, sums, (yield from channel_sums(broker))))
     shown = yield from _with_metrics(broker, queues)
     groups = (*f.QUEUE_COARSE, *f.QUEUE_METRICS, *f.QUEUE_COUNTERS, *f.QUEUE_PUBLISHED)
     parts += yield from _lines(PREFIX, groups, shown, _queue_labels, _whole_queue)
@@ -63,7 +65,7 @@ def detailed_page(
     row: Row
     chosen = [one for one in broker.virtual_hosts.values() if not vhosts or one.name in vhosts]
     queues = yield from _with_metrics(broker, [queue for vhost in chosen for queue in vhost.queues.values()])
-    parts = [identity(options, broker, "detailed", DETAILED)]
+    parts = [identity(options, broker, "detailed", PREFIX)]  # dashboards join all with it, whatever the page
     if wanted & {"node_metrics", "node_coarse_metrics", "node_persister_metrics"}:
         parts.append(node_page(broker, options, facts.process(), facts.journal(), DETAILED))
     elif "connection_churn_metrics" in wanted:
@@ -78,7 +80,7 @@ def detailed_page(
         groups = f.QUEUE_METRICS[:1]
         parts += yield from _lines(DETAILED, groups, queues, _queue_labels, lambda one: (len(one.consumers),))
     if "channel_queue_exchange_metrics" in wanted:
-        row = lambda one: (one.counters.enqueued,)  # noqa: E731
+        row = lambda one: (_published_into(one),)  # noqa: E731
         parts += yield from _lines(DETAILED, f.QUEUE_PUBLISHED, queues, _queue_labels, row)
     if "channel_exchange_metrics" in wanted:
         groups = f.CHANNEL_COUNTERS[:PUBLISHING]
@@ -209,20 +211,16 @@ def _fine_queue(queue: Queue) -> tuple[float, ...]:
 
 
 def _whole_queue(queue: Queue) -> tuple[float, ...]:
-    return *_coarse_queue(queue), *_fine_queue(queue), queue.counters.enqueued
+    return *_coarse_queue(queue), *_fine_queue(queue), _published_into(queue)
+
+
+def _published_into(queue: Queue) -> int:
+    return queue.counters.enqueued - queue.counters.own
 
 
 def _head_timestamp(queue: Queue) -> float:
-    from ...engine import ContentError, decode_properties
-
-    first = next(iter(queue.store), None)
-    if first is None:
-        return NAN
-    try:
-        found = decode_properties(first.header).get("timestamp")
-    except ContentError:
-        return NAN
-    return found if isinstance(found, int) else NAN
+    found = head_timestamp(queue)
+    return NAN if found is None else found
 
 
 def _sessions(broker: Broker) -> list[Session]:

@@ -33,6 +33,7 @@ COUNTS = (
     "killed",
     "lease_ended",
     "no_ack",
+    "own",
     "redelivered",
     "replaced",
     "requeued",

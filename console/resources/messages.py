@@ -15,11 +15,14 @@ TEST_QUEUE = "aliveness-test"
 
 
 def _get(api: Api, request: Request) -> Steps:
-    api.vhost(request)
+    vhost = api.vhost(request)
     ackmode, count, encoding = require(json_object(request), "ackmode", "count", "encoding")
     given = json_object(request)
     truncate = integer(given["truncate"]) if "truncate" in given else None
     wanted = integer(count)
+    if wanted < 0:  # all that are ready now
+        queue = vhost.queues.get(request.names["Q"])
+        wanted = 0 if queue is None else queue.ready_count
     if ackmode not in ACKMODES:
         raise bad_request(f"Unknown ackmode. Please use one of {', '.join(ACKMODES)}.")
     if encoding not in ("auto", "base64"):
@@ -30,7 +33,7 @@ def _get(api: Api, request: Request) -> Steps:
                 "get",
                 queue=request.names["Q"],
                 vhost=request.names["V"],
-                count=max(0, wanted),
+                count=wanted,
                 ackmode=ackmode,
                 encoding=encoding,
                 truncate=None if truncate is None else max(0, truncate),

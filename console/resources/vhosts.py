@@ -9,7 +9,7 @@ from ..api import Api
 from ..bodies import boolean, json_object, require
 from ..dispatcher import Action, Level, Route
 from ..listing import Columns, listed
-from ..login import may_see
+from ..login import is_monitor, may_see
 from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..options import Steps
 from ..ranges import Range, ranges_of
@@ -27,7 +27,7 @@ def _list(api: Api, request: Request) -> Steps:
     ranges = ranges_of(request, "invalid_range_parameters")
     rows = []
     for vhost in list(api.broker.virtual_hosts.values()):
-        if may_see(request.user, vhost.name) and vhost.name in api.broker.virtual_hosts:
+        if (is_monitor(request.user) or may_see(request.user, vhost.name)) and vhost.name in api.broker.virtual_hosts:
             rows.append((yield from _row(api, vhost, ranges)))
     return (
         yield from listed(
@@ -89,7 +89,7 @@ def _limits(api: Api, request: Request) -> Steps:
     rows = [
         {"vhost": vhost.name, "value": limits}
         for vhost in api.vhosts_to_list(request)
-        if may_see(request.user, vhost.name) and (limits := vhost_limits(vhost))
+        if (is_monitor(request.user) or may_see(request.user, vhost.name)) and (limits := vhost_limits(vhost))
     ]
     return listed(request, rows, lambda row: row)
 

@@ -120,7 +120,7 @@ def queue_view(queue: Queue, node: str) -> dict[str, Any]:
     view |= {
         "backing_queue_status": _backing(queue),
         "exclusive_consumer_tag": consumers[0].tag if is_exclusive else None,
-        "head_message_timestamp": _head_timestamp(queue),
+        "head_message_timestamp": head_timestamp(queue),
         "message_bytes_paged_out": octets.paged,
         "messages_paged_out": paged,
         "messages_ready_ram": ready - paged,
@@ -179,14 +179,15 @@ def _counts(queue: Queue) -> dict[str, int]:
     return {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
 
 
-def _head_timestamp(queue: Queue) -> int | None:
+def head_timestamp(queue: Queue) -> int | None:
+    """Of the first message, which may be with a consumer; None: there is none, or it has no timestamp."""
     from ...engine import ContentError, decode_properties
 
-    head = next(iter(queue.store), None)
-    if head is None:
+    first = min((*islice(queue.store, 1), *queue.unacked_messages()), key=lambda one: one.id, default=None)
+    if first is None:
         return None
     try:
-        found = decode_properties(head.header).get("timestamp")
+        found = decode_properties(first.header).get("timestamp")
     except ContentError:
         return None
     return found if isinstance(found, int) else None

@@ -167,16 +167,14 @@ def publish_dead(vhost: Host, letter: DeadLetter) -> int:
     broker.next_id = id_ + 1
     broker.counters.published += 1
     broker.activity.own += 1
-    exchange.published_in += 1
     queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
     if broker.listeners:
         event = PublishedEvent(vhost.name, exchange.name, (id_,), envelope, (letter.blob,), queues, letter.reason)
         broker.announce(event)
     if queues:
         broker.counters.routed += 1
-        exchange.published_out += len(queues)
         for queue in queues:
-            queue.enqueue(id_, envelope, (letter.blob,))
+            _enqueue_own(queue, id_, envelope, letter.blob)
     else:
         broker.counters.unroutable += 1
     return len(reached)
@@ -212,4 +210,12 @@ def publish_into(vhost: Host, queue: Queue, envelope: Envelope, blob: bytes, cau
     if broker.listeners:
         broker.announce(PublishedEvent(vhost.name, envelope.exchange, (id_,), envelope, (blob,), (queue,), cause))
     broker.counters.routed += 1
+    _enqueue_own(queue, id_, envelope, blob)
+
+
+def _enqueue_own(queue: Queue, id_: int, envelope: Envelope, blob: bytes) -> None:
+    """What the broker itself publishes is no publish of a client, in no statistics of RabbitMQ's."""
+    counters = queue.counters
+    before = counters.enqueued
     queue.enqueue(id_, envelope, (blob,))
+    counters.own += counters.enqueued - before
