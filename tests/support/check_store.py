@@ -27,7 +27,7 @@ from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.stores.kinds import converted
-from leveret.engine.stores.memory_budget import UNLIMITED
+from leveret.engine.stores.memory_budget import OVERHEAD, UNLIMITED
 from leveret.engine.stores.memory_cap import MemoryCap
 from leveret.engine.stores.paged_places import Left
 from leveret.engine.stores.paged_run import octets_paged
@@ -625,6 +625,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(store) == len(here)
         assert store.at_hand == len(store.ready) == len(list(store))
         assert store.has_tail == bool(store.paged_parts())
+        assert store.held_octets == sum(len(message.blob) + OVERHEAD for message in store)
         assert store.level_max == self.kind.level_max
         if self.counts:
             sizes = [message.envelope.framing.body_size(message.blob) for message in here]

@@ -1,0 +1,186 @@
+"""Two accounts of one thing agree at the end of each turn: what a queue, a store and the broker's limits say is there.
+
+Each of these was wrong in a planted fault that no other test found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from flow_bench import USER, FlowBench, Publisher, blob, saying
+from memory_pager import MemoryPager
+
+from leveret.engine import Broker, Consumer, Envelope, Event, ManualClock, PropertyFacts, Queue, Session
+from leveret.engine.chores import COMMIT_SLICE
+from leveret.engine.peers.giving_back import GIVE_BACK_SLICE
+from leveret.engine.publishing.publish_events import PublishedEvent
+from leveret.settings import SystemUsage
+
+
+class World:
+    """A broker whose clients take all that they are sent."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(ManualClock(), unsent_max=1 << 40)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.session = self.open()
+
+    def open(self) -> Session:
+        return self.broker.connect("/", USER, name="client", flush=lambda: None).open_session()
+
+    def declare(self, name: str) -> Queue:
+        return self.vhost.declare_queue(name, client=None, durable=True)
+
+    def publish(self, name: str, bodies: range, session: Session | None = None) -> None:
+        blobs = [saying(str(number)) for number in bodies]
+        route = self.vhost.route("", name, USER)
+        (session or self.session).publish(route, Envelope("", name), blobs, mandatory=False)
+
+    def turns(self) -> Iterator[None]:
+        """One for each that the broker wants."""
+        while self.broker.end_turn() or self.broker.feed():
+            yield
+
+
+def numbers(queue: Queue) -> list[int]:
+    return [int(message.body) for message in queue.messages()]
+
+
+def consume(session: Session, queue: Queue, tag: str = "c") -> Consumer:
+    return session.consume(queue, tag, no_ack=False, exclusive=False, arguments={})
+
+
+def test_a_large_transaction_comes_whole_and_in_order() -> None:
+    """tx.commit publishes in slices, that end within a run: each message once, in the order of the publishes."""
+    world = World()
+    queue, other = world.declare("q"), world.declare("o")
+    world.session.select_transactions()
+    size, at = COMMIT_SLICE - 500, 0
+    for name in ("q", "o", "q", "q"):
+        world.publish(name, range(at, at + size))
+        at += size
+    commit = world.session.commit()
+    for _ in world.turns():
+        pass
+    assert commit.is_done
+    assert numbers(queue) == [*range(size), *range(2 * size, 4 * size)]
+    assert numbers(other) == [*range(size, 2 * size)]
+
+
+def test_what_a_large_transaction_settles_counts_until_it_is_settled() -> None:
+    """Between its slices a queue's unacknowledged messages are those that its sessions name."""
+    world = World()
+    queue = world.declare("q")
+    count = 2 * COMMIT_SLICE + 700
+    consume(world.session, queue)
+    world.publish("q", range(count), world.open())
+    assert queue.unacked == count
+    world.session.select_transactions()
+    world.session.ack(count - 300, multiple=True)
+    world.session.reject(count, multiple=True, requeue=False)
+    world.session.commit()
+    seen = []
+    for _ in world.turns():
+        assert len(world.session.unacked_of(queue)) == queue.unacked == world.session.unacked_by_consumers
+        seen.append(queue.unacked)
+    assert seen[-1] == 0 and len(set(seen)) > 2
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_many_that_come_back_from_a_closed_channel_are_overtaken_by_none(failed: bool) -> None:
+    """They come back in slices; who waits gets them in the order in which they were published, newer ones behind."""
+    world = World()
+    queue = world.declare("q")
+    count = 2 * GIVE_BACK_SLICE + 10
+    consume(world.session, queue)
+    world.publish("q", range(count), world.open())
+    heir = world.open()
+    consumer = consume(heir, queue)
+    world.session.close(failed=failed)
+    world.publish("q", range(count, count + 3), world.open())
+    for _ in world.turns():
+        assert queue.unacked + queue.ready_count <= count + 3
+    bodies = [int(message.body) for message in heir.unacked.values()]
+    assert bodies == [*range(count + 3)]
+    assert consumer.unacked == queue.unacked == count + 3
+
+
+def _take_all(bench: FlowBench) -> None:
+    while bench.queue.ready_count:
+        bench.take(1)
+
+
+def _take_without_acknowledgement(bench: FlowBench) -> None:
+    while bench.consumer.get(bench.queue, no_ack=True) is not None:
+        bench.end_turn()
+
+
+@pytest.mark.parametrize("empties", [_take_all, lambda bench: bench.queue.purge(), _take_without_acknowledgement])
+def test_the_usage_of_the_store_falls_with_what_leaves_it(empties: Callable[[FlowBench], object]) -> None:
+    """Wherever it was: in memory or paged out, to a journal (queues page E.4, rows 8 and 9). Who was held goes on."""
+    system = SystemUsage(memory=6_000, store=30_000, temp=0)
+    pager = MemoryPager(1 << 20)
+    bench = FlowBench(system=system, pager=pager, producer_flow_control=False, minimum_message_size=0)
+
+    def record(event: Event) -> None:
+        if isinstance(event, PublishedEvent) and isinstance(event.of, Envelope):
+            pager.journal.update((id_, (event.of, one)) for id_, one in zip(event.messages, event.blobs))
+
+    bench.broker.listeners.append(record)
+    bench.facts = PropertyFacts(persistent=True)
+    publisher = Publisher(bench, "p")
+    publisher.publish(*[blob(1_000)] * 40)
+    bench.end_turn()
+    store = next(node for node in bench.broker.flow.nodes() if node.limit_name == "store")
+    assert bench.queue.store.paged_parts()
+    assert store.is_full and 0 < publisher.published < 40
+    for _ in range(4):
+        empties(bench)
+        bench.end_turn()
+    assert publisher.published == 40
+    assert [node.used for node in bench.broker.flow.nodes()] == [0] * len(bench.broker.flow.nodes())
+
+
+def test_routes_end_with_a_binding_between_exchanges() -> None:
+    """Who publishes by a route that it keeps hears of it: exchange.unbind two exchanges away (behaviour page 2.10)."""
+    world = World()
+    vhost = world.vhost
+    world.declare("q")
+    for name, kind in (("a", "direct"), ("b", "topic"), ("c", "fanout")):
+        vhost.declare_exchange(name, kind)
+    vhost.bind_exchange("b", "a", "k", {})
+    vhost.bind_exchange("c", "b", "#", {})
+    vhost.bind_queue("q", "c", "", {})
+    for unbind, bind in (
+        (lambda: vhost.unbind_queue("q", "c", "", {}), lambda: vhost.bind_queue("q", "c", "", {})),
+        (lambda: vhost.unbind_exchange("c", "b", "#", {}), lambda: vhost.bind_exchange("c", "b", "#", {})),
+        (lambda: vhost.unbind_exchange("b", "a", "k", {}), lambda: vhost.bind_exchange("b", "a", "k", {})),
+    ):
+        kept = vhost.route("a", "k", USER)
+        assert [queue.name for queue in kept.queues or ()] == ["q"]
+        unbind()
+        assert kept.is_stale
+        kept = vhost.route("a", "k", USER)
+        assert kept.queues == []
+        bind()
+        assert kept.is_stale
+
+
+@pytest.mark.parametrize("limit", ["memory", "address"])
+def test_a_raised_limit_lets_go_on_who_waits(limit: str) -> None:
+    """At once, not with the next message that leaves."""
+
+    def configured(octets: int) -> dict[str, object]:
+        if limit == "address":
+            return {"max_size_bytes": octets, "address_full_policy": "BLOCK"}
+        return {"system": SystemUsage(memory=octets, store=0, temp=0), "cursor": "vm", "minimum_message_size": 0}
+
+    bench = FlowBench(**configured(5_000))  # type: ignore[arg-type]
+    publisher = Publisher(bench, "p")
+    publisher.publish(*[blob(1_000)] * 20)
+    bench.end_turn()
+    assert publisher.published == 5
+    bench.reload(**configured(50_000))  # type: ignore[arg-type]
+    assert publisher.published == 20
+    assert bench.broker.flow.blocked() == []
