@@ -184,3 +184,22 @@ def test_a_raised_limit_lets_go_on_who_waits(limit: str) -> None:
     bench.reload(**configured(50_000))  # type: ignore[arg-type]
     assert publisher.published == 20
     assert bench.broker.flow.blocked() == []
+
+
+def test_who_was_let_go_comes_behind_those_that_still_wait() -> None:
+    """Letting many go on takes several turns: what a client publishes between them passes nobody (queues page E.5)."""
+    bench = FlowBench(max_size_messages=5_000, address_full_policy="BLOCK")
+    Publisher(bench, "filler").publish(*[blob(100)] * 5_000)
+    publishers = [Publisher(bench, f"p{number}") for number in range(400)]
+    for one in publishers:
+        one.publish(*[blob(100)] * 10)
+    bench.queue.purge()
+    bench.broker.end_turn()
+    gone_on = [one for one in publishers if one.published]
+    assert 0 < len(gone_on) < 400
+    for one in gone_on:
+        one.publish(blob(100))
+        assert (one.published, len(one.wants)) == (10, 1)
+    bench.end_turn()
+    assert {one.published for one in gone_on} == {11}
+    assert sum(one.published for one in publishers) == 4_000 + len(gone_on)
