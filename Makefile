@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist clean
+.PHONY: test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -240,6 +240,11 @@ DIST := dist
 dist: $(VENV)/.dev
 	@rm -rf $(DIST) && $(BIN)/python -m build --outdir $(DIST) . >/dev/null
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'twine>=6,<7' && $(BIN)/twine check --strict $(DIST)/*
+
+# The wheel alone, quickly: what `pip install leveret` takes while there is no release (docs/installing.md).
+wheel: $(VENV)/.serve
+	@rm -rf build && $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(DIST) . && rm -rf build
+	@ls $(DIST)/*.whl
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

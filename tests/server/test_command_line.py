@@ -71,6 +71,7 @@ def test_a_taken_port_is_exit_1_and_one_sentence(tmp_path: Path) -> None:
         assert second.stdout == ""
         (line,) = second.stderr.splitlines()
         assert line.startswith(f"leveret: cannot listen on 127.0.0.1:{broker.port}: ")
+        assert line.endswith("; perhaps another broker runs: take another port, or 0 for any free one")
 
 
 def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Addresses to listen on: parsing, binding, and how they are written back."""
 
+import errno
 import os
 import socket
 import stat
@@ -78,7 +79,9 @@ def bind(address: Address, backlog: int) -> socket.socket:
     except UnicodeError:
         raise AddressTaken(f"cannot listen on {address}: this is no name of a host") from None
     except OSError as error:
-        raise AddressTaken(f"cannot listen on {address}: {error.strerror or error}") from None
+        is_taken = error.errno == errno.EADDRINUSE and not address.path
+        hint = "; perhaps another broker runs: take another port, or 0 for any free one" if is_taken else ""
+        raise AddressTaken(f"cannot listen on {address}: {error.strerror or error}{hint}") from None
     except ValueError:  # octet 0
         raise AddressTaken(f"cannot listen on {address}: this is no path") from None
 
