@@ -216,10 +216,11 @@ $(VENV)/.artemis: pyproject.toml | $(VENV)/.dev
 artemis: $(VENV)/.artemis
 	@$(BIN)/python -m leveret.interop.artemis $(if $(ARGS),$(ARGS),--write docs/artemis.md)
 
-# Generated programs against RabbitMQ and Leveret at once; OPERATIONS=200000 SEED=7.
+# Generated programs against RabbitMQ and Leveret at once, or (PEER=model) against a model of what RabbitMQ does not have
+# and the engine; OPERATIONS=200000 SEED=7.
 OPERATIONS ?= 20000
 differential: $(VENV)/.dev
-	@$(BIN)/python -m leveret.interop.differential --operations $(OPERATIONS) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
+	@$(BIN)/python $(if $(filter model,$(PEER)),tests/model/differential.py,-m leveret.interop.differential) --operations $(OPERATIONS) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
 # Coverage-guided fuzzing: of whole conversations (frames), or of the frame reader alone (FUZZ_TARGET=reader).
 FUZZ_SECONDS ?= 60

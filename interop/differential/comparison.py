@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .channel_state import Operation
-from .side import Observation, Side
+from .side import Observation, Peer
 
 KNOWN_FILE = Path(__file__).with_name("known.toml")
 
@@ -103,7 +103,7 @@ def known_differences(path: Path = KNOWN_FILE) -> tuple[Known, ...]:
 
 
 def run(
-    program: Sequence[Operation], reference: Side, subject: Side, tally: Tally, *, patient: bool = False
+    program: Sequence[Operation], reference: Peer, subject: Peer, tally: Tally, *, patient: bool = False
 ) -> Difference | None:
     """Run a program on both; the first unexplained difference, or None."""
     try:
@@ -188,7 +188,7 @@ def _both(reference: Iterator[None], subject: Iterator[None]) -> tuple[Observati
     return results[0], results[1]
 
 
-def replay(program: Sequence[Operation], side: Side) -> list[Observation]:
+def replay(program: Sequence[Operation], side: Peer) -> list[Observation]:
     """One broker's observations of each operation."""
     observations: list[Observation] = []
     try:

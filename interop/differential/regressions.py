@@ -16,7 +16,7 @@ from typing import Any
 
 from .channel_state import Operation
 from .comparison import Difference, replay
-from .side import Observation, Side
+from .side import Observation, Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Regression:
     expected: Sequence[Observation]
     subject: Sequence[Observation] | None = None
 
-    def check(self, side: Side) -> Difference | None:
+    def check(self, side: Peer) -> Difference | None:
         """Replay on the subject: differences from the expected observations."""
         return _first_difference(self.operations, self.expected if self.subject is None else self.subject, side)
 
-    def check_reference(self, side: Side) -> Difference | None:
+    def check_reference(self, side: Peer) -> Difference | None:
         """Replay on the reference: differences from the recorded observations."""
         return _first_difference(self.operations, self.expected, side)
 
@@ -61,13 +61,13 @@ def save(path: Path, regression: Regression) -> None:
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
-def record(title: str, version: str, program: Sequence[Operation], reference: Side) -> Regression:
+def record(title: str, version: str, program: Sequence[Operation], reference: Peer) -> Regression:
     """Run a program on the reference and record its observations."""
     return Regression(title, version, list(program), replay(program, reference))
 
 
 def _first_difference(
-    operations: Sequence[Operation], expected: Sequence[Observation], side: Side
+    operations: Sequence[Operation], expected: Sequence[Observation], side: Peer
 ) -> Difference | None:
     for step, (wanted, got) in enumerate(zip(expected, replay(operations, side), strict=True)):
         if json.loads(json.dumps(got)) != wanted:

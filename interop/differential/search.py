@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .channel_state import Operation
-from .choices import QUEUES, Seeded
+from .choices import QUEUES, Chooser, Seeded
 from .comparison import Difference, Tally, replay, run
 from .operations import EXCHANGES
 from .programs import program
-from .side import Observation, Side
+from .side import Observation, Peer
 
 FOUND_MAX = 5
 SHRINKING_RUNS_MAX = 400
@@ -48,8 +48,9 @@ class Found:
 class Search:
     """One lane: a connection to a virtual host of each broker, used for one program after the other."""
 
-    reference: Side
-    subject: Side
+    reference: Peer
+    subject: Peer
+    generate: Callable[[Chooser], Sequence[Operation]] = program
     tally: Tally = field(default_factory=Tally)
     shrinking: Tally = field(default_factory=Tally)  # repeated runs for the minimal program: not counted
     found: list[Found] = field(default_factory=list)
@@ -83,7 +84,7 @@ class Search:
 
     def examine(self, choices: Seeded) -> Found | None:
         """Run the program of these choices; a difference is returned with a minimal program."""
-        operations = program(choices)
+        operations = self.generate(choices)
         difference = self.differs(operations, self.tally)
         if difference is None:
             return None
@@ -105,6 +106,8 @@ class Search:
                 break
             step = max(1, step // 2)
         for at in range(len(found.program)):
+            if at >= len(found.program):
+                break
             for index in reversed(range(len(found.program[at].get("operations", ())))):
                 if self.shrinking.programs < last_run and at < len(found.program):
                     inner = found.program[at]["operations"]

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from ..wire.raw_codec import METHODS, Method, method_frame
@@ -55,6 +55,20 @@ class _Probe:
         changed = counts != self.counts or counts == 405
         self.counts = counts
         return changed
+
+
+class Peer(Protocol):
+    """What programs run against: a broker (`Side`), or a model of one."""
+
+    sent: Counter[str]
+
+    def perform(
+        self, operation: Operation, number: int, *, patient: bool = False
+    ) -> Generator[None, None, Observation]:
+        """See `Side`."""
+
+    def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
+        """See `Side`."""
 
 
 class Side:
