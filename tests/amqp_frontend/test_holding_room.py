@@ -291,6 +291,36 @@ def test_refused_after_a_time(mode: type[Any] | None, mandatory: bool, answer: s
         assert bench.take(9) == [4]
 
 
+def test_what_is_tried_in_vain_has_waited_since_it_came() -> None:
+    """Row 8: there was room for a moment, and somebody else had it; that begins no new time."""
+    bench = Bench(mode=C.Confirm.Select, send_fail_if_no_space_after_ms=500)
+    bench.publish(FILL)
+    bench.publish(1)
+    bench.heard()
+    bench.pair.advance(0.3)
+    bench.pair.broker.replace_settings(bench.pair.broker.settings, bench.pair.broker.options)
+    bench.pair.settle()
+    assert bench.heard() == []
+    bench.pair.advance(0.19)
+    assert bench.heard() == []
+    bench.pair.advance(0.02)
+    assert bench.heard() == [("nack", 3, False)]
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_the_rest_of_a_held_run_stays_before_what_came_behind_it(kinds: int) -> None:
+    """Messages of a channel are in its order, however often a run of them is held in the middle."""
+    bench = Bench(mode=C.Confirm.Select)
+    for _ in range(2):  # from the second time on, kinds that alternate are read as one run
+        first = bench.published + 1
+        numbers = range(first, first + 8)
+        bench.peer.send(b"".join(publish(1, "q", b"%d" % one + BODY, mandatory=one % kinds == 1) for one in numbers))
+        bench.published += len(numbers)
+        bench.publish(3)
+        assert [one for _ in range(12) for one in bench.take(1)] == list(range(first, first + 11))
+        assert bench.confirmed() == list(range(first, first + 11))
+
+
 @pytest.mark.parametrize(
     ("change", "seconds"), [({"send_fail_if_no_space": True}, 0.0), ({"send_fail_if_no_space_after_ms": 500}, 0.6)]
 )

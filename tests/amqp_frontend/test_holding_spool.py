@@ -57,6 +57,13 @@ class Bench:
             found.append(int(got.body.rstrip(b"\0")))
             self.pair.settle()
 
+    def take_one(self) -> bool:
+        """Whether there was one."""
+        self.taker.send(method(1, C.Basic.Get, queue="q", no_ack=True))
+        (got,) = self.taker.take()
+        self.pair.settle()
+        return got.body is not None
+
     @property
     def area(self) -> Any:
         return self.peer.session.backlog.area
@@ -119,6 +126,30 @@ def test_what_is_dropped_is_released(make: Any, end: str) -> None:
     else:
         bench.peer.hang_up()
     assert bench.temp.used == bench.pair.broker.flow.holdings.spooled == 0
+
+
+def test_what_the_temp_store_refuses_is_counted_in_memory_alone(make: Any) -> None:
+    """Queues page E.5: a full temp store takes nothing, so that nothing is missing from it later."""
+    bench = make()
+    bench.publish(8)
+    bench.temp.limit = bench.temp.used
+    bench.publish(4)
+    holdings, contents = bench.pair.broker.flow.holdings, bench.area.contents
+    assert bench.temp.used == contents.spooled == holdings.spooled > 0
+    assert holdings.octets == contents.octets > 256 * KIB
+    bench.take_all()
+    assert (bench.temp.used, holdings.spooled, holdings.octets) == (0, 0, 0)
+
+
+def test_each_held_message_is_counted_by_itself(make: Any) -> None:
+    """What operators are shown are messages, wherever they are, not the runs in which they came."""
+    bench = make()
+    bench.publish(1)
+    bench.peer.send(b"".join(publish(1, "q", bytes(SIZE), mandatory=True) for _ in range(12)))
+    assert bench.area.contents.publishes == sum(held.messages() for held in bench.area.channels.values()) == 12
+    while bench.take_one():
+        pass
+    assert bench.area.contents.publishes == 0
 
 
 def test_a_stall_that_lasts_ends_the_connection(make: Any) -> None:

@@ -112,6 +112,24 @@ def test_hostile_patterns_have_their_true_answer(pattern: str, subject: str) -> 
     assert expression.too_costly == 0
 
 
+@pytest.mark.parametrize("negated, found", [("", None), ("NOT ", None)])
+def test_like_has_a_budget(negated: str, found: bool | None) -> None:
+    """Very many parts of a pattern over a long text are unknown, not false: row B04, for selectors."""
+    message = Given(headers={"s": "b" * 65_536})
+    assert compiled(f"s {negated}LIKE '{'%a' * 100}%'", JMS).truth(message) is found
+
+
+def test_each_member_of_a_list_is_work() -> None:
+    """A turn counts what filters took: ten times as many members that differ by message, ten times as much."""
+    spent = []
+    for count in (100, 1_000):
+        message = Given(headers={"s": "x"})
+        members = ", ".join(f"/a{number}" for number in range(count))
+        assert compiled(f"'x' IN ({members})", AMPS).truth(message) is None
+        spent.append(message.spent)
+    assert spent[1] >= 9 * spent[0] > 0
+
+
 @pytest.mark.parametrize(
     "text, value",
     [

@@ -206,6 +206,8 @@ def test_answers_of_filters(text: str, answer: bool | None) -> None:
         ("text LIKE '%b%'", True),
         ("text LIKE '%'", True),
         ("text LIKE 'a%b%c%c'", False),
+        ("text LIKE 'ab%bc'", False),
+        ("text LIKE '%c%a%'", False),
         ("text LIKE 'ab'", False),
         ("text LIKE ''", False),
         ("empty LIKE ''", True),
