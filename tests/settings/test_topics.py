@@ -37,6 +37,15 @@ def test_whether_anybody_has_to_ask(repository: SettingsRepository, concerns: bo
     assert repository.concerns_topics is concerns
 
 
+def test_each_virtual_host_has_topics_of_its_own() -> None:
+    """Of the same name in two hosts, also when they are asked for one after the other."""
+    one, other = entry("t", "one", pending_message_limit=1), entry("t", "other", pending_message_limit=2)
+    repository = SettingsRepository([one, other])
+    for _ in range(2):
+        found = [repository.topic_layer("t", vhost).pending_message_limit for vhost in ("one", "other", "/")]
+        assert found == [1, 2, None]
+
+
 def test_the_layer_of_a_topic() -> None:
     """Its entry over the address-settings of that name, and of both only what concerns subscribers."""
     repository = SettingsRepository(
