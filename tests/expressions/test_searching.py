@@ -114,7 +114,7 @@ def test_hostile_patterns_have_their_true_answer(pattern: str, subject: str) -> 
 
 @pytest.mark.parametrize("negated, found", [("", None), ("NOT ", None)])
 def test_like_has_a_budget(negated: str, found: bool | None) -> None:
-    """Very many parts of a pattern over a long text are unknown, not false: row B04, for selectors."""
+    """Very many parts of a pattern over a long text are unknown, not false: as the queues page has it for patterns."""
     message = Given(headers={"s": "b" * 65_536})
     assert compiled(f"s {negated}LIKE '{'%a' * 100}%'", JMS).truth(message) is found
 
