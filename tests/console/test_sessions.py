@@ -2,13 +2,10 @@
 
 from urllib.parse import urlencode
 
-import pytest
 from api_client import ApiClient, Response
 
-from leveret.console.login import Logins
 from leveret.console.sessions import COOKIE, IDLE_NS, LIFETIME_NS, SESSIONS_MAX, Sessions
 from leveret.engine import Broker, ManualClock, User, Users
-from leveret.testing import start_broker
 
 OF_PAGE = {"x-requested-with": "leveret"}
 FORM = "application/x-www-form-urlencoded"
@@ -52,22 +49,6 @@ def test_a_wrong_password(api: ApiClient) -> None:
         answer = api.ask("POST", "login", form, user=None, headers={**headers, "content-type": FORM})
         assert (answer.status, answer.reason) == (401, "Login failed")
         assert "set-cookie" not in answer.headers and ("www-authenticate" in answer.headers) is asks
-
-
-def test_failed_forms_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As failed headers do: whose delay is asked for is in the answer."""
-    asked: list[str] = []
-
-    def delay_of(self: Logins, name: str, *_: object) -> int:
-        asked.append(name)
-        return 0
-
-    monkeypatch.setattr(Logins, "delay_of", delay_of)
-    with start_broker(management=True) as broker:
-        api = ApiClient(broker.management_url)
-        for form in (b"username=ann&password=wrong", b"username=guest&password=guest"):
-            api.ask("POST", "login", form, user=None, headers={"content-type": FORM})
-    assert asked == ["ann"]
 
 
 def test_forms_of_other_pages(api: ApiClient) -> None:

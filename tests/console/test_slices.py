@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -116,9 +116,8 @@ def console(short_steps: None) -> Console:
         session = client.open_session(1)
         session.consume(vhost.queues[QUEUES[0]], name, no_ack=False, exclusive=False, arguments={})
     built.control.definitions.take_in(DOCUMENT)
-    options = ConsoleFacts(
-        lambda: built.control, lambda: configuration, 0, None, list, changes={"machine": lambda: MACHINE}
-    ).options()
+    facts = ConsoleFacts(lambda: built.control, lambda: configuration, 0, None, list)
+    options = replace(facts.options(), machine=lambda: MACHINE)
     api = Api(lambda: broker, lambda: options, ROUTES, Pages(), Sampler(lambda: broker))
     return Console(api, broker, vhost)
 
