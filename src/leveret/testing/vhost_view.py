@@ -168,9 +168,10 @@ class VirtualHostView(VirtualHostAssertions):
     ) -> bool:
         """Publish a message as if a client had. `json`: instead of a body.
 
-        Returns: whether all queues took it; False: one refused it, because it is full.
-        Raises: LookupError when there is no such exchange, or no queue that it leads to (the message counts as
-            published all the same); TypeError for an unknown property.
+        Returns: whether all queues took it; False: one refused it, because it is full, or nothing is bound to the
+            exchange at all.
+        Raises: LookupError when there is no such exchange or queue, or the exchange's bindings lead elsewhere (the
+            message counts as published all the same); TypeError for an unknown property.
         """
         if json is not None:
             body = json_module.dumps(json).encode()
@@ -187,9 +188,9 @@ class VirtualHostView(VirtualHostAssertions):
             envelope = Envelope(exchange, routing_key, scan_properties(header[12:]))
             outcome = publish_by_name(vhost, envelope, [PLAIN.join(header, raw)])
             self._broker.edge.end_turn()
-            if outcome.unroutable:
+            if outcome.unroutable and (vhost.exchanges[exchange].bindings if exchange else routing_key):
                 raise _leads_nowhere(vhost, exchange, routing_key)
-            return not outcome.refused
+            return not outcome.unroutable and not outcome.refused
 
         return self._ask(publish)
 
