@@ -196,7 +196,8 @@ def test_nothing_stays_behind() -> None:
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
         ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
         ("fe80::1%eth0", "fe80::/64"),
-        ("::1", "::/64"),
+        ("::1", "this machine"),
+        ("127.0.0.9", "this machine"),
     ],
 )
 def test_where_a_peer_comes_from(host: str, origin: str) -> None:

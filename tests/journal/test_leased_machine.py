@@ -323,7 +323,7 @@ class LeasedMachine:
             else:
                 self.ready.append(message)
 
-    def _acked(self, held: Held) -> None:
+    def _acked(self, peer: Peer, held: Held) -> None:
         was, message = held.what, held.message
         held.what, held.message = "past", None
         if was != "past" or message is None:
@@ -332,7 +332,7 @@ class LeasedMachine:
         if other is None:
             if message in self.ready:
                 self.ready.remove(message)
-        elif self._of("x-leasing") != "strict":
+        elif self._of("x-leasing") != "strict" or other[0] is peer:
             other[1].what, other[1].message = "past", None
 
     def _lifetime(self, own_ms: int | None) -> int | None:
@@ -452,7 +452,7 @@ class LeasedMachine:
             for held in helds:
                 if held.what != "past" and not held.is_got:
                     peer.is_late = False
-                self._acked(held)
+                self._acked(peer, held)
         elif act == "expire":
             for held in helds:
                 if held.what == "live" and held.message is not None:
@@ -468,7 +468,8 @@ class LeasedMachine:
         peer = self.peers[0]
         got = peer.session.get(self.world.queue, no_ack=no_ack)
         first = min(self.ready, key=lambda one: one.place, default=None)
-        if first is None or first.is_barrier or self._room() <= 0:
+        waits = first is not None and first.is_barrier and (self._outstanding() or self.subscribed)
+        if first is None or waits or self._room() <= 0:
             assert got is None
             return
         assert got is not None
@@ -477,7 +478,7 @@ class LeasedMachine:
         self._grant(peer, first, is_get=True, no_ack=no_ack)
         if not no_ack:
             peer.tags[tag].is_got = True
-        counts = (first.number, first.deliveries, first.cancels, False, first.deliveries > 1)
+        counts = (first.number, first.deliveries, first.cancels, first.is_barrier, first.deliveries > 1)
         assert (*told(message.envelope, message.blob), redelivered) == counts and left == len(self.ready)
         self._finish()
 
