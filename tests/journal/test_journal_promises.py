@@ -303,3 +303,29 @@ def test_a_restart_gives_no_id_again() -> None:
         driver.journal.begin_segment()
         driver.checkpoint()
         turn(driver)
+
+
+def test_what_the_format_says_of_rare_records() -> None:
+    """A message that is due waits no more; settings are the last text; duplicates and ids outlive all messages."""
+    files = SimulatedFiles()
+    driver = driver_on(files)
+    driver.declare("a")
+    id_ = driver.publish([b"x"], "a")[0]
+    journal = driver.journal
+    journal.messages.happened(EventKind.SCHEDULED, driver.queue_ids["a"], [id_], deliveries=2, due_ms=99)
+    turn(driver)
+    (queue,) = recover(files.crash(), PATH).queues.values()
+    assert queue.states == {id_: MessageState(2, 0, 99, 0)}
+    journal.messages.happened(EventKind.DUE, driver.queue_ids["a"], [id_])
+    for text in ("old", "new"):
+        journal.objects.settings_changed(7, text)
+    turn(driver)
+    found = recover(files.crash(), PATH)
+    (queue,) = found.queues.values()
+    assert queue.states == {id_: MessageState(2, 0, 0, 0)} and found.settings == {7: "new"}
+    driver.settle("a", [id_])
+    turn(driver)
+    driver.journal.begin_segment()
+    driver.checkpoint()
+    turn(driver)
+    assert recover(files.crash(), PATH).next_message_id == id_ + 1
