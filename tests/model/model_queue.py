@@ -1,7 +1,8 @@
 """What a queue with rules does, one message at a time: lists, and no care for speed.
 
-Written from the reference alone: address-settings page 3.2 (expiry), 3.4 (last values), 4.5 (rings), 5.1 to 5.4
-(redelivery, dead letters); behaviour page 2.10 (requeued messages, whose turn it is). Times are virtual milliseconds.
+Begun from the reference, with what DEVIATIONS.md and the engine say where it is silent: address-settings page 3.2
+(expiry), 3.4 (last values), 4.5 (rings), 5.1 to 5.4 (redelivery, dead letters); behaviour page 2.10 (requeued messages,
+whose turn it is). Times are virtual milliseconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine does what the model does, which was written from the reference alone: programs for some seconds."""
+"""The engine does what a model of lists and dicts does: generated programs for some seconds."""
 
 from __future__ import annotations
 
