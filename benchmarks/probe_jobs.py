@@ -14,6 +14,7 @@ from typing import Any
 
 from brokers import LOOPBACK
 from pamqp import commands, frame, header
+from pamqp.common import FieldTable
 from raw_client import RawClient
 
 from leveret.cli.control_client import request
@@ -309,7 +310,7 @@ def filtered_replays(stage: Stage) -> Callable[[], None]:
         reader.expect(C.Basic.QosOk)
 
     def run() -> None:
-        arguments = {"x-bookmark": "0", "x-filter": "/n < 0 OR LENGTH(/text) = 39"}
+        arguments: FieldTable = {"x-bookmark": "0", "x-filter": "/n < 0 OR LENGTH(/text) = 39"}
         for reader in readers:
             reader.send(C.Basic.Consume(queue="replayed", consumer_tag="r", arguments=arguments))
         for reader in readers:
