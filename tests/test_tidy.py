@@ -67,6 +67,8 @@ ARROWS = {
     "engine/publishing": WORDS | {"messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
     "engine/peers": WORDS
     | {"messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing"},
+    "engine/invariants": WORDS
+    | {"messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing", "peers"},
     "journal/format": set(),
     "journal/disk": {"format"},
     "journal/recovery": {"format", "disk"},

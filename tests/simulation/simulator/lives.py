@@ -17,6 +17,7 @@ from .clients.knowledge import Knowledge
 from .disk import DATA, Disk, Struck
 from .fingerprint import Fingerprint
 from .host import Host
+from .invariants import Invariants
 from .ledger import Broken, Ledger
 from .loop import SimulatedClock, pass_time
 from .network import Network
@@ -59,6 +60,7 @@ class Lives:
     def __init__(self, world: Ground) -> None:
         self._world = world
         self._chance = world.chance("host")
+        self._invariants = Invariants()
         self.goes_on = True
         self.rots_next: Random | None = None
         self._written_lsn = 0  # by the last one
@@ -124,6 +126,7 @@ class Lives:
         self._audit()
         host.broker.listeners.append(world.fingerprint)
         world.books.attach(host.broker)
+        self._invariants.attach(host.broker)
         disk.has_lost_power = False
         return host
 
@@ -138,6 +141,7 @@ class Lives:
         self._world.ledger.compare_audit(found)
 
     def _turn_ended(self, host: Host) -> None:
+        self._invariants.turn_ended(host.broker)
         if not host.broker.is_unfinished:
             journal = host.keeper.journal
             self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn)

@@ -1,0 +1,43 @@
+"""What is waited for has a deadline that is not later."""
+
+from collections.abc import Iterator
+
+from ..deadlines import Deadline, Deadlines
+from ..queues.queue import Queue
+
+
+def deadlines_of(deadlines: Deadlines) -> Iterator[str]:
+    """The heap counts what was cancelled."""
+    gone = sum(one.action is None for one in deadlines._heap)
+    if gone != deadlines._cancelled:
+        yield f"the deadlines count {deadlines._cancelled} cancelled ones, {gone} are"
+    heap = deadlines._heap
+    if any(heap[at] < heap[(at - 1) // 2] for at in range(1, len(heap))):
+        yield "the deadlines are no heap"
+
+
+def timers_of(queue: Queue) -> Iterator[str]:
+    """Of messages that wait for their time, and of the queue itself."""
+    timers = queue.timers
+    soonest = queue.scheduled.next_ns()
+    if soonest is not None and not is_before(timers._due, soonest):
+        yield f"a message is due at {soonest}, {_say(timers._due)}"
+    expires_ms = queue.rules.expires_ms
+    if expires_ms is not None and not queue.rota.consumers and not is_set(timers._unused):
+        yield "expires unless it is used, and no deadline is set"
+    if queue.rota.consumers and is_set(timers._unused):
+        yield "has consumers, and expires as unused"
+
+
+def is_set(deadline: Deadline | None) -> bool:
+    """Whether something will happen."""
+    return deadline is not None and deadline.action is not None
+
+
+def is_before(deadline: Deadline | None, due_ns: int) -> bool:
+    """Whether something will happen by then."""
+    return deadline is not None and deadline.action is not None and deadline.due_ns <= due_ns
+
+
+def _say(deadline: Deadline | None) -> str:
+    return "no deadline is set" if deadline is None or deadline.action is None else f"the deadline is {deadline.due_ns}"

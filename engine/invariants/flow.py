@@ -1,0 +1,65 @@
+"""Meters against what is in their queues, and nodes of the usage tree against their meters."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+
+from ..flow.usage import Usage
+from ..messages.message import Message
+from ..queues.queue import Queue
+from ..stores.paged_message import octets_of
+from .host import CheckedBroker
+from .sessions import Held
+
+
+def meter_of(queue: Queue, held: Held) -> Iterator[str]:
+    """What it would count if it began now."""
+    meter = queue.ledger.meter
+    if meter is None:
+        return
+    parts = queue.store.paged_parts()
+    aside = (part for part in parts if isinstance(part, Message))
+    out = () if queue.keeps else held.by_queue.get(queue, ())
+    at_hand = list(chain(queue.messages(), aside, out))
+    paged = list(queue._paged_sizes(parts))
+    octets, paged_octets = sum(map(octets_of, at_hand)), sum(size for _, size, _ in paged)
+    count, paged_count = len(at_hand), sum(count for count, _, _ in paged)
+    stored = sum(octets_of(one) for one in at_hand if queue.stores(one.envelope))
+    paged_stored = sum(size for _, size, are_stored in paged if are_stored)
+    metered = {
+        "messages": (meter.at_hand + meter.paged, count + paged_count),
+        "octets": (meter.octets, octets + paged_octets),
+    }
+    if not queue.keeps:
+        metered["messages in memory"] = (meter.at_hand, count)
+        metered["octets in memory"] = (meter.at_hand_octets, octets)
+    if meter.counts_stored:
+        metered["octets that are stored"] = (meter.stored + meter.paged_stored, stored + paged_stored)
+    for what, (counted, found) in metered.items():
+        if counted != found:
+            yield f"its meter counts {counted} {what}, there are {found}"
+
+
+def usage_of(broker: CheckedBroker) -> Iterator[str]:
+    """What is used of a node is what its meters put there, and whether it is full follows from it.
+
+    Of the temp store's node the store says itself how much it uses.
+    """
+    flow = broker.flow
+    used: Counter[Usage] = Counter()
+    users: Counter[Usage] = Counter()
+    for queue in broker.queues():
+        meter = queue.ledger.meter
+        if meter is None:
+            continue
+        for charge in meter._charges:
+            used[charge.node] += charge.amount
+            users[charge.node] += 1
+            if charge.amount != charge.measure(meter) and meter not in flow._changed:
+                known = f"{charge.amount} is known"
+                yield f"queue '{queue.name}' uses {charge.measure(meter)} of {charge.node.reason}: {known}"
+    for node in [*flow._roots.values(), *flow._nodes.values()]:
+        if node is not flow._roots.get("temp") and (node.used, node.users) != (used[node], users[node]):
+            yield f"{node.reason}: {node.used} is used by {node.users}, of meters {used[node]} by {users[node]}"
+        if node.is_full and node.used <= node.low or not node.is_full and 0 < node.limit <= node.used:
+            yield f"{node.reason}: {node.used} of {node.limit} is used, full: {node.is_full}"

@@ -1,0 +1,31 @@
+"""The book of leases of a queue against the tags that sessions have of it."""
+
+from collections.abc import Iterator
+
+from ..clock import MS
+from ..queues.leased_queue import LeasedQueue
+from .deadlines import is_before
+from .sessions import Held
+
+#: By how much a lease may be ended late, with room for leases that end together (`lease_table.TOGETHER_NS`).
+LATE_NS = 20 * MS
+
+
+def leases_of(queue: LeasedQueue, held: Held) -> Iterator[str]:
+    """Each lease, or slot, is a tag of somebody, and has a note of when it ends."""
+    book = queue.book
+    out = {id(message): message for message in held.by_queue.get(queue, [])}
+    for name, table in (("lease", book.leases), ("slot", book.slots)):
+        for id_, message in table.by_id.items():
+            if message.id != id_ or out.pop(id(message), None) is None:
+                yield f"the {name} of {id_} is no tag of anybody"
+        if table._period_ns:
+            ends = list(table.by_end())
+            if [message.id for message, _ in ends] != list(table.by_id):
+                yield f"{len(table)} {name}s, of {len(ends)} it is known when they end"
+            if ends and not is_before(queue._deadline, ends[0][1] + LATE_NS):
+                yield f"a {name} ends at {ends[0][1]}, and no deadline is set"
+            if table._noted != sum(len(one.ids) for one in table._ends):
+                yield f"counts {table._noted} notes of {name}s"
+    if out:
+        yield f"tags are out without a lease: {[message.id for message in out.values()][:20]}"

@@ -1,0 +1,51 @@
+"""Counts of a queue against its parts, and each message in one place."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+
+from ..messages.message import Message
+from ..queues.queue import Queue
+from .sessions import Held
+
+
+def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
+    """`is_small`: its messages are looked at one by one."""
+    out = held.by_queue.get(queue, [])
+    if queue.ledger.unacked != len(out):
+        yield f"counts {queue.ledger.unacked} unacknowledged, sessions have {len(out)} tags of it"
+    if queue.deleted:
+        yield "is deleted, and still there"
+    if queue.holds < 0:
+        yield f"is held {queue.holds} times"
+    for consumer in queue.rota.consumers:
+        if consumer.queue is not queue or consumer.session not in queue.sessions and not consumer.no_ack:
+            yield f"consumer '{consumer.tag}' does not know it, or it not the consumer's session"
+    if is_small:
+        yield from _places(queue, out)
+
+
+def _places(queue: Queue, out: list[Message]) -> Iterator[str]:
+    here = ids_in_store(queue)
+    ids = list(chain(here, (message.id for message in queue.scheduled)))
+    if not queue.keeps:
+        ids += [message.id for message in out]
+    if len(set(ids)) != len(ids):
+        twice = sorted(id_ for id_, count in Counter(ids).items() if count > 1)
+        yield f"messages are in two places: {twice[:20]}"
+    if len(queue.store) != len(here):
+        yield f"counts {len(queue.store)} ready, {len(here)} are there"
+    held = [message.id for message in queue.messages() if message.holder is not None]
+    if held:
+        yield f"messages are ready, and somebody has them: {held[:20]}"
+
+
+def ids_in_store(queue: Queue) -> list[int]:
+    """Of what is ready, wherever it is."""
+    ids = [message.id for message in queue.store]
+    for part in queue.store.paged_parts():
+        if isinstance(part, Message):
+            ids.append(part.id)
+        else:
+            ids += part.ids
+    return ids

@@ -1,0 +1,66 @@
+"""Counts of a store against what stands in it, and the order of what stands there."""
+
+from collections.abc import Iterator
+
+from ..messages.message import Message
+from ..queues.queue import Queue
+from ..stores.paged_message import body_size
+from ..stores.ready import LeveledReady
+from ..stores.tail import Tail
+from ..stores.tailed_store import TailedStore
+
+
+def store_of(queue: Queue) -> Iterator[str]:
+    """Of stores with a tail; what others count is asked by what is common to all."""
+    store = queue.store
+    if not isinstance(store, TailedStore):
+        return
+    ready, tail = store.ready, store._tail
+    if store.has_tail != (tail is not None):
+        yield f"has_tail is {store.has_tail}, the tail {'is not' if tail is None else 'is'} there"
+    if isinstance(ready, LeveledReady):
+        messages = list(ready)
+        if len(ready) != len(messages):
+            yield f"counts {len(ready)} at hand, {len(messages)} are"
+        octets = sum(map(body_size, messages))
+        if ready.octets != octets:
+            yield f"counts {ready.octets} octets at hand, they are {octets}"
+    if store._scanner.is_sorted:
+        for level, here in enumerate(store._levels()):
+            ids = [message.id for message in here] if queue.rules.leased is None else []
+            if any(one >= other for one, other in zip(ids, ids[1:])):
+                yield f"level {level} counts as sorted and is not: {ids[:50]}"
+    if not store.expiring and any(message.expires_ns for message in store):
+        yield "messages expire, and nobody expects it"
+    if tail is not None:
+        yield from _tail(tail)
+
+
+def _tail(tail: Tail) -> Iterator[str]:
+    count = octets = 0
+    floor = -1
+    for level, items in enumerate(tail._levels):
+        here = list(items)
+        if here:
+            floor = level
+        if len(here) != len(items):
+            yield f"level {level} of the tail counts {len(items)} parts, {len(here)} are there"
+        ids: list[int] = []
+        for item in here:
+            if isinstance(item, Message):
+                ids.append(item.id)
+                octets += body_size(item)
+            else:
+                ids += item.ids
+                octets += sum(item.sizes[item.start :])
+                if not len(item):
+                    yield "a part of the tail is empty"
+        count += len(ids)
+        if tail._is_sorted and any(one >= other for one, other in zip(ids, ids[1:])):
+            yield f"level {level} of the tail counts as sorted and is not: {ids[:50]}"
+    if (len(tail), tail.floor) != (count, floor):
+        yield f"the tail counts {len(tail)} messages up to level {tail.floor}, there are {count} up to {floor}"
+    if not count:
+        yield "the tail is empty"
+    if tail.octets is not None and tail.octets != octets:
+        yield f"the tail counts {tail.octets} octets, they are {octets}"

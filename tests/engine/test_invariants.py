@@ -1,0 +1,186 @@
+"""The engine's invariants see what is written down in two ways; each test here also ends with none broken."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leveret.engine import (
+    PLAIN,
+    Broker,
+    BrokerOptions,
+    Envelope,
+    Field,
+    FieldTable,
+    ManualClock,
+    User,
+    encode_header,
+    scan_properties,
+)
+from leveret.engine.invariants import InvariantBroken, check_broker, check_queues
+from leveret.settings import SystemUsage
+
+USER = User("guest")
+KINDS: dict[str, FieldTable] = {
+    "classic": {},
+    "priorities": {"x-max-priority": Field("l", 3)},
+    "a limit": {"x-max-length-bytes": Field("l", 1 << 20)},
+    "leased": {"x-queue-type": Field("S", b"amps"), "x-max-backlog-per-consumer": Field("l", 3)},
+    "non-destructive": {"x-non-destructive": Field("t", True)},
+    "times to live": {"x-message-ttl": Field("l", 60_000), "x-expires": Field("l", 60_000)},
+}
+
+
+class World:
+    """A metered queue `q` with eight messages, three of which are out, and one that waits for its time."""
+
+    def __init__(self, kind: str = "classic") -> None:
+        arguments = KINDS[kind]
+        options = BrokerOptions(system_usage=SystemUsage(memory=1 << 20, store=0, temp=0))
+        self.broker = Broker(ManualClock(), options=options)
+        self.client = self.broker.connect("/", USER, name="test", flush=self._flush)
+        self.session = self.client.open_session()
+        self.session.limit(3, total=False)
+        vhost = self.client.vhost
+        self.queue: Any = vhost.declare_queue("q", client=self.client, durable=True, arguments=arguments)
+        vhost.bind_queue("q", "amq.direct", "key", {})
+        header = encode_header(1, {"delivery_mode": 2})
+        envelope = Envelope("", "q", scan_properties(header[12:]))
+        self.session.select_confirms()
+        self.session.publish(vhost.route("", "q", USER), envelope, [PLAIN.join(header, b"x")] * 8, mandatory=False)
+        if kind != "times to live":
+            self.consumer = self.session.consume(self.queue, "c", no_ack=False, exclusive=False, arguments={})
+        self.settle()
+
+    def _flush(self) -> None:
+        self.client.take_outbox()
+        self.client.drained()
+
+    def settle(self) -> None:
+        while self.broker.end_turn() or self.broker.feed():
+            pass
+
+
+def _unacked(world: World) -> None:
+    world.queue.ledger.unacked += 1
+
+
+def _tag(world: World) -> None:
+    del world.session.unacked[1]
+
+
+def _consumer(world: World) -> None:
+    world.consumer.unacked -= 1
+
+
+def _session(world: World) -> None:
+    world.session.unacked_by_consumers -= 1
+
+
+def _forgotten(world: World) -> None:
+    world.queue.sessions.clear()
+
+
+def _rota(world: World) -> None:
+    world.queue.rota.consumers.clear()
+
+
+def _twice(world: World) -> None:
+    world.queue.store.append(world.session.unacked[1])
+
+
+def _held(world: World) -> None:
+    next(iter(world.queue.store)).holder = world.consumer
+
+
+def _order(world: World) -> None:
+    world.queue.store.ready.rotate()
+
+
+def _due(world: World) -> None:
+    world.queue.scheduled.add(5, world.queue.store.take(1, 1)[0])
+
+
+def _meter(world: World) -> None:
+    world.queue.ledger.meter.at_hand_octets += 1
+
+
+def _node(world: World) -> None:
+    world.broker.flow._roots["memory"].used += 1
+
+
+def _binding(world: World) -> None:
+    world.queue.incoming.clear()
+
+
+def _binding_count(world: World) -> None:
+    world.client.vhost.bindings.count += 1
+
+
+def _cancelled(world: World) -> None:
+    world.broker.deadlines.set(5, print).action = None
+
+
+def _confirms(world: World) -> None:
+    world.session.confirms.confirmed = 9  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "mistake, words",
+    [
+        (_unacked, "counts 4 unacknowledged, sessions have 3 tags of it"),
+        (_tag, "consumer 'c' counts 3 unacknowledged, tags 2"),
+        (_consumer, "consumer 'c' counts 2 unacknowledged, tags 3"),
+        (_session, "counts 2 unacknowledged of consumers, tags 3"),
+        (_forgotten, "does not know that deliveries are out here"),
+        (_rota, "consumer 'c' is not in the rota of queue 'q'"),
+        (_twice, "messages are in two places: [1]"),
+        (_held, "messages are ready, and somebody has them: [4]"),
+        (_order, "level 0 counts as sorted and is not"),
+        (_due, "a message is due at 5, no deadline is set"),
+        (_meter, "octets, there are"),
+        (_node, "broker: memory limit"),
+        (_binding, "'q' does not know of its binding 'key'"),
+        (_binding_count, "vhost '/' counts"),
+        (_cancelled, "the deadlines count"),
+        (_confirms, "9 of 8 publishes are confirmed"),
+    ],
+)
+def test_a_contradiction_is_named(mistake: Callable[[World], None], words: str) -> None:
+    """What was changed at one place only, in the words of those who look for it."""
+    world = World()
+    check_broker(world.broker)
+    mistake(world)
+    with pytest.raises(InvariantBroken) as caught:
+        check_broker(world.broker)
+    assert words in str(caught.value)
+    world.broker.clients.clear()  # what is left contradicts nothing
+    world.broker.virtual_hosts.clear()
+    world.broker.deadlines.__init__()  # type: ignore[misc]
+    world.broker.flow._roots.clear()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_queue_is_in_order(kind: str) -> None:
+    """While deliveries are out, when they came back, and when their client is gone."""
+    world = World(kind)
+    check_broker(world.broker)
+    if kind != "times to live":
+        world.session.reject(1, requeue=True)
+        world.session.ack(2)
+        world.settle()
+        check_broker(world.broker)
+    check_queues([world.queue])
+    world.client.close()
+    world.settle()
+    check_broker(world.broker)
+
+
+def test_a_lease_without_a_tag_is_named() -> None:
+    """And a tag without a lease."""
+    world = World("leased")
+    lease = world.queue.book.leases.by_id.popitem()[1]
+    with pytest.raises(InvariantBroken, match="tags are out without a lease"):
+        check_broker(world.broker)
+    world.queue.book.leases.by_id[lease.id] = lease
+    check_broker(world.broker)
