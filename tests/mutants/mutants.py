@@ -5,7 +5,8 @@
     python tests/mutants/mutants.py --rows --by simulation      # all rows, and worlds instead of tests
     python tests/mutants/mutants.py --rows --only journal/fsync-left-out
 
-Prints a line for each fault and names the survivors; exit status 1 if there are more than `--survivors` per cent.
+Prints a line for each fault: found, SURVIVED, or UNDECIDED where the budget was over before all tests were. Exit
+status 1 if more than `--survivors` per cent were not found.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import random
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,37 +26,37 @@ from time import monotonic
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering, measure, read_covering
 from mutant import Mutant, read_rows, sample_operators
-from tree import Tree
+from tree import Result, Tree, Verdict
 
 
-def found_by_tests(tree: Tree, mutant: Mutant, covering: Covering, seconds: float) -> tuple[str | None, int]:
-    """What failed, and how many tests could have been tried: those that run the function, within the budget."""
+def tried_by_tests(tree: Tree, mutant: Mutant, covering: Covering, seconds: float) -> Result:
+    """By those that run the function, as many as half of the budget has room for when they are alone."""
     tests, sum_s = [], 0.0
     for test in covering.of(mutant.file, mutant.function):
         sum_s += covering.seconds[test] + 0.01
         if sum_s > seconds / 2:
             break
         tests.append(test)
-    return (tree.fails(tests, seconds) if tests else None), len(tests)
+    return tree.run_tests(tests, seconds)
 
 
-def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[tuple[Mutant, str | None, float]]:
-    """Each with what found it, and the seconds that it took."""
+def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[tuple[Mutant, Result, float]]:
+    """Each with what became of it, and the seconds that it took."""
     covering = read_covering() if options.by == "tests" else None
     trees: SimpleQueue[Tree] = SimpleQueue()
 
-    def attempt(mutant: Mutant) -> tuple[Mutant, str | None, float]:
+    def attempt(mutant: Mutant) -> tuple[Mutant, Result, float]:
         tree, begun = trees.get(), monotonic()
         tree.plant(mutant)
         try:
             if covering is not None:
-                found, _ = found_by_tests(tree, mutant, covering, options.budget)
+                result = tried_by_tests(tree, mutant, covering, options.budget)
             else:
-                found = tree.breaks_simulation(options.seed, options.budget)
+                result = tree.run_simulation(options.seed, options.budget)
         finally:
             tree.remove(mutant)
             trees.put(tree)
-        return mutant, found, monotonic() - begun
+        return mutant, result, monotonic() - begun
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
         copies = [Tree(Path(directory) / str(lane)).__enter__() for lane in range(options.lanes)]
@@ -91,20 +93,17 @@ def main() -> int:
     elif not options.rows and options.room:
         mutants += sample_operators(options.room, options.sample, options.seed)
     print(f"seed {options.seed}, {len(mutants)} faults", flush=True)
-    survivors, results, begun = [], [], monotonic()
-    for mutant, found, seconds in try_all(mutants, options):
-        results.append({"name": mutant.name, "found": found, "seconds": round(seconds, 1), "harm": mutant.harm})
-        print(
-            f"{'found   ' if found else 'SURVIVED'} {seconds:5.1f} s {mutant.name}: {found or mutant.harm}"[:240],
-            flush=True,
-        )
-        if found is None:
-            survivors.append(mutant)
+    results, begun = [], monotonic()
+    for mutant, (verdict, how), seconds in try_all(mutants, options):
+        results.append({"name": mutant.name, "verdict": verdict.value, "how": how, "seconds": round(seconds, 1)})
+        told = how if verdict is Verdict.FOUND else f"{mutant.harm} ({how})"
+        print(f"{verdict.value:9} {seconds:5.1f} s {mutant.name}: {told}"[:240], flush=True)
     if options.out is not None:
         options.out.write_text(json.dumps({"seed": options.seed, "by": options.by, "results": results}, indent=1))
-    share = 100 * len(survivors) / max(1, len(mutants))
+    count = Counter(str(result["verdict"]) for result in results)
+    share = 100 * (1 - count["found"] / max(1, len(mutants)))
     took_s = monotonic() - begun
-    print(f"{len(mutants) - len(survivors)} of {len(mutants)} found in {took_s:.0f} s; {share:.1f} % survived")
+    print(f"{', '.join(f'{number} {verdict}' for verdict, number in count.items())} in {took_s:.0f} s")
     return share > options.survivors
 
 

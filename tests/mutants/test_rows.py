@@ -11,8 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
 from mutant import MODULE, BadRow, function_at, read_rows
-from mutants import found_by_tests
-from tree import Tree
+from mutants import tried_by_tests
+from tree import Tree, Verdict
 
 #: A test that passes whatever settings do.
 ELSEWHERE = "tests/mutants/test_rows.py::test_functions_by_line"
@@ -61,8 +61,9 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
     covering, blind = Covering({key: [looks]}, seconds), Covering({key: [ELSEWHERE]}, seconds)
     with Tree(tmp_path / "tree") as tree:
         tree.plant(row)
-        found, count = found_by_tests(tree, row, covering, 120)
-        assert found is not None and "test_matching" in found and count > 0
-        assert found_by_tests(tree, row, blind, 120)[0] is None
+        verdict, how = tried_by_tests(tree, row, covering, 120)
+        assert verdict is Verdict.FOUND and "test_matching" in how
+        assert tried_by_tests(tree, row, blind, 120).verdict is Verdict.SURVIVED
         tree.remove(row)
-        assert found_by_tests(tree, row, covering, 120)[0] is None
+        assert tried_by_tests(tree, row, covering, 120).verdict is Verdict.SURVIVED
+        assert tree.run_tests([looks], 0.1).verdict is Verdict.UNDECIDED

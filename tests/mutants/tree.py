@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from enum import Enum
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 from mutant import ROOT, Mutant
 
@@ -35,8 +37,23 @@ PARTS = (
     "Makefile",
     "LICENSE",
 )
-#: Exit statuses of pytest: 1, tests failed; 2, the run was ended; 4 and 5, no such tests, none collected.
-FAILED, NO_TESTS = (1, 2, 3), (4, 5)
+#: Exit statuses of pytest: no such tests, none collected.
+NO_TESTS = (4, 5)
+
+
+class Verdict(Enum):
+    """FOUND: a test failed, or a world broke. SURVIVED: all that were chosen passed. UNDECIDED: the time was over."""
+
+    FOUND = "found"
+    SURVIVED = "SURVIVED"
+    UNDECIDED = "UNDECIDED"
+
+
+class Result(NamedTuple):
+    """`how`: the test that failed, or what broke; else why nothing did."""
+
+    verdict: Verdict
+    how: str
 
 
 class Tree:
@@ -71,11 +88,10 @@ class Tree:
         """The file as it was."""
         shutil.copy2(ROOT / mutant.file, self.directory / mutant.file)
 
-    def fails(self, tests: list[str], seconds: float) -> str | None:
-        """Run tests in this order until one fails. Returns: which, and None if all pass or `seconds` are over.
-
-        A test that hangs is found when the time is over within it: that is a failure too.
-        """
+    def run_tests(self, tests: list[str], seconds: float) -> Result:
+        """Run tests in this order until one fails. One that hangs for half of the time fails, too."""
+        if not tests:
+            return Result(Verdict.SURVIVED, "no test runs this function")
         command = [
             sys.executable,
             "-m",
@@ -91,18 +107,24 @@ class Tree:
         command += ["--tb=no", f"--timeout={max(20, seconds / 2):.0f}", f"--in-order={self.directory}/.order"]
         (self.directory / ".order").write_text("\n".join(tests))
         code, printed = self.run([*command, *dict.fromkeys(test.partition("::")[0] for test in tests)], seconds)
-        if code in NO_TESTS or code == 0 or code is None:
-            return None
+        if code is None:
+            return Result(Verdict.UNDECIDED, f"{seconds:.0f} s were over")
+        if code in NO_TESTS:
+            return Result(Verdict.UNDECIDED, "these tests are not there any more: make mutants-map")
+        if code == 0:
+            return Result(Verdict.SURVIVED, f"{len(tests)} tests passed")
         lines = [line for line in printed.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return lines[0] if lines else printed.strip()[-200:] or f"exit {code}"
+        return Result(Verdict.FOUND, lines[0] if lines else printed.strip()[-200:] or f"exit {code}")
 
-    def breaks_simulation(self, seed: int, seconds: float) -> str | None:
-        """Run worlds from this seed on, for so many seconds of CPU. Returns: what broke."""
+    def run_simulation(self, seed: int, seconds: float) -> Result:
+        """Run worlds from this seed on, for so many seconds."""
         program = "tests/simulation/simulate.py"
         limits = ["--seed", str(seed), "--seconds", str(seconds), "--shorten", "0", "--keep", str(self.directory)]
         code, printed = self.run([sys.executable, program, *limits], seconds * 4)
         lines = [line for line in printed.splitlines() if "BROKEN" in line or "Error" in line]
-        return None if code in (0, None) else (lines[-1] if lines else printed.strip()[-200:])
+        if code in (0, None):
+            return Result(Verdict.SURVIVED, "no world broke")
+        return Result(Verdict.FOUND, lines[-1] if lines else printed.strip()[-200:])
 
     def run(self, command: list[str], seconds: float) -> tuple[int | None, str]:
         """Exit status and what was printed; None: the time was over."""
