@@ -31,7 +31,7 @@ _KEPT = re.compile(
     r"PIP_\w+|(HTTPS?|NO)_PROXY|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|GOPROXY|GOFLAGS|JAVA_HOME", re.IGNORECASE
 )
 OLDER = ROOT / "tests" / "journal" / "older"
-SYSTEM = ("/etc/leveret", "/var/lib/leveret", "/opt/leveret", "/tmp/leveret-new")
+SYSTEM = ("/etc/leveret", "/var/lib/leveret", "/opt/leveret", "/opt/leveret-new")
 
 
 @dataclass(frozen=True)
