@@ -66,4 +66,4 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
         assert tried_by_tests(tree, row, blind, 120).verdict is Verdict.SURVIVED
         tree.remove(row)
         assert tried_by_tests(tree, row, covering, 120).verdict is Verdict.SURVIVED
-        assert tree.run_tests([looks], 0.1).verdict is Verdict.UNDECIDED
+        assert tree.run_tests([looks], 0).verdict is Verdict.UNDECIDED

@@ -141,7 +141,7 @@ class Tree:
             start_new_session=True,
         )
         try:
-            printed, _ = process.communicate(timeout=max(1, end - monotonic()))
+            printed, _ = process.communicate(timeout=max(0, end - monotonic()))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return None, process.communicate()[0]
