@@ -333,7 +333,7 @@ class Endpoint:
         or there was too much to do for one turn.
         """
         session = self.session
-        backlog = session.backlog
+        backlog, effort = session.backlog, session.broker.effort
         while not session.closing.finished:
             if self._has_ended and backlog.area.channels and not backlog.area.waits_for_alarm:
                 return  # nobody is there any more whose publishes should have room
@@ -344,7 +344,11 @@ class Endpoint:
             elif not stalled and self._must_wait():
                 data = await self._wait_until_unblocked()
             elif stalled or backlog.has_more:
-                await trio.lowlevel.checkpoint()  # others' turns come between
+                effort.waiting += 1
+                try:
+                    await trio.lowlevel.checkpoint()  # others' turns come between
+                finally:
+                    effort.waiting -= 1
             else:
                 return
             self.handle(session, data)

@@ -57,7 +57,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
     session.connection.receive_bytes(data)
     backlog = session.backlog
     area = backlog.area
-    session.effort_max = session.broker.effort.spent + EFFORT_MAX
+    session.effort_max = session.broker.effort.share_until(EFFORT_MAX)
     backlog.is_cut = area.has_unread = False
     unfinished: Work | None = None
     if backlog.unfinished is not None:
@@ -116,7 +116,7 @@ def _go_on(session: AmqpSession, channel: ChannelReader) -> None:
     area, was_cut = backlog.area, backlog.is_cut
     assert isinstance(channel, Channel)
     if backlog.unfinished is None:
-        session.effort_max = session.broker.effort.spent + EFFORT_MAX
+        session.effort_max = session.broker.effort.share_until(EFFORT_MAX)
         backlog.is_cut = False
         try:
             while not (backlog.unfinished is not None or backlog.is_cut or area.is_waiting(channel)):

@@ -29,6 +29,7 @@ WATCHED_SECONDS_MAX = 15.0
 RELOADED = """
 [broker]
 configuration-file-refresh-period = -1
+proxy-protocol-from = ["127.0.0.2"]
 
 [[address-setting]]
 match = "#"
@@ -453,6 +454,34 @@ def names_of_255(stage: Stage) -> Callable[[], None]:
     return run
 
 
+def many_connections(stage: Stage) -> Callable[[], None]:
+    """30 times, 100 clients connect at once, log in and go."""
+    return lambda: _come_and_go(stage, LOOPBACK, b"")
+
+
+def proxied_connections(stage: Stage) -> Callable[[], None]:
+    """The same behind a proxy, which says who they are."""
+    return lambda: _come_and_go(stage, "127.0.0.2", b"PROXY TCP4 127.0.0.1 127.0.0.1 1024 5672\r\n")
+
+
+def _come_and_go(stage: Stage, source: str, first: bytes) -> None:
+    octets = first + b"AMQP\0\0\x09\x01"
+    octets += frame.marshal(C.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"), 0)
+    octets += frame.marshal(C.Connection.TuneOk(2047, 131072, 0), 0) + frame.marshal(C.Connection.Open("/"), 0)
+    opened = frame.marshal(C.Connection.OpenOk(), 0)
+    for _ in range(stage.size(30)):
+        socks = [socket.create_connection((LOOPBACK, stage.port), 60, (source, 0)) for _ in range(100)]
+        for sock in socks:
+            sock.sendall(octets)
+        for sock in socks:
+            answer = b""
+            while opened not in answer:
+                more = sock.recv(CHUNK)
+                assert more, f"refused: {answer!r}"
+                answer += more
+            sock.close()
+
+
 JOBS: dict[str, Job] = {
     job.__name__: job
     for job in (
@@ -473,5 +502,7 @@ JOBS: dict[str, Job] = {
         nested_headers,
         expensive_filters,
         names_of_255,
+        many_connections,
+        proxied_connections,
     )
 }

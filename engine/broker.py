@@ -53,6 +53,8 @@ from .virtual_host import Service, VirtualHost
 ROUNDS_MAX = 4
 #: What the end of a turn does before others have theirs, by the measure of `Effort` (5 to 10 ms).
 TURN_SPREAD = 4_000
+#: The same where somebody else does what is left over, between the turns of all.
+SHORT_SPREAD = 500
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
 
@@ -343,11 +345,17 @@ class Broker:
             queue.expire_now()
         self.turns.dispatch_now(queue)
 
-    def end_turn(self) -> bool:
-        """Dispatch marked queues, flush touched clients, do a slice of each chore. True: call again soon."""
+    def end_turn(self, *, is_short: bool = False) -> bool:
+        """Dispatch marked queues, flush touched clients, do a slice of each chore. True: call again soon.
+
+        is_short: somebody calls again in any case, and others' turns end before that; so little is dispatched, and no
+        chore done.
+        """
         marked, touched, letters = self.turns.marked, self.touched, self.dead_letters
         if marked or touched or letters.waiting or letters.late or letters.were_waiting:
-            self._hand_out()
+            self._hand_out(SHORT_SPREAD if is_short else TURN_SPREAD)
+        if is_short:
+            return True
         commits, agenda = self._commits, self._agenda
         if commits.waiting:
             commits.work()
@@ -357,13 +365,13 @@ class Broker:
             return True
         return bool(commits.waiting) and commits.pending
 
-    def _hand_out(self) -> None:
+    def _hand_out(self, spread: int) -> None:
         """Rounds of dispatch and flush, until nothing is left or the turn has become long enough."""
         marked, touched, letters = self.turns.marked, self.touched, self.dead_letters
         dead = letters.waiting
         effort = self.effort
-        until = effort.turn_max = effort.spent + TURN_SPREAD
-        dead_until = effort.spent + DEAD_SPREAD
+        until = effort.turn_max = effort.spent + spread
+        dead_until = effort.spent + min(spread, DEAD_SPREAD)
         try:
             if dead or letters.late or letters.were_waiting:
                 letters.begin()

@@ -39,25 +39,24 @@ class Grant:
 
 
 class Permissions:
-    """A grant ready for asking. Raises: PatternFault."""
+    """A grant to be asked. Patterns are read when they are needed: a user may have thousands."""
 
-    __slots__ = ("_allowed", "_names", "_topics", "grant")
+    __slots__ = ("_allowed", "_known", "_names", "_topics", "grant")
 
     def __init__(self, grant: Grant, *, user: str, vhost: str) -> None:
-        from ...expressions.patterns.patterns import permission_pattern  # 3 ms that users who may do all need not wait
-
         self.grant = grant
-        self._names = {
-            CONFIGURE: permission_pattern(grant.configure),
-            WRITE: permission_pattern(grant.write),
-            READ: permission_pattern(grant.read),
-        }
-        known = {"username": user, "vhost": vhost}
-        self._topics: dict[str, dict[str, Pattern]] = {
-            exchange: {WRITE: permission_pattern(topic.write, known), READ: permission_pattern(topic.read, known)}
-            for exchange, topic in grant.topics.items()
-        }
+        self._known = {"username": user, "vhost": vhost}
+        self._names: dict[str, Pattern] = {}  # by action
+        self._topics: dict[tuple[str, str], Pattern] = {}  # by action and exchange
         self._allowed: dict[tuple[str, str], bool] = {}
+
+    def check(self) -> None:
+        """Read all patterns. Raises: PatternFault."""
+        for action in (CONFIGURE, WRITE, READ):
+            self._name_pattern(action)
+        for exchange in self.grant.topics:
+            self._topic_pattern(WRITE, exchange)
+            self._topic_pattern(READ, exchange)
 
     def allows(self, action: str, name: str) -> bool:
         """Whether this may be done with the queue or exchange of that name."""
@@ -66,7 +65,7 @@ class Permissions:
         if allowed is None:
             if len(self._allowed) >= MEMORY_MAX:
                 self._allowed.clear()
-            allowed = self._allowed[key] = self._names[action].search(name)
+            allowed = self._allowed[key] = self._name_pattern(action).search(name)
         return allowed
 
     def allows_all(self, action: str) -> bool:
@@ -75,5 +74,23 @@ class Permissions:
 
     def allows_topic(self, action: str, exchange: str, routing_key: str) -> bool:
         """Whether this may be done with a routing or binding key of that topic exchange."""
-        topic = self._topics.get(exchange)
-        return topic is None or topic[action].search(routing_key)
+        return exchange not in self.grant.topics or self._topic_pattern(action, exchange).search(routing_key)
+
+    def _name_pattern(self, action: str) -> "Pattern":
+        found = self._names.get(action)
+        if found is None:
+            found = self._names[action] = _read(getattr(self.grant, action))
+        return found
+
+    def _topic_pattern(self, action: str, exchange: str) -> "Pattern":
+        found = self._topics.get((action, exchange))
+        if found is None:
+            found = _read(getattr(self.grant.topics[exchange], action), self._known)
+            self._topics[action, exchange] = found
+        return found
+
+
+def _read(text: str, literals: dict[str, str] | None = None) -> "Pattern":
+    from ...expressions.patterns.patterns import permission_pattern  # 3 ms that users who may do all need not wait
+
+    return permission_pattern(text, literals)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, errors
+from leveret.engine.broker import SHORT_SPREAD
 from leveret.engine.delivery.filters import MessageSubject
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
@@ -19,6 +20,7 @@ from leveret.expressions.language import Expression
 USER = User("guest")
 #: Of one turn, in units of `Effort`: what `Broker` allows, a slice of each kind, and the run that is under way.
 TURN_MAX = 12_000
+SHORT_TURN_MAX = 2 * SHORT_SPREAD
 
 
 class World:
@@ -225,3 +227,19 @@ def test_a_filter_is_made_ready_once() -> None:
     one, two, other = (filter_of(table, {"USER": user}, name="q", vhost="/") for user in "aab")
     assert one is two and one is not other and one is not None and other is not None
     assert one.key != other.key
+
+
+def test_a_short_end_of_a_turn_does_little() -> None:
+    """While somebody does what was left over, the turns of others do not look through all filters once more each."""
+    world = World()
+    for number in range(200):
+        world.consume(f"c{number}", f"/n < {-number - 1}")
+    world.publish(2_000)
+    spent = []
+    for _ in range(20):
+        before = world.broker.effort.spent
+        assert world.broker.end_turn(is_short=True)
+        spent.append(world.broker.effort.spent - before)
+    assert 0 < max(spent) <= SHORT_TURN_MAX
+    assert max(world.turns()) > SHORT_TURN_MAX
+    assert world.got == {} and world.queue.ready_count == 2_000

@@ -16,7 +16,7 @@ from steps import steps
 
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
-from leveret.control.control import EXCHANGE, ControlTable
+from leveret.control.control import EXCHANGE, PARTS, ControlTable
 from leveret.control.definitions import Definitions
 from leveret.control.definitions_reader import OBJECTS_A_STEP, DefinitionsFault, DefinitionsReader
 from leveret.control.steps import finished
@@ -498,6 +498,70 @@ def test_steps_of_an_import_are_cut_by_what_they_cost(what: str) -> None:
     measured(definitions.steps_of(document), pair.broker.effort)
     assert max(costs) <= IMPORT_TURN_MAX
     assert len(costs) >= 6
+
+
+#: Lines of Python in a step of an import: some hundred objects, or what a large one needs.
+STEP_LINES_MAX = 40_000
+MANY = 2_000
+
+
+def _many_of_a_section() -> dict[str, dict[str, Any]]:
+    vhosts = [{"name": f"v{number}"} for number in range(400)]
+    user = {"name": "u", "password_hash": "", "tags": ""}
+    return {
+        "virtual hosts": {"vhosts": vhosts},
+        "their descriptions": {"vhosts": [{**one, "description": "x", "tags": ["a"]} for one in vhosts]},
+        "their limits": {"vhosts": [{**one, "limits": {"max-queues": 5}} for one in vhosts]},
+        "parameters": {
+            "parameters": [
+                {"vhost": "/", "component": "shovel", "name": f"s{number}", "value": {"a": 1}} for number in range(900)
+            ]
+        },
+        "topic permissions of one user": {
+            "users": [user],
+            "permissions": [{"user": "u", "vhost": "/", "configure": "", "write": "", "read": ""}],
+            "topic_permissions": [
+                {"user": "u", "vhost": "/", "exchange": f"e{number}", "write": f"^a{number}", "read": "^{username}"}
+                for number in range(MANY)
+            ],
+        },
+        "those that wait for permissions": {
+            "users": [user],
+            "topic_permissions": [
+                {"user": "u", "vhost": "/", "exchange": f"e{number}", "write": f"^a{number}", "read": ""}
+                for number in range(MANY)
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize("what", _many_of_a_section())
+def test_no_section_is_imported_or_exported_in_one_step(what: str) -> None:
+    """Whatever there is much of: a step is a part of it, or does little with each."""
+    broker = Pair().broker
+    definitions = Definitions(lambda: broker)
+    document = {"vhosts": [{"name": "/"}], **_many_of_a_section()[what]}
+    for taken in (definitions.steps_of(document), definitions.export_steps()):
+        lines = [0]
+        is_over = False
+
+        def step(taken: Iterator[None] = taken) -> None:
+            nonlocal is_over
+            is_over = next(taken, "over") == "over"
+
+        while not is_over:
+            lines.append(steps(step))
+        assert max(lines) <= STEP_LINES_MAX
+
+
+def test_the_first_command_imports_a_part_in_a_turn() -> None:
+    """What serves commands takes 20 ms to import: each module is a step, and the answer comes behind them."""
+    table = ControlTable()
+    broker = Broker(ManualClock())
+    table.attach(broker)
+    taken = table.steps("status")
+    assert sum(1 for _ in taken) >= len(PARTS)
+    assert sum(1 for _ in table.steps("status")) < len(PARTS)
 
 
 def test_users_of_a_document_are_not_looked_up_for_each_other() -> None:

@@ -8,6 +8,7 @@ the request's correlation_id. Source: ruling 24.
 import logging
 from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..configured.configured import ConfiguredObjects, Report
@@ -33,6 +34,25 @@ logger = logging.getLogger("leveret.control")
 EXCHANGE = "leveret.control"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
+#: What serves commands, in such an order that each takes a few milliseconds to import at most.
+PARTS = (
+    "command_arguments",
+    "command_table",
+    "..expressions.patterns.pattern_syntax",
+    "definitions_reader",
+    "definitions",
+    "look_through",
+    "..settings.explain",
+    "..settings.difference",
+    "running",
+    "live_difference",
+    "control_access",
+    "control_broker",
+    "control_browsing",
+    "control_drafts",
+    "control_moving",
+    "control_routing",
+)
 #: Runs one command, or gives the steps that do; its arguments have been read by `command_table`.
 Handler = Callable[[dict[str, Any]], Any]
 
@@ -135,10 +155,19 @@ class ControlTable:
 
     def steps(self, name: object, arguments: object = None) -> Steps:
         """The steps of one command; the last comes when what it did is safe. Raises: CommandError."""
+        yield from self._parts()
         command, result = self._begin(name, arguments)
         if not isinstance(result, Generator):
             result = _at_once(result)
         return (yield from result if command.reads else self._until_safe(result))
+
+    def _parts(self) -> Steps:
+        """Import them, for the first command: all in one step would be 20 ms, for which everybody waits."""
+        if "handlers" in vars(self):
+            return
+        for name in PARTS:
+            import_module(name if name.startswith(".") else f".{name}", __package__)
+            yield
 
     def _begin(self, name: object, arguments: object) -> tuple["Command", Any]:
         """A command, and its result or the steps that come to it. Raises: CommandError."""
@@ -178,6 +207,7 @@ class ControlTable:
                 json.dumps(request, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
             if not isinstance(request, dict):
                 raise CommandError("a request is an object with a command")
+            yield from self._parts()
             command, result = self._begin(request.get("command"), request.get("arguments"))
             if isinstance(result, Generator):
                 result = yield from result if command.reads else self._until_safe(result)

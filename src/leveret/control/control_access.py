@@ -171,7 +171,12 @@ class AccessCommands:
         vhost = self._vhost(arguments.get("vhost", "/"))
         exchange = arguments["exchange"]
         write, read = (_pattern("topic-permissions set", arguments, key) for key in ("write", "read"))
-        self._change_topics(user, vhost, lambda topics: {**topics, exchange: TopicPermission(write, read)})
+        topic = {exchange: TopicPermission(write, read)}
+        try:
+            Permissions(Grant(topics=topic), user=user.name, vhost=vhost).check()  # with the names in their places
+        except PatternFault as fault:
+            raise CommandError(f"topic-permissions set: {fault}") from None
+        self._change_topics(user, vhost, lambda topics: {**topics, **topic})
         return {"user": user.name, "vhost": vhost, "exchange": exchange, "write": write, "read": read}
 
     def _clear_topics(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -271,14 +276,13 @@ def grants_of(user: User, broker: Broker) -> dict[str, Grant]:
 
 
 def with_grants(user: User, grants: Mapping[str, Grant]) -> User:
-    """The user with exactly these grants. Raises: PatternFault."""
+    """The user with exactly these grants, whose patterns are right."""
     permissions = {vhost: Permissions(grant, user=user.name, vhost=vhost) for vhost, grant in grants.items()}
     return replace(user, permissions=MappingProxyType(permissions))
 
 
 def with_waiting(user: User, vhost: str, topics: Mapping[str, TopicPermission]) -> User:
-    """The user with exactly these topic permissions where it has no permissions. Raises: PatternFault."""
-    Permissions(Grant(topics=topics), user=user.name, vhost=vhost)  # the patterns are right
+    """The user with exactly these topic permissions, whose patterns are right, where it has no permissions."""
     rest = {other: kept for other, kept in user.waiting_topics.items() if other != vhost}
     waiting = {**rest, vhost: MappingProxyType(dict(topics))} if topics else rest
     return replace(user, waiting_topics=MappingProxyType(waiting))
@@ -311,7 +315,7 @@ def _password(command: str, arguments: dict[str, Any]) -> PasswordHash:
 def _pattern(command: str, arguments: dict[str, Any], key: str) -> str:
     text: str = arguments[key]
     try:
-        Permissions(Grant(configure=text), user="", vhost="")
+        Permissions(Grant(configure=text), user="", vhost="").check()
     except PatternFault as fault:
         raise CommandError(f"{command}: {key}: {text[:80]!r} {fault}") from None
     return text

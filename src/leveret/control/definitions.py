@@ -6,11 +6,11 @@ Sections without a use in this version (parameters of plug-ins) are stored and e
 Source: behaviour page 5.3, 5.5.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, text_of
@@ -42,7 +42,6 @@ from .definitions_reader import (
     LIMITS_COMPONENT,
     OBJECTS_A_STEP,
     OPERATOR_POLICY_COMPONENT,
-    PATTERN_EFFORT,
     DefinitionsFault,
     DefinitionsReader,
     Plan,
@@ -50,7 +49,9 @@ from .definitions_reader import (
     declare_exchange,
     declare_queue,
 )
-from .steps import Steps, finished, mapped
+from .steps import VALUES_A_STEP, Steps, finished, mapped
+
+T = TypeVar("T")
 
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
@@ -81,7 +82,7 @@ class Definitions:
         """The whole broker except exclusive queues, the default exchange's bindings, and predeclared exchanges.
 
         `only`: what is in one virtual host, written as RabbitMQ does: queues, exchanges and bindings do not name it.
-        All objects are those of the first step. Raises: CommandError.
+        Objects are those of the first steps. Raises: CommandError.
         """
         broker = self._broker()
         vhosts = list(broker.virtual_hosts.values())
@@ -90,8 +91,9 @@ class Definitions:
                 raise CommandError(f"no virtual host {only!r}")
             return (yield from self._export_one(broker, broker.virtual_hosts[only]))
         users = list(broker.users)
-        grants = [(user.name, vhost, grant) for user in users for vhost, grant in grants_of(user, broker).items()]
-        topics = [(user.name, *topic) for user in users for topic in user.topics()]
+        rights = yield from mapped(lambda user: (user.name, grants_of(user, broker), list(user.topics())), users)
+        grants = [(name, vhost, grant) for name, granted, _ in rights for vhost, grant in granted.items()]
+        topics = [(name, *topic) for name, _, given in rights for topic in given]
         objects = yield from _object_values(vhosts)
         return {
             "product_name": "Leveret",
@@ -201,18 +203,10 @@ def looked_through(configuration: Configuration, document: object) -> tuple[list
 def _apply(broker: Broker, plan: Plan) -> Steps:
     """Returns remarks. Exchanges, queues and bindings are taken out of the plan."""
     remarks: list[str] = []
-    for name in plan.vhosts:
-        broker.create_virtual_host(name)
-    for name in plan.limits.keys() | plan.default_types.keys():
-        vhost = broker.virtual_hosts[name]
-        now = vhost.limits
-        limits = plan.limits.get(name, now)
-        default = plan.default_types.get(name, now.default_queue_type)
-        broker.limit_virtual_host(vhost, replace(limits, default_queue_type=default, is_configured=False))
-    for name, (description, tags) in plan.about.items():
-        describe(broker, name, description, tags)
-    for identity, value in plan.parameters.items():
-        broker.parameters.set(identity, value)
+    yield from _with_each(broker, plan.vhosts, broker.create_virtual_host)
+    yield from _with_each(broker, plan.limits.keys() | plan.default_types.keys(), partial(_limit, broker, plan))
+    yield from _with_each(broker, plan.about.items(), lambda about: describe(broker, about[0], *about[1]))
+    yield from _with_each(broker, plan.parameters.items(), lambda one: broker.parameters.set(*one))
     yield from _apply_users(broker, plan)
     if plan.policies:
         broker.replace_policies(broker.policies.with_these(plan.policies))
@@ -222,18 +216,44 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
         ("binding", bind, plan.bindings),
     ]
     for what, do, objects in steps:
-        objects.reverse()
-        until = broker.effort.spent + EFFORT_A_STEP
-        while objects:
-            if len(objects) % OBJECTS_A_STEP == 0 or broker.effort.spent >= until:
-                yield
-                until = broker.effort.spent + EFFORT_A_STEP
-            one = objects.pop()  # what is done is freed: all of it at once would be a long step
+
+        def declare(one: Any, what: str = what, do: Callable[[Broker, Any], None] = do) -> None:
             try:
                 do(broker, one)
             except EngineError as error:  # exists with other arguments: not changed, as in RabbitMQ
                 remarks.append(f"{what} {shown(getattr(one, 'name', ''))} stays as it is: {text_of(error)}")
+
+        objects.reverse()  # what is done is freed: all of it at once would be a long step
+        yield from _with_each(broker, _taken(objects), declare)
     return remarks
+
+
+def _taken(objects: list[Any]) -> Iterator[Any]:
+    """Each, the last first, out of the list."""
+    while objects:
+        yield objects.pop()
+
+
+def _with_each(broker: Broker, objects: Iterable[T], do: Callable[[T], object]) -> Steps:
+    """Do it with each. A step ends after some objects, or when they cost much."""
+    effort = broker.effort
+    until = effort.spent + EFFORT_A_STEP
+    for number, one in enumerate(objects):
+        if (number and number % OBJECTS_A_STEP == 0) or effort.spent >= until:
+            yield
+            until = effort.spent + EFFORT_A_STEP
+        do(one)
+
+
+def _limit(broker: Broker, plan: Plan, name: str) -> None:
+    """Set what the plan says of this virtual host; the rest stays."""
+    vhost = broker.virtual_hosts.get(name)
+    if vhost is None:
+        return  # it was deleted meanwhile
+    now = vhost.limits
+    limits = plan.limits.get(name, now)
+    default = plan.default_types.get(name, now.default_queue_type)
+    broker.limit_virtual_host(vhost, replace(limits, default_queue_type=default, is_configured=False))
 
 
 def _apply_users(broker: Broker, plan: Plan) -> Steps:
@@ -243,16 +263,12 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
     given_topics: dict[str, list[tuple[str, dict[str, TopicPermission]]]] = {}
     for (owner, vhost), topics in plan.topics.items():
         given_topics.setdefault(owner, []).append((vhost, topics))
-    effort = broker.effort
-    until = effort.spent + EFFORT_A_STEP
-    for number, name in enumerate(sorted({*plan.users, *given, *given_topics})):
-        if number % OBJECTS_A_STEP == 0 or effort.spent >= until:
-            yield
-            until = effort.spent + EFFORT_A_STEP
+
+    def apply(name: str) -> None:
         before = broker.users.find(name)
         user = plan.users.get(name) or before
         if user is None:
-            continue  # it was removed meanwhile
+            return  # it was removed meanwhile
         if name in plan.passwords:
             password = plan.passwords[name]
             is_same = before is not None and before.password.is_right(password)
@@ -270,8 +286,10 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
                 grants[vhost] = replace(grants[vhost], topics=merged)
             else:
                 user = with_waiting(user, vhost, {**user.waiting_topics.get(vhost, {}), **topics})
-        effort.spent += PATTERN_EFFORT * sum(len(one.configure + one.write + one.read) for one in grants.values())
+        broker.effort.spent += len(grants) + sum(len(grant.topics) for grant in grants.values())
         broker.replace_user(with_grants(user, grants))
+
+    yield from _with_each(broker, sorted({*plan.users, *given, *given_topics}), apply)
 
 
 def _vhost_value(broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
@@ -311,13 +329,17 @@ def _parameter_values(broker: Broker) -> Iterator[dict[str, Any]]:
 
 def _object_values(vhosts: list[VirtualHost]) -> Steps:
     """Queues, exchanges and bindings by the names of their sections."""
-    queues = [queue for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive]
-    exchanges = [(exchange, vhost) for vhost in vhosts for exchange in _declared(vhost)]
-    bindings = [
-        (partial(_binding_value, vhost.name), list(exchange.bindings.values()))
-        for vhost in vhosts
-        for exchange in vhost.exchanges.values()
-    ]
+    queues: list[Queue] = []
+    exchanges: list[tuple[Exchange, VirtualHost]] = []
+    bindings: list[tuple[Callable[[Binding], dict[str, Any] | None], list[Binding]]] = []
+    for number, vhost in enumerate(vhosts):
+        if number % VALUES_A_STEP == VALUES_A_STEP - 1:
+            yield
+        queues += [queue for queue in vhost.queues.values() if not queue.exclusive]
+        exchanges += [(exchange, vhost) for exchange in _declared(vhost)]
+        for exchange in vhost.exchanges.values():
+            if exchange.bindings:
+                bindings.append((partial(_binding_value, vhost.name), list(exchange.bindings.values())))
     yield
     found: list[dict[str, Any]] = []
     for make, some in bindings:

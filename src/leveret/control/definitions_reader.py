@@ -230,7 +230,7 @@ class DefinitionsReader:
         configure, write, read = (_text(entry, name, empty=True) for name in ("configure", "write", "read"))
         grant = Grant(configure, write, read)
         self._reads(configure, write, read)
-        Permissions(grant, user=key[0], vhost=key[1])
+        Permissions(grant, user=key[0], vhost=key[1]).check()
         self.found.grants[key] = grant
 
     def _topic_permission(self, entry: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ class DefinitionsReader:
         topic = TopicPermission(_text(entry, "write", empty=True), _text(entry, "read", empty=True))
         topics = {_text(entry, "exchange", empty=True): topic}
         self._reads(topic.write, topic.read)
-        Permissions(Grant(topics=topics), user=key[0], vhost=key[1])
+        Permissions(Grant(topics=topics), user=key[0], vhost=key[1]).check()
         self.found.topics.setdefault(key, {}).update(topics)
 
     def _parameter(self, entry: dict[str, Any]) -> None:

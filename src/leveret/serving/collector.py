@@ -14,7 +14,7 @@ import trio
 THRESHOLDS = 10_000, 0, 10_000
 #: How often it is asked whether they are few, and how many blocks of memory more than at the start that is (10 ms).
 INTERVAL_S = 10
-FEW_BLOCKS = 200_000
+FEW_BLOCKS = 100_000
 
 
 def set_up() -> None:

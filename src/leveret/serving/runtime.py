@@ -73,6 +73,7 @@ class Runtime:
         self.broker = broker
         self._commit = commit
         self._more = trio.Event()
+        self._has_leftovers = False  # those have a turn in each round of the loop
         self._alarm = Alarm(broker.clock, broker.deadlines if sleeps else None, self.end_turn)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
@@ -85,7 +86,8 @@ class Runtime:
         """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
         broker = self.broker
         try:
-            if broker.end_turn() or broker.hungry:
+            if broker.end_turn(is_short=self._has_leftovers) or broker.hungry:
+                self._has_leftovers = True
                 self._more.set()
         finally:  # also when a message could not be read back: other turns come before the broker stops
             if self._commit is not None:
@@ -110,5 +112,8 @@ class Runtime:
         while True:
             await self._more.wait()
             self._more = trio.Event()
-            while self._do_more():
-                await trio.lowlevel.checkpoint()  # other connections' turns come between
+            try:
+                while self._do_more():
+                    await trio.lowlevel.checkpoint()  # other connections' turns come between
+            finally:
+                self._has_leftovers = False
