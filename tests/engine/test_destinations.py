@@ -1,0 +1,264 @@
+"""Where each publish goes, whatever changed before it: against a router that walks over lists.
+
+The publisher keeps its routes until they are stale, as frontends do. What is declared and bound is written down here
+once more; nothing of it is asked of the broker. Source: behaviour page 2.1 to 2.5, 2.10, 3.9, 3.10, 3.14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leveret.engine import Broker, Client, Envelope, ManualClock, Route, User
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.settings import Policies, Policy
+
+USER = User("u")
+KINDS = {"d": "direct", "e": "direct", "f": "fanout", "t": "topic", "h": "headers", "y": "x-delayed-message"}
+EXCHANGES, QUEUES, KEYS = tuple(KINDS), ("q", "r", "s"), ("a", "b", "a.b")
+PATTERNS = (*KEYS, "#", "a.*", "*.b")
+#: Of bindings, and of messages: which of the headers x and y they have.
+HEADERS = ("", "x", "y", "xy")
+
+
+def table(names: str) -> FieldTable:
+    return {name: Field("S", b"1") for name in names}
+
+
+# -- the model --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`to`: an exchange, or a queue, whose names differ."""
+
+    source: str
+    to: str
+    key: str
+    headers: str
+
+
+@dataclass
+class Model:
+    """What is there: alternates by exchange, which exchanges go with their last binding, queues, bindings."""
+
+    alternate: dict[str, str] = field(default_factory=dict)
+    by_policy: dict[str, str] = field(default_factory=dict)
+    temporary: set[str] = field(default_factory=set)
+    queues: set[str] = field(default_factory=set)
+    bindings: list[Bound] = field(default_factory=list)
+
+    def unbind(self, gone: Callable[[Bound], bool]) -> None:
+        """Exchanges that lose their last binding by that go, too, if they are temporary."""
+        lost = [one for one in self.bindings if gone(one)]
+        self.bindings = [one for one in self.bindings if not gone(one)]
+        for source in dict.fromkeys(one.source for one in lost):
+            if source in self.temporary and not any(one.source == source for one in self.bindings):
+                self.delete_exchange(source)
+
+    def delete_exchange(self, name: str) -> None:
+        if self.alternate.pop(name, None) is not None:
+            self.temporary.discard(name)
+            self.bindings = [one for one in self.bindings if one.source != name]
+            self.unbind(lambda one: one.to == name)
+
+    def reached(self, start: str, keys: list[str], headers: str) -> set[str]:
+        """The queues."""
+        if not start:
+            return self.queues.intersection(keys)
+        found, left = {start}, [start]
+        while left:
+            name = left.pop()
+            matching = [one.to for one in self.bindings if one.source == name and _takes(one, keys, headers)]
+            if not matching:
+                other = self.alternate[name] or self.by_policy.get(name, "")
+                matching = [other] if other in self.alternate else []
+            left += [one for one in matching if one not in found and one in self.alternate]
+            found.update(matching)
+        return found & self.queues
+
+
+def _takes(bound: Bound, keys: list[str], headers: str) -> bool:
+    kind = KINDS[bound.source]
+    if kind == "headers":
+        return set(bound.headers) <= set(headers)
+    return kind == "fanout" or any(_matches(bound, key) for key in keys)
+
+
+def _matches(bound: Bound, key: str) -> bool:
+    return bound.key == key if KINDS[bound.source] == "direct" else _is_like(bound.key.split("."), key.split("."))
+
+
+def _is_like(pattern: list[str], words: list[str]) -> bool:
+    if not pattern or not words:
+        return not words and set(pattern) <= {"#"}
+    if pattern[0] == "#":
+        return _is_like(pattern[1:], words) or _is_like(pattern, words[1:])
+    return pattern[0] in ("*", words[0]) and _is_like(pattern[1:], words[1:])
+
+
+# -- the broker -------------------------------------------------------------------------------------------------------
+
+
+class World:
+    """A broker, and a client that changes what is there and publishes."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(ManualClock())
+        self.client: Client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        self.session = self.client.open_session()
+        self.vhost = self.client.vhost
+        self.model = Model()
+        self.kept: dict[tuple[str, str], Route] = {}
+
+    # Each change takes two exchanges, a queue, a pattern and headers, and needs some of them.
+
+    def declare_exchange(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        """With an alternate exchange, or going with its last binding."""
+        if name in self.model.alternate:
+            return
+        arguments: FieldTable = {"x-delayed-type": Field("S", b"topic")} if name == "y" else {}
+        if headers == "x":
+            arguments["alternate-exchange"] = Field("S", other.encode())
+        self.vhost.declare_exchange(name, KINDS[name], auto_delete=headers == "y", arguments=arguments)
+        self.model.alternate[name] = other if headers == "x" else ""
+        if headers == "y":
+            self.model.temporary.add(name)
+
+    def delete_exchange(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        self.vhost.delete_exchange(name)
+        self.model.delete_exchange(name)
+
+    def declare_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        """It goes with its last consumer."""
+        self.vhost.declare_queue(queue, client=self.client, auto_delete=True)
+        self.model.queues.add(queue)
+
+    def delete_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        if headers and queue in self.model.queues:
+            self.session.consume(self.vhost.queue(queue), "t", no_ack=False, exclusive=False, arguments={})
+            self.session.cancel("t")
+        else:
+            self.vhost.delete_queue(queue, self.client)
+        self.model.queues.discard(queue)
+        self.model.unbind(lambda one: one.to == queue)
+
+    def bind_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        if name in self.model.alternate and queue in self.model.queues:
+            self.vhost.bind_queue(queue, name, key, table(headers))
+            self._bind(Bound(name, queue, key, headers))
+
+    def bind_exchange(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        if name in self.model.alternate and other in self.model.alternate:
+            self.vhost.bind_exchange(other, name, key, table(headers))
+            self._bind(Bound(name, other, key, headers))
+
+    def _bind(self, bound: Bound) -> None:
+        if bound not in self.model.bindings:
+            self.model.bindings.append(bound)
+
+    def unbind_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        self.vhost.unbind_queue(queue, name, key, table(headers))
+        self.model.unbind(lambda one: one == Bound(name, queue, key, headers))
+
+    def unbind_exchange(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        self.vhost.unbind_exchange(other, name, key, table(headers))
+        self.model.unbind(lambda one: one == Bound(name, other, key, headers))
+
+    def unbind_one(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        """One that is there."""
+        if self.model.bindings:
+            one = self.model.bindings[(EXCHANGES.index(name) * 7 + PATTERNS.index(key)) % len(self.model.bindings)]
+            change = self.unbind_queue if one.to in QUEUES else self.unbind_exchange
+            change(one.source, one.to, one.to, one.key, one.headers)
+
+    def set_policy(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        """Another alternate exchange for one that was declared without."""
+        self.model.by_policy = {} if headers == "xy" else {name: other}
+        policies = [
+            Policy(vhost="/", name="p", pattern=f"^{one}$", apply_to="exchanges", definition={"alternate-exchange": to})
+            for one, to in self.model.by_policy.items()
+        ]
+        self.broker.replace_policies(Policies(policies))
+        while self.broker.end_turn():
+            pass
+
+    def forget(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
+        """The publisher forgets its routes from an exchange, as one does that ends."""
+        self.kept = {place: route for place, route in self.kept.items() if place[0] != name}
+
+    # -- publishing -------------------------------------------------------------------------------------------------
+
+    def publish(self, exchange: str, key: str, headers: str, copy: str = "") -> None:
+        """It comes to the queues that the model says, once each; when there is none it comes back."""
+        route = self.kept.get((exchange, key))
+        if route is None or route.is_stale:
+            route = self.kept[exchange, key] = self.vhost.route(exchange, key, USER)
+        said = table(headers)
+        if copy:
+            said["CC"] = Field("A", [Field("S", copy.encode())])
+        header = encode_header(1, {"headers": said} if said else {})
+        envelope = Envelope(exchange, key, scan_properties(header[12:]))
+        before = (route.exchange.published_in, route.exchange.published_out)
+        returned = self.session.publish(route, envelope, [PLAIN.join(header, b"m")], mandatory=True)
+        expected = self.model.reached(exchange, [key, copy] if copy else [key], headers)
+        got = {name: len(list(queue.messages())) for name, queue in self.vhost.queues.items()}
+        assert got == {name: name in expected for name in self.model.queues}, (exchange, key, headers, copy)
+        assert bool(returned) is not bool(expected)
+        after = (route.exchange.published_in, route.exchange.published_out)
+        assert after == (before[0] + 1, before[1] + len(expected))
+        for name in expected:
+            self.vhost.queues[name].purge()
+
+    def publish_all(self, copy: str) -> None:
+        """By each route; one of each exchange also with a copy."""
+        for name in ("", *self.model.alternate):
+            for key in KEYS if name else QUEUES:
+                for headers in HEADERS if name == "h" else ("x",):
+                    self.publish(name, key, headers)
+            self.publish(name, "a" if name else "q", "y", copy if name else "r")
+
+
+Change = Callable[[World, str, str, str, str, str], None]
+MAKING: tuple[Change, ...] = (World.bind_queue, World.bind_exchange)
+ALL: tuple[Change, ...] = (
+    *(4 * MAKING),
+    *(4 * (World.unbind_one,)),
+    World.declare_exchange,
+    World.declare_queue,
+    World.delete_exchange,
+    World.delete_queue,
+    World.unbind_queue,
+    World.unbind_exchange,
+    World.set_policy,
+    *(2 * (World.forget,)),
+)
+EXCHANGE, QUEUE, PATTERN = (st.sampled_from(names) for names in (EXCHANGES, QUEUES, PATTERNS))
+PLACE = st.tuples(EXCHANGE, EXCHANGE, QUEUE, PATTERN, st.sampled_from(HEADERS))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from(HEADERS), min_size=len(EXCHANGES), max_size=len(EXCHANGES)),
+    st.lists(st.tuples(st.sampled_from(MAKING), PLACE), min_size=6, max_size=10),
+    st.lists(st.tuples(st.sampled_from(ALL), PLACE), min_size=4, max_size=14),
+)
+def test_each_publish_goes_where_a_naive_router_says(
+    kinds: list[str], there: list[tuple[Change, tuple[str, ...]]], changes: list[tuple[Change, tuple[str, ...]]]
+) -> None:
+    """Bindings, unbindings, deletions and policies, in whatever order, over exchanges that are bound to each other."""
+    world = World()
+    for at, (name, headers) in enumerate(zip(EXCHANGES, kinds)):
+        world.declare_exchange(name, EXCHANGES[at - 1], "", "", headers)
+    for queue in QUEUES:
+        world.declare_queue("", "", queue, "", "")
+    for change, place in there:
+        change(world, *place)
+    world.publish_all("b")
+    for change, place in changes:
+        change(world, *place)
+        world.publish_all(place[3] if place[3] in KEYS else "b")
