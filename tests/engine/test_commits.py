@@ -1,0 +1,165 @@
+"""A commit in slices does what it does at once, whatever is in it and whoever goes in the middle (behaviour page 2.15).
+
+Two brokers get the same transaction. One applies it at once; the other cuts it as small as it can be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leveret.engine import Broker, Envelope, ManualClock, User, chores
+from leveret.engine.errors import PartialCommit
+from leveret.engine.invariants import check_broker
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.peers.commit import Commit
+
+USER = User("u")
+DEAD_TO: FieldTable = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
+SHORT: FieldTable = {"x-max-length": Field("l", 4), "x-overflow": Field("S", b"reject-publish")}
+QUEUES: dict[str, FieldTable] = {"a": DEAD_TO, "b": {}, "short": SHORT, "dead": {}, "taken": {}}
+#: Exchange, routing key: one queue, three of them, by headers, refused, taken by a consumer, to nobody.
+PLACES = (("", "a"), ("", "b"), ("amq.fanout", ""), ("amq.headers", ""), ("", "short"), ("", "taken"), ("", "nobody"))
+FILLED = 9
+
+
+class World:
+    """Messages of `a` and `b` are out at a session in a transaction; another one consumes from `taken`."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(ManualClock())
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.client = self.broker.connect("/", USER, name="client", flush=lambda: None)
+        self.session = self.client.open_session()
+        for name, arguments in QUEUES.items():
+            self.vhost.declare_queue(name, client=None, arguments=arguments)
+        for name in ("a", "b", "short"):
+            self.vhost.bind_queue(name, "amq.fanout", "", {})
+            self.vhost.bind_queue(name, "amq.headers", "", {})
+        for name in ("a", "b"):
+            self.publish("", name, FILLED, 0, mandatory=False)
+        for number in range(2 * FILLED):
+            assert self.session.get(self.vhost.queue("ab"[number % 2]), no_ack=False) is not None
+        other = self.broker.connect("/", USER, name="other", flush=lambda: None).open_session()
+        other.consume(self.vhost.queue("taken"), "t", no_ack=False, exclusive=False, arguments={})
+        self.taker = other
+        self.session.select_transactions()
+
+    def publish(self, exchange: str, key: str, count: int, first: int, *, mandatory: bool) -> None:
+        """A run of so many, whose bodies are numbers that rise."""
+        route = self.vhost.route(exchange, key, USER)
+        header = encode_header(3, {})
+        blobs = [PLAIN.join(header, b"%03d" % number) for number in range(first, first + count)]
+        self.session.publish(route, Envelope(exchange, key, scan_properties(header[12:])), blobs, mandatory=mandatory)
+
+    def prepare(self, steps: list[tuple[str, int, int, bool]]) -> None:
+        """What the transaction is to do."""
+        first = 100
+        for what, which, count, flag in steps:
+            tags = list(self.session.unacked)
+            if what == "publish":
+                self.publish(*PLACES[which % len(PLACES)], count, first, mandatory=flag)
+                first += count
+            elif tags and what == "ack":
+                self.session.ack(tags[which % len(tags)], multiple=flag)
+            elif tags:
+                self.session.reject(tags[which % len(tags)], multiple=count > 3, requeue=flag)
+
+    def finish(self) -> None:
+        while self.broker.end_turn():
+            check_broker(self.broker)
+
+    def outcome(self, commit: Commit) -> Any:
+        """What the publisher is told: bodies that come back, or that it is partial."""
+        assert commit.is_done
+        try:
+            return [blob[-3:] for _, blobs in commit.outcome() for blob in blobs]
+        except PartialCommit:
+            return PartialCommit
+
+    def seen(self, *but: str) -> dict[str, Any]:
+        """All that operators and clients see, of all queues but these."""
+        session = self.session
+        found: dict[str, Any] = {
+            "session": (session.published, session.returned, session.dropped, session.acked, sorted(session.unacked)),
+            "taken": [message.body for message in self.taker.unacked.values()],
+        }
+        for name, queue in self.vhost.queues.items():
+            if name not in but:
+                counters = {
+                    one: getattr(queue.counters, one) for one in ("enqueued", "acknowledged", "killed", "requeued")
+                }
+                found[f"queue {name}"] = ([message.body for message in queue.messages()], queue.unacked, counters)
+        counters = self.broker.counters
+        found["broker"] = (counters.published, counters.routed, counters.unroutable)
+        return found
+
+
+STEP = st.one_of(
+    st.tuples(st.just("publish"), st.integers(0, 6), st.integers(1, 12), st.booleans()),
+    st.tuples(st.sampled_from(("ack", "reject")), st.integers(0, 17), st.integers(1, 5), st.booleans()),
+)
+STEPS = st.lists(STEP, min_size=3, max_size=10)
+
+
+def _close_session(world: World) -> None:
+    world.session.close(failed=True)
+
+
+def _close_client(world: World) -> None:
+    world.client.close(failed=True)
+
+
+def _delete(name: str) -> Callable[[World], object]:
+    return lambda world: world.vhost.remove_queue(world.vhost.queue(name))
+
+
+def _unbind(world: World) -> None:
+    world.vhost.unbind_queue("b", "amq.fanout", "", {})
+
+
+MEANWHILE: dict[str, tuple[Callable[[World], object], tuple[str, ...]]] = {
+    "nothing": (lambda world: None, ()),
+    "its channel is closed": (_close_session, ()),
+    "its connection dies": (_close_client, ()),
+    "a binding goes": (_unbind, ()),
+    "a queue goes": (_delete("b"), ("b",)),
+}
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+@settings(max_examples=40)
+@given(steps=STEPS, slice_=st.integers(1, 30), turns=st.integers(1, 6))
+def test_in_slices_as_at_once(meanwhile: str, steps: list[tuple[str, int, int, bool]], slice_: int, turns: int) -> None:
+    """The same queues, in the same order, the same counts, and the same answer, however small the slices are."""
+    happens, but = MEANWHILE[meanwhile]
+    at_once, sliced = World(), World()
+    for world in (at_once, sliced):
+        world.prepare(steps)
+    whole = at_once.session.commit()
+    at_once.finish()
+    happens(at_once)
+    at_once.finish()
+    with patch.object(chores, "COMMIT_SLICE", slice_):
+        commit = sliced.session.commit()
+        for _ in range(turns):
+            sliced.broker.end_turn()
+            check_broker(sliced.broker)
+        is_early = not commit.is_done
+        happens(sliced)
+        sliced.finish()
+    if meanwhile == "a queue goes" and is_early:
+        assert _of_queues(sliced.seen(*but)) == _of_queues(at_once.seen(*but))
+    else:
+        assert sliced.outcome(commit) == at_once.outcome(whole)
+        assert sliced.seen(*but) == at_once.seen(*but)
+
+
+def _of_queues(seen: dict[str, Any]) -> dict[str, Any]:
+    return {what: of for what, of in seen.items() if what.startswith("queue")}
