@@ -202,7 +202,7 @@ class Moving:
                 return f"room in queue {queue.name!r}"
         count, full = broker.flow.room_for(place.queues, place.envelope, (place.blob,), self._client)
         if not count:
-            return "room" if full is None else f"room in {full.destination!r}"
+            return "room" if full is None else f"room in {full.destination}"
         return "the end of the alarm" if broker.flow.alarm.is_full else ""
 
     def _publish(self, message: Message, place: Place) -> bool:

@@ -1,0 +1,228 @@
+"""What an operator moves: nothing is lost, whatever the target does with it (docs/operating.md; management page 16).
+
+A message leaves its queue when all queues have it that it goes to, and not before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from desk import load
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stand_in_journal import StandInJournal
+
+from leveret.engine import (
+    Broker,
+    Choice,
+    Envelope,
+    Event,
+    Field,
+    FieldTable,
+    ManualClock,
+    Moving,
+    User,
+    to_queue,
+)
+from leveret.engine.aims import to_exchange
+from leveret.engine.invariants import check_broker
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.publishing.publish_events import PublishedEvent
+
+USER = User("u")
+ALL = Choice(lambda message: True)
+LENGTH: FieldTable = {"x-max-length": Field("l", 2)}
+OCTETS: FieldTable = {"x-max-length-bytes": Field("l", 4)}
+REJECTS: FieldTable = {"x-overflow": Field("S", b"reject-publish")}
+#: Settings of the address `to`, where two messages are as many as it may hold.
+FULL = '[[address-setting]]\nmatch = "to"\nmax-size-messages = 2\naddress-full-policy = "{}"\n'
+
+
+class World:
+    """A queue `from`, and two that the exchange `both` leads to: `to`, with these arguments, and `beside`."""
+
+    def __init__(self, arguments: FieldTable, toml: str = "", *, shared: bool = False) -> None:
+        """`shared`: `beside` has the address of `to`."""
+        self.broker = Broker(ManualClock(), settings=load(toml).repository)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.client = self.broker.connect("/", USER, name="client", flush=lambda: None)
+        self.session = self.client.open_session()
+        self.vhost.declare_exchange("both", "fanout")
+        self.arguments: dict[str, FieldTable] = {"from": {}, "to": arguments, "beside": {}}
+        if shared:
+            self.arguments["beside"] = {"x-address": Field("S", b"to")}
+        for name in self.arguments:
+            self.declare(name)
+        self.number = 0
+
+    def declare(self, name: str) -> None:
+        self.vhost.declare_queue(name, client=None, durable=True, arguments=self.arguments[name])
+        if name != "from":
+            self.vhost.bind_queue(name, "both", "", {})
+
+    def publish(self, queue: str, count: int) -> list[bytes]:
+        """Bodies of two octets, each another one."""
+        header = encode_header(2, {"delivery_mode": 2})
+        bodies = [b"%02d" % (number % 100) for number in range(self.number, self.number + count)]
+        self.number += count
+        route = self.vhost.route("", queue, USER)
+        blobs = [PLAIN.join(header, body) for body in bodies]
+        self.session.publish(route, Envelope("", queue, scan_properties(header[12:])), blobs, mandatory=False)
+        self.end_turn()
+        return bodies
+
+    def moving(self, to: str = "to") -> Moving:
+        aim = to_exchange(self.client, "both", "") if to == "both" else to_queue(self.client, to)
+        return Moving(self.vhost.queue("from"), self.client, ALL, aim, "moved")
+
+    def bodies(self, name: str) -> list[bytes]:
+        return [message.body for message in self.vhost.queue(name).messages()]
+
+    def end_turn(self) -> None:
+        while self.broker.end_turn():
+            pass
+        check_broker(self.broker)
+
+
+@pytest.mark.parametrize(
+    "arguments, toml, waits_for, there",
+    [
+        ({}, "", "", "0123"),
+        (LENGTH, "", "room in queue 'to'", "01"),
+        (LENGTH | REJECTS, "", "room in queue 'to'", "01"),
+        (OCTETS, "", "room in queue 'to'", "01"),
+        (OCTETS | REJECTS, "", "room in queue 'to'", "01"),
+        ({}, FULL.format("FAIL"), "room in queue 'to'", "01"),
+        ({}, FULL.format("DROP"), "room in queue 'to'", "01"),
+        ({}, FULL.format("BLOCK"), "room in address 'to' in vhost '/'", "01"),
+        ({"x-ring-size": Field("l", 2)}, "", "", "23"),
+        ({"x-message-ttl": Field("l", 0)}, "", "", ""),
+    ],
+    ids=["any", "head", "length", "head octets", "octets", "FAIL", "DROP", "BLOCK", "ring", "ttl"],
+)
+@pytest.mark.parametrize("target", ["to", "both"])
+def test_a_target_takes_what_it_has_room_for(
+    target: str, arguments: FieldTable, toml: str, waits_for: str, there: str
+) -> None:
+    """The rest waits in its place, in order; only a ring and a time to live do what they are for.
+
+    Of two queues the fuller one decides: none gets what the other can not have.
+    """
+    world = World(arguments, toml)
+    bodies = world.publish("from", 4)
+    moving = world.moving(target)
+    for _ in range(2):
+        moving.work()
+        world.end_turn()
+        count = 2 if waits_for else 4
+        assert (moving.waits_for, moving.done, moving.kept, moving.looked_at) == (waits_for, count, {}, count)
+        assert world.bodies("to") == [bodies[int(one)] for one in there]
+        assert world.bodies("from") == bodies[count:]
+        assert world.bodies("beside") == (bodies[:count] if target == "both" else [])
+
+
+def test_a_message_stays_until_all_have_it() -> None:
+    """Two queues share what their address may hold: there is room for one, and the message goes to both.
+
+    It is where it was, and counted as refused; the next one waits for room.
+    """
+    world = World({}, FULL.format("FAIL").replace("= 2", "= 1"), shared=True)
+    bodies = world.publish("from", 3)
+    moving = world.moving("both")
+    moving.work()
+    world.end_turn()
+    assert world.bodies("from") == bodies
+    assert (moving.done, moving.kept) == (0, {"refused by a limit, on the way to exchange both, key ": 1})
+    assert moving.waits_for and not moving.is_done
+
+
+@pytest.mark.parametrize("target", ["to", "both"])
+def test_the_journal_fails_in_the_middle_of_a_slice(target: str) -> None:
+    """What it did not take any more is where it was."""
+    world = World({})
+    bodies = world.publish("from", 5)
+    journal = StandInJournal()
+    world.broker.durability = journal
+    published = 0
+
+    def fail(event: Event) -> None:
+        nonlocal published
+        published += isinstance(event, PublishedEvent)
+        journal.has_failed = published > 2
+
+    world.broker.listeners.append(fail)
+    moving = world.moving(target)
+    moving.work()
+    world.end_turn()
+    assert (world.bodies("to"), world.bodies("from")) == (bodies[:2], bodies[2:])
+    assert (moving.done, sum(moving.kept.values())) == (2, 3)
+    moving.work()
+    assert (moving.waits_for, moving.done) == ("the journal", 2)
+
+
+# -- others are at work meanwhile -------------------------------------------------------------------------------------
+
+KINDS: dict[str, tuple[FieldTable, str]] = {
+    "any": ({}, ""),
+    "length": (LENGTH, ""),
+    "octets": (OCTETS | REJECTS, ""),
+    "FAIL": ({}, FULL.format("FAIL")),
+    "DROP": ({}, FULL.format("DROP")),
+    "BLOCK": ({}, FULL.format("BLOCK")),
+}
+STEP = st.tuples(
+    st.sampled_from(("move", "move", "move", "take", "take", "publish", "hold", "give back", "purge", "delete")),
+    st.sampled_from(("from", "to", "beside")),
+    st.integers(1, 4),
+)
+
+
+@pytest.mark.parametrize("target", ["to", "both"])
+@settings(max_examples=40)
+@given(kind=st.sampled_from(list(KINDS)), steps=st.lists(STEP, max_size=25))
+def test_each_is_in_one_place(target: str, kind: str, steps: list[tuple[str, str, int]]) -> None:
+    """Whoever takes, gives back, purges and deletes: for each target a message is there, or still where it was."""
+    world = World(*KINDS[kind])
+    targets = ["to", "beside"] if target == "both" else ["to"]
+    started, gone = world.publish("from", 9), {name: list[bytes]() for name in world.arguments}
+    moving = world.moving(target)
+    for what, name, count in steps:
+        if what == "move":
+            moving.work(count)
+        elif what == "publish" and name == "from":
+            world.publish("from", 1)  # it came later: it stays
+        elif what == "take":
+            found = world.session.get(world.vhost.queue(name), no_ack=True)
+            gone[name] += [] if found is None else [found[1].body]
+        elif what == "hold" and name == "from":
+            world.session.get(world.vhost.queue(name), no_ack=False)
+        elif what == "give back":
+            world.session.reject(0, multiple=True, requeue=True)
+        elif what in ("purge", "delete") and name != "from":
+            gone[name] += world.bodies(name)
+            if what == "purge":
+                world.vhost.queue(name).purge()
+            else:
+                world.vhost.delete_queue(name, world.client)
+                world.declare(name)
+        world.end_turn()
+        _check(world, started, gone, targets, moving)
+    while moving.waits_for or not moving.is_done:
+        for name in targets:
+            gone[name] += world.bodies(name)
+            world.vhost.queue(name).purge()
+        moving.work()
+        world.end_turn()
+        _check(world, started, gone, targets, moving)
+    if "hold" not in [what for what, _, _ in steps]:  # what came back behind it stays
+        assert not set(world.bodies("from")) & set(started)
+
+
+def _check(world: World, started: list[bytes], gone: Any, targets: list[str], moving: Moving) -> None:
+    """`gone`: bodies that were taken or purged, by queue."""
+    source = world.bodies("from") + [message.body for message in world.session.unacked.values()]
+    left = [body for body in started if body not in source and body not in gone["from"]]
+    assert len(left) == moving.done and not moving.kept
+    for name in targets:
+        assert sorted(gone[name] + world.bodies(name)) == left
