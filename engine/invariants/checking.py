@@ -53,7 +53,7 @@ def _queue(queue: Queue, held: Held, messages_max: int) -> Iterator[str]:
     if is_small:
         parts += [store_of(queue), meter_of(queue, held)]
     if isinstance(queue, LeasedQueue):
-        parts.append(leases_of(queue, held))
+        parts.append(leases_of(queue, held, is_small=is_small))
     return (f"{where}: {fault}" for fault in chain(*parts))
 
 

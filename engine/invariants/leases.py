@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from ..clock import MS
 from ..queues.leased_queue import LeasedQueue
 from .deadlines import is_before
+from .queues import ids_in_store
 from .sessions import Held
 
 #: By how much a lease may be ended late, with room for leases that end together (`lease_table.TOGETHER_NS`).
 LATE_NS = 20 * MS
 
 
-def leases_of(queue: LeasedQueue, held: Held) -> Iterator[str]:
-    """Each lease, or slot, is a tag of somebody, and has a note of when it ends."""
+def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str]:
+    """Each lease, or slot, is a tag of somebody, and has a note of when it ends. `is_small`: see `queue_of`."""
     book = queue.book
     out = {id(message): message for message in held.by_queue.get(queue, [])}
     for name, table in (("lease", book.leases), ("slot", book.slots)):
@@ -29,3 +30,24 @@ def leases_of(queue: LeasedQueue, held: Held) -> Iterator[str]:
                 yield f"counts {table._noted} notes of {name}s"
     if out:
         yield f"tags are out without a lease: {[message.id for message in out.values()][:20]}"
+    rota = queue.lease_rota
+    strangers = (rota.aside | rota.late | rota.renewing).difference(rota.consumers)
+    if strangers:
+        yield f"remembers {len(strangers)} consumers that are gone, or none"
+    if is_small:
+        yield from _messages_of(queue)
+
+
+def _messages_of(queue: LeasedQueue) -> Iterator[str]:
+    """What is written down of messages is of those that are there."""
+    book, active = queue.book, queue.active
+    if not book.cancels and active is None:
+        return
+    here = ids_in_store(queue)
+    gone = book.cancels.keys() - book.leases.by_id.keys() - set(here)
+    if gone:
+        yield f"counts cancels of messages that are gone: {sorted(gone)[:20]}"
+    if active is not None:  # positions are ids then
+        count = len(book.leases) + sum(id_ <= active.end for id_ in here)
+        if active.count != count:
+            yield f"counts {active.count} active messages, {count} are there"

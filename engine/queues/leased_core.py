@@ -186,7 +186,6 @@ class LeasedCore(LeasedParts):
         """Somebody else decides about leased messages: their holders keep tags that mean nothing. Returns them."""
         messages = self.broken(leases)
         self.ledger.lease_ended(messages, TAKEN_OVER)
-        self.mark()
         return messages
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -229,7 +228,7 @@ class LeasedCore(LeasedParts):
         if self.lease_rota.renewing:
             ended = not_renewed(self.lease_rota, book.leases, ended, now_ns)
         if ended:
-            self.lease_rota.late.update(map(holder_of, ended))
+            self.lease_rota.late.update({*map(holder_of, ended)}.intersection(self.rota.consumers))
             self.break_leases(ended, DEADLINE)
         if book.next_ns() <= now_ns and book.next_ns():
             self.surroundings.trim_later(self)  # the rest of many
@@ -242,11 +241,7 @@ class LeasedCore(LeasedParts):
         if positions:
             gone = self.store.take_at(positions)
             self.ledger.octets_changed(gone.recounted)
-            dead = [message for message in gone.messages if 0 < message.expires_ns <= now_ns]
-            if len(dead) < len(gone.messages):
-                kept = set(map(_id_of, dead))
-                self.merge(sorted((one for one in gone.messages if one.id not in kept), key=_id_of, reverse=True))
-            self.expire_for(dead, (TIME_LIMIT,))
+            self.expire_for(gone.messages, (TIME_LIMIT,))
 
     def stop_leases(self) -> None:
         """The queue is deleted."""

@@ -180,13 +180,15 @@ def _show(queue: LeasedCore) -> None:
         queue.browsing[consumer] = queue.browsing.pop(consumer)
         if consumer.client.paused or not consumer.session.flowing:
             continue
-        seen = queue.scan_active(browse.after, min(BROWSE_SLICE, max(browse.left, 1)))
+        seen = queue.scan_active(browse.after, BROWSE_SLICE)
         effort.spent += len(seen.found)
         now_ns = queue.surroundings.clock.monotonic_ns()
         copies: list[Message] = []
         for position, message in seen.found:
+            if browse.left <= 0:
+                break
             browse.after = position
-            is_shown = message.id <= browse.until_id and not 0 < message.expires_ns <= now_ns and browse.left > 0
+            is_shown = message.id <= browse.until_id and not 0 < message.expires_ns <= now_ns
             if is_shown and (consumer.filter is None or Asked(message, effort).is_taken_by(consumer.filter)):
                 browse.left -= 1
                 entries = browse_entries(queue.topic_of(message.envelope), bookmark_of(message.id))

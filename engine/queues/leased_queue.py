@@ -424,9 +424,10 @@ class LeasedQueue(ReviewedCore):
 
     def purge(self) -> int:
         """See `Queue`. What is leased stays."""
-        count = super().purge()
+        count, book = super().purge(), self.book
+        book.cancels = {id_: cancels for id_, cancels in book.cancels.items() if id_ in book.leases.by_id}
         if self.active is not None:
-            self.active.count = len(self.book.leases)
+            self.active.count = len(book.leases)
         return count
 
     def end(self) -> int:

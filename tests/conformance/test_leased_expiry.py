@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from leased_desk import DLX, LeasedDesk
+
+from leveret.engine.invariants import check_broker
+from leveret.engine.queues.leased_queue import LeasedQueue
 
 # -- limits -----------------------------------------------------------------------------------------------------------
 
@@ -59,6 +64,52 @@ def test_a31(desk: LeasedDesk) -> None:
     desk.reject(desk.must_get(), requeue=False)
     (dead,) = desk.dead()
     assert dead.headers["x-amps-reason"] == "forced_expire" and dead.headers["x-death"][0]["reason"] == "rejected"
+
+
+GOES: dict[str, Callable[[LeasedDesk], object]] = {
+    "ack": lambda desk: desk.ack(desk.must_get()),
+    "late ack": lambda desk: (got := desk.must_get(), desk.advance_ms(500), desk.ack(got)),
+    "reject": lambda desk: desk.reject(desk.must_get(), requeue=False),
+    "last cancel": lambda desk: [desk.nack(desk.must_get()) for _ in range(2)],
+    "last delivery": lambda desk: [(desk.must_get(), desk.advance_ms(500)) for _ in range(4)],
+    "lifetime": lambda desk: desk.advance_ms(9000),
+    "lifetime, leased": lambda desk: (desk.advance_ms(8800), desk.must_get(), desk.advance_ms(200)),
+    "purge": lambda desk: desk.purge(),
+    "bookmark": lambda desk: desk.command("discard", queue="q", filter="1 = 1"),
+    "bookmark, expired": lambda desk: desk.command("discard", queue="q", filter="1 = 1", option="expire"),
+    "no_ack": lambda desk: desk.get(no_ack=True),
+}
+
+
+@pytest.mark.parametrize("how", GOES)
+@pytest.mark.parametrize("order", [{}, {"x_priority_expr": "/p"}, {"x_target_depth": 1000}], ids=str)
+def test_what_is_counted_of_a_message_goes_with_it(how: str, order: dict[str, object]) -> None:
+    """A queue that runs for months remembers no cancels of messages that are gone, whichever way they went."""
+    desk = LeasedDesk()
+    desk.queue(x_cancel_limit=3, x_max_deliveries=5, x_lease_period=500, **order, **DLX)
+    desk.publish("m", expiration="9000")
+    desk.nack(desk.must_get())
+    queue = desk.vhost.queues["q"]
+    assert isinstance(queue, LeasedQueue) and queue.book.cancels
+    GOES[how](desk)
+    check_broker(desk.pair.broker)
+    assert desk.counts() == (0, 0, 0) and not queue.book.cancels
+
+
+def test_what_is_counted_goes_with_what_expires_behind_others(desk: LeasedDesk) -> None:
+    """And stays with what is left, also by a purge: its next cancel is the last one."""
+    desk.queue(x_cancel_limit=2, **DLX)
+    desk.publish("z")
+    desk.publish("m", expiration="9000")
+    first, second = desk.must_get(), desk.must_get()
+    desk.nack(first)
+    desk.nack(second)
+    desk.advance_ms(9000)
+    check_broker(desk.pair.broker)
+    again = desk.must_get()
+    desk.purge()
+    desk.nack(again)
+    assert desk.reasons() == ["time_limit", "max_cancels"]
 
 
 # -- lifetimes --------------------------------------------------------------------------------------------------------

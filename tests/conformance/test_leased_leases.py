@@ -5,9 +5,14 @@ Source: queues page A.5, A.7, A.10, G.A.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from desk import Refused
-from leased_desk import DLX, LeasedDesk, one
+from leased_desk import DLX, LeasedDesk, numbered, one
+
+from leveret.engine.invariants import check_broker
+from leveret.engine.queues.leased_queue import LeasedQueue
 
 # -- leases -----------------------------------------------------------------------------------------------------------
 
@@ -177,6 +182,79 @@ def test_many_leases_end_in_time() -> None:
     assert desk.all() == "abcde"
 
 
+@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize(
+    ("arguments", "counts", "dead"),
+    [
+        ({"x_lease_period": 500}, (1201, 0, 0), 0),
+        ({"x_lease_period": 500, "x_semantics": "at-most-once"}, (0, 0, 0), 0),
+        ({"x_lease_period": 500, "x_max_deliveries": 1, **DLX}, (0, 0, 0), 1201),
+        ({"x_message_ttl": 500, **DLX}, (0, 0, 0), 1201),
+    ],
+    ids=["leases", "slots", "last deliveries", "lifetimes"],
+)
+def test_very_many_end_together(
+    desk: LeasedDesk, arguments: dict[str, object], counts: tuple[int, int, int], dead: int, is_mixed: bool
+) -> None:
+    """More than one turn ends: all do, though nobody consumes, gets or publishes meanwhile (queues page A.5)."""
+    desk.queue(**arguments)
+    desk.publish(*("m" for _ in range(1201)))
+    if is_mixed:
+        desk.advance_ms(1)
+    for _ in range(1201):
+        desk.must_get()
+    desk.advance_ms(550)
+    assert desk.counts() == counts
+    assert dead == 0 or desk.counts("dead") == (dead, 0, 0)
+
+
+def test_very_many_expire_behind_one_that_lives(desk: LeasedDesk) -> None:
+    """All of them, though nobody looks; the first stays (queues page A.5)."""
+    desk.queue(**DLX)
+    desk.publish("a")
+    desk.publish(*("m" for _ in range(2501)), expiration="500")
+    desk.advance_ms(550)
+    assert desk.counts() == (1, 0, 0) and desk.counts("dead") == (2501, 0, 0)
+    assert desk.all() == "a" and desk.counter("expired") == 2501
+
+
+@pytest.mark.parametrize("semantics", ["at-least-once", "at-most-once"])
+@pytest.mark.parametrize("expire_leased", ["immediate", "at-lease-end"])
+@pytest.mark.parametrize("leases_first", [False, True])
+def test_a_lease_ends_before_what_ends_later(
+    desk: LeasedDesk, semantics: str, expire_leased: str, leases_first: bool
+) -> None:
+    """Whatever else the queue waits for: a lifetime of an hour of another message, or a lease that lasted longer."""
+    desk.queue(x_lease_period=500, x_expire_leased=expire_leased, x_semantics=semantics)
+    desk.publish("a")
+    if leases_first:
+        desk.must_get()
+    desk.publish("b", expiration="3600000")
+    desk.publish("c", expiration="1800000")
+    if not leases_first:
+        desk.must_get()
+    desk.advance_ms(499)
+    assert desk.counts() == (2, 1, 0)
+    desk.advance_ms(1)
+    assert desk.counts() == (3 if semantics == "at-least-once" else 2, 0, 0)
+    desk.advance_ms(1_800_000 - 500)
+    assert "c" not in desk.all()
+
+
+@pytest.mark.parametrize("end", [LeasedDesk.drop, LeasedDesk.reopen_channel, LeasedDesk.cancel])
+def test_nothing_is_remembered_of_who_was_late_and_left(desk: LeasedDesk, end: Callable[[LeasedDesk], None]) -> None:
+    """Neither of consumers nor of those who get: connections would stay in memory for ever."""
+    desk.queue(x_lease_period=500)
+    desk.publish("a", "b")
+    late = desk.other().subscribe(qos=1)
+    late.must_get()
+    desk.advance_ms(500)
+    end(late)
+    check_broker(desk.pair.broker)
+    queue = desk.vhost.queues["q"]
+    assert isinstance(queue, LeasedQueue) and not queue.lease_rota.late
+
+
 # -- semantics --------------------------------------------------------------------------------------------------------
 
 
@@ -302,6 +380,30 @@ def test_browsing(desk: LeasedDesk) -> None:
     assert desk.counter("delivered") == 1
     desk.advance_ms(500)
     assert desk.all() == "abcde"
+
+
+#: What a filter takes of the numbers.
+TAKEN: dict[str, Callable[[int], bool]] = {
+    "1 = 1": lambda n: True,
+    "/n % 10 = 3": lambda n: n % 10 == 3,
+    "/n >= 650": lambda n: n >= 650,
+}
+
+
+@pytest.mark.parametrize("order", [{}, {"x_priority_expr": "700 - /n"}], ids=str)
+@pytest.mark.parametrize("filter_", [None, *TAKEN])
+def test_browsing_the_first(desk: LeasedDesk, filter_: str | None, order: dict[str, str]) -> None:
+    """x-top-n: the first so many of those that the filter takes, however deep they stand, and no more (A.7)."""
+    desk.queue(**order)
+    desk.publish(*map(numbered, range(700)))
+    taken = [numbered(n) for n in range(700) if filter_ is None or TAKEN[filter_](n)]
+    for top_n in (None, 0, 1, 2, 30, 299, 300, 301, 599, 600, 601, 699, 700, 10_000):
+        wish = {"x_top_n": top_n, "x_filter": filter_}
+        looking = desk.subscribe(
+            x_browse=True, tag=f"{top_n}", **{key: it for key, it in wish.items() if it is not None}
+        )
+        assert [got.body for got in looking.taken()] == taken[:top_n], top_n
+    assert desk.counts() == (700, 0, 0) and desk._facts("q")["consumers"] == 0
 
 
 def test_browsing_many(desk: LeasedDesk) -> None:

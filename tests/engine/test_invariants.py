@@ -1,5 +1,6 @@
 """The engine's invariants see what is written down in two ways; each test here also ends with none broken."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from leveret.engine import (
     scan_properties,
 )
 from leveret.engine.invariants import InvariantBroken, check_broker, check_queues
+from leveret.engine.queues.active_set import ActiveSet
 from leveret.settings import SystemUsage
 
 USER = User("guest")
@@ -184,3 +186,36 @@ def test_a_lease_without_a_tag_is_named() -> None:
         check_broker(world.broker)
     world.queue.book.leases.by_id[lease.id] = lease
     check_broker(world.broker)
+
+
+def _stranger(world: World) -> None:
+    world.queue.lease_rota.late.add(world.session)
+
+
+def _cancels(world: World) -> None:
+    world.queue.book.cancels[99] = 1
+
+
+def _active(world: World) -> None:
+    world.queue.active = ActiveSet(1000)
+    world.queue.active.refill(world.queue.store)
+
+
+@pytest.mark.parametrize(
+    "mistake, words",
+    [
+        (_stranger, "remembers 1 consumers that are gone, or none"),
+        (_cancels, "counts cancels of messages that are gone: [99]"),
+        (_active, "counts 5 active messages, 8 are there"),
+    ],
+)
+def test_a_contradiction_of_a_leased_queue_is_named(mistake: Callable[[World], None], words: str) -> None:
+    """What is written down of messages and consumers is of those that are there."""
+    world = World("leased")
+    check_broker(world.broker)
+    mistake(world)
+    with pytest.raises(InvariantBroken, match=re.escape(words)):
+        check_broker(world.broker)
+    world.queue.lease_rota.late.clear()
+    world.queue.book.cancels.clear()
+    world.queue.active = None

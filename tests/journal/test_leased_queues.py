@@ -314,6 +314,21 @@ def test_deferred_acknowledgements_survive(memory: int) -> None:
     assert last.all() == "c"
 
 
+@pytest.mark.parametrize("depth", [{}, {"x_target_depth": 1000}], ids=str)
+def test_a_deferred_acknowledgement_is_used_once(desk: LeasedDesk, depth: dict[str, Any]) -> None:
+    """Its message came, and is gone: after a restart nothing is remembered of it, however deep it stood (C.6)."""
+    desk.queue(**depth)
+    first = desk.pair.broker.next_id
+    desk.command("discard", queue="q", bookmark=f"1|{first + 1000}|")
+    desk.publish(*(f"{number}," for number in range(1003)), delivery_mode=2)
+    desk.ack(desk.must_get())
+    assert desk._facts("q")["deferred_acks"] == 0
+    again = desk.restarted()
+    assert again._facts("q")["deferred_acks"] == 0
+    assert again.all() == "".join(f"{number}," for number in range(1, 1003) if number != 1000)
+    assert again._facts("q")["deferred_acks"] == 0
+
+
 def test_a_message_whose_acknowledgement_is_not_safe_yet(desk: LeasedDesk) -> None:
     """The message is safe, what its deferred acknowledgement did is not: it is gone after the restart (C.5)."""
     desk.queue()

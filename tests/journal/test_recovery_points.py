@@ -13,7 +13,16 @@ from desk import load
 from simulated_files import SimulatedFiles
 
 from leveret.configured.typed_arguments import fields_of
-from leveret.engine import PLAIN, Envelope, ManualClock, discarding, encode_header, publish_by_name
+from leveret.engine import (
+    PLAIN,
+    Envelope,
+    ManualClock,
+    User,
+    discarding,
+    encode_header,
+    publish_by_name,
+    scan_properties,
+)
 from leveret.engine.queues import leased_reviewing
 from leveret.engine.stores import topic_log as memory_log
 from leveret.journal import JournalReader
@@ -61,8 +70,9 @@ class World:
     def publish(self, *bodies: str, key: str = "t", **properties: Any) -> None:
         """One after the other, to the default exchange."""
         for body in bodies:
-            blob = PLAIN.join(encode_header(len(body), properties), body.encode())
-            publish_by_name(self.broker.virtual_hosts["/"], Envelope("", key), [blob])
+            header = encode_header(len(body), properties)
+            envelope = Envelope("", key, scan_properties(header[12:]))
+            publish_by_name(self.broker.virtual_hosts["/"], envelope, [PLAIN.join(header, body.encode())])
         self.work()
 
     def queue(self, name: str = "q") -> Any:
@@ -389,6 +399,40 @@ def test_another_order_with_the_next_start(before: str, after: str, memory: str,
         assert queue.ready_count == 4
     got = [queue.pop().body.decode() for _ in PRIORITIES]
     assert [body[6] for body in got] == ORDERS[after]
+
+
+@pytest.mark.parametrize("before", ORDERS)
+@pytest.mark.parametrize("after", ORDERS)
+@pytest.mark.parametrize("memory", ["", '[limits]\nmemory = "1KiB"\n'])
+def test_lifetimes_go_on_in_another_order(before: str, after: str, memory: str) -> None:
+    """Each message expires at its own time, counted from its publish, whatever order it has since then (A.3, A.5)."""
+    world = World(memory + QUEUE + before, SimulatedFiles())
+    for n, p in PRIORITIES.items():
+        lifetime = {"expiration": str(6000 - 1000 * p).encode()}
+        world.publish(f'{{"n": {n}, "p": {p}}}' + " " * 300, delivery_mode=2, **lifetime)
+    world = world.restarted(memory + QUEUE + after, after_ms=2000)
+    queue = world.queue()
+    for left in (4, 3, 2):  # at their second, third and fourth second
+        assert queue.ready_count == left
+        world.advance_ms(1000)
+    assert queue.ready_count == 0
+
+
+def test_other_barriers_with_the_next_start() -> None:
+    """What was one is none, and holds nobody; what was none is one, and holds what stands behind it (A.9)."""
+    more = QUEUE + "max-backlog-per-consumer = 10\n"
+    world = World(more + 'barrier-expr = "/s"\n', SimulatedFiles())
+    world.publish('{"n": 1}', '{"s": 1}', '{"n": 2}', '{"t": 1}', '{"n": 3}')
+    world = world.restarted(more + 'barrier-expr = "/t"\n')
+    queue = world.queue()
+    session = world.broker.connect("/", User("guest"), name="c", flush=lambda: None).open_session()
+    session.limit(0, total=False)
+    session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+    world.work()
+    assert (queue.unacked, queue.ready_count) == (3, 2)
+    session.ack(3, multiple=True)
+    world.work()
+    assert (queue.counters.acknowledged, queue.unacked, queue.ready_count) == (4, 1, 0)
 
 
 def test_barriers_with_the_next_start() -> None:
