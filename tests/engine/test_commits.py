@@ -24,8 +24,17 @@ USER = User("u")
 DEAD_TO: FieldTable = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
 SHORT: FieldTable = {"x-max-length": Field("l", 4), "x-overflow": Field("S", b"reject-publish")}
 QUEUES: dict[str, FieldTable] = {"a": DEAD_TO, "b": {}, "short": SHORT, "dead": {}, "taken": {}}
-#: Exchange, routing key: one queue, three of them, by headers, refused, taken by a consumer, to nobody.
-PLACES = (("", "a"), ("", "b"), ("amq.fanout", ""), ("amq.headers", ""), ("", "short"), ("", "taken"), ("", "nobody"))
+#: Exchange, routing key, and the queues that they lead to: one, three, by headers, one that refuses, one whose messages
+#: a consumer takes, none.
+PLACES = (
+    ("", "a", "a"),
+    ("", "b", "b"),
+    ("amq.fanout", "", "a b short"),
+    ("amq.headers", "", "a b short"),
+    ("", "short", "short"),
+    ("", "taken", ""),
+    ("", "nobody", ""),
+)
 FILLED = 9
 
 
@@ -64,12 +73,31 @@ class World:
         for what, which, count, flag in steps:
             tags = list(self.session.unacked)
             if what == "publish":
-                self.publish(*PLACES[which % len(PLACES)], count, first, mandatory=flag)
+                exchange, key, _ = PLACES[which]
+                self.publish(exchange, key, count, first, mandatory=flag)
                 first += count
             elif tags and what == "ack":
                 self.session.ack(tags[which % len(tags)], multiple=flag)
             elif tags:
                 self.session.reject(tags[which % len(tags)], multiple=count > 3, requeue=flag)
+
+    def check(self, commit: Commit, steps: list[tuple[str, int, int, bool]]) -> None:
+        """What was published is where it should be: a queue refuses what is too much for it, and others take that."""
+        sent = {name: list[bytes]() for name in QUEUES}
+        returned, first = list[bytes](), 100
+        for what, which, count, flag in steps:
+            if what == "publish":
+                bodies = [b"%03d" % number for number in range(first, first + count)]
+                for name in PLACES[which][2].split():
+                    sent[name] += bodies
+                returned += bodies if flag and PLACES[which][1] == "nobody" else []
+                first += count
+        room = SHORT["x-max-length"].value
+        assert self.outcome(commit) == (PartialCommit if len(sent["short"]) > room else returned)
+        sent["short"] = sent["short"][:room]
+        for name in ("a", "b", "short"):
+            queue = self.vhost.queue(name)
+            assert [message.body for message in queue.messages() if message.body >= b"1"] == sent[name]
 
     def finish(self) -> None:
         while self.broker.end_turn():
@@ -144,6 +172,7 @@ def test_in_slices_as_at_once(meanwhile: str, steps: list[tuple[str, int, int, b
         world.prepare(steps)
     whole = at_once.session.commit()
     at_once.finish()
+    at_once.check(whole, steps)
     happens(at_once)
     at_once.finish()
     with patch.object(chores, "COMMIT_SLICE", slice_):
