@@ -1,0 +1,259 @@
+"""Each way into a queue meets each obstacle there: what is in the queue, what its publisher hears, what others get.
+
+Source: behaviour page 2.14, 2.15, 3.3; address-settings page 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from desk import load
+from stand_in_journal import StandInJournal
+
+from leveret.engine import Broker, Envelope, Field, FieldTable, ManualClock, User, chores
+from leveret.engine.errors import PartialCommit
+from leveret.engine.invariants import check_broker
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+
+USER = User("u")
+SENT = [b"00", b"11", b"22", b"33", b"44"]
+
+
+def table(**arguments: Any) -> FieldTable:
+    return {
+        name.replace("_", "-"): Field("l", value) if isinstance(value, int) else Field("S", value.encode())
+        for name, value in arguments.items()
+    }
+
+
+class World:
+    """`q` has an obstacle; `other`, which is not durable, has none. `dead` gets what `q` makes dead letters of."""
+
+    def __init__(self, arguments: FieldTable, toml: str, *, fails: bool) -> None:
+        self.broker = Broker(ManualClock(), settings=load(toml).repository)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.session = self.open()
+        for name, more in (("dead", {}), ("q", arguments), ("other", {})):
+            self.vhost.declare_queue(name, client=None, durable=name == "q", arguments=more)
+        for exchange, names in (("q first", ("q", "other")), ("q last", ("other", "q"))):
+            for kind in ("fanout", "headers"):
+                self.vhost.declare_exchange(f"{kind}, {exchange}", kind)
+                for name in names:
+                    self.vhost.bind_queue(name, f"{kind}, {exchange}", "", {})
+        if fails:
+            self.broker.durability = journal = StandInJournal()
+            journal.has_failed = True
+
+    def open(self) -> Any:
+        return self.broker.connect("/", USER, name="client", flush=lambda: None).open_session()
+
+    def message(self, exchange: str, key: str, body: bytes, **headers: Field) -> tuple[Envelope, bytes]:
+        header = encode_header(len(body), {"delivery_mode": 2, **({"headers": headers} if headers else {})})
+        return Envelope(exchange, key, scan_properties(header[12:])), PLAIN.join(header, body)
+
+    def publish(self, exchange: str, key: str, bodies: Sequence[bytes], **headers: Field) -> None:
+        """A run."""
+        made = [self.message(exchange, key, body, **headers) for body in bodies]
+        route = self.vhost.route(exchange, key, USER)
+        assert self.session.publish(route, made[0][0], [blob for _, blob in made], mandatory=True) == []
+
+    def bodies(self, name: str) -> list[bytes]:
+        return [message.body for message in self.vhost.queue(name).messages()]
+
+    def heard(self) -> str:
+        """A for each ack, N for each nack."""
+        answers = ""
+        for tag, _, is_ack in self.session.confirms.take():
+            answers += ("A" if is_ack else "N") * (tag - len(answers))
+        return answers
+
+    def end_turn(self) -> None:
+        while self.broker.end_turn():
+            pass
+        check_broker(self.broker)
+
+
+# -- the ways ---------------------------------------------------------------------------------------------------------
+
+
+def _in_a_run(exchange: str, key: str = "") -> Callable[[World], None]:
+    return lambda world: world.publish(exchange, key, SENT)
+
+
+def _one_by_one(world: World) -> None:
+    for body in SENT:
+        world.publish("", "q", [body])
+
+
+def _by_copies(world: World) -> None:
+    for body in SENT:
+        world.publish("", "other", [body], CC=Field("A", [Field("S", b"q")]))
+
+
+def _with_ids(world: World) -> None:
+    """Against duplicates."""
+    for body in SENT:
+        world.publish("fanout, q first", "", [body], **{"_AMQ_DUPL_ID": Field("S", body)})
+
+
+def _mixed(world: World) -> None:
+    """In one run with messages that have other properties."""
+    made = [world.message("", "q", body, **({"n": Field("l", 1)} if body > b"2" else {})) for body in SENT]
+    queue = world.vhost.queue("q")
+    world.session.publish_mixed([queue] * len(SENT), *map(list, zip(*made)))
+
+
+def _mixed_among_others(world: World) -> None:
+    """And with messages of the other queue."""
+    made = [world.message("", name, body) for body in SENT for name in ("q", "other")]
+    queues = [world.vhost.queue(name) for _ in SENT for name in ("q", "other")]
+    world.session.publish_mixed(queues, *map(list, zip(*made)))
+
+
+#: Name -> how, and whether the other queue gets the same messages.
+WAYS: dict[str, tuple[Callable[[World], None], bool]] = {
+    "in a run": (_in_a_run("", "q"), False),
+    "one by one": (_one_by_one, False),
+    **{f"{kind}, q {place}": (_in_a_run(f"{kind}, q {place}"), True) for kind in ("fanout", "headers") for place in ("first", "last")},
+    "by copies": (_by_copies, True),
+    "with ids": (_with_ids, True),
+    "mixed": (_mixed, False),
+    "mixed among others": (_mixed_among_others, True),
+}  # fmt: skip
+
+SETTING = '[[address-setting]]\nmatch = "q"\n'
+FULL = SETTING + 'max-size-messages = 2\naddress-full-policy = "{}"\n'
+REJECTS = {"x_overflow": "reject-publish"}
+DEAD = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
+#: Name -> arguments and settings of `q`; what is in it then; what is heard of each; what becomes a dead letter.
+OBSTACLES: dict[str, tuple[FieldTable, str, Sequence[bytes], str, Sequence[bytes]]] = {
+    "none": ({}, "", SENT, "AAAAA", ()),
+    "length": (table(x_max_length=2, **REJECTS, **DEAD), "", SENT[:2], "AANNN", ()),
+    "octets": (table(x_max_length_bytes=5, **REJECTS, **DEAD), "", SENT[:2], "AANNN", ()),
+    "length, dead letters": (
+        table(x_max_length=2, x_overflow="reject-publish-dlx", **DEAD), "", SENT[:2], "AANNN", SENT[2:],
+    ),
+    "oldest go": (table(x_max_length=2, **DEAD), "", SENT[3:], "AAAAA", SENT[:3]),
+    "ring": (table(x_ring_size=2, **DEAD), "", SENT[3:], "AAAAA", ()),
+    "FAIL": ({}, FULL.format("FAIL"), SENT[:2], "AANNN", ()),
+    "DROP": ({}, FULL.format("DROP"), SENT[:2], "AAAAA", ()),
+    "time is over": (table(x_message_ttl=0, **DEAD), "", (), "AAAAA", SENT),
+    "journal fails": ({}, "", (), "NNNNN", ()),
+    "journal fails, DROP": ({}, SETTING + 'disk-full-policy = "DROP"\n', (), "AAAAA", ()),
+}  # fmt: skip
+
+
+def _world(obstacle: str) -> World:
+    arguments, toml, *_ = OBSTACLES[obstacle]
+    return World(arguments, toml, fails=obstacle.startswith("journal"))
+
+
+#: Frontends publish mixed runs only while the journal takes them.
+PAIRS = [(way, one) for way in WAYS for one in OBSTACLES if not (way.startswith("mixed") and one.startswith("journal"))]
+
+
+@pytest.mark.parametrize("way, obstacle", PAIRS)
+def test_a_publisher_hears_what_became_of_each(way: str, obstacle: str) -> None:
+    """A nack for each that any of its queues refused, and for no other; the other queue has all of them."""
+    goes, has_other = WAYS[way]
+    _, _, left, heard, dead = OBSTACLES[obstacle]
+    world = _world(obstacle)
+    world.session.select_confirms()
+    goes(world)
+    world.end_turn()
+    assert world.bodies("q") == [*left]
+    assert world.bodies("other") == (SENT if has_other else [])
+    assert world.bodies("dead") == [*dead]
+    if way == "mixed among others":
+        heard = "".join(one + "A" for one in heard)
+    assert world.heard() == heard
+    if obstacle not in ("oldest go", "ring", "time is over", "length, dead letters"):
+        assert world.vhost.queue("q").counters.dropped == len(SENT) - len(left)
+
+
+@pytest.mark.parametrize("slice_", [1, 10, 2_000])
+@pytest.mark.parametrize("obstacle", [one for one in OBSTACLES if not one.startswith("journal")])
+@pytest.mark.parametrize("way", [way for way in WAYS if not way.startswith("mixed")])
+def test_a_transaction_that_is_not_taken_whole_says_so(way: str, obstacle: str, slice_: int) -> None:
+    """The same queues; the commit fails if any of them refused something, however it was cut."""
+    goes, has_other = WAYS[way]
+    _, _, left, heard, dead = OBSTACLES[obstacle]
+    world = _world(obstacle)
+    world.session.select_transactions()
+    goes(world)
+    assert world.bodies("q") == world.bodies("other") == []
+    with patch.object(chores, "COMMIT_SLICE", slice_):
+        commit = world.session.commit()
+        world.end_turn()
+    if "N" in heard:
+        with pytest.raises(PartialCommit):
+            commit.outcome()
+    else:
+        assert commit.outcome() == []
+    assert world.bodies("q") == [*left]
+    assert world.bodies("other") == (SENT if has_other else [])
+    assert world.bodies("dead") == [*dead]
+
+
+@pytest.mark.parametrize("obstacle", ["length", "octets", "FAIL", "journal fails"])
+def test_what_was_refused_is_no_duplicate_when_it_comes_again(obstacle: str) -> None:
+    """Its publisher tries again with the same id: it is taken as soon as there is room; what was taken is not."""
+    world = _world(obstacle)
+    world.session.select_confirms()
+    _with_ids(world)
+    world.vhost.queue("q").purge()
+    world.vhost.queue("other").purge()
+    if world.broker.durability is not None:
+        world.broker.durability = StandInJournal()
+    _, _, left, *_ = OBSTACLES[obstacle]
+    world.session = world.open()
+    world.session.select_confirms()
+    for body in SENT:
+        world.publish("fanout, q first", "", [body], **{"_AMQ_DUPL_ID": Field("S", body)})
+        if body not in left:
+            assert world.bodies("q") == [body]
+        else:
+            assert world.bodies("q") == []
+        world.vhost.queue("q").purge()
+    assert world.heard() == "AAAAA"
+
+
+# -- what the broker itself publishes ---------------------------------------------------------------------------------
+
+
+def _dead_letters(world: World) -> None:
+    arguments = table(x_dead_letter_exchange="fanout, q first", x_message_ttl=0)
+    world.vhost.declare_queue("dying", client=None, arguments=arguments)
+    world.publish("", "dying", SENT)
+
+
+def _rejected(world: World) -> None:
+    world.vhost.declare_queue("dying", client=None, arguments=table(x_dead_letter_exchange="fanout, q last"))
+    world.publish("", "dying", SENT)
+    for _ in SENT:
+        world.session.get(world.vhost.queue("dying"), no_ack=False)
+    world.session.reject(0, multiple=True, requeue=False)
+
+
+def _by_an_alternate_exchange(world: World) -> None:
+    alternate = table(alternate_exchange="fanout, q first")
+    world.vhost.declare_exchange("empty", "direct", arguments=alternate)
+    world.publish("empty", "k", SENT)
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+@pytest.mark.parametrize("goes", [_dead_letters, _rejected, _by_an_alternate_exchange])
+def test_what_nobody_waits_for_an_answer_of(goes: Callable[[World], None], obstacle: str) -> None:
+    """Dead letters and detours meet the same obstacles; what is refused is gone, and stops none of the others."""
+    _, _, left, _, dead = OBSTACLES[obstacle]
+    world = _world(obstacle)
+    goes(world)
+    world.end_turn()
+    if obstacle.startswith("journal") and goes is not _by_an_alternate_exchange:
+        return  # a dead letter is recorded with the death
+    assert world.bodies("q") == [*left]
+    assert world.bodies("other") == SENT
+    assert world.bodies("dead") == [*dead]
