@@ -117,12 +117,15 @@ def _mixed_among_others(world: World) -> None:
 WAYS: dict[str, tuple[Callable[[World], None], bool]] = {
     "in a run": (_in_a_run("", "q"), False),
     "one by one": (_one_by_one, False),
-    **{f"{kind}, q {place}": (_in_a_run(f"{kind}, q {place}"), True) for kind in ("fanout", "headers") for place in ("first", "last")},
+    "fanout, q first": (_in_a_run("fanout, q first"), True),
+    "fanout, q last": (_in_a_run("fanout, q last"), True),
+    "headers, q first": (_in_a_run("headers, q first"), True),
+    "headers, q last": (_in_a_run("headers, q last"), True),
     "by copies": (_by_copies, True),
     "with ids": (_with_ids, True),
     "mixed": (_mixed, False),
     "mixed among others": (_mixed_among_others, True),
-}  # fmt: skip
+}
 
 SETTING = '[[address-setting]]\nmatch = "q"\n'
 FULL = SETTING + 'max-size-messages = 2\naddress-full-policy = "{}"\n'

@@ -1,0 +1,222 @@
+"""Dead letters from queue to queue, in circles too: which come where, and the story that each tells.
+
+Against a model that keeps each story as a list. Source: behaviour page 3.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leveret.engine import Broker, Envelope, Field, FieldTable, ManualClock, User, dead_letters
+from leveret.engine.clock import MS
+from leveret.engine.invariants import check_broker
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+
+USER = User("u")
+NAMES = ("a", "b", "c", "d")
+#: Where the dead of a queue go: a queue by the default exchange, two or three by fanout with the keys that they have.
+TARGETS: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in NAMES},
+    "nowhere": (),
+    "two": ("a", "b"),
+    "three": ("b", "c", "d"),
+}
+LIVES_MS = (0, 70, 100, 150)  # time to live of a queue; the first: for ever
+
+
+@dataclass(frozen=True)
+class Death:
+    """What an entry of x-death says: exchange, keys and time are those of the first death of its kind."""
+
+    queue: str
+    reason: str
+    count: int
+    exchange: str
+    key: str
+    time: int
+
+
+@dataclass(frozen=True)
+class Letter:
+    """`deaths`: newest first. `born_ms`: when it came into its queue."""
+
+    body: bytes
+    exchange: str
+    key: str
+    born_ms: int
+    deaths: tuple[Death, ...] = ()
+    first: str = ""
+
+    def died(self, queue: str, reason: str, target: str, now_ms: int) -> Letter:
+        """The next one."""
+        before = [one for one in self.deaths if (one.queue, one.reason) == (queue, reason)]
+        rest = tuple(one for one in self.deaths if one not in before)
+        latest = Death(queue, reason, 1, self.exchange, self.key, now_ms // 1000)
+        if before:
+            latest = replace(before[0], count=before[0].count + 1)
+        exchange, key = (target, self.key) if len(TARGETS[target]) > 1 else ("", target)
+        first = self.first or f"{queue} {reason} {self.exchange}"
+        return Letter(self.body, exchange, key, now_ms, (latest, *rest), first)
+
+    def comes_round_to(self, queue: str) -> bool:
+        """It was there before, and nobody rejected it on the way."""
+        for one in self.deaths:
+            if one.reason == "rejected":
+                return False
+            if one.queue == queue:
+                return True
+        return False
+
+
+@dataclass
+class Model:
+    """`edges`: the target of each queue. `lost`: deaths that led to no queue."""
+
+    edges: dict[str, str]
+    lives_ms: dict[str, int]
+    queues: dict[str, list[Letter]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    lost: int = 0
+
+    def die(self, queue: str, letter: Letter, reason: str, now_ms: int) -> None:
+        target = self.edges[queue]
+        self.lost += not TARGETS[target]
+        copy = letter.died(queue, reason, target, now_ms)
+        for name in TARGETS[target]:
+            if reason == "rejected" or not copy.comes_round_to(name):
+                self.queues[name].append(copy)
+
+    def expire(self, now_ms: int) -> None:
+        """Who comes at the same time may die in any order: what counts is where all are in the end."""
+        for name in NAMES:
+            life_ms = self.lives_ms[name]
+            over = [one for one in self.queues[name] if life_ms and one.born_ms + life_ms <= now_ms]
+            for letter in over:
+                self.queues[name].remove(letter)
+                self.die(name, letter, "expired", now_ms)
+
+
+class World:
+    """The queues, and those that get the dead of each."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.clock = ManualClock()
+        self.broker = Broker(self.clock)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.session = self.broker.connect("/", USER, name="client", flush=lambda: None).open_session()
+        for name in NAMES:
+            arguments: FieldTable = {}
+            target = model.edges[name]
+            fans = len(TARGETS[target]) > 1
+            arguments["x-dead-letter-exchange"] = Field("S", target.encode() if fans else b"")
+            if not fans:
+                arguments["x-dead-letter-routing-key"] = Field("S", target.encode())
+            if model.lives_ms[name]:
+                arguments["x-message-ttl"] = Field("l", model.lives_ms[name])
+            self.vhost.declare_queue(name, client=None, durable=True, arguments=arguments)
+        for exchange in ("two", "three"):
+            self.vhost.declare_exchange(exchange, "fanout")
+            for name in TARGETS[exchange]:
+                self.vhost.bind_queue(name, exchange, "", {})
+
+    def publish(self, name: str, body: bytes) -> None:
+        header = encode_header(len(body))
+        route = self.vhost.route("", name, USER)
+        envelope = Envelope("", name, scan_properties(header[12:]))
+        self.session.publish(route, envelope, [PLAIN.join(header, body)], mandatory=False)
+        self.model.queues[name].append(Letter(body, "", name, self.clock.wall_ms()))
+        self.end_turn()
+
+    def reject(self, name: str) -> None:
+        """The first one that is there, whichever that is."""
+        got = self.session.get(self.vhost.queue(name), no_ack=False)
+        assert (got is None) is (not self.model.queues[name])
+        if got is not None:
+            told = _told(got[1])
+            letter = next(one for one in self.model.queues[name] if _as_told(one) == told)
+            self.model.queues[name].remove(letter)
+            self.session.reject(got[0], requeue=False, why="rejected")
+            self.model.die(name, letter, "rejected", self.clock.wall_ms())
+            self.end_turn()
+
+    def wait(self, ms: int) -> None:
+        """Deaths happen one after the other, each at its time."""
+        for _ in range(ms // 10):
+            self.clock.advance_ns(10 * MS)
+            self.broker.advance()
+            self.end_turn()
+            self.model.expire(self.clock.wall_ms())
+
+    def end_turn(self) -> None:
+        while self.broker.end_turn():
+            pass
+
+    def check(self) -> None:
+        check_broker(self.broker)
+        for name, letters in self.model.queues.items():
+            found = [_told(message) for message in self.vhost.queue(name).messages()]
+            assert sorted(found) == sorted(map(_as_told, letters)), name
+        assert self.broker.unroutable_letters.count == self.model.lost
+
+
+def _told(message: Any) -> str:
+    headers = message.envelope.headers(message.blob)
+    deaths = [one.value for one in headers["x-death"].value] if "x-death" in headers else []
+    first = [headers[f"x-first-death-{what}"].text for what in ("queue", "reason", "exchange")] if deaths else []
+    return repr(
+        (
+            message.body,
+            message.envelope.exchange,
+            message.envelope.routing_key,
+            [
+                (
+                    *(one[key].text for key in ("queue", "reason")),
+                    one["count"].value,
+                    one["exchange"].text,
+                    [key.text for key in one["routing-keys"].value],
+                    one["time"].value,
+                )
+                for one in deaths
+            ],
+            " ".join(first),
+        )
+    )
+
+
+def _as_told(letter: Letter) -> str:
+    deaths = [(one.queue, one.reason, one.count, one.exchange, [one.key], one.time) for one in letter.deaths]
+    return repr((letter.body, letter.exchange, letter.key, deaths, letter.first))
+
+
+STEP = st.one_of(
+    st.tuples(st.just("publish"), st.sampled_from(NAMES), st.integers(1, 3)),
+    st.tuples(st.sampled_from(("reject", "reject", "wait")), st.sampled_from(NAMES), st.integers(1, 20)),
+)
+EDGES = st.lists(st.sampled_from(list(TARGETS)), min_size=4, max_size=4)
+
+
+@settings(max_examples=80)
+@given(EDGES, st.lists(st.sampled_from(LIVES_MS), min_size=4, max_size=4), st.lists(STEP, max_size=12), st.booleans())
+def test_each_death_is_told_and_ends_where_it_came_round(
+    edges: list[str], lives_ms: list[int], steps: list[tuple[str, str, int]], is_crowded: bool
+) -> None:
+    """Copies, counts, order, first death and circles; also where so many die that most have to wait for their death."""
+    most = (2, 50) if is_crowded else (dead_letters.LETTERS_MAX, dead_letters.DEAD_SPREAD)
+    with patch.object(dead_letters, "LETTERS_MAX", most[0]), patch.object(dead_letters, "DEAD_SPREAD", most[1]):
+        world = World(Model(dict(zip(NAMES, edges)), dict(zip(NAMES, lives_ms))))
+        number = 0
+        for what, name, count in steps:
+            if what == "publish":
+                for _ in range(count):
+                    world.publish(name, b"%d" % number)
+                    number += 1
+            elif what == "reject":
+                world.reject(name)
+            else:
+                world.wait(10 * count)
+            world.check()
