@@ -2,14 +2,16 @@
 
 import errno
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from journal_workload import ID, PATH, Driver, model_of
 from simulated_files import SimulatedFiles
 
-from leveret.engine import ManualClock
+from leveret.engine import Field, ManualClock, encode_table
 from leveret.journal import (
+    Declared,
     Journal,
     JournalClosed,
     JournalError,
@@ -17,7 +19,11 @@ from leveret.journal import (
     JournalFull,
     JournalOptions,
     WriterState,
+    recover,
 )
+from leveret.journal.disk.files import SyncError
+from leveret.journal.format.heap import IS_DURABLE
+from leveret.journal.format.record import QUEUE
 
 
 def opened(files: SimulatedFiles, *, segment_size: int = 10**6, fsync: str = "commit") -> Journal:
@@ -266,3 +272,159 @@ def test_opening_can_be_interrupted_anywhere(at: int) -> None:
         journal = opened(after)
         assert model_of(journal.recovered, journal) == driver.model
         journal.close()
+
+
+# -- a fault of each call of a life ------------------------------------------------------------------------------------
+
+#: What writing asks of the file system.
+CALLS = ("open", "write", "truncate", "preallocate", "sync", "sync_directory", "unlink", "rename")
+NO_ROOM, LATER = {errno.ENOSPC, errno.EDQUOT}, {errno.EMFILE, errno.ENOMEM}
+RUNNING, FULL, FAILED = WriterState.RUNNING, WriterState.FULL, WriterState.FAILED
+
+
+def state_after(operation: str, path: str, error: int) -> WriterState:
+    """What a fault means: the reserve and segments that are to go can wait, room ahead is not needed."""
+    if operation in ("preallocate", "unlink") or path.endswith("reserve"):
+        return RUNNING
+    if operation == "sync" and not path.endswith("format.new"):  # that is written anew
+        return FAILED
+    if operation == "sync_directory":
+        return RUNNING if error in LATER else FAILED
+    return FULL if error in NO_ROOM else RUNNING if error in LATER else FAILED
+
+
+class Life:
+    """A journal that does all that it ever does; the n-th call of the file system fails, so many times in a row."""
+
+    def __init__(self, at: int, error: int, times: int) -> None:
+        self.files = SimulatedFiles()
+        self.files.keeps_log = False
+        self.told: list[int] = []
+        self.errors: list[JournalError] = []
+        self.at, self.error, self.times = at, error, times
+        self.count = 0
+        self.met: tuple[str, str] | None = None
+        self._before = ("", "")
+        options = JournalOptions(segment_size=600, preallocate_size=64, reserve_size=100)
+        self.driver = Driver(Journal.open(PATH, ManualClock(), options, files=self.files, threaded=False, new_id=ID))
+        self.journal = self.driver.journal
+        self.journal.set_callbacks(self._durable, self.errors.append)
+        self.files.fault = self._fault
+
+    def _fault(self, operation: str, path: str) -> None:
+        before, self._before = self._before, (operation, path)
+        if operation not in CALLS or (operation, before) == ("truncate", ("preallocate", path)):  # how it is simulated
+            return
+        if self.met is None:
+            self.count += 1
+            if self.count != self.at:
+                return
+            self.met = operation, path
+        elif self.times <= 0 or (operation, path) != self.met:
+            return
+        self.times -= 1
+        is_synced = operation == "sync_directory" and self.error not in (errno.EMFILE, errno.EROFS)
+        raise (SyncError if is_synced else OSError)(self.error, "ordered")
+
+    def _durable(self, lsn: int) -> None:
+        fault, self.files.fault = self.files.fault, lambda operation, path: None
+        assert recover(self.files.power_cut(), PATH).next_lsn >= lsn, "it said so before it was"
+        self.files.fault = fault
+        assert not any(isinstance(error, JournalFailed) for error in self.errors), "after that nothing is known"
+        self.told.append(lsn)
+
+    def turns(self) -> None:
+        """Names, messages, acknowledgements, segments that begin and go, room that is held back, ticks."""
+        driver, journal = self.driver, self.journal
+        for number in range(4):
+            if not number:
+                driver.declare("a", "b")
+            journal.objects.declared(driver.queue_ids["a"], _declared(number))  # needs more and more of a reader
+            driver.publish([b"x" * 200], "a", "b")
+            self.turn()
+            driver.settle("a", sorted(driver.model["a"]))
+            self.turn()
+            driver.purge("b")
+            journal.commit()
+            journal.tick()
+            self.turn()
+        driver.checkpoint()
+        self.turn()
+        journal.old_segments.reclaim()
+        journal.hold_back()
+        self.turn()
+        driver.publish([b"last"], "a", "b")
+        self.turn()
+
+    def turn(self) -> None:
+        """As much is written as can be."""
+        self.journal.commit()
+        while self.journal.writer.run_once():
+            pass
+
+    def is_over(self) -> bool:
+        """Whether it ends well, sooner or later."""
+        for _ in range(self.times + 3):
+            self.journal.retry()
+            self.turn()
+        return self.journal.state is RUNNING
+
+
+def _declared(number: int) -> Declared:
+    table = {"x-queue-type": Field("S", b"amps")} if number == 2 else {}
+    return Declared(QUEUE, IS_DURABLE, "", encode_table(table))
+
+
+def calls_of_a_life() -> int:
+    life = Life(0, 0, 0)
+    life.turns()
+    return life.count
+
+
+@pytest.mark.parametrize(
+    "error, times",
+    [(errno.ENOSPC, 1), (errno.ENOSPC, 3), (errno.EMFILE, 1), (errno.EMFILE, 3), (5, 1), (errno.EROFS, 1)],
+)
+def test_a_fault_of_each_call(error: int, times: int) -> None:
+    """Nobody hears that something is safe which is not; what can wait, waits, and is done in the end, once."""
+    met: Counter[str] = Counter()
+    for at in range(1, calls_of_a_life() + 1):
+        life = Life(at, error, times)
+        try:
+            life.turns()
+        except JournalFailed:
+            assert life.journal.state is FAILED
+        assert life.met is not None
+        told = f"call {at}: {life.met}"
+        met[life.met[0]] += 1
+        expected = state_after(*life.met, error)
+        kinds = {type(error) for error in life.errors}
+        if expected is FAILED:
+            assert life.journal.state is FAILED and issubclass(kinds.pop(), JournalFailed) and not kinds, told
+            count = len(life.told)
+            assert not life.is_over() and len(life.told) == count, told
+            with pytest.raises(JournalFailed):
+                life.journal.objects.settings_changed(0, "{}")
+            with pytest.raises(JournalFailed):
+                life.journal.close()
+            opened(life.files.power_cut()).close()
+            continue
+        assert kinds == ({JournalFull} if expected is FULL else set()), told
+        if expected is FULL:
+            assert life.journal.state is FULL, told
+            assert not life.told or life.told[-1] < life.journal.next_lsn, told
+        count = len(life.told)
+        assert life.is_over(), told
+        if expected is FULL:
+            assert len(life.told) > count and len(life.errors) == times, told
+        assert life.journal.committed_lsn == life.journal.next_lsn, told
+        assert sorted(life.told) == life.told, told
+        assert life.journal.backlog_bytes == 0 and life.journal.failure is None, told
+        for disk in (life.files.power_cut(), life.files.crash()):
+            again = opened(disk)
+            assert model_of(again.recovered, again) == life.driver.model, told
+        life.journal.contents.close()
+        assert len(life.files.handles) == 2, f"{told}: the lock and the open segment are all that is open"
+        life.journal.close()
+        assert not life.files.handles, told
+    assert met.keys() == {"open", "write", "truncate", "preallocate", "sync", "sync_directory", "unlink", "rename"}, met
