@@ -20,11 +20,11 @@ from time import monotonic
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-from simulator.calm import add_calm
 from simulator.lanes import BROKEN, Totals, run_lanes
 from simulator.plan import Plan, make_plan
 from simulator.planted import PLANTED
 from simulator.shorten import shorten
+from simulator.swarm import make_world
 from simulator.world import Report, World
 
 
@@ -34,10 +34,8 @@ def run_worlds(options: argparse.Namespace) -> tuple[int, Totals]:
     step, seed = (1, options.seed) if options.lane is None else (options.lanes, options.seed + options.lane)
     last = options.seed + (options.worlds or 1 << 62)
     while seed < last and monotonic() < end:
-        plan = make_plan(seed, *([options.virtual_seconds] if options.virtual_seconds else []))
+        plan = make_plan(seed, options.virtual_seconds) if options.virtual_seconds else make_world(seed)
         plan.planted = options.planted
-        if not options.virtual_seconds:
-            add_calm(plan)
         world = World(plan)
         report = world.run()
         gc.collect()  # while it runs, little is

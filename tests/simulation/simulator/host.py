@@ -121,6 +121,12 @@ class Host:
         """Whether its journal takes nothing any more."""
         return self.writer.state is WriterState.FAILED
 
+    @property
+    def is_giving_up(self) -> bool:
+        """Whether something could not be read back: it is nowhere until the broker has stopped, which is soon."""
+        keeper: Any = self.keeper
+        return keeper._unreadable is not None
+
     def _commit(self) -> None:
         self.keeper.commit()
         if self.is_alive:

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from .flow_kinds import FLOW_KINDS
-from .parts import ClientPlan, ExchangePlan, Plan, behind
+from .parts import ClientPlan, ExchangePlan, Plan, QueuePlan, behind
 from .queue_kinds import QUEUE_KINDS, Settings, make_queue
 
 #: Where dead letters go, of all queues that have any.
@@ -31,20 +31,35 @@ def inhabit(plan: Plan, chance: Random, *, has_flow: bool = False) -> None:
         plan.queues.append(make_queue(chance, number, settings, DEAD, kinds=kinds))
     plan.configuration += str(settings)
     for number in range(chance.randint(0, 3)):
-        plan.exchanges.append(_exchange(plan, chance, number))
+        plan.exchanges.append(make_exchange(plan, chance, number))
     for queue in plan.queues:
-        for _ in range(chance.randint(1, 2)):
-            _add(plan, chance, "publisher", _publisher(plan, chance, [["", queue.name]]))
-        for _ in range(chance.randint(1, 3)):
-            _add(plan, chance, "worker", _worker(chance, queue.name))
-        if chance.random() < 0.3 and not queue.features.get("stream"):
-            _add(plan, chance, "getter", _worker(chance, queue.name))
+        add_queue_clients(plan, chance, queue)
     for exchange in plan.exchanges:
-        targets = [[exchange.name, key] for key in chance.sample(("a", "a.b", "a.c", "b", "c.d"), 3)]
-        _add(plan, chance, "publisher", _publisher(plan, chance, targets))
+        add_exchange_client(plan, chance, exchange)
     # Where all messages count, those of a declarer may hold it before it can purge or delete its queue.
     for _ in range(0 if "[system-usage]" in plan.configuration else chance.randint(0, 2)):
         _add(plan, chance, "declarer", {})
+    multiply(plan, chance, has_flow=has_flow)
+
+
+def add_queue_clients(plan: Plan, chance: Random, queue: QueuePlan) -> None:
+    """Those who publish to a queue, consume it, and ask for its messages."""
+    for _ in range(chance.randint(1, 2)):
+        _add(plan, chance, "publisher", _publisher(plan, chance, [["", queue.name]]))
+    for _ in range(chance.randint(1, 3)):
+        _add(plan, chance, "worker", _worker(chance, queue.name))
+    if chance.random() < 0.3 and not queue.features.get("stream"):
+        _add(plan, chance, "getter", _worker(chance, queue.name))
+
+
+def add_exchange_client(plan: Plan, chance: Random, exchange: ExchangePlan) -> None:
+    """Who publishes to an exchange, by some keys."""
+    targets = [[exchange.name, key] for key in chance.sample(("a", "a.b", "a.c", "b", "c.d"), 3)]
+    _add(plan, chance, "publisher", _publisher(plan, chance, targets))
+
+
+def multiply(plan: Plan, chance: Random, *, has_flow: bool) -> None:
+    """Connections of several channels, and who only looks."""
     for queue in plan.queues:
         if has_flow and ({"flow", "fails_full"} & queue.features.keys()) and chance.random() < 0.7:
             both = [
@@ -111,7 +126,8 @@ def _worker(chance: Random, queue: str) -> dict[str, Any]:
     return options
 
 
-def _exchange(plan: Plan, chance: Random, number: int) -> ExchangePlan:
+def make_exchange(plan: Plan, chance: Random, number: int) -> ExchangePlan:
+    """An exchange, bound to some of the queues, and to an exchange that was before it."""
     kind = chance.choice(("direct", "fanout", "topic", "headers"))
     exchange = ExchangePlan(f"{kind}-{number}", kind)
     keys = {"topic": ("a.*", "#", "a.#", "*.d"), "direct": ("a", "b", "c.d"), "fanout": ("",), "headers": ("",)}[kind]

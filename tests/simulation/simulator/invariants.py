@@ -1,8 +1,12 @@
-"""The engine's invariants in a world: of the queues that something happened to after each turn, of all now and then."""
+"""The engine's invariants in a world: of the queues that something happened to after a turn, of all now and then.
+
+Where a world looks after some turns only, they are drawn by its seed, and what happened since the last look counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from leveret.engine import (
@@ -39,7 +43,10 @@ class Invariants:
 
     takes_mixed = False
 
-    def __init__(self) -> None:
+    def __init__(self, share: float, chance: Random) -> None:
+        """`share`: the part of the turns after which it looks."""
+        self._share = share
+        self._chance = chance
         self._touched: dict[tuple[str, str], None] = {}
         self._turns = 0
 
@@ -54,14 +61,20 @@ class Invariants:
 
     def turn_ended(self, broker: Broker) -> None:
         """Raises: Broken."""
+        if self._share < 1 and self._chance.random() >= self._share:
+            return
         self._turns += 1
         if self._turns % ALL_EVERY == 0:
-            self._check(check_broker, broker)
+            self.check_all(broker)
         elif self._touched:
             found = ((broker.virtual_hosts.get(vhost), name) for vhost, name in self._touched)
             queues = [vhost.queues[name] for vhost, name in found if vhost is not None and name in vhost.queues]
             self._check(check_queues, queues, messages_max=SOME)
         self._touched.clear()
+
+    def check_all(self, broker: Broker) -> None:
+        """Whatever there is. Raises: Broken."""
+        self._check(check_broker, broker)
 
     def _check(self, check: Callable[..., None], *of: Any, **limits: int) -> None:
         try:

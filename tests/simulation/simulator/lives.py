@@ -60,7 +60,7 @@ class Lives:
     def __init__(self, world: Ground) -> None:
         self._world = world
         self._chance = world.chance("host")
-        self._invariants = Invariants()
+        self.invariants = Invariants(world.plan.checked, world.chance("invariants"))
         self.goes_on = True
         self.rots_next: Random | None = None
         self._written_lsn = 0  # by the last one
@@ -126,7 +126,7 @@ class Lives:
         self._audit()
         host.broker.listeners.append(world.fingerprint)
         world.books.attach(host.broker)
-        self._invariants.attach(host.broker)
+        self.invariants.attach(host.broker)
         disk.has_lost_power = False
         return host
 
@@ -141,7 +141,9 @@ class Lives:
         self._world.ledger.compare_audit(found)
 
     def _turn_ended(self, host: Host) -> None:
-        self._invariants.turn_ended(host.broker)
+        if host.is_giving_up:
+            return
+        self.invariants.turn_ended(host.broker)
         if not host.broker.is_unfinished:
             journal = host.keeper.journal
             self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn)

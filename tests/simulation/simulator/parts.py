@@ -69,6 +69,8 @@ class Plan:
     meets: list[str] = field(default_factory=list)
     exchanges: list[ExchangePlan] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)  # when everything rests, is looked at, and goes on
+    limits: dict[str, int] = field(default_factory=dict)  # constants of the broker that are others in it (`swarm`)
+    checked: float = 1.0  # the part of its turns after which the engine's invariants are looked at
 
     def queue(self, name: str) -> QueuePlan:
         """By its name."""

@@ -14,6 +14,7 @@ from .books.whereabouts import Place
 from .clients.client import CLOSING, RUNNING, Client, Mood
 from .host import Host
 from .ledger import Broken, Ledger, QueueName
+from .lives import Lives
 from .loop import SECOND, now_ns, pass_time
 
 #: After that the world is at rest, and within this every question is answered.
@@ -31,6 +32,7 @@ class Resting(Protocol):
     clients: list[Client]
     books: Books
     ledger: Ledger
+    lives: Lives
     host: Host | None
 
 
@@ -137,6 +139,7 @@ class Rest:
         world.books.check()
         check_held(world.clients, world.books.whereabouts.places)
         assert world.host is not None
+        world.lives.invariants.check_all(world.host.broker)
         has_alarm = check_alarms(world.host.broker.flow, refuses=world.host.keeper.recorder.has_failed)
         check_lost(world.clients, _held_by(world.host), has_alarm=has_alarm)
         check_credit(world.clients, world.books.whereabouts.places)

@@ -37,6 +37,7 @@ from .plan import FaultPlan, Plan
 from .planted import planted
 from .rest import Rest
 from .schedule import Schedule
+from .swarm import limited
 
 
 @dataclass
@@ -68,6 +69,8 @@ class _Errors(logging.Handler):
         if "missed heartbeats" in text:
             self._world.knowledge.happened["log: missed heartbeats"] += 1
         if record.exc_info is not None and record.exc_info[1] is not None:
+            if self._world.host is not None and not self._world.host.is_alive:
+                return  # the process is gone, in the middle of something
             if isinstance(record.exc_info[1], Unreadable) and self._world.disk.is_troubled:
                 return  # of the connection for which it was to be read; the broker stops
             self._world.fail(Broken(f"{record.getMessage()}: {record.exc_info[1]!r}"), record.exc_info[1])
@@ -109,7 +112,11 @@ class World:
         logger.propagate = False
         cpu, real = process_time(), perf_counter()
         try:
-            with counting(self.report.happened), planted(self.plan.planted, self.plan.seed):
+            with (
+                counting(self.report.happened),
+                planted(self.plan.planted, self.plan.seed),
+                limited(self.plan.limits),
+            ):
                 run(self._main, self.plan.seed)
         finally:
             logger.removeHandler(handler)

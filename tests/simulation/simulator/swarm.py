@@ -1,0 +1,216 @@
+"""Short worlds that have few things, and small limits: what is rare in a long world is common in some of these.
+
+A world of everything seldom comes far with any of it. So each draws which kinds of queues, clients and faults it has at
+all, and the broker's own limits (slices, pages, memories), whose end a long world never meets, are a few messages.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from random import Random
+from unittest.mock import patch
+
+from .calm import add_calm
+from .flow_kinds import FLOW_KINDS, limits_of_all
+from .inhabitants import DEAD, add_exchange_client, add_queue_clients, make_exchange, multiply
+from .lease_kinds import add_leased
+from .parts import ClientPlan, FaultPlan, Plan
+from .plan import make_plan
+from .queue_kinds import QUEUE_KINDS, Kind, Settings, make_queue
+
+#: Modules below `leveret`, their constants, and what these may be instead.
+SMALL: dict[str, dict[str, tuple[int, ...]]] = {
+    "engine.broker": {"TURN_SPREAD": (20, 200)},
+    "engine.chores": {"FREE_SLICE": (5,), "COMMIT_SLICE": (2, 20), "SETTINGS_SLICE": (1,)},
+    "engine.dead_letters": {"DEAD_SPREAD": (1, 20), "LETTERS_MAX": (1, 5)},
+    "engine.delivery.filter_groups": {"AGAIN_MAX": (5,)},
+    "engine.delivery.lease_rota": {"DEAL_MAX": (2,)},
+    "engine.delivery.rota": {"SHARE_MAX": (2,), "RUN_MAX": (4,)},
+    "engine.departures": {"CLIENTS_SLICE": (1,), "QUEUES_SLICE": (1,)},
+    "engine.effort": {"PART_COST_MAX": (20, 200)},
+    "engine.emptying": {"WAIT_MAX": (3,)},
+    "engine.flow.control": {"RELEASE_SPREAD": (1, 20)},
+    "engine.peers.giving_back": {"GIVE_BACK_SLICE": (2, 10)},
+    "engine.peers.outstanding": {"SETTLED_MAX": (2,)},
+    "engine.queues.discarding": {"SLICE": (2,)},
+    "engine.queues.dispatch": {"STRAIGHT_MIN": (1, 4), "PASSED_MAX": (5,)},
+    "engine.queues.expiry": {"EXPIRE_SLICE": (2,), "EXPIRE_OCTETS": (100,), "BURIED_MAX": (2,)},
+    "engine.queues.leased_core": {"EXPIRE_SLICE": (2,), "END_SLICE": (2,)},
+    "engine.queues.leased_dispatch": {"BROWSE_SLICE": (3,)},
+    "engine.queues.leased_queue": {"BUILD_SLICE": (2,)},
+    "engine.queues.lease_table": {"STALE_MAX": (2,)},
+    "engine.queues.limits": {"TRIM_SLICE": (2,)},
+    "engine.queues.non_destructive": {"BATCH": (2,), "LOOKING_MAX": (5,)},
+    "engine.queues.searching": {"STEP": (3,), "OVER_MAX": (5,), "WINDOW": (5,)},
+    "engine.queues.selection": {"FOUND_MAX": (3,), "PASSED_MAX": (5,), "BURIED_MAX": (2,)},
+    "engine.stores.kept_store": {"LOOK_OCTETS": (200,), "SPARE_KEYS": (2,)},
+    "engine.stores.last_value": {"SHARE_EVERY": (3,)},
+    "engine.stores.memory_budget": {"FLOOR": (500, 4000), "SMALL": (100, 1000), "TAKE_MIN": (500, 4000)},
+    "engine.stores.paged_places": {"COMPACT_MIN": (3,)},
+    "engine.stores.paged_run": {"RUN_MAX": (2, 8), "APART_MIN": (1, 4)},
+    "engine.stores.placed": {"BLOCK": (4,)},
+    "engine.stores.ranked_store": {"BLOCK_MAX": (4,)},
+    "engine.stores.stream_store": {"LOOK_OCTETS": (200,)},
+    "engine.stores.tail_paging": {"PAGE_SLICE": (2, 10)},
+    "journal.disk.segment": {"INDEX_STEP": (256,)},
+    "journal.disk.writer": {"BLOCK_SIZE_MAX": (600, 4000)},
+    "journal.reading.content_reader": {"OPEN_FILES_MAX": (1,), "READ_SIZE": (64, 1000), "NEAR": (16,)},
+    "journal.recording.checkpoint": {"LOOK_SLICE": (5,), "RUNS_SPARE": (5,)},
+    "journal.recording.content_index": {"KEEP_SLICE": (5,)},
+    "journal.recording.pager": {"MEMORY_MAX": (2,)},
+    "journal.recording.seen_ids": {"STATED_SLICE": (2,)},
+    "journal.recovery.reclaim": {"MANY": (2,)},
+    "journal.recovery.recovered": {"COMPACT_MIN": (2,)},
+    "journal.recovery.recovered_ids": {"SPARE": (2,)},
+    "journal.recovery.snapshot": {"PART_MESSAGES": (3,)},
+    "amqp_frontend.channel": {"EFFORT_MAX": (20, 200)},
+    "amqp_frontend.deliveries": {"KNOWN_MAX": (4,)},
+    "amqp_frontend.held_contents": {"HELD_MAX": (5,)},
+    "amqp_frontend.introduction": {"READ_SIZE": (500, 4000)},
+    "amqp_frontend.large_body": {"LARGE_MIN": (500,)},
+    "amqp_frontend.large_content": {"LARGE": (500,)},
+    "amqp_frontend.mixed_runs": {"RUN_MIN": (2,)},
+    "amqp_frontend.output": {"REPLIES_MAX": (2000,)},
+    "amqp_frontend.publish_memory": {"MEMORY_MAX": (4,), "KINDS_MAX": (4,)},
+}
+#: Groups of faults, of which a world has some or none, and how often each of a group comes beside the others.
+FAULT_GROUPS: dict[str, dict[str, int]] = {
+    "lives": {"kill": 3, "power cut": 3, "stop": 2, "strike": 3, "strike the process": 2, "strike the start": 1},
+    "ends": {"kill while stopping": 2, "stop": 1},
+    "connections": {"reset": 3, "reset in a frame": 2, "half-open": 1, "half-closed": 1, "refused connections": 1},
+    "readers": {"stalled client": 3, "one-way stall": 2, "slow reader": 2},
+    "time": {"pause": 1, "clock jump": 1, "latency": 1},
+    "disk": {"slow disk": 2, "short writes": 1, "failing writes": 1, "failing syncs": 1, "failing reads": 1},
+    "room": {"full disk": 3, "no memory": 1, "no descriptors": 1, "read-only disk": 1},
+    "damage": {"bit rot": 1, "deleted segment": 1},
+    "users": {
+        "operator adds a user": 3, "operator changes a user": 3, "operator deletes a user": 2,
+        "operator adds a virtual host": 3, "operator deletes a virtual host": 1,
+        "operator imports what was exported": 1,
+    },
+    "policies": {"operator sets a policy": 3, "operator clears a policy": 2},
+    "operators": {
+        "operator blocks publishers": 2, "operator closes a connection": 2, "operator looks": 1,
+        "operator changes the configuration": 2, "operator traces": 1,
+    },
+    "limits": {"operator changes limits": 1},
+    "strangers": {"strangers": 1},
+}  # fmt: skip
+#: How likely a world has each of these groups; others: `SELDOM`.
+LIKELY, SELDOM = {"lives": 0.6, "connections": 0.4, "ends": 0.3}, 0.15
+
+
+#: Of so many worlds one is long, and has everything.
+LONG_EVERY = 200
+
+
+def make_world(seed: int) -> Plan:
+    """The world of a seed: short, or long now and then."""
+    if seed % LONG_EVERY:
+        return make_swarm(seed)
+    plan = make_plan(seed)
+    plan.checked = 0.1
+    add_calm(plan)
+    return plan
+
+
+def make_swarm(seed: int) -> Plan:
+    """The short world of a seed."""
+    chance = Random(f"swarm {seed}")
+    plan = Plan(seed, chance.choice((1.5, 2.5, 4.0)), _configuration(chance))
+    has_flow = chance.random() < 0.3
+    has_system = has_flow and chance.random() < 0.3
+    if has_flow:
+        plan.configuration += limits_of_all(chance, has_system=has_system)
+    if chance.random() < 0.7:
+        plan.limits = _limits(chance)
+    plan.checked = chance.choice((1.0, 0.3))
+    _inhabit(plan, chance, has_flow=has_flow, has_system=has_system)
+    _add_faults(plan, chance)
+    return plan
+
+
+def _configuration(chance: Random) -> str:
+    lines = ["[journal]", f'segment-size = "{chance.choice(("16KiB", "16KiB", "64KiB", "1MiB"))}"']
+    lines.append(f'fsync = "{chance.choice(("commit", "commit", "commit", "commit", "interval", "never"))}"')
+    lines.append(f'fsync-interval = "{chance.choice(("50ms", "1s"))}"')
+    lines.append(f'scope = "{chance.choice(("durable", "durable", "all"))}"')
+    lines.append(f'reserve = "{chance.choice(("0B", "64KiB"))}"')
+    if chance.random() < 0.2:
+        lines.append('retain = "2s"')
+    if chance.random() < 0.3:
+        lines.append(f'segment-age = "{chance.choice(("500ms", "2s"))}"')
+    lines += ["[limits]", f'memory = "{chance.choice(("256MiB", "1KiB", "8KiB", "64KiB"))}"']
+    return "\n".join(lines) + "\n"
+
+
+def _limits(chance: Random) -> dict[str, int]:
+    share = chance.choice((0.1, 0.4, 0.9))
+    return {
+        f"{module}.{name}": chance.choice(values)
+        for module, constants in SMALL.items()
+        for name, values in constants.items()
+        if chance.random() < share
+    }
+
+
+def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) -> None:
+    kinds: Mapping[str, tuple[int, Kind]] = QUEUE_KINDS
+    settings = Settings()
+    dead = make_queue(chance, 0, settings, DEAD, kind=chance.choice(("plain", "plain", "priorities")), name=DEAD)
+    dead.features["unordered"] = True  # dead letters come when they come
+    plan.queues.append(dead)
+    is_leased = not has_system and chance.random() < 0.25
+    some = dict(chance.sample(list(kinds.items()), chance.choice((1, 2, 4))))
+    for number in range(1, 1 + chance.choice((1, 2, 3) if not is_leased else (0, 1))):
+        of = FLOW_KINDS if has_flow and chance.random() < 0.7 else some
+        plan.queues.append(make_queue(chance, number, settings, DEAD, kinds=of))
+    plan.configuration += str(settings)
+    for number in range(chance.choice((0, 0, 1, 2, 3))):
+        plan.exchanges.append(make_exchange(plan, chance, number))
+    for queue in plan.queues:
+        add_queue_clients(plan, chance, queue)
+    for exchange in plan.exchanges:
+        add_exchange_client(plan, chance, exchange)
+    if not has_system:
+        for kind in ("declarer", "tenant"):
+            if chance.random() < 0.2:
+                options = {} if kind == "declarer" else _tenant(chance)
+                plan.clients.append(ClientPlan(kind, len(plan.clients) + 1, chance.getrandbits(32), options))
+    multiply(plan, chance, has_flow=has_flow)
+    if is_leased:
+        add_leased(plan, chance, DEAD)
+
+
+def _tenant(chance: Random) -> dict[str, str]:
+    return {"user": chance.choice(("guest", "u0")), "vhost": chance.choice(("/", "v0"))}
+
+
+def _add_faults(plan: Plan, chance: Random) -> None:
+    weights: dict[str, int] = {}
+    for name, group in FAULT_GROUPS.items():
+        if chance.random() < LIKELY.get(name, SELDOM):
+            weights |= group
+    every_s = chance.choice((0.2, 0.5, 1.0))
+    at_s = 0.0
+    while weights and (at_s := at_s + chance.expovariate(1 / every_s)) < plan.seconds:
+        kind = chance.choices(list(weights), list(weights.values()))[0]
+        plan.faults.append(FaultPlan(at_s, kind, chance.getrandbits(32)))
+    plan.pauses = sorted(chance.uniform(0.3, plan.seconds) for _ in range(chance.choice((0, 1, 3))))
+
+
+@contextmanager
+def limited(limits: Mapping[str, int]) -> Iterator[None]:
+    """Meanwhile the broker's constants of these names are others, in whichever module they are known."""
+    with ExitStack() as stack:
+        for path, value in limits.items():
+            owner, _, name = f"leveret.{path}".rpartition(".")
+            before = getattr(import_module(owner), name)
+            modules = [module for loaded, module in sys.modules.items() if loaded.startswith("leveret.")]
+            for module in modules:
+                if vars(module).get(name) == before:
+                    stack.enter_context(patch.object(module, name, value))
+        yield
