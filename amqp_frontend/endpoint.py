@@ -131,6 +131,8 @@ class Endpoint:
             try:
                 if self._send_all():
                     session.output_sent()
+                    if not session.output.is_stalled:  # else they wait for the disk, which flushes again
+                        self._has_drained()
                 else:
                     self._writing = True
                     self._server.nursery.start_soon(self._write)
@@ -182,6 +184,12 @@ class Endpoint:
                 return True
             self._pending = None
 
+    def _has_drained(self) -> None:
+        """Answers that were too many are sent: what is left to do for the peer goes on."""
+        if self.drained is not None:
+            self.drained.set()
+            self.drained = None
+
     async def _write(self) -> None:
         """Exists while the socket is full."""
         session = self.session
@@ -196,9 +204,7 @@ class Endpoint:
             logger.exception("%s: internal error", session.login.peer.name)
             session.closing.abort = session.closing.finished = True
         self._writing = False
-        if self.drained is not None:
-            self.drained.set()
-            self.drained = None
+        self._has_drained()
         if session.closing.finished:
             self.scope.cancel()
         else:
@@ -338,7 +344,7 @@ class Endpoint:
             if self._has_ended and backlog.area.channels and not backlog.area.waits_for_alarm:
                 return  # nobody is there any more whose publishes should have room
             data = b""
-            if stalled and self._writing:
+            if stalled and (self._writing or session.journal.is_withholding):
                 self.drained = trio.Event()
                 await self.drained.wait()
             elif not stalled and self._must_wait():
