@@ -43,6 +43,11 @@ class Rules:
     empty_is_null: bool
     text_is_greater: bool
 
+    @property
+    def empty(self) -> Value:
+        """What an empty text in an array stands for."""
+        return None if self.empty_is_null else ""
+
 
 FILTERS = Rules(truth, converts=True, orders_texts=True, empty_is_null=True, text_is_greater=True)
 SELECTORS = Rules(truth_in_selectors, converts=False, orders_texts=False, empty_is_null=False, text_is_greater=False)
@@ -53,7 +58,7 @@ CONVERTING_SELECTORS = Rules(
 
 def comparison(symbol: str, rules: Rules) -> Compare:
     """What compares two values with an operator."""
-    compare = OPERATORS[symbol]
+    compare, empty = OPERATORS[symbol], rules.empty
     is_equality = symbol in ("=", "<>")
 
     def unlike(is_left: bool) -> bool:
@@ -94,15 +99,15 @@ def comparison(symbol: str, rules: Rules) -> Compare:
 
     def _any(left: Value, right: Value, subject: Subject) -> bool | None:
         found: bool | None = False
-        others = flat(right)
-        for one in flat(left):
+        others = flat(right, empty)
+        for one in flat(left, empty):
             subject.charge(PAIR * len(others))
             kind = type(one)
             is_quick = kind is int or (kind is str and one != "" and (is_equality or rules.orders_texts))
             for other in others:
                 if is_quick and type(other) is kind and other != "":
                     answer: bool | None = compare(one, other)
-                elif one == "" or other == "":
+                elif empty is None and (one == "" or other == ""):
                     answer = None
                 else:
                     answer = compared(one, other, subject)

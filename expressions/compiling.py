@@ -166,13 +166,14 @@ class Compiler:
         return is_member
 
     def _between(self, evaluate: Evaluate, low_of: Evaluate, high_of: Evaluate) -> Condition:
-        at_least, at_most = comparison(">=", self.rules), comparison("<=", self.rules)
+        at_least, at_most, empty = comparison(">=", self.rules), comparison("<=", self.rules), self.rules.empty
 
         def is_between(subject: Subject) -> bool | None:
             value, low, high = evaluate(subject), low_of(subject), high_of(subject)
             if type(value) is not list:
                 return _both(at_least(value, low, subject), at_most(value, high, subject))
-            return any_of(_both(at_least(one, low, subject), at_most(one, high, subject)) for one in elements(value))
+            each = elements(value, empty)
+            return any_of(_both(at_least(one, low, subject), at_most(one, high, subject)) for one in each)
 
         return is_between
 
@@ -187,14 +188,14 @@ class Compiler:
         else:
             searcher = Searcher(node.pattern)
             matches = lambda text, subject: searcher.search(text, subject.charge)  # noqa: E731
-        only_texts = node.kind == "like"
+        only_texts, empty = node.kind == "like", self.rules.empty
 
         def matched(value: Value, subject: Subject) -> bool | None:
             if type(value) is not str:
                 if value is None or isinstance(value, dict):
                     return None
                 if isinstance(value, list):
-                    return any_of(matched(one, subject) for one in elements(value))
+                    return any_of(matched(one, subject) for one in elements(value, empty))
                 if only_texts:
                     return False
             text = text_of(value)
@@ -205,12 +206,12 @@ class Compiler:
         return lambda subject: matched(evaluate(subject), subject)
 
     def _affix(self, evaluate: Evaluate, where: str, members: Sequence[Compiled]) -> Condition:
-        several = [one.evaluate for one in members]
+        several, empty = [one.evaluate for one in members], self.rules.empty
         fits = str.startswith if where == "BEGINS" else str.endswith
 
         def begins(value: Value, texts: list[str | None], subject: Subject) -> bool | None:
             if isinstance(value, list):
-                return any_of(begins(one, texts, subject) for one in elements(value))
+                return any_of(begins(one, texts, subject) for one in elements(value, empty))
             text = text_of(value)
             if text is None:
                 return None

@@ -92,24 +92,24 @@ def text_of(value: Value) -> str | None:
     return None
 
 
-def elements(value: Value) -> Iterator[Value]:
-    """What is in an array, also in arrays within it; empty texts are NULL."""
+def elements(value: Value, empty: Value = None) -> Iterator[Value]:
+    """What is in an array, also in arrays within it. `empty`: what an empty text stands for."""
     waiting: list[Iterator[Value]] = [iter((value,))]
     while waiting:
         for one in waiting[-1]:
             if type(one) is list:
                 waiting.append(iter(one))
                 break
-            yield None if one == "" else one
+            yield empty if one == "" else one
         else:
             waiting.pop()
 
 
-def flat(value: Value) -> list[Any]:
+def flat(value: Value, empty: Value) -> list[Any]:
     """The same as a list. Of an array without others in it, itself: empty texts in it stay."""
     if type(value) is not list:
         return [value]
-    return list(elements(value)) if list in map(type, value) else value
+    return list(elements(value, empty)) if list in map(type, value) else value
 
 
 #: Whether a value is true, three-valued.

@@ -31,11 +31,14 @@ class Backtracker:
         self._compile(tree)
         self._emit(_FOUND)
 
-    def find(self, text: str, start: int, spend: Spend) -> list[int] | None:
-        """The first match from a place on: start and end of all and of each group (-1: not matched). None: no match."""
+    def find(self, text: str, start: int, spend: Spend, *, takes_empty: bool = True) -> list[int] | None:
+        """The first match from a place on: start and end of all and of each group (-1: not matched). None: no match.
+
+        `takes_empty`: one that begins there may be empty.
+        """
         for at in range(start, len(text) + 1):
             slots = [-1] * (2 * self.groups + 2 + self._loops)
-            end = self._run(0, text, at, slots, spend)
+            end = self._run(0, text, at, slots, spend, -1 if takes_empty or at > start else start)
             if end >= 0:
                 slots[0], slots[1] = at, end
                 return slots[: 2 * self.groups + 2]
@@ -75,6 +78,7 @@ class Backtracker:
             self._compile(node.part)
             self._emit(_SAVE, 2 * node.number + 1)
         elif isinstance(node, Reference):
+            self.groups = max(self.groups, node.number)  # its group may stand in what is never repeated
             self._emit(_REFERENCE, node.number, node.folded)
         else:
             ahead = self._emit(_AHEAD)
@@ -91,21 +95,25 @@ class Backtracker:
             split = self._emit(_SPLIT)
             self._emit(_SAVE, loop)
             self._compile(node.part)
-            self._emit(_PROGRESS, loop)
+            end = self._emit(_PROGRESS) + 2
             self._emit(_JUMP, split)
-            self._code[split] = (_SPLIT, split + 1, len(self._code))
+            self._code[end - 2] = (_PROGRESS, loop, end)
+            self._code[split] = _split(split + 1, end, node.lazy)
         else:
             splits = []
             for _ in range(node.high - node.low):
                 splits.append(self._emit(_SPLIT))
                 self._compile(node.part)
             for split in splits:
-                self._code[split] = (_SPLIT, split + 1, len(self._code))
+                self._code[split] = _split(split + 1, len(self._code), node.lazy)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def _run(self, counter: int, text: str, at: int, slots: list[int], spend: Spend) -> int:
-        """Where the match that begins here ends; -1: there is none. `slots` are those of the match."""
+    def _run(self, counter: int, text: str, at: int, slots: list[int], spend: Spend, barred: int = -1) -> int:
+        """Where the match that begins here ends; -1: there is none. `slots` are those of the match.
+
+        `barred`: a place where it must not end.
+        """
         code = self._code
         waiting: list[tuple[int, int, int]] = []  # other ways (instruction, place, 0), and slots to be set back
         steps = 0
@@ -132,8 +140,8 @@ class Backtracker:
                 slots[slot] = at
                 counter += 1
             elif kind == _PROGRESS:
-                fits = slots[instruction[1]] != at  # a turn that took nothing ends the loop
-                counter += 1
+                # A turn that took nothing ends the loop; what its groups hold stays.
+                counter = instruction[2] if slots[instruction[1]] == at else counter + 1
             elif kind == _AT:
                 fits = _is_at(instruction[1], text, at)
                 counter += 1
@@ -153,6 +161,8 @@ class Backtracker:
                             waiting.append((_UNSAVE, slot, slots[slot]))
                             slots[slot] = value
                 counter = instruction[2]
+            elif at == barred:
+                fits = False
             else:
                 spend(steps)
                 return at
@@ -165,6 +175,10 @@ class Backtracker:
                 else:
                     spend(steps)
                     return -1
+
+
+def _split(on: int, out: int, lazy: bool) -> tuple[int, int, int]:
+    return (_SPLIT, out, on) if lazy else (_SPLIT, on, out)
 
 
 def _same(one: str, other: str, folded: bool) -> bool:

@@ -51,11 +51,12 @@ class Alt:
 
 @dataclass(slots=True, frozen=True)
 class Repeat:
-    """`low` to `high` times; None: without a limit."""
+    """`low` to `high` times; None: without a limit. `lazy`: the fewest first, which decides where the match ends."""
 
     part: "Node"
     low: int
     high: int | None
+    lazy: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -213,11 +214,12 @@ class _Parser:
                 return part
             if self.take("+"):
                 raise self.fault("a possessive repetition is not taken here")
-            self.take("?")  # lazy: tried in another order, with the same result
-            if isinstance(part, At | Ahead):  # once or never: more often is the same
-                part = part if bounds[0] else Cat(())
-            else:
-                part = Repeat(part, *bounds)
+            lazy = self.take("?")
+            if not isinstance(part, At | Ahead):
+                part = Repeat(part, *bounds, lazy)
+            elif not bounds[0]:  # once or never: more often is the same
+                is_remembered = self.references and bounds[1] != 0 and isinstance(part, Ahead)  # it may hold groups
+                part = Repeat(part, 0, 1, lazy) if is_remembered else Cat(())
 
     def quantifier(self) -> tuple[int, int | None] | None:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):

@@ -60,13 +60,13 @@ class Searcher:
                 charge(STEP)
                 yield [place for number in range(pattern.groups + 1) for place in match.span(number)]
             return
-        start = 0
-        while start <= len(text):
-            slots = self._tried().find(text, start, _per_step(charge))
+        start, takes_empty = 0, True
+        while True:
+            slots = self._tried().find(text, start, _per_step(charge), takes_empty=takes_empty)
             if slots is None:
                 return
             yield slots
-            start = slots[1] + (slots[0] == slots[1])
+            start, takes_empty = slots[1], slots[0] != slots[1]  # behind an empty one stands none at the same place
 
     def _quick(self, text: str, charge: Charge) -> "re.Pattern[str] | None":
         """For `re`, if that may not take long here."""

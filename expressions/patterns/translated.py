@@ -121,7 +121,7 @@ def _text(node: Node) -> str:
         return f"(?:{'|'.join(_text(part) for part in node.parts)})"
     if isinstance(node, Repeat):
         high = "" if node.high is None else node.high
-        return f"(?:{_text(node.part)}){{{node.low},{high}}}"
+        return f"(?:{_text(node.part)}){{{node.low},{high}}}{'?' * node.lazy}"
     raise Untranslatable
 
 

@@ -73,11 +73,36 @@ def test_like_is_as_sql_has_it(pattern: str, text: str, escaped: bool) -> None:
         (r"(?!(x))y\1?", "y", True),
         (r"\bcat\b(.)\1", "a cat!!", True),
         (r"(a){2}\Z\1?", "aa\n", True),
+        (r"^(x*)*y\1$", "y", True),  # a turn that takes nothing is the loop's last, and its group is empty
+        (r"^((a*)*)*b\2$", "aab", True),
+        (r"^((?:)|b)*?a\1$", "a", True),
+        (r"^(?:(?=(a)))*a\1?$", "aa", True),
+        (r"^(?:(?=(a))){0}a\1?$", "a", True),
+        (r"^(a){0}a\1", "aa", False),
     ],
 )
 def test_references(pattern: str, text: str, found: bool) -> None:
     """To the text that a group matched last."""
     assert Searcher(pattern).search(text, free) is found
+
+
+WITH_GROUPS = st.sampled_from(
+    ["a", "b", ".", "(a)", "(b|a)", "(a*)", "(ab|b)", "((a)|b)", "(?:a|(b))", "(a?)", "(?=(a))", "(?!(b)a)", r"\1"]
+)
+TIMES = st.sampled_from(["", "", "", "*", "*?", "+", "+?", "?", "??", "{2}", "{1,2}", "{1,2}?"])
+
+
+@given(parts=st.lists(st.tuples(WITH_GROUPS, TIMES), min_size=1, max_size=4), text=st.text("abc", max_size=6))
+def test_what_is_found_and_what_its_groups_hold(parts: list[tuple[str, str]], text: str) -> None:
+    """All matches, as `re` has them where it takes the pattern: the leftmost, lazy or not, the last turn's groups."""
+    pattern = "".join(piece + (times if piece[:2] not in ("(?=", "(?!") else "") for piece, times in parts)
+    try:
+        theirs = re.compile(pattern)
+    except re.error:
+        return
+    found = list(Searcher(pattern).spans(text, free))
+    expected = [[place for n in range(theirs.groups + 1) for place in one.span(n)] for one in theirs.finditer(text)]
+    assert found == expected, (pattern, text)
 
 
 @pytest.mark.parametrize("pattern", [r"\1", r"(a)\2", r"(a)\12", r"\g1", r"(?P=name)", r"\k<name>", "(?<=a)b", "a++"])
