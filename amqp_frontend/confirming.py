@@ -37,7 +37,7 @@ class Confirming:
             confirms = channel.session.confirms
             if confirms is not None and channel.state is OPEN:
                 if has_failed:
-                    confirms.refuse_waiting()
+                    confirms.refuse_waiting(safe_lsn)
                 self.send(channel, confirms.take(safe_lsn))
                 if confirms.waiting:
                     continue

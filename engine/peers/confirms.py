@@ -36,8 +36,9 @@ class Confirms:
             self.waiting.append((self.published + 1, barrier))
         self.published += count
 
-    def refuse_waiting(self) -> None:
-        """The journal failed: what waits for it was not taken care of."""
+    def refuse_waiting(self, safe_lsn: int = 0) -> None:
+        """The journal failed: what waits for it was not taken care of. `safe_lsn`: how far it came."""
+        self._drop_safe(safe_lsn)
         if self.waiting:
             first = self.waiting[0][0]
             self.refused = [tag for tag in self.refused if tag < first] + list(range(first, self.published + 1))
@@ -53,8 +54,7 @@ class Confirms:
             tag, pending = self.published, self.published - self.confirmed
             self.confirmed = tag
             return [(tag, pending > 1, True)] if pending else []
-        while waiting and waiting[0][1] <= safe_lsn:
-            waiting.popleft()
+        self._drop_safe(safe_lsn)
         last = waiting[0][0] - 1 if waiting else self.published
         taken: list[tuple[int, bool, bool]] = []
         if self.refused:
@@ -68,6 +68,11 @@ class Confirms:
             self.refused = [tag for tag in self.refused if tag > last]
         self._take_up_to(last, taken)
         return taken
+
+    def _drop_safe(self, safe_lsn: int) -> None:
+        waiting = self.waiting
+        while waiting and waiting[0][1] <= safe_lsn:
+            waiting.popleft()
 
     def _take_up_to(self, tag: int, taken: list[tuple[int, bool, bool]]) -> None:
         pending = tag - self.confirmed

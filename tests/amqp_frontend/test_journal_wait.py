@@ -1,0 +1,128 @@
+"""What a connection does not say before the journal is so far: answers, and what the engine says must wait."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from late_journal import LateJournal
+from pair import Pair, Peer, is_heartbeat, method, publish
+from pamqp import commands as C
+
+
+class Bench:
+    """A journal that is late, a peer with three channels, and another one that is never kept waiting."""
+
+    def __init__(self) -> None:
+        self.pair = Pair()
+        self.other = self.pair.open(1)
+        self.other.call(1, C.Queue.Declare, queue="q", durable=True)
+        self.peer: Peer = self.pair.open(3, heartbeat_s=10)
+        self.journal = LateJournal(self.pair.broker)
+
+    def heard(self) -> list[str]:
+        return [one.frame.name for one in self.peer.take() if not is_heartbeat(one)]
+
+
+@pytest.mark.parametrize("barriers", list(permutations((2, 5, 9))))
+def test_what_the_engine_withholds_waits_for_the_last_of_it(barriers: tuple[int, ...]) -> None:
+    """In whatever order it is said; until then nothing at all goes out but heartbeats, and then all at once."""
+    bench = Bench()
+    bench.journal.next_lsn = 10
+    client = bench.peer.session.login.client
+    assert client is not None
+    bench.peer.send(method(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True))
+    bench.peer.take()
+    for barrier in barriers:
+        client.withhold(barrier)
+    bench.other.send(publish(1, "q", b"x"))
+    for safe in range(2, 9):
+        bench.journal.safe_lsn = safe
+        bench.pair.broker.more_is_safe()
+        assert bench.heard() == []
+    bench.pair.advance(6)
+    assert any(map(is_heartbeat, bench.peer.take())), "a connection that waits is alive"
+    bench.journal.safe_lsn = 9
+    bench.pair.broker.more_is_safe()
+    assert bench.heard() == ["Basic.Deliver"]
+
+
+ANSWERED: list[tuple[bytes, str]] = [
+    (method(1, C.Queue.Declare, queue="new", durable=True), "Queue.DeclareOk"),
+    (method(1, C.Queue.Declare, queue="q", durable=True), "Queue.DeclareOk"),
+    (method(1, C.Queue.Declare, queue="q", durable=True, passive=True), "Queue.DeclareOk"),
+    (method(1, C.Queue.Bind, queue="q", exchange="amq.direct", routing_key="k"), "Queue.BindOk"),
+    (method(1, C.Queue.Unbind, queue="q", exchange="amq.direct", routing_key="k"), "Queue.UnbindOk"),
+    (method(1, C.Queue.Purge, queue="q"), "Queue.PurgeOk"),
+    (method(1, C.Queue.Delete, queue="q"), "Queue.DeleteOk"),
+    (method(1, C.Exchange.Declare, exchange="x", durable=True), "Exchange.DeclareOk"),
+    (method(1, C.Exchange.Delete, exchange="none"), "Exchange.DeleteOk"),
+    (method(1, C.Exchange.Bind, destination="amq.fanout", source="amq.topic"), "Exchange.BindOk"),
+    (method(1, C.Exchange.Unbind, destination="amq.fanout", source="amq.topic"), "Exchange.UnbindOk"),
+]
+
+
+@pytest.mark.parametrize(("asked", "answer"), ANSWERED, ids=[f"{row[1]}-{at}" for at, row in enumerate(ANSWERED)])
+@pytest.mark.parametrize("act", ["publish", "ack"])
+def test_an_answer_says_that_what_was_done_before_is_safe(asked: bytes, answer: str, act: str) -> None:
+    """On any channel of the connection; on another connection it waits for none of that."""
+    bench = Bench()
+    bench.peer.send(publish(2, "q", b"x", delivery_mode=2))
+    if act == "ack":
+        bench.journal.commit(100)
+        bench.peer.send(method(2, C.Basic.Get, queue="q"))
+        bench.peer.take()
+        bench.peer.send(method(2, C.Basic.Ack, delivery_tag=1))
+        bench.journal.next_lsn += 1  # it is recorded, and nobody waits for it yet
+    lsn = bench.journal.next_lsn
+    bench.peer.send(asked)
+    while bench.journal.safe_lsn < lsn:
+        assert bench.heard() == []
+        bench.journal.commit(1)
+    bench.journal.commit(100)
+    assert bench.heard() == [answer]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        method(1, C.Queue.Declare, queue="mine", exclusive=True),
+        method(1, C.Basic.Qos, prefetch_count=1),
+        method(1, C.Basic.Consume, queue="none", consumer_tag="c"),
+        method(3, C.Channel.Close, reply_code=200, class_id=0, method_id=0),
+        method(1, C.Confirm.Select),
+        method(1, C.Basic.Get, queue="q"),
+    ],
+)
+def test_other_answers_do_not_wait(asked: bytes) -> None:
+    """Of what no restart brings back anyway."""
+    bench = Bench()
+    bench.peer.send(publish(2, "q", b"x", delivery_mode=2), asked)
+    assert len(bench.heard()) == 1
+
+
+def test_what_will_never_be_safe_ends_the_connection() -> None:
+    """The disk is not to be trusted any more: the peer does not read that its queue is declared (541)."""
+    bench = Bench()
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True), method(2, C.Basic.Qos, prefetch_count=1))
+    bench.journal.is_lost = True
+    bench.journal.fail()
+    closed: Any = bench.peer.expect(C.Connection.Close)
+    assert closed.reply_code == 541
+    bench.peer.expect_nothing()
+
+
+def test_what_is_declared_while_the_disk_is_full_is_answered_when_it_is_stated() -> None:
+    """Not when there is room again: a checkpoint has to have it first."""
+    bench = Bench()
+    bench.peer.send(method(1, C.Queue.Bind, queue="q", exchange="amq.direct", routing_key="k"))
+    bench.journal.commit(100)
+    bench.heard()
+    bench.journal.fail()
+    bench.peer.send(method(1, C.Queue.Delete, queue="q"))
+    bench.journal.has_failed = False
+    bench.pair.broker.more_is_safe()
+    assert bench.heard() == []
+    bench.journal.recover()
+    assert bench.heard() == ["Queue.DeleteOk"]

@@ -1,0 +1,79 @@
+"""A journal that is as late, and fails when, a test says: what it keeps, and from when on that is safe."""
+
+from __future__ import annotations
+
+from stand_in_journal import StandInJournal
+
+from leveret.engine import UNTIL_STATED, Broker, EnqueuedEvent, Event, PublishedEvent, QueueEvent
+
+
+class LateJournal(StandInJournal):
+    """Listens to a broker, and is its `Durability`. Messages are known by their bodies.
+
+    `published`: those that came in. `queues_of`: the queues that took each. `barrier_of`: the LSN that must be safe
+    before anybody hears that one is kept.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__()
+        self._broker = broker
+        self.safe_lsn = self.next_lsn = 1
+        self.published: dict[int, bytes] = {}
+        self.queues_of: dict[bytes, set[str]] = {}
+        self.barrier_of: dict[bytes, int] = {}
+        self._has_recorded = False
+        broker.listeners.append(self)
+        broker.durability = self
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, PublishedEvent):
+            for id_, blob in zip(event.messages, event.blobs):
+                self.published[id_] = body = event.of.framing.split(blob)[1]
+                self.queues_of.setdefault(body, set())
+        elif isinstance(event, EnqueuedEvent):
+            queue = self._broker.virtual_hosts[event.vhost].queues[event.subject]
+            for at, id_ in enumerate(event.messages):
+                body = self.published[id_]
+                self.queues_of[body].add(event.subject)
+                envelope = event.of[at].envelope if isinstance(event.of, list | tuple) else event.of
+                if queue.durable and envelope.facts.persistent:  # type: ignore[union-attr]
+                    self.barrier_of[body] = self._record()
+        elif isinstance(event, QueueEvent) and event.queue.durable:
+            self._record()
+
+    def _record(self) -> int:
+        self._has_recorded = True
+        self.next_lsn += 1
+        return self.next_lsn
+
+    # -- what the journal does, in its own time ----------------------------------------------------------------------
+
+    def commit(self, records: int, *, is_told: bool = True) -> None:
+        """So many more records are safe; the broker may hear of it later."""
+        if not self.is_behind:
+            self.safe_lsn = min(self.next_lsn, self.safe_lsn + records)
+        if is_told:
+            self._broker.more_is_safe()
+
+    def fail(self) -> None:
+        """It takes nothing more; what is not safe may never be."""
+        self.has_failed = self.is_behind = True
+        self._has_recorded = False
+        self._broker.more_is_safe()
+
+    def recover(self) -> None:
+        """It takes records again, and has stated what happened meanwhile."""
+        self.has_failed = self.is_behind = False
+        self.safe_lsn = self.next_lsn
+        self._broker.more_is_safe()
+
+    # -- the engine's Durability --------------------------------------------------------------------------------------
+
+    def take_barrier(self) -> int:
+        if not self._has_recorded:
+            return 0
+        self._has_recorded = False
+        return UNTIL_STATED if self.has_failed else self.next_lsn
+
+    def barrier_behind_all(self) -> int:
+        return 0 if self.is_behind or self.safe_lsn >= self.next_lsn else self.next_lsn
