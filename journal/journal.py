@@ -141,10 +141,26 @@ class Journal:
             journal.turns.roll()
             if threaded:
                 journal.writer.start()
+            journal._wait_for_head()
             return journal
         except BaseException:
             directory.close()
             raise
+
+    def _wait_for_head(self) -> None:
+        """The new segment's head says from which id this run goes on: it is there before anybody sees one of them.
+
+        Else two kills in a row could give an id away twice. Where there is no room even for that, the broker starts all
+        the same, and takes nothing durable.
+        """
+        if not self.wait(self.next_lsn) and self.state is WriterState.FULL:
+            self.writer.retry(spends_reserve=True)
+            self.wait(self.next_lsn)
+
+    def note_ids(self, next_id: int) -> None:
+        """Between turns: ids below this one were used, perhaps by messages that are not recorded."""
+        self.turns.next_message_id = max(self.turns.next_message_id, next_id)
+        self.turns.roll()
 
     def close(self) -> None:
         """Write what waits, seal, unlock. Raises: JournalFull, JournalFailed (unlocked all the same)."""

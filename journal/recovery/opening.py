@@ -7,8 +7,9 @@ from ..format.errors import ForeignDirectory
 from .recovery import recover
 from .replay import Recovered
 
-#: Message ids that a start leaves out, so that no id or bookmark of a record that was cut means another message.
-IDS_SKIPPED = 1 << 24
+#: Message ids that a start leaves out, so that no id or bookmark of a record that was cut means another message; and
+#: how many may be used before the journal notes where they are, since not every message is recorded.
+IDS_SKIPPED, IDS_UNNOTED_MAX = 1 << 32, 1 << 31
 
 
 def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Recovered:

@@ -20,6 +20,7 @@ from ..journal.recording.pager import JournalPager
 from ..journal.recording.recorder import Recorder
 from ..journal.recording.restore import restore
 from ..journal.recording.whereabouts import whereabouts
+from ..journal.recovery.opening import IDS_UNNOTED_MAX
 from ..settings import Configuration
 
 logger = logging.getLogger("leveret.journal")
@@ -145,6 +146,8 @@ class Keeper:
         if self.broker.is_unfinished:
             return self.journal.next_lsn
         lsn = self.journal.commit()
+        if self.broker.next_id - self.journal.next_message_id > IDS_UNNOTED_MAX:
+            self.journal.note_ids(self.broker.next_id)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             self._failed(failure)
