@@ -5,6 +5,8 @@ The texts were probed on RabbitMQ 3.10.8; tests/spec/test_policies.py asks broke
 
 from __future__ import annotations
 
+from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
@@ -360,3 +362,100 @@ def test_the_best_of_those_that_match(given_: list[tuple[str, int, str]], names:
             key=lambda one: (-one.priority, one.name),
         )
         assert policies.of_queue(name, "classic", "/").policy == (best[0] if best else None)
+
+
+#: Policy keys that are limits, of which the smaller holds, and others; with values of which one is no limit.
+LIMITS: dict[str, tuple[Any, ...]] = {"max-length": (1, 5, 9), "message-ttl": (0, 7), "delivery-limit": (-1, 0, 3)}
+OTHERS: dict[str, tuple[Any, ...]] = {"overflow": ("drop-head", "reject-publish"), "dead-letter-exchange": ("x", "y")}
+
+
+def smaller(key: str, one: Any, other: Any) -> Any:
+    """Of two limits; a negative delivery limit is none."""
+    limits = [limit for limit in (one, other) if key != "delivery-limit" or limit >= 0]
+    return min(limits) if limits else other
+
+
+def drawn_policies(chance: Random) -> list[Policy]:
+    made = []
+    for n in range(chance.randint(0, 5)):
+        is_operator = chance.random() < 0.4
+        keys = {**LIMITS, **({"overflow": OTHERS["overflow"]} if is_operator else OTHERS)}
+        definition = {key: chance.choice(values) for key, values in keys.items() if chance.random() < 0.5}
+        made.append(
+            make_policy(
+                f"p{chance.randrange(4)}" if n else "p",
+                chance.choice(("/", "v")),
+                chance.choice(("^a", "^ab", "b$", ".*")),
+                definition or {"max-length": 2},
+                priority=chance.randrange(3),
+                apply_to=chance.choice(("all", "queues", "quorum_queues")),
+                is_operator=is_operator,
+            )
+        )
+    return list({one.identity: one for one in made}.values())
+
+
+def best_of(policies: list[Policy], name: str, kind: str, vhost: str, *, is_operator: bool) -> Policy | None:
+    """By the definition: of those that match whole, the highest priority, then the first name."""
+    matching = [
+        one
+        for one in policies
+        if (one.vhost, one.is_operator) == (vhost, is_operator)
+        and Pattern(one.pattern).search(name)
+        and (one.apply_to != "quorum_queues" or kind == "quorum")
+        and all(kind in POLICY_KEYS[key].on for key in one.definition)
+    ]
+    return min(matching, key=lambda one: (-one.priority, one.name), default=None)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_queue_has_of_policies_and_its_declaration(seed: int) -> None:
+    """In any order of asking: the operator's over the user's, limits by the smaller one, else the declaration's."""
+    chance = Random(seed)
+    given = drawn_policies(chance)
+    policies = Policies(given)
+    for _ in range(40):
+        name, kind, vhost = (
+            chance.choice(("a", "ab", "b", "c")),
+            chance.choice(("classic", "quorum")),
+            chance.choice("/v"),
+        )
+        declared: dict[str, object] = {
+            f"x-{key}": chance.choice(values) for key, values in {**LIMITS, **OTHERS}.items() if chance.random() < 0.3
+        }
+        if chance.random() < 0.3:
+            declared["x-other"] = chance.choice((1, True, 1.0, "1"))
+        user = best_of(given, name, kind, vhost, is_operator=False)
+        operator = best_of(given, name, kind, vhost, is_operator=True)
+        effective = policies.of_queue(name, kind, vhost)
+        assert (effective.policy, effective.operator) == (user, operator)
+        merged: dict[str, Any] = dict(user.definition) if user is not None else {}
+        for key, value in (operator.definition if operator is not None else {}).items():
+            merged[key] = smaller(key, value, merged[key]) if key in merged and key in LIMITS else value
+        assert dict(effective.definition) == merged
+        layer, expected = effective.layer(declared), {}
+        for key, value in merged.items():
+            mine = declared.get(f"x-{key}")
+            if mine is None:
+                expected[f"x-{key}"] = value
+            elif key in LIMITS and smaller(key, value, mine) != mine:
+                expected[f"x-{key}"] = smaller(key, value, mine)
+        assert dict(layer.arguments) == expected, (merged, declared)
+        for argument, giver in layer.given_by.items():
+            assert giver in effective.policies and argument[2:] in giver.definition
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whoever_has_another_policy_now_hears_of_the_change(seed: int) -> None:
+    """New, changed, deleted, or no longer the best: a queue that is not concerned has what it had."""
+    chance = Random(seed)
+    for _ in range(10):
+        before = Policies(drawn_policies(chance))
+        after = before.with_these(drawn_policies(chance)[:2]).without(
+            [one.identity for one in before if chance.random() < 0.3]
+        )
+        changed = after.changed_since(before)
+        for name, kind in product(("a", "ab", "b", "c"), ("classic", "quorum")):
+            held, now = before.of_queue(name, kind, "/"), after.of_queue(name, kind, "/")
+            if (held.policy, held.operator) != (now.policy, now.operator):
+                assert after.may_concern(name, kind, held, changed), (name, kind, held, now)
