@@ -22,6 +22,16 @@ def timers_of(queue: Queue) -> Iterator[str]:
     soonest = queue.scheduled.next_ns()
     if soonest is not None and not is_before(timers._due, soonest):
         yield f"a message is due at {soonest}, {_say(timers._due)}"
+    if soonest is None and is_set(timers._due):
+        yield f"nothing waits for its time, {_say(timers._due)}"
+    expires_ns, surroundings = queue.store.next_expiry_ns, queue.surroundings
+    is_looked_at = queue.holds or surroundings.is_marked(queue)  # what is at its head is waited for then
+    if (
+        expires_ns > surroundings.clock.monotonic_ns()
+        and not is_looked_at
+        and not is_before(timers._expiry, expires_ns)
+    ):
+        yield f"a head expires at {expires_ns}, {_say(timers._expiry)}"
     expires_ms = queue.rules.expires_ms
     if expires_ms is not None and not queue.rota.consumers and not is_set(timers._unused):
         yield "expires unless it is used, and no deadline is set"

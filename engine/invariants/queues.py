@@ -18,11 +18,24 @@ def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
         yield "is deleted, and still there"
     if queue.holds < 0:
         yield f"is held {queue.holds} times"
+    if _is_forgotten(queue):
+        yield "a consumer could have what is ready, and no turn looks at it"
     for consumer in queue.rota.consumers:
         if consumer.queue is not queue or consumer.session not in queue.sessions and not consumer.no_ack:
             yield f"consumer '{consumer.tag}' does not know it, or it not the consumer's session"
     if is_small:
         yield from _places(queue, out)
+
+
+def _is_forgotten(queue: Queue) -> bool:
+    """Whether somebody waits for what stands at the head, and will not get it. Who may have what of groups, filters and
+    leases is more than that."""
+    if queue.holds or queue.selection is not None or queue.rota.groups is not None or queue.rules.leased is not None:
+        return False
+    if not queue.store.ready or queue.keeps or not queue.rota.has_waiting():
+        return False
+    is_over = 0 < queue.store.next_expiry_ns <= queue.surroundings.clock.monotonic_ns()  # it goes first, in slices
+    return not is_over and not queue.surroundings.is_marked(queue)
 
 
 def _places(queue: Queue, out: list[Message]) -> Iterator[str]:

@@ -1,0 +1,172 @@
+"""Who gets what, and when the rest goes: groups, mixed runs, long turns, messages behind others that expire."""
+
+from __future__ import annotations
+
+import pytest
+from queue_world import QueueWorld as World
+
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.peers import giving_back
+from leveret.engine.queues import expiry
+from leveret.engine.stores import memory_budget, tail_paging
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deep queue has two messages in memory."""
+    monkeypatch.setattr(memory_budget, "SMALL", 0)
+    monkeypatch.setattr(tail_paging, "SLICE", 2)
+    monkeypatch.setattr(tail_paging, "LOW", 2)
+    monkeypatch.setattr(tail_paging, "HIGH", 2)
+
+
+def of_group(name: bytes) -> dict[str, object]:
+    return {"delivery_mode": 2, "headers": {"JMSXGroupID": Field("S", name)}}
+
+
+@pytest.mark.parametrize("has_groups", [False, True])
+def test_what_comes_to_the_head_expires_on_time(has_groups: bool) -> None:
+    """Also where it stood behind a message that never expires, and that a consumer took."""
+    world = World({}, {})
+    world.publish([b"stays"], of_group(b"g") if has_groups else {})
+    world.publish([b"expires"], {"expiration": b"500"})
+    world.consume("t", prefetch=1)
+    world.end_turn()
+    world.advance(501)
+    world.check()
+    assert world.queue.ready_count == 0
+    assert world.queue.counters.expired == 1
+
+
+@pytest.mark.parametrize("dead_letters", [False, True])
+@pytest.mark.parametrize("way", ["one", "two", "groups", "filters", "kept"])
+def test_what_lives_behind_many_that_expired_is_handed_out(
+    way: str, dead_letters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they are more than one slice, and nobody has seen yet that their time is over."""
+    monkeypatch.setattr(expiry, "EXPIRE_SLICE", 2)
+    arguments = {"x-non-destructive": Field("t", True)} if way == "kept" else {}
+    world = World(arguments, {"expiry_address": "dead"} if dead_letters else {})
+    world.publish([b"expires"] * 3, {"expiration": b"500"})
+    world.publish([b"lives"], of_group(b"g") if way == "groups" else {})
+    world.clock.advance_ns(500 * 1_000_000)
+    for who in range(1 if way == "one" else 2):
+        filter_ = {"x-filter": Field("S", b"1 = 1")} if way == "filters" else {}
+        session = world.sessions[who]
+        session.consume(world.queue, f"t{who}", no_ack=True, exclusive=False, arguments=filter_)
+    world.end_turn()
+    world.check()
+    wanted = 2 if way == "kept" else 1
+    assert [body for seen in world.seen.values() for _, (body, *_) in seen] == [b"lives"] * wanted
+    assert world.queue.counters.expired == 3
+
+
+def published(world: World, way: str, bodies: list[bytes]) -> None:
+    """A run of one kind, one with two kinds, or one after the other."""
+    if way == "run":
+        world.publish(bodies, {"delivery_mode": 2})
+    elif way == "mixed run":
+        world.publish_mixed([(body, {"delivery_mode": 1 + at % 2}) for at, body in enumerate(bodies)])
+    else:
+        for body in bodies:
+            world.publish([body], {"delivery_mode": 2})
+
+
+WAYS = ["run", "mixed run", "one by one"]
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_rest_of_a_run_stands_where_it_was_published(way: str, prefetch: int) -> None:
+    """A waiting consumer takes the first of it; what it gives back comes before the rest again."""
+    world = World({}, {})
+    world.consume("t", prefetch=prefetch)
+    world.end_turn()
+    bodies = [b"%d" % number for number in range(5)]
+    published(world, way, bodies)
+    world.end_turn()
+    world.check()
+    taken = bodies[:prefetch]
+    assert [body for _, (body, *_) in world.seen["t"]] == taken
+    world.sessions[0].cancel("t")
+    world.sessions[0].reject(0, multiple=True, requeue=True)
+    world.end_turn()
+    world.check()
+    got = [world.get()[3][0] for _ in bodies]
+    assert (got, world.get()) == (bodies, None)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": Field("l", 2)}], ids=["plain", "priorities"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_comes_stays_behind_what_is_paged_out(way: str, arguments: FieldTable) -> None:
+    """Also while nothing is in memory, and a consumer waits."""
+    world = World(arguments, {}, memory=0)
+    bodies = [b"%d" % number for number in range(12)]
+    world.publish(bodies[:8], {"delivery_mode": 2})
+    world.end_turn()
+    store = world.queue.store
+    first = [world.get()[3][0]]
+    while store.ready:
+        first.append(world.get()[3][0])
+    assert store.has_tail
+    world.consume("t", no_ack=True)
+    published(world, way, bodies[8:])
+    world.end_turn()
+    world.check()
+    assert first + [body for _, (body, *_) in world.seen["t"]] == bodies
+
+
+@pytest.mark.parametrize("names", [["q", "other"], ["other", "q"], ["q", "other", "dead"]])
+def test_every_queue_goes_on_after_a_large_return(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session is lost that had much of several queues: all of it is for who waits, also what came back first."""
+    monkeypatch.setattr(giving_back, "GIVE_BACK_SLICE", 2)
+    world = World({}, {})
+    for name in names:
+        world.publish([b"1", b"2", b"3"], {}, f"{name}.x")
+        world.consume(name, name)
+        world.end_turn()
+    for name in names:
+        world.consume(f"next {name}", name, who=1)
+    world.sessions[0].close(failed=True)
+    world.end_turn()
+    world.check()
+    for name in names:
+        assert [body for _, (body, *_) in world.seen[f"next {name}"]] == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("is_dead_wanted", [False, True])
+@pytest.mark.parametrize("depth", [None, 0], ids=["in memory", "deep"])
+def test_a_get_finds_what_lives_behind_what_expired(
+    depth: int | None, is_dead_wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever both are, and however many slices of them expire just now."""
+    monkeypatch.setattr(expiry, "EXPIRE_SLICE", 2)
+    world = World({}, {"expiry_address": "dead"} if is_dead_wanted else {}, memory=depth)
+    world.publish([b"expires"] * 7, {"delivery_mode": 2, "expiration": b"500"})
+    world.publish([b"1", b"2"], {"delivery_mode": 2})
+    world.end_turn()
+    world.clock.advance_ns(500 * 1_000_000)
+    assert [world.get()[3][0], world.get()[3][0], world.get()] == [b"1", b"2", None]
+    world.end_turn()
+    world.check()
+    assert world.vhost.queue("dead").ready_count == 7 * is_dead_wanted
+
+
+def test_groups_that_were_passed_over_keep_their_order() -> None:
+    """Their consumer is busy; others have what stands behind. Later it gets them as they were published."""
+    world = World({}, {})
+    for who in range(2):
+        world.consume(f"t{who}", prefetch=1, who=who)
+    world.end_turn()
+    for body, group in ((b"a1", b"a"), (b"b1", b"b"), (b"a2", b"a"), (b"a3", b"a"), (b"b2", b"b"), (b"a4", b"a")):
+        world.publish([body], of_group(group))
+        world.end_turn()
+    world.sessions[1].ack(0, multiple=True)
+    world.end_turn()
+    world.check()
+    for _ in range(3):
+        world.sessions[0].ack(0, multiple=True)
+        world.end_turn()
+        world.check()
+    bodies = {tag: [body for _, (body, *_) in seen] for tag, seen in world.seen.items()}
+    assert bodies == {"t0": [b"a1", b"a2", b"a3", b"a4"], "t1": [b"b1", b"b2"]}
