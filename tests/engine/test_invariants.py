@@ -103,6 +103,19 @@ def _due(world: World) -> None:
     world.queue.scheduled.add(5, world.queue.store.take(1, 1)[0])
 
 
+def _woken(world: World) -> None:
+    world.queue.timers.arm_due(5, print)
+
+
+def _expiring(world: World) -> None:
+    world.queue.store.expect_expiry()
+    next(iter(world.queue.store)).expires_ns = 1 << 60
+
+
+def _waits(world: World) -> None:
+    world.consumer.prefetch = 9
+
+
 def _meter(world: World) -> None:
     world.queue.ledger.meter.at_hand_octets += 1
 
@@ -140,6 +153,9 @@ def _confirms(world: World) -> None:
         (_held, "messages are ready, and somebody has them: [4]"),
         (_order, "level 0 counts as sorted and is not"),
         (_due, "a message is due at 5, no deadline is set"),
+        (_woken, "nothing waits for its time, the deadline is 5"),
+        (_expiring, "a head expires at"),
+        (_waits, "a consumer could have what is ready, and no turn looks at it"),
         (_meter, "octets, there are"),
         (_node, "broker: memory limit"),
         (_binding, "'q' does not know of its binding 'key'"),

@@ -1,0 +1,134 @@
+"""What comes back to a queue with rules: what counts as an attempt, and what waits how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from queue_world import QueueWorld as World
+
+from leveret.engine.messages.content import PLAIN
+from leveret.engine.peers.session import NACKED
+
+MS = 1_000_000
+FULL = {"address_full_policy": "FAIL", "max_size_messages": 1}
+ROOMY = {"address_full_policy": "FAIL", "max_size_messages": 5}
+
+
+def got(world: World) -> tuple[int, bytes, int]:
+    """Tag, body and x-delivery-count of what a get gives."""
+    taken = world.sessions[2].get(world.queue, no_ack=False)
+    assert taken is not None
+    tag, message, *_ = taken
+    count = message.envelope.headers(message.blob).get("x-delivery-count")
+    return tag, PLAIN.split(message.blob)[1], 0 if count is None else int(count.value)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("refusals", [1, 2, 5])
+@pytest.mark.parametrize("how", ["nack", "away"])
+def test_a_refused_dead_letter_costs_no_attempt(how: str, refusals: int) -> None:
+    """While its target is full a message stays, however often; it has as many attempts as if it had not been tried."""
+    world = World({}, {})
+    said: dict[str, Any] = {"max_delivery_attempts": 2, "dead_letter_address": "dead", "redelivery_delay_ms": 100}
+    said |= {"redelivery_delay_multiplier": 2.0}
+    world.configure(said, dead=FULL)
+    world.publish([b"in the way"], {}, "dead.x")
+    world.publish([b"m"], {})
+    world.end_turn()
+    tag, _, count = got(world)
+    world.sessions[2].reject(tag, requeue=True, why=NACKED)
+    world.advance(100)
+    counts = [count]
+    for _ in range(refusals):
+        tag, _, count = got(world)
+        counts.append(count)
+        world.sessions[2].reject(tag, requeue=how == "nack", why=NACKED)
+        world.end_turn()
+        ((due_ns, waiting),) = world.queue.scheduled.entries()
+        assert waiting.deliveries - waiting.uncounted == 1
+        assert due_ns - world.clock.monotonic_ns() == 100 * MS
+        world.advance(100)
+    assert counts == [0, *[1] * refusals]
+    assert world.queue.counters.killed == 0
+    world.configure(said, dead=ROOMY)
+    world.end_turn()
+    tag, _, count = got(world)
+    assert count == 1
+    world.sessions[2].reject(tag, requeue=True, why=NACKED)
+    world.end_turn()
+    assert (world.queue.counters.killed, world.vhost.queue("dead").ready_count) == (1, 2)
+
+
+@pytest.mark.parametrize("how", ["closed", "recovered", "failed"])
+def test_what_was_not_an_attempt_is_none_once_there_are_rules(how: str) -> None:
+    """A queue without rules notes whose fault it was, too: settings that come later find the right number."""
+    world = World({}, {})
+    world.publish([b"m"], {})
+    world.end_turn()
+    for _ in range(3):
+        got(world)
+        if how == "recovered":
+            world.sessions[2].recover()
+        else:
+            world.sessions[2].close(failed=how == "failed")
+            world.sessions[2] = world.client.open_session()
+        world.end_turn()
+        world.check()
+    world.configure({"max_delivery_attempts": 2})
+    world.end_turn()
+    tag, _, _ = got(world)
+    world.sessions[2].reject(tag, requeue=True, why=NACKED)
+    world.end_turn()
+    assert world.queue.ready_count == (how != "failed")
+
+
+@pytest.mark.parametrize("is_ruled", [False, True])
+@pytest.mark.parametrize("how", ["requeue", "recover", "close", "fail"])
+def test_what_came_back_expires_on_time(how: str, is_ruled: bool) -> None:
+    """It was out as its queue had nothing to wait for; back at the head, it is waited for again."""
+    world = World({}, {"max_delivery_attempts": 5} if is_ruled else {})
+    world.publish([b"m", b"n"], {"expiration": b"500"})
+    world.end_turn()
+    for _ in range(2):
+        got(world)
+    world.advance(100)
+    session = world.sessions[2]
+    if how == "requeue":
+        session.reject(0, multiple=True, requeue=True)
+    elif how == "recover":
+        session.recover()
+    else:
+        session.close(failed=how == "fail")
+    world.end_turn()
+    world.check()
+    assert world.broker.next_deadline_ns() == 500 * MS
+    world.advance(400)
+    world.check()
+    assert (world.queue.ready_count, world.queue.counters.expired) == (0, 2)
+
+
+@pytest.mark.parametrize("way", ["purge", "cancel", "delete", "lose"])
+def test_nothing_wakes_up_for_messages_that_are_gone(way: str) -> None:
+    """Messages that waited for their time left otherwise: the broker has nothing to do then."""
+    world = World({}, {"redelivery_delay_ms": 5000})
+    world.publish([b"m"], {})
+    world.end_turn()
+    tag, _, _ = got(world)
+    world.sessions[2].reject(tag, requeue=True, why=NACKED)
+    world.end_turn()
+    ((due_ns, message),) = world.queue.scheduled.entries()
+    assert world.broker.next_deadline_ns() == due_ns == 5000 * MS
+    if way == "purge":
+        assert world.queue.purge() == 1
+    elif way == "cancel":
+        assert world.queue.cancel_scheduled(message.id)
+    elif way == "delete":
+        assert world.vhost.delete_queue("q", world.client) == 1
+    else:
+        world.queue.reschedule(message.id, 0)
+        world.end_turn()
+        world.get()
+    world.end_turn()
+    world.check()
+    next_ns = world.broker.next_deadline_ns()
+    assert next_ns is None or next_ns > due_ns
