@@ -1,8 +1,15 @@
-"""A plug-in of pytest: only the tests that a file names, in its order (`--in-order FILE`)."""
+"""A plug-in of pytest: only the tests that a file names, in its order (`--in-order FILE`).
+
+Generated tests look for no simpler example of what fails: nobody reads it, and the budget would be over before.
+"""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
+
+settings.register_profile("first", phases=(Phase.explicit, Phase.reuse, Phase.generate))
+settings.load_profile("first")  # what `tests/conftest.py` says comes on top
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
