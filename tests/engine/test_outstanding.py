@@ -102,6 +102,23 @@ def test_the_ends_of_many_queues_of_one_session() -> None:
     assert work(40) <= TWICE * work(20)
 
 
+def test_what_a_transaction_settles_is_looked_at_once() -> None:
+    """However often somebody asks what is out of a queue before the commit."""
+
+    def work(settled: int) -> int:
+        world = World()
+        session = world.client.open_session()
+        world.hold(session, "much", settled)
+        session.select_transactions()
+        session.ack(0, multiple=True)
+        queue = world.hold(session, "little", 3)
+        session.ack(settled + 1)
+        assert len(queue.unacked_messages()) == 3
+        return steps(lambda: [queue.unacked_messages() for _ in range(10)])
+
+    assert work(2000) == work(200)
+
+
 def test_a_checkpoint_costs_what_is_there(tmp_path: Path) -> None:
     """Not durable queues times what is out."""
 
