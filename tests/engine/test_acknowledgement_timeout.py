@@ -134,6 +134,37 @@ def test_nobody_looks_when_there_is_nothing_to_look_at() -> None:
     assert bench.broker.next_deadline_ns() is None
 
 
+@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize(
+    "leaves", ["cancels", "closes its channel", "hangs up", "loses its queue", "cancels and comes again"]
+)
+def test_who_stays_is_still_looked_at(leaves: str, holds: bool) -> None:
+    """Another consumer leaves, however that is, and whether it had anything: what comes later is timed out as ever."""
+    bench = Bench()
+    bench.consume("stays")
+    other = bench.broker.connect("/", User("guest"), name="o", flush=lambda: None)
+    session = other.open_session()
+    queue = other.vhost.declare_queue("other", client=other)
+    for _ in range(1 + (leaves == "cancels and comes again")):
+        session.consume(queue, "leaves", no_ack=False, exclusive=False, arguments={})
+        if holds:
+            session.publish(other.vhost.route("", "other", other.user), Envelope("", "other"), [BLOB], mandatory=False)
+            bench.broker.end_turn()
+            session.ack(0, multiple=True)
+        if leaves.startswith("cancels"):
+            session.cancel("leaves")
+        elif leaves == "closes its channel":
+            session.close()
+        elif leaves == "hangs up":
+            other.close(failed=True)
+        else:
+            other.vhost.delete_queue("other", other)
+    bench.wait(5)
+    bench.publish()
+    bench.wait(13)
+    assert bench.failures() == [10_000]
+
+
 def test_notes_are_bounded() -> None:
     """However long a delivery stays out; the time of an old one only gets later."""
     notes = Notes()

@@ -10,6 +10,7 @@ import pytest
 
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User
 from leveret.engine.effort import PART_COST_MAX, part_of
+from leveret.engine.errors import UnackedMaxReached
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.options import BrokerOptions
@@ -162,6 +163,33 @@ def test_deliveries_unsettled_on_a_channel_are_dealt_in_turns() -> None:
         table.consume(session, tag, tag)
     table.end_turn()
     assert Counter("".join(table.settle_oldest(session) for _ in range(60))) == {"a": 20, "b": 20, "c": 20}
+
+
+@pytest.mark.parametrize("settles", ["ack", "reject", "requeue"])
+@pytest.mark.parametrize("ends", ["commit", "roll back"])
+def test_what_a_transaction_settles_is_out_until_it_is_committed(settles: str, ends: str) -> None:
+    """A channel that may have four out gets no fifth before that, neither by its consumers nor by basic.get."""
+    table = Table(unacked_max=4)
+    session = table.client().open_session()
+    session.select_transactions()
+    for tag in "ab":
+        table.fill(tag, 10)
+        table.consume(session, tag, tag)
+    table.end_turn()
+    assert len(session.unacked) == 4
+    for tag in list(session.unacked)[:3]:
+        session.ack(tag) if settles == "ack" else session.reject(tag, requeue=settles == "requeue")
+        assert table.end_turn() == ""
+        assert session.room() == 0
+        with pytest.raises(UnackedMaxReached):
+            session.get(table.vhost.queue("a"), no_ack=False)
+    if ends == "commit":
+        session.commit()
+        assert len(table.end_turn()) == 3
+    else:
+        session.roll_back()
+        assert table.end_turn() == ""
+    assert len(session.unacked) == 4
 
 
 @pytest.mark.parametrize("arguments", [None, NON_DESTRUCTIVE, STREAM], ids=["classic", "kept", "stream"])
