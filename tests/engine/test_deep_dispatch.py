@@ -1,0 +1,147 @@
+"""Whoever may have more of a queue whose messages are all paged out gets it, whichever way there is room again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from memory_pager import MemoryPager
+
+from leveret.engine import Broker, Envelope, Event, ManualClock, Queue, Session, User
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.publishing.publish_events import PublishedEvent
+from leveret.engine.stores import memory_budget
+
+USER = User("u")
+COUNT = 400
+HEADER = encode_header(3, {"delivery_mode": 2})
+FACTS = scan_properties(HEADER[12:])
+
+
+class World:
+    """A broker that keeps nothing in memory that nobody wants now, and a client that takes all that it is sent."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(ManualClock(), unsent_max=1 << 40)
+        pager = self.broker.pager = MemoryPager(0)
+
+        def record(event: Event) -> None:
+            if isinstance(event, PublishedEvent) and isinstance(event.of, Envelope):
+                pager.journal.update((id_, (event.of, blob)) for id_, blob in zip(event.messages, event.blobs))
+
+        self.broker.listeners.append(record)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.session = self.open()
+
+    def open(self) -> Session:
+        client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
+        return client.open_session()
+
+    def declare(self, name: str = "q") -> Queue:
+        return self.vhost.declare_queue(name, client=None, durable=True)
+
+    def publish(self, first: int = 0, count: int = COUNT) -> None:
+        blobs = [PLAIN.join(HEADER, b"%03d" % number) for number in range(first, first + count)]
+        route = self.vhost.route("", "q", USER)
+        self.open().publish(route, Envelope("", "q", FACTS), blobs, mandatory=False)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """And all that follows from it, also between turns."""
+        while self.broker.end_turn() or self.broker.feed():
+            pass
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(memory_budget, "SMALL", 0)
+    return World()
+
+
+def _ack_one(session: Session) -> None:
+    session.ack(next(iter(session.unacked)))
+
+
+def _ack_last(session: Session) -> None:
+    session.ack(list(session.unacked)[-1])
+
+
+def _ack_all(session: Session) -> None:
+    session.ack(0, multiple=True)
+
+
+def _ack_half(session: Session) -> None:
+    session.ack(list(session.unacked)[(len(session.unacked) - 1) // 2], multiple=True)
+
+
+def _reject_one(session: Session) -> None:
+    session.reject(next(iter(session.unacked)), requeue=False)
+
+
+def _commit_one(session: Session) -> None:
+    session.select_transactions()
+    session.ack(next(iter(session.unacked)))
+    session.commit()
+
+
+def _flow(session: Session) -> None:
+    session.set_flowing(False)
+    session.ack(0, multiple=True)
+    session.client.broker.end_turn()
+    session.set_flowing(True)
+
+
+def _raise_the_limit(session: Session) -> None:
+    """Which all consumers share."""
+    session.prefetch_total = max(session.prefetch_total, len(session.unacked))
+    for consumer in session.consumers.values():
+        consumer.prefetch = 0
+    session.limit(session.prefetch_total + 1, total=True)
+
+
+@pytest.mark.parametrize("prefetch", [1, 10, 63, 64, 100])
+@pytest.mark.parametrize(
+    "makes_room",
+    [_ack_one, _ack_last, _ack_all, _ack_half, _reject_one, _commit_one, _flow, _raise_the_limit],
+)
+@pytest.mark.parametrize("is_total", [False, True], ids=["its own limit", "a shared limit"])
+def test_a_consumer_goes_on(world: World, prefetch: int, makes_room: Callable[[Session], None], is_total: bool) -> None:
+    """In order, and as far as it may, until nothing is left."""
+    queue, session = world.declare(), world.session
+    world.publish()
+    assert not queue.store.ready and len(queue.store) == COUNT
+    session.limit(prefetch, total=is_total)
+    session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+    world.end_turn()
+    got = prefetch
+    for _ in range(8):
+        assert len(session.unacked) == prefetch or makes_room is _raise_the_limit
+        assert session.delivered == got
+        before = len(session.unacked)
+        makes_room(session)
+        free = 1 if makes_room is _raise_the_limit else before - len(session.unacked)
+        world.end_turn()
+        got = min(COUNT, got + free)
+        assert session.delivered == got
+        assert [int(message.body) for message in session.unacked.values()][-1] == got - 1
+        if got == COUNT:
+            break
+
+
+@pytest.mark.parametrize("prefetch", [1, 10, 64, 100])
+@pytest.mark.parametrize("leaves", [lambda one: one.cancel("t"), Session.close, lambda one: one.client.close()])
+def test_who_comes_next_goes_on(world: World, prefetch: int, leaves: Callable[[Session], object]) -> None:
+    """The one before left with what it had; a consumer that had no credit and one that comes get the rest."""
+    queue, session = world.declare(), world.session
+    world.publish()
+    session.limit(prefetch, total=False)
+    session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+    world.end_turn()
+    leaves(session)
+    heir = world.open()
+    heir.limit(COUNT, total=False)
+    heir.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+    world.end_turn()
+    bodies = [int(message.body) for message in heir.unacked.values()]
+    assert bodies == [number for number in range(COUNT) if number >= len(session.unacked)]
