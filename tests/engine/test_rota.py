@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User
+from leveret.engine import Broker, Client, Delivered, Envelope, Field, FieldTable, ManualClock, Session, User
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.queues.queue import Queue
 
@@ -14,11 +16,11 @@ USER = User("guest")
 class Bench:
     """One queue `q`, and what every client was handed, in order, as (consumer tag, body)."""
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: FieldTable | None = None) -> None:
         self.broker = Broker(ManualClock(), unsent_max=1 << 40)
         self.vhost = self.broker.virtual_hosts["/"]
         self.publisher = self.client()
-        self.queue: Queue = self.vhost.declare_queue("q", client=self.publisher.client)
+        self.queue: Queue = self.vhost.declare_queue("q", client=self.publisher.client, arguments=arguments)
         self.handed: list[tuple[str, int]] = []
 
     def client(self) -> Session:
@@ -35,9 +37,10 @@ class Bench:
         client = self.broker.connect("/", USER, name="client", flush=flush)
         return client.open_session()
 
-    def consume(self, session: Session, tag: str, *, no_ack: bool = False) -> None:
+    def consume(self, session: Session, tag: str, *, no_ack: bool = False, priority: int = 0) -> None:
         """Subscribe to q."""
-        session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments={})
+        arguments: FieldTable = {"x-priority": Field("I", priority)} if priority else {}
+        session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments=arguments)
 
     def publish(self, first: int, count: int) -> None:
         """A run of messages with these numbers as bodies."""
@@ -121,3 +124,114 @@ def test_a_full_client_is_skipped_and_served_when_it_has_caught_up() -> None:
     bench.publish(4, 4)
     bench.end_turn()
     assert bench.of("slow") == [4, 6]
+
+
+# -- any order of comings and goings ----------------------------------------------------------------------------------
+
+
+class Taker:
+    """A consumer in the model: what it may have, and what it has."""
+
+    def __init__(self, session: Session, tag: str, priority: int, prefetch: int) -> None:
+        self.session, self.tag, self.priority, self.prefetch = session, tag, priority, prefetch
+        self.has: list[int] = []
+
+    def may_have_more(self) -> bool:
+        return self.session.flowing and (not self.prefetch or len(self.has) < self.prefetch)
+
+
+class Turns:
+    """Whose turn it is, one message at a time: the first of `takers` is the next. `active`: the single one, if any."""
+
+    def __init__(self, *, is_single: bool) -> None:
+        self.is_single = is_single
+        self.takers: list[Taker] = []
+        self.active: Taker | None = None
+        self.ready: list[int] = []
+        self.given: dict[int, list[str]] = {}
+
+    def deal(self) -> None:
+        while self.ready:
+            if self.is_single:
+                if self.active is None and self.takers:
+                    self.active = max(self.takers, key=lambda one: one.priority)  # the first of these
+                free = [one for one in (self.active,) if one is not None and one.may_have_more()]
+            else:
+                free = [one for one in self.takers if one.may_have_more()]
+            if not free:
+                return
+            taker = max(free, key=lambda one: one.priority)
+            if not self.is_single:
+                self._had_its_turn(taker)
+            number = self.ready.pop(0)
+            taker.has.append(number)
+            self.given.setdefault(number, []).append(taker.tag)
+
+    def _had_its_turn(self, taker: Taker) -> None:
+        """Also those have had it who stand before it and may have nothing, unless priorities say whose turn it is."""
+        if len({one.priority for one in self.takers}) > 1:
+            self.takers.remove(taker)
+            self.takers.append(taker)
+        else:
+            at = self.takers.index(taker) + 1
+            self.takers = self.takers[at:] + self.takers[:at]
+
+    def leave(self, gone: list[Taker]) -> None:
+        self.takers = [one for one in self.takers if one not in gone]
+        if self.active in gone:
+            self.active = None
+        self.ready = sorted(self.ready + [number for one in gone for number in one.has])
+        if self.active is None and self.takers and self.is_single:
+            self.active = max(self.takers, key=lambda one: one.priority)
+
+
+STEP = st.one_of(
+    st.tuples(st.just("join"), st.integers(0, 2), st.sampled_from((0, 0, 1, 3))),
+    st.tuples(st.sampled_from(("publish", "publish")), st.integers(1, 7), st.just(0)),
+    st.tuples(st.sampled_from(("leave", "ack", "ack", "stop", "go")), st.integers(0, 9), st.integers(1, 3)),
+)
+
+
+@pytest.mark.parametrize("has_priorities", [False, True], ids=["alike", "priorities"])
+@pytest.mark.parametrize("is_single", [False, True], ids=["all", "single active"])
+@settings(max_examples=60)
+@given(walk=st.lists(STEP, min_size=4, max_size=24))
+def test_whoever_comes_and_goes(is_single: bool, has_priorities: bool, walk: list[tuple[str, int, int]]) -> None:
+    """Each message goes to whom it would go to if messages were dealt one at a time (behaviour page 2.12, 4)."""
+    bench, turns = (
+        Bench({"x-single-active-consumer": Field("t", True)} if is_single else {}),
+        Turns(is_single=is_single),
+    )
+    number = count = 0
+    for what, pick, more in [("join", 0, 0), ("join", 1, 0), *walk]:
+        taker = turns.takers[pick % len(turns.takers)] if turns.takers else None
+        if what == "join":
+            is_new = taker is None or more != 1  # else a further consumer of a channel that is there
+            session = bench.client() if is_new or taker is None else taker.session
+            taker = Taker(session, f"t{count}", pick if has_priorities else 0, more)
+            count += 1
+            taker.session.prefetch = more
+            bench.consume(taker.session, taker.tag, priority=taker.priority)
+            turns.takers.append(taker)
+            if turns.active is None and is_single:
+                turns.active = taker
+        elif what == "publish":
+            bench.publish(number, pick)
+            turns.ready += range(number, number + pick)
+            number += pick
+        elif taker is not None and what == "leave":
+            taker.session.close()
+            turns.leave([one for one in turns.takers if one.session is taker.session])
+        elif taker is not None and what == "ack" and taker.has:
+            settled = [b"%d" % one for one in taker.has[:more]]
+            for tag in [tag for tag, message in taker.session.unacked.items() if message.body in settled]:
+                taker.session.ack(tag)
+            del taker.has[:more]
+        elif taker is not None and what in ("stop", "go"):
+            taker.session.set_flowing(what == "go")
+        bench.end_turn()
+        turns.deal()
+        given: dict[int, list[str]] = {}
+        for tag, body in bench.handed:
+            given.setdefault(body, []).append(tag)
+        assert given == turns.given
