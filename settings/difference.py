@@ -166,7 +166,14 @@ def _of_leased(before: QueueDeclaration, after: QueueDeclaration) -> Iterator[tu
     for element in ELEMENTS:
         was, will = getattr(one, element.attribute), getattr(other, element.attribute)
         if was != will:
-            yield f"{element.argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", ACTS[element.argument]
+            acts = ACTS[element.argument]
+            if (
+                element.attribute == "fairness"
+                and one.semantics != other.semantics
+                and element.argument not in after.arguments
+            ):
+                acts = ACTS["x-semantics"]  # what it follows from
+            yield f"{element.argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", acts
 
 
 def _of_logged_topics(old: Configuration, new: Configuration) -> Iterator[Change]:

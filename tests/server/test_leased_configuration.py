@@ -172,6 +172,15 @@ def test_what_can_change_does_beside_what_cannot() -> None:
     assert (settings.semantics, settings.fairness, settings.lease_period_ms) == ("at-least-once", "fast", 7)
 
 
+def test_what_follows_from_the_semantics_waits_with_them() -> None:
+    """The fairness that nobody names is that of the semantics that are in force."""
+    objects = make(QUEUE)
+    reload(objects, QUEUE + 'semantics = "at-most-once"\n')
+    leased = queue_of(objects, "q").rules.leased
+    assert leased is not None
+    assert (leased.settings.semantics, leased.settings.fairness) == ("at-least-once", "proportional")
+
+
 def test_a_configuration_that_was_changed_while_the_broker_was_stopped() -> None:
     """What can change at once does so at the start, for a queue that is otherwise as declared; else it stays."""
     for said, kept in (("lease-period = 5", True), ('message-type = "fix"', False), ("enabled = false", True)):

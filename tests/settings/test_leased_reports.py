@@ -115,9 +115,18 @@ def changes(before: str, after: str) -> list[str]:
             'semantics = "at-most-once"',
             [
                 f'semantics: "at-least-once" -> "at-most-once" ({RESTART.value})',
-                'fairness: "proportional" -> "round-robin" (at once)',
+                f'fairness: "proportional" -> "round-robin" ({RESTART.value})',  # which follows from the semantics
             ],
         ),
+        (
+            "",
+            'semantics = "at-most-once"\nfairness = "fast"',
+            [
+                f'semantics: "at-least-once" -> "at-most-once" ({RESTART.value})',
+                'fairness: "proportional" -> "fast" (at once)',
+            ],
+        ),
+        ('fairness = "fast"', "", ['fairness: "fast" -> "proportional" (at once)']),
         ("", "lease-period = 5", ["lease-period: unset -> 5 (at once)"]),
         ("max-deliveries = 2", "max-deliveries = 3", ["max-deliveries: 2 -> 3 (at once)"]),
         ("", "max-backlog-per-consumer = 5", ["max-backlog-per-consumer: 1 -> 5 (new consumers only)"]),
