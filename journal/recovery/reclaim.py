@@ -45,7 +45,7 @@ class Ledger:
 
     def begin(self, base_lsn: int, now_us: int, size_before: int, next_id: int) -> None:
         """Another segment; the one before has `size_before` octets. `next_id`: above all that were published."""
-        if self.rows:
+        if self.rows and not self.rows[-1].ended_us:  # else it was one of an earlier run
             self.rows[-1].ended_us, self.rows[-1].size = now_us or 1, size_before
         self.rows.append(SegmentRow(base_lsn, next_id))
         self._bases.append(base_lsn)

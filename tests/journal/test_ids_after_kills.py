@@ -134,6 +134,23 @@ def test_an_id_is_of_one_message_in_all_lives(deaths: tuple[Callable[[JournalRep
     assert len(witness.bodies) > 10
 
 
+@pytest.mark.parametrize("death", DEATHS)
+def test_a_bookmark_of_what_was_cut_stands_where_it_stood(death: Callable[[JournalReplays], SimulatedFiles]) -> None:
+    """Whoever saw a message that no disk ever had goes on behind what was there before, with all that came later."""
+    desk = begun()
+    desk.publish("a")
+    desk.confirmed()
+    desk.replay(bookmark="0")
+    desk.publish("cut")
+    assert desk.more() == "cut"
+    seen = desk.got[0].headers["x-bookmark"]
+    desk = JournalReplays(ORDERS, death(desk), wall_ms=desk.wall_ms + 1_000)
+    desk.publish("b")
+    desk.confirmed()
+    behind = "behindb" if death is behind_a_checkpoint and "behind" in desk.replay(bookmark="0", tag="all") else "b"
+    assert desk.replay(bookmark=seen) == behind
+
+
 def operations_of_a_start(files: SimulatedFiles) -> int:
     count = 0
 

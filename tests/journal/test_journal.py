@@ -50,6 +50,20 @@ def test_a_restart_changes_nothing() -> None:
     assert [binding.routing_key for _, binding in again.recovered.bindings] == [b"a", b"b"]
 
 
+def test_segments_weigh_as_much_after_a_start() -> None:
+    """And end when they ended: what is worth moving, and where to look for a time, is the same as before."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    run_workload(driver)
+    driver.journal.close()
+    for _ in range(2):
+        again = opened(files)
+        assert len(again.ledger.rows) > 1
+        for row, segment in zip(again.ledger.rows, again.recovered.segments):
+            assert (row.size, row.ended_us) == (segment.size, segment.ts_max or 1)
+        again.close()
+
+
 def test_segments_roll_by_size_and_are_whole_alone() -> None:
     """Each segment defines the names that it uses; LSNs go on without a gap."""
     files = SimulatedFiles()
