@@ -85,8 +85,8 @@ class Broker:
         self.logged_topics: Sequence[LoggedTopic] = ()
         #: Called when a leased queue selects a topic that is not logged, where logged topics are listed.
         self.on_unlogged: Callable[[Queue, str], object] = lambda queue, topic: None
-        #: Called when a queue is declared with arguments that nobody knows: see `unknown_arguments`.
-        self.on_unknown_arguments: Callable[[Queue, dict[str, str]], object] = lambda queue, names: None
+        #: Called when something has arguments that nobody knows: what, its name, virtual host, `unknown_arguments`.
+        self.on_unknown_arguments: Callable[[str, str, str, dict[str, str]], object] = lambda *of: None
         self.options = options
         self.chance = chance
         self.unsent_max = unsent_max

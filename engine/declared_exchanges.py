@@ -21,7 +21,7 @@ from .peers.client import Client
 from .peers.permission_checks import require
 from .publishing.service import Handler, ServiceExchange
 from .publishing.topology import Topology
-from .rules.arguments import check_same_alternate
+from .rules.arguments import EXCHANGE_ARGUMENTS, check_same_alternate, unknown_arguments
 from .users.permissions import CONFIGURE, EXCHANGE, READ, WRITE
 
 #: Exchanges that hear of changed policies in one step, and what looking for theirs may cost in it (2 to 4 ms).
@@ -97,6 +97,8 @@ class DeclaredExchanges:
         exchange.set_policy(vhost.broker.policies.of_exchange(name, vhost.name))
         vhost.broker.effort.spent += vhost.broker.policies.spent - spent
         self._topology.add_exchange(exchange)
+        if arguments and (unknown := unknown_arguments(arguments, EXCHANGE_ARGUMENTS)):
+            vhost.broker.on_unknown_arguments("exchange", name, vhost.name, unknown)
         if vhost.broker.listeners:
             vhost.broker.announce(ExchangeEvent(EventKind.DECLARED, vhost.name, name, exchange))
         return exchange

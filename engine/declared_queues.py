@@ -149,7 +149,7 @@ class DeclaredQueues:
         if queue.owner is not None:
             queue.owner.exclusive_queues[queue] = None
         if arguments and (unknown := unknown_arguments(arguments)):
-            vhost.broker.on_unknown_arguments(queue, unknown)
+            vhost.broker.on_unknown_arguments("queue", name, vhost.name, unknown)
         vhost.broker.activity.queues_declared += 1
         return queue
 

@@ -20,7 +20,7 @@ from ..messages.content import REPLY_TO_ME, Framing, decode_properties
 from ..messages.field_table import FieldTable
 from ..queues.queue import Queue, queue_of
 from ..queues.queue_types import check_consume
-from ..rules.arguments import CONSUMER_FILTERS, REPLACE
+from ..rules.arguments import CONSUMER_ARGUMENTS, CONSUMER_FILTERS, REPLACE, unknown_arguments
 from .host import SessionClient
 
 if TYPE_CHECKING:
@@ -101,6 +101,9 @@ class Subscriptions:
         )
         queue.add_consumer(consumer)
         self.by_tag[tag] = consumer
+        if arguments and (unknown := unknown_arguments(arguments, CONSUMER_ARGUMENTS)):
+            broker = self._client.broker
+            broker.on_unknown_arguments("consumer of queue", queue.name, queue.vhost_name, unknown)
         if not no_ack:
             self.note_holder(consumer)
         return consumer

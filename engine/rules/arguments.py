@@ -6,7 +6,7 @@ Source: behaviour page 2.4.1, 3.1.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from math import isfinite
 
@@ -32,6 +32,25 @@ CLASSIC, QUORUM, STREAM, AMPS = "classic", "quorum", "stream", LEASED
 CONSUMER_FILTERS = ("x-filter", "x-selector")
 #: Argument of a consumer that takes the place of one with its tag, on a leased queue.
 REPLACE = "x-replace"
+#: What consumers may ask for; some of it of some queues only.
+CONSUMER_ARGUMENTS = frozenset(
+    {
+        *CONSUMER_FILTERS,
+        REPLACE,
+        OFFSET,
+        "x-priority",
+        "x-consumer-timeout",
+        "x-cancel-on-ha-failover",  # of RabbitMQ's mirrored queues: there are none, so none fails over
+        "x-bookmark",
+        "x-rate",
+        "x-rate-max-gap",
+        "x-max-backlog",
+        "x-top-n",
+        "x-browse",
+        "x-lease-auto-renew",
+    }
+)
+EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-header", "hash-property"})
 QUEUE_TYPES = frozenset({CLASSIC, QUORUM, STREAM, AMPS})
 
 
@@ -318,14 +337,18 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             raise InvalidArgument(key=fault.argument, name=name, vhost=vhost, reason=reason) from None
 
 
-def unknown_arguments(names: Iterable[str]) -> dict[str, str]:
-    """Arguments `x-..` that no queue of any type reads, each with the one that it looks like, or an empty text."""
-    unknown = [name for name in names if name.startswith("x-") and name not in ARGUMENTS]
+def unknown_arguments(names: Iterable[str], known: Collection[str] | None = None) -> dict[str, str]:
+    """Arguments `x-..` that nobody reads, each with the one that it looks like, or an empty text.
+
+    `known`: what is read; if not given, what queues of any type read.
+    """
+    known = ARGUMENTS if known is None else known
+    unknown = [name for name in names if name.startswith("x-") and name not in known]
     if not unknown:
         return {}
     from difflib import get_close_matches  # only for mistakes
 
-    return {name: next(iter(get_close_matches(name[:100], ARGUMENTS, 1, 0.8)), "") for name in unknown}
+    return {name: next(iter(get_close_matches(name[:100], known, 1, 0.8)), "") for name in unknown}
 
 
 def plain_arguments(arguments: FieldTable) -> dict[str, object]:

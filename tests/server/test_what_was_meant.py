@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from desk import VirtualDesk
+from desk import C, VirtualDesk
 
 from leveret.__main__ import main
 from leveret.engine import Field
@@ -180,6 +180,29 @@ def test_unknown_arguments_of_a_client_are_logged_once(caplog: pytest.LogCapture
         "queue 'one' in vhost '/': arguments without a meaning here: x-max-lenght (did you mean x-max-length?), x-mine",
         "queue 'three' in vhost '/': arguments without a meaning here: x-redelivery-dealy "
         "(did you mean x-redelivery-delay?)",
+    ]
+
+
+def test_unknown_arguments_of_consumers_and_exchanges(caplog: pytest.LogCaptureFixture) -> None:
+    """They have arguments of their own, and one line for each that nobody knows; what queues have, others may not."""
+    desk = VirtualDesk()
+    log_flow(desk.pair.broker)
+    vhost = desk.pair.broker.virtual_hosts["/"]
+    desk.declare("q")
+    with caplog.at_level(logging.WARNING, "leveret.amqp"):
+        for tag in ("a", "b"):
+            odd = {"x-priorty": 1, "x-max-length": 3, "x-priority": 1, "note": 1}
+            desk.peer.call(1, C.Basic.Consume, queue="q", consumer_tag=tag, arguments=odd)
+            odd = {"x-delayed-typ": "direct", "alternate-exchange": "f", "x-mine": 1}
+            desk.peer.call(1, C.Exchange.Declare, exchange=tag, arguments=odd)
+        for name, known in {"x-max-backlog": 5, "x-filter": "/a = 1"}.items():
+            vhost.declare_queue(name, client=None, durable=True, arguments={"x-queue-type": Field("S", b"amps")})
+            desk.peer.call(1, C.Basic.Consume, queue=name, consumer_tag=name, arguments={name: known})
+    assert [record.getMessage() for record in caplog.records] == [
+        "consumer of queue 'q' in vhost '/': arguments without a meaning here: x-max-length, x-priorty "
+        "(did you mean x-priority?)",
+        "exchange 'a' in vhost '/': arguments without a meaning here: x-delayed-typ (did you mean x-delayed-type?), "
+        "x-mine",
     ]
 
 

@@ -26,7 +26,6 @@ from ..engine import (
     ManualClock,
     NotFound,
     Permissions,
-    Queue,
     TopicPermission,
     User,
     VirtualHostLimits,
@@ -169,10 +168,10 @@ class DefinitionsReader:
         """From now on a remark names the arguments of queues that nobody knows."""
         self.dry.on_unknown_arguments = self._tell_arguments
 
-    def _tell_arguments(self, queue: Queue, names: dict[str, str]) -> None:
+    def _tell_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
         for name, like in names.items():
             hint = f", did you mean {shown(like)}?" if like else ""
-            self.found.remarks.append(f"{self.where}: {shown(name)}: no queue has this argument{hint}")
+            self.found.remarks.append(f"{self.where}: {shown(name)}: no {what} has this argument{hint}")
 
     def _leave_out(self, why: str) -> None:
         self.found.remarks.append(f"{self.where}: left out: {why}")

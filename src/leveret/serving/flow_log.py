@@ -69,24 +69,25 @@ def _log_unlogged(queue: Queue, topic: str) -> None:
 
 
 class _UnknownArguments:
-    """One line for each argument that nobody knows, however many queues have it."""
+    """One line for each argument that nobody knows, however many queues, consumers or exchanges have it."""
 
     #: Clients may invent as many as they like.
     NAMES_MAX = 1_000
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, str]] = set()
 
-    def log(self, queue: Queue, names: dict[str, str]) -> None:
-        new = [name for name in names if name not in self._seen]
+    def log(self, what: str, name: str, vhost: str, names: dict[str, str]) -> None:
+        new = [one for one in names if (what, one) not in self._seen]
         if not new or len(self._seen) >= self.NAMES_MAX:
             return
-        self._seen.update(new)
+        self._seen.update((what, one) for one in new)
         logger.warning(
-            "queue %r in vhost %r: arguments without a meaning here: %s",
-            queue.name,
-            queue.vhost_name,
-            ", ".join(unknown_argument(name, names[name]) for name in new),
+            "%s %r in vhost %r: arguments without a meaning here: %s",
+            what,
+            name,
+            vhost,
+            ", ".join(unknown_argument(one, names[one]) for one in new),
         )
 
 
