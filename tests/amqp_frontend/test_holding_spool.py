@@ -13,7 +13,7 @@ from pamqp import commands as C
 from leveret.amqp_frontend.held_contents import HELD_MAX
 from leveret.amqp_frontend.hold_area import OWN_STALL_MS
 from leveret.amqp_frontend.states import HoldState
-from leveret.engine import BrokerOptions
+from leveret.engine import BrokerOptions, errors
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry
 
@@ -112,20 +112,46 @@ def test_small_messages_are_not_bounded_by_their_number(make: Any) -> None:
     assert bench.take_all() == list(range(1, 3 * HELD_MAX + 1))
 
 
-@pytest.mark.parametrize("end", ["channel", "connection", "lost"])
+@pytest.mark.parametrize(
+    "end", ["channel", "error", "connection", "frame", "lost", "expelled", "stop", "timed out", "refused"]
+)
 def test_what_is_dropped_is_released(make: Any, end: str) -> None:
+    """However it ends, of a channel or of all: the temp store and all accounts have what is still held, and no more."""
     bench = make()
     bench.publish(12)
     bench.publish(4, channel=2)
-    if end == "channel":
-        bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
-        assert bench.temp.used == bench.area.contents.spooled == bench.pair.broker.flow.holdings.spooled
+    flow = bench.pair.broker.flow
+    assert bench.temp.used > 4 * SIZE
+    if end in ("channel", "error"):
+        if end == "channel":
+            bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+        else:
+            bench.peer.send(method(1, C.Basic.Ack, delivery_tag=99))
+        assert bench.temp.used == bench.area.contents.spooled == flow.holdings.spooled
+        assert flow.holdings.octets == bench.area.contents.octets
+        assert bench.area.contents.publishes == 4
         assert bench.take_all() == [1, 13, 14, 15, 16]
+    elif end == "frame":
+        bench.peer.send(b"\x09" + bytes(7))
+    elif end == "expelled":
+        bench.peer.session.closing.expel(errors.ConnectionForced(reason="test"))
+    elif end == "stop":
+        bench.peer.session.closing.stop()
+    elif end == "timed out":
+        bench.peer.session.closing.give_up("silent")
+        bench.peer.hang_up()
+    elif end == "refused":
+        settings = SettingsRepository([entry("q", memory_limit=1_000, cursor="vm", send_fail_if_no_space=True)])
+        bench.pair.broker.replace_settings(settings, bench.pair.broker.options)
+        bench.pair.settle()
+        assert bench.take_all() == [1]
     elif end == "connection":
         bench.peer.send(method(0, C.Connection.Close, reply_code=200, class_id=0, method_id=0))
     else:
         bench.peer.hang_up()
-    assert bench.temp.used == bench.pair.broker.flow.holdings.spooled == 0
+    assert (bench.temp.used, flow.holdings.spooled, flow.holdings.octets) == (0, 0, 0)
+    assert (bench.area.contents.count, bench.area.contents.spooled_count, bench.area.contents.publishes) == (0, 0, 0)
+    assert flow.blocked() == []
 
 
 def test_what_the_temp_store_refuses_is_counted_in_memory_alone(make: Any) -> None:

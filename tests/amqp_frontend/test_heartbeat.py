@@ -1,0 +1,81 @@
+"""Heartbeats, whatever is said or not: who is given up, and how long the broker is silent. Behaviour page 1.8."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from effort import examples
+from pair import Pair, method, publish
+from pamqp import commands as C
+from pamqp import frame, heartbeat
+
+HEARTBEAT = frame.marshal(heartbeat.Heartbeat(), 0)
+
+
+@pytest.mark.parametrize("seed", range(examples(24)))
+def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never_silent(seed: int) -> None:
+    """Not before two intervals without an octet, at the latest after three, in which the peer hears every half of one.
+
+    Octets are heartbeats, parts of them, or anything else; a peer that is not read, because its publishes wait for an
+    alarm, cannot be heard, and stays.
+    """
+    chance = Random(seed)
+    interval_s = chance.choice((1, 2, 10))
+    pair = Pair()
+    other = pair.open(1)
+    other.call(1, C.Queue.Declare, queue="q")
+    peer = pair.open(1, heartbeat_s=interval_s)
+    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True)
+    rest, silent_s, unheard_s, step_s = b"", 0.0, 0.0, interval_s / 20
+    is_unread = False
+    heard = len(peer.incoming.octets)
+    for _ in range(600):
+        pair.advance(step_s)
+        silent_s += step_s
+        unheard_s += step_s
+        if len(peer.incoming.octets) > heard:
+            heard, unheard_s = len(peer.incoming.octets), 0.0
+        if peer.is_closed:
+            assert not is_unread, "it could not be heard"
+            assert silent_s > 2 * interval_s, f"given up after {silent_s} s"
+            return
+        assert silent_s <= 3 * interval_s + step_s or is_unread, "never given up"
+        assert unheard_s <= interval_s / 2 + step_s / 2, "the broker is silent"
+        alive = peer.session.heartbeat.is_alive()
+        assert alive or silent_s > interval_s, "counts as gone though it has just been heard"
+        assert not alive or is_unread or silent_s <= 2 * interval_s + step_s, "counts as alive"
+        if chance.random() < 0.02:
+            other.send(publish(1, "q", b"x"))
+        if chance.random() < 0.004 and not is_unread:
+            pair.broker.raise_alarm("test")
+            peer.send(rest, publish(1, "q", b"held"))
+            rest, silent_s, is_unread = b"", 0.0, True
+        elif is_unread and chance.random() < 0.02:
+            pair.broker.end_alarm()
+            pair.settle()
+            silent_s, is_unread = 0.0, False
+        elif not is_unread and chance.random() < (0.04 if rest else 0.03):
+            octets = rest or chance.choice((HEARTBEAT, HEARTBEAT, method(1, C.Basic.Qos, prefetch_count=1)))
+            size = chance.choice((1, len(octets)))
+            peer.send(octets[:size])
+            rest, silent_s = octets[size:], 0.0
+
+
+@pytest.mark.parametrize("end", ["close", "error", "login"])
+def test_no_heartbeat_is_left_behind(end: str) -> None:
+    """Neither ticks nor sends when the connection is over; nor before it was tuned."""
+    pair = Pair()
+    if end == "login":
+        peer = pair.connect()
+    else:
+        peer = pair.open(1, heartbeat_s=10)
+        if end == "close":
+            peer.send(method(0, C.Connection.Close, reply_code=200, class_id=0, method_id=0))
+        else:
+            peer.send(method(0, C.Basic.Qos, prefetch_count=1))
+        peer.take()
+        peer.hang_up()
+    pair.advance(9)
+    peer.expect_nothing()
+    assert end == "login" or pair.broker.next_deadline_ns() is None
