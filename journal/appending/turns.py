@@ -34,7 +34,7 @@ class Turns:
         self.checkpoint = (recovered.checkpoint_begin, recovered.checkpoint_end)  # the last one that is whole
         self.uncovered_bytes = 0  # appended since it
         self.ids_bytes = 0  # of duplicate ids: what the last checkpoint took to state them, and what came since
-        self.segment_bytes = 0  # in the open segment
+        self.segment_bytes = self.ledger.rows[-1].size if self.ledger.rows else 0  # in the newest segment
         self.block: BlockBuilder | None = None
         self.patient_count = 0
         self.is_awaited = False

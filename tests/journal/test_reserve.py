@@ -112,6 +112,21 @@ def test_a_start_on_a_full_disk() -> None:
     assert found.keys() == set(list(driver.model["a"])[:30])
 
 
+def test_what_was_written_before_the_last_start_makes_room() -> None:
+    """The newest segment of the last broker has its octets, too: once nothing in it lives they can be given back."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    driver.declare("a")
+    for _ in range(30):
+        driver.publish([bytes(10_000)], "a")
+        assert driver.journal.wait(driver.journal.commit())
+    driver.journal.close()
+    again = opened(files)
+    assert not again.old_segments.can_make_room(0)
+    again.ledger.settled(list(driver.model["a"]))
+    assert again.wait(again.next_lsn) and again.old_segments.can_make_room(0)
+
+
 def test_systems_that_cannot_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There the file is written; what was left with another size is made anew."""
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
