@@ -2,8 +2,13 @@
 
 from typing import Any
 
-from ...engine import Client, Consumer, Session, queue_of
+from ...engine import Client, Consumer, Queue, Session, queue_of
 from .tables import arguments_view, channel_name, peer_of
+
+
+def active_consumer(queue: Queue) -> Consumer | None:
+    """Of a queue with a single active consumer."""
+    return next(iter(queue.rota.served or queue.consumers), None)
 
 
 def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:
@@ -14,7 +19,7 @@ def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:
     assert isinstance(client, Client)
     host, port = peer_of(client)
     is_single = queue.rules.single_active_consumer
-    is_active = not is_single or consumer is queue.consumers[0]
+    is_active = not is_single or consumer is active_consumer(queue)
     return {
         "arguments": arguments_view(consumer.arguments),
         "ack_required": not consumer.no_ack,

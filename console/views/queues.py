@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ...engine import Client, Message, Queue
 from ..options import Steps
 from ..slices import mapped
-from .consumers import consumer_view
+from .consumers import active_consumer, consumer_view
 from .tables import arguments_view, peer_of
 
 #: Octets are counted of so many messages; what is more is taken to be like them.
@@ -93,7 +93,7 @@ def queue_view(queue: Queue, node: str) -> dict[str, Any]:
     }
     if queue.type == STREAM:
         return {**view, "members": [node], "online": [node], "leader": node, "readers": {node: len(consumers)}}
-    is_single = queue.rules.single_active_consumer
+    active = active_consumer(queue) if queue.rules.single_active_consumer else None
     view |= {
         "message_bytes": octets.ready + octets.unacked,
         "message_bytes_persistent": octets.persistent,
@@ -102,7 +102,7 @@ def queue_view(queue: Queue, node: str) -> dict[str, Any]:
         "message_bytes_unacknowledged": octets.unacked,
         "messages_persistent": octets.messages_persistent,
         "messages_ram": ready - paged + unacked,
-        "single_active_consumer_tag": consumers[0].tag if consumers and is_single else None,
+        "single_active_consumer_tag": active.tag if active is not None else None,
     }
     if queue.type == QUORUM:
         tag = view.pop("single_active_consumer_tag")

@@ -27,7 +27,17 @@ class Rota:
     `groups`: who has which message group; None until the first message of a group arrives.
     """
 
-    __slots__ = ("_effort", "_has_priorities", "_next", "_rules", "_waiting_count", "consumers", "groups", "waits")
+    __slots__ = (
+        "_effort",
+        "_has_priorities",
+        "_is_to_yield",
+        "_next",
+        "_rules",
+        "_waiting_count",
+        "consumers",
+        "groups",
+        "waits",
+    )
 
     def __init__(self, rules: QueueRules, effort: Effort, waiting_count: Callable[[], int]) -> None:
         """`waiting_count()`: while marked queues have their turns, how many of them wait for theirs."""
@@ -36,6 +46,7 @@ class Rota:
         self.groups: Groups | None = None
         self._next = 0  # whose turn it is
         self._has_priorities = False  # consumers of different priority
+        self._is_to_yield = False  # the active consumer: to one of higher priority
         self._rules = rules
         self._effort = effort
         self._waiting_count = waiting_count
@@ -72,6 +83,7 @@ class Rota:
             self._has_priorities = True
         if self._rules.single_active_consumer:
             consumers.append(consumer)  # in order of arrival: the first is the active one
+            self._is_to_yield |= self._rules.active_consumer_yields and consumer.priority > consumers[0].priority
         else:
             # Its end is just before the one whose turn it is.
             consumers.insert(self._next, consumer)
@@ -83,7 +95,7 @@ class Rota:
             self.groups.consumer_joined(self._rules, len(self.consumers))
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        """Leave the rota. O(consumers). Returns whether the single active consumer is another one now."""
+        """Leave the rota. O(consumers). Returns whether a single active consumer may have what it might not before."""
         consumers = self.consumers
         active = consumers[0] if consumers else None
         if len(leaving) == 1:
@@ -102,14 +114,21 @@ class Rota:
         if self._has_priorities:
             first = consumers[0].priority if consumers else 0
             self._has_priorities = any(one.priority != first for one in consumers)
-        if not consumers or active is consumers[0] or not self._rules.single_active_consumer:
+        if not consumers or not self._rules.single_active_consumer:
+            self._is_to_yield = False
+            return False
+        if active is consumers[0]:
+            if self._is_to_yield:
+                self._is_to_yield = any(one.priority > active.priority for one in consumers)
+                return not self._is_to_yield  # it goes on
             return False
         self._activate_next()
         return True
 
     def _activate_next(self) -> None:
-        """The active consumer left: the next one is the first to have come among those of the highest priority."""
+        """The active consumer left or yields: the next is the first to have come of those of the highest priority."""
         consumers = self.consumers
+        self._is_to_yield = False
         if self._has_priorities:
             following = max(consumers, key=lambda one: one.priority)
             consumers.remove(following)
@@ -119,8 +138,16 @@ class Rota:
 
     @property
     def served(self) -> Sequence[Consumer]:
-        """The consumers that may get messages at all: all of them, or the single active one."""
-        return self.consumers[:1] if self._rules.single_active_consumer else self.consumers
+        """The consumers that may get messages at all: all of them, or the single active one, unless it is to yield."""
+        return self._active() if self._rules.single_active_consumer else self.consumers
+
+    def _active(self) -> list[Consumer]:
+        """The single active consumer. One that is to yield gets nothing more, and goes when it has nothing out."""
+        if self._is_to_yield:
+            if self.consumers[0].unacked:
+                return []
+            self._activate_next()
+        return self.consumers[:1]
 
     @property
     def in_turn(self) -> list[Consumer]:
@@ -144,7 +171,7 @@ class Rota:
         if len(consumers) == 1:
             return consumers[:] if consumers[0].credit() > 0 else []
         if self._rules.single_active_consumer:
-            return consumers[:1] if consumers and consumers[0].credit() > 0 else []
+            return [one for one in self._active() if one.credit() > 0]
         if self._has_priorities:
             return self._eligible_by_priority(wanted)
         count = len(consumers)

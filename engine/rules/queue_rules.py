@@ -83,6 +83,7 @@ class QueueRules:
     last_value_key: str | None = None  # a header
     non_destructive: bool = False
     single_active_consumer: bool = False
+    active_consumer_yields: bool = False  # to one of higher priority, once it has nothing out
     max_consumers: int | None = None
     purge_on_no_consumers: bool = False
     consumers_before_dispatch: int = 0
@@ -182,13 +183,14 @@ def rules_of(
 
     `arguments` are checked, and effective; `settings` are those of the queue: its arguments over those of its address.
     `quorum_delivery_limit`: of quorum queues that say none; N means N + 1 deliveries. `quorum_priorities`: how many
-    levels these have, as in `BrokerOptions`.
+    levels these have, as in `BrokerOptions`; where they have any, consumers have precedence by theirs, too.
     """
     if not arguments:
         return _rules_of_settings(settings)
     rules = _worked_out(arguments, settings, quorum_delivery_limit)
     if quorum_priorities and queue_type_of(arguments) == QUORUM:
-        return replace(rules, levels=OF_QUORUM[quorum_priorities])
+        yields = rules.single_active_consumer
+        return replace(rules, levels=OF_QUORUM[quorum_priorities], active_consumer_yields=yields)
     return rules
 
 

@@ -278,11 +278,25 @@ def quorum_priorities(client: Client) -> str:
     return {b"abcd": "none", b"bdac": "two classes", b"dbca": "32 levels"}[order]
 
 
+def single_active_and_priority(client: Client) -> str:
+    """Whether the active consumer makes room for one of higher priority, when it has nothing out any more."""
+    declare(client, x_queue_type="quorum", x_single_active_consumer=True)
+    client.call("basic.consume", queue=Q, consumer_tag="first")
+    client.publish("", Q, b"a")
+    (held,) = client.deliveries(1)
+    client.call("basic.consume", queue=Q, consumer_tag="higher", arguments={"x-priority": 5})
+    client.publish("", Q, b"b")
+    client.send("basic.ack", delivery_tag=held["delivery_tag"])
+    (following,) = client.deliveries(1)
+    return {"first": "stays", "higher": "yields"}[following["consumer_tag"]]
+
+
 PROBES: dict[str, Callable[[Client], str]] = {
     "nack(requeue) and the delivery limit": lambda client: returned_once_with_limit_0(client, "nack"),
     "reject(requeue) and the delivery limit": lambda client: returned_once_with_limit_0(client, "reject"),
     "delivery limit of a quorum queue that declares none": default_limit,
     "priorities of a quorum queue": quorum_priorities,
+    "single active consumer of a quorum queue, when one of higher priority comes": single_active_and_priority,
     "x-death that a client publishes": death_of_a_client,
     "x-death of a second death in the broker": death_in_the_broker,
     "x-last-death-reason": last_death,
