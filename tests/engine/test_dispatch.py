@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from queue_world import QueueWorld as World
 
+from leveret.engine import broker
+from leveret.engine.delivery import rota
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers import giving_back
-from leveret.engine.queues import expiry
+from leveret.engine.peers import giving_back, session
+from leveret.engine.queues import dispatch, expiry
 from leveret.engine.stores import memory_budget, tail_paging
 
 
@@ -52,8 +54,7 @@ def test_what_lives_behind_many_that_expired_is_handed_out(
     world.clock.advance_ns(500 * 1_000_000)
     for who in range(1 if way == "one" else 2):
         filter_ = {"x-filter": Field("S", b"1 = 1")} if way == "filters" else {}
-        session = world.sessions[who]
-        session.consume(world.queue, f"t{who}", no_ack=True, exclusive=False, arguments=filter_)
+        world.sessions[who].consume(world.queue, f"t{who}", no_ack=True, exclusive=False, arguments=filter_)
     world.end_turn()
     world.check()
     wanted = 2 if way == "kept" else 1
@@ -119,7 +120,8 @@ def test_what_comes_stays_behind_what_is_paged_out(way: str, arguments: FieldTab
 @pytest.mark.parametrize("names", [["q", "other"], ["other", "q"], ["q", "other", "dead"]])
 def test_every_queue_goes_on_after_a_large_return(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A session is lost that had much of several queues: all of it is for who waits, also what came back first."""
-    monkeypatch.setattr(giving_back, "GIVE_BACK_SLICE", 2)
+    for module in (giving_back, session):
+        monkeypatch.setattr(module, "GIVE_BACK_SLICE", 2)
     world = World({}, {})
     for name in names:
         world.publish([b"1", b"2", b"3"], {}, f"{name}.x")
@@ -170,3 +172,54 @@ def test_groups_that_were_passed_over_keep_their_order() -> None:
         world.check()
     bodies = {tag: [body for _, (body, *_) in seen] for tag, seen in world.seen.items()}
     assert bodies == {"t0": [b"a1", b"a2", b"a3", b"a4"], "t1": [b"b1", b"b2"]}
+
+
+@pytest.mark.parametrize("depth", [None, 0], ids=["in memory", "deep"])
+@pytest.mark.parametrize("expires", [False, True])
+@pytest.mark.parametrize("way", ["one", "two", "shared", "groups", "filters", "kept", "priorities"])
+def test_the_rest_of_a_long_turn_goes_out_in_the_next(
+    way: str, expires: bool, depth: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that comes gets all that it may have, however many turns that takes, in order."""
+    for module, name, value in ((broker, "TURN_SPREAD", 2), (dispatch, "RUN_MAX", 3), (rota, "RUN_MAX", 3)):
+        monkeypatch.setattr(module, name, value)
+    kinds: dict[str, FieldTable] = {
+        "kept": {"x-non-destructive": Field("t", True)},
+        "priorities": {"x-max-priority": Field("l", 2)},
+    }
+    world = World(kinds.get(way, {}), {}, memory=depth)
+    bodies = [b"%02d" % number for number in range(20)]
+    for body in bodies:
+        properties = of_group(b"g") if way == "groups" else {"delivery_mode": 2}
+        world.publish([body], properties | ({"expiration": b"500"} if expires else {}))
+    world.end_turn()
+    for who in range(1 if way in ("one", "groups", "kept") else 2):
+        taker = world.sessions[who]
+        taker.limit(50 if way == "shared" else 0, total=way == "shared")
+        filter_ = {"x-filter": Field("S", b"1 = 1")} if way == "filters" else {}
+        taker.consume(world.queue, f"t{who}", no_ack=False, exclusive=False, arguments=filter_)
+    world.end_turn()
+    world.check()
+    seen = [[body for _, (body, *_) in of] for of in world.seen.values()]
+    assert sorted(body for of in seen for body in of) == bodies
+    assert all(of == sorted(of) for of in seen)
+
+
+@pytest.mark.parametrize("names", [["q", "other"], ["q", "other", "dead"]])
+def test_queues_that_share_a_prefetch_have_turns(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits while the session may have more of any of them."""
+    monkeypatch.setattr(broker, "TURN_SPREAD", 2)
+    world = World({}, {})
+    for name in names:
+        world.publish([b"%d" % number for number in range(9)], {}, f"{name}.x")
+    for name in names:
+        world.consume(name, name, prefetch=4, total=True)
+    left = 9 * len(names)
+    while left:
+        world.end_turn()
+        world.check()
+        assert len(world.sessions[0].unacked) == min(4, left)
+        world.sessions[0].ack_each(list(world.sessions[0].unacked))
+        left -= min(4, left)
+    for name in names:
+        assert [body for _, (body, *_) in world.seen[name]] == [b"%d" % number for number in range(9)]

@@ -15,11 +15,12 @@ from effort import examples
 from queue_world import QueueWorld as World
 
 from leveret.engine import broker
+from leveret.engine.delivery import rota
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers import giving_back
+from leveret.engine.peers import giving_back, session
 from leveret.engine.peers.session import NACKED
 from leveret.engine.queues import dispatch, expiry, limits
-from leveret.engine.stores import kept_windows, memory_budget, paged_run, tail_paging
+from leveret.engine.stores import kept_windows, memory_budget, paged_places, paged_run, placed, scanning, tail_paging
 
 #: Stories of a kind of queue, and steps of a story.
 STORIES, STEPS = 8, 40
@@ -55,8 +56,11 @@ SETTINGS: dict[str, list[Any]] = {
 SMALL = [
     (tail_paging, "LOW", 2), (tail_paging, "HIGH", 4), (tail_paging, "SLICE", 2), (tail_paging, "PAGE_SLICE", 2),
     (dispatch, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
-    (kept_windows, "WINDOW_MESSAGES", 3), (giving_back, "GIVE_BACK_SLICE", 2), (broker, "TURN_SPREAD", 4_000),
-    (expiry, "EXPIRE_SLICE", 2), (limits, "TRIM_SLICE", 2),
+    (scanning, "WINDOW_MESSAGES", 3), (scanning, "NEAR", 2), (placed, "BLOCK", 3), (paged_places, "COMPACT_MIN", 3),
+    (kept_windows, "WINDOW_MESSAGES", 3), (giving_back, "GIVE_BACK_SLICE", 2), (session, "GIVE_BACK_SLICE", 2),
+    (broker, "TURN_SPREAD", 4_000),
+    (dispatch, "RUN_MAX", 3), (rota, "RUN_MAX", 3), (rota, "SHARE_MAX", 2), (expiry, "EXPIRE_SLICE", 2),
+    (limits, "TRIM_SLICE", 2),
 ]  # fmt: skip
 
 
@@ -85,16 +89,17 @@ def test_depth_makes_no_difference_and_books_are_kept(kind: str, is_ruled: bool)
 class Story:
     """All is done in two worlds: one is in memory, in the other what can be is paged out, and all is metered.
 
-    What not all messages have, some stories have: groups, expirations, delays. Where consumers share a
-    session or groups, and where a reader misses what a ring or a newer value took before it came to that, more than one
-    answer is right: of such a story the books alone are looked at (not `is_exact`).
+    What not all messages have, some stories have: groups, expirations, delays. Where consumers share a session, groups
+    or filters, and where a reader misses what a ring or a newer value took before it came to that, more than one answer
+    is right: of such a story the books alone are looked at (not `is_exact`).
     """
 
     def __init__(self, arguments: FieldTable, chance: random.Random, *, is_ruled: bool) -> None:
         self.chance, self.arguments, self.is_ruled = chance, arguments, is_ruled
         self.has_groups, self.has_expirations, self.has_delays = (chance.random() < 0.3 for _ in range(3))
+        self.has_filters = not self.has_groups and chance.random() < 0.3
         misses = "x-ring-size" in arguments or {"x-non-destructive", "x-last-value-key"} <= arguments.keys()
-        self.is_exact = chance.random() < 0.6 and not misses and not self.has_groups
+        self.is_exact = chance.random() < 0.6 and not (misses or self.has_groups or self.has_filters)
         said = self.settings()
         durable = "x-queue-type" in arguments or chance.random() < 0.7
         memory = chance.choice([0, 1500, 4000])
@@ -208,11 +213,13 @@ class Story:
         if not self.is_exact and "x-queue-type" not in self.arguments:
             total = choose([False, True])
 
+        key = choose([b"a", b"b", None, None]) if self.has_filters else None
+
         def act(world: World) -> None:
             if len(world.sessions[who].consumers) < 2 - self.is_exact:
-                world.consume(tag, name, prefetch=prefetch, no_ack=no_ack, total=total, who=who)
+                world.consume(tag, name, prefetch=prefetch, no_ack=no_ack, total=total, who=who, key=key)
 
-        self.both(f"consume {name} {tag} {who=} {prefetch=} {no_ack=} {total=}", act)
+        self.both(f"consume {name} {tag} {who=} {prefetch=} {no_ack=} {total=} {key=}", act)
 
     def cancel(self) -> None:
         who = self.chance.randrange(3)
@@ -241,15 +248,15 @@ class Story:
         how, multiple = choose(["ack", "nack", "nack", "away"]), choose([True, False])
 
         def act(world: World) -> None:
-            session = world.sessions[who]
-            tags = list(session.unacked)
+            holder = world.sessions[who]
+            tags = list(holder.unacked)
             if not tags:
                 return
             tag = tags[which % len(tags)]
             if how == "ack":
-                session.ack(tag, multiple=multiple)
+                holder.ack(tag, multiple=multiple)
             else:
-                session.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
+                holder.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
 
         self.both(f"{how} {who=} {which=} {multiple=}", act)
 
@@ -258,11 +265,11 @@ class Story:
         how, who = self.chance.choice(["closed", "failed", "recover"]), self.chance.randrange(3)
 
         def act(world: World) -> None:
-            session = world.sessions[who]
+            holder = world.sessions[who]
             if how == "recover":
-                session.recover()
+                holder.recover()
             else:
-                session.close(failed=how == "failed")
+                holder.close(failed=how == "failed")
                 world.sessions[who] = world.client.open_session()
 
         self.both(f"{how} {who}", act)

@@ -8,6 +8,7 @@ import pytest
 from queue_world import QueueWorld as World
 
 from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.field_table import Field
 from leveret.engine.peers.session import NACKED
 
 MS = 1_000_000
@@ -105,6 +106,56 @@ def test_what_came_back_expires_on_time(how: str, is_ruled: bool) -> None:
     world.advance(400)
     world.check()
     assert (world.queue.ready_count, world.queue.counters.expired) == (0, 2)
+
+
+def test_what_came_back_expires_on_time_while_groups_are_dealt_again() -> None:
+    """A consumer joined: nothing is handed out until all that is out is settled; what came back has its time."""
+    rules = {"default_group_rebalance": True, "default_group_rebalance_pause_dispatch": True}
+    world = World({}, rules)
+    world.consume("t0", prefetch=2)
+    world.end_turn()
+    headers = {"JMSXGroupID": Field("S", b"g")}
+    world.publish([b"expires"], {"expiration": b"500", "headers": headers})
+    world.publish([b"stays"], {"headers": headers})
+    world.end_turn()
+    world.consume("t1", prefetch=1, who=1)
+    world.end_turn()
+    world.sessions[0].reject(1, requeue=True, why=NACKED)
+    world.end_turn()
+    assert (world.queue.ready_count, world.queue.unacked) == (1, 1)
+    world.check()
+    world.advance(500)
+    world.check()
+    assert (world.queue.ready_count, world.queue.counters.expired) == (0, 1)
+
+
+@pytest.mark.parametrize("use", ["consumer", "get", "declare", "nothing"])
+def test_a_queue_that_is_used_does_not_expire(use: str) -> None:
+    """x-expires begins again with each use, and does not run while there is a consumer."""
+    world = World({"x-expires": Field("l", 1000)}, {})
+    for _ in range(3):
+        if use == "consumer":
+            if not world.queue.consumers:
+                world.consume("t")
+        elif use == "get":
+            world.get()
+        elif use == "declare":
+            world.declare("q")
+        world.end_turn()
+        world.check()
+        world.advance(900)
+        if use == "nothing":
+            break
+    assert "q" in world.vhost.queues
+    if use == "consumer":
+        world.advance(10_000)
+        world.sessions[0].cancel("t")
+        world.end_turn()
+        world.check()
+        world.advance(999)
+        assert "q" in world.vhost.queues
+    world.advance(1000)
+    assert "q" not in world.vhost.queues
 
 
 @pytest.mark.parametrize("way", ["purge", "cancel", "delete", "lose"])

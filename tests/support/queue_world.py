@@ -13,6 +13,7 @@ from memory_pager import MemoryPager, MemoryTempStore
 from leveret.engine import (
     Broker,
     BrokerOptions,
+    Consumer,
     Delivered,
     Envelope,
     Event,
@@ -27,10 +28,11 @@ from leveret.engine.delivery.consumer import holder_of
 from leveret.engine.events import TERMINAL, EventKind
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.messages.field_table import FieldTable
+from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.levels import ONE_LEVEL
 from leveret.engine.queues.queue import queue_of
 from leveret.engine.queues.queue_events import AckedEvent, LeftEvent, RequeuedEvent, ScheduledEvent
+from leveret.engine.stores.paging import runs_of
 from leveret.settings import SettingsRepository, SystemUsage, entry
 
 USER = User("guest")
@@ -69,12 +71,13 @@ class QueueWorld:
         usage = None if memory is None else SystemUsage(memory=1 << 40, store=1 << 40, temp=1 << 40)
         self.options = BrokerOptions(system_usage=usage)
         self.temp = MemoryTempStore(1 << 40)
+        self.published: dict[int, tuple[Envelope, bytes]] = {}  # by id; the pager reads here what it is asked for
         self.broker = Broker(self.clock, settings=self.repository(), options=self.options)
         self.broker.listeners.append(self.listen)
         if memory is not None:
-            self.pager = MemoryPager(memory)
             self.broker.storage.open_temp = lambda: self.temp
-            self.broker.pager = self.pager
+            self.broker.pager = pager = MemoryPager(memory)
+            pager.journal = self.published
         self.seen: dict[str, list[Any]] = {}
         self.events: dict[str, dict[EventKind, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
         self.told: dict[str, Counter[EventKind]] = defaultdict(Counter)
@@ -141,8 +144,7 @@ class QueueWorld:
     def listen(self, event: Event) -> None:
         """The books; the pager has what was published."""
         if isinstance(event, PublishedEvent):
-            if self.memory is not None:
-                self.pager.journal.update((id_, (event.of, blob)) for id_, blob in zip(event.messages, event.blobs))
+            self.published.update((id_, (event.of, blob)) for id_, blob in zip(event.messages, event.blobs))
             return
         self.told[event.subject][event.kind] += len(event.messages)
         if isinstance(event, LeftEvent) and not event.came_in or isinstance(event, AckedEvent) and event.kept:
@@ -205,11 +207,21 @@ class QueueWorld:
         return tag, redelivered, left, self.content(message.envelope, message.blob)
 
     def consume(
-        self, tag: str, name: str = "q", *, prefetch: int = 0, no_ack: bool = False, total: bool = False, who: int = 0
-    ) -> None:
-        """A subscription."""
+        self, tag: str, name: str = "q", *, prefetch: int = 0, no_ack: bool = False, total: bool = False, who: int = 0,
+        key: bytes | None = None,
+    ) -> None:  # fmt: skip
+        """A subscription. `key`: to messages whose header `k` is that, and to no others."""
+        arguments = {} if key is None else {"x-filter": Field("S", b"k = '%s'" % key)}
         self.sessions[who].limit(prefetch, total=total)
-        self.sessions[who].consume(self.vhost.queue(name), tag, no_ack=no_ack, exclusive=False, arguments={})
+        self.sessions[who].consume(self.vhost.queue(name), tag, no_ack=no_ack, exclusive=False, arguments=arguments)
+
+    def is_wanted(self, consumer: Consumer, id_: int) -> bool:
+        """Whether a subscription is to messages like this one."""
+        if "x-filter" not in consumer.arguments:
+            return True
+        envelope, blob = self.published[id_]
+        key = envelope.headers(blob).get("k")
+        return key is not None and consumer.arguments["x-filter"].text == f"k = '{key.text}'"
 
     # -- what there is to compare ---------------------------------------------------------------------------------
 
@@ -261,9 +273,25 @@ class QueueWorld:
             if not is_displaced:
                 places = [(one.rank, one.id) for one in ready]
                 assert places == sorted(places), f"{name}: not in the order of publishing"
+            self._check_contents(queue)
+            if not queue.holds and queue.rota.groups is None:
+                waiting_ones = [consumer for consumer in queue.rota.served if consumer.credit() > 0]
+                missed = [one.id for one in ready if any(self.is_wanted(each, one.id) for each in waiting_ones)]
+                assert queue.keeps or not missed, f"{name}: a consumer waits for {missed}"
             assert not 0 < queue.store.next_expiry_ns <= now_ns, f"{name}: a head lives beyond its time"
             soonest = queue.scheduled.next_ns()
             assert soonest is None or soonest > now_ns, f"{name}: one waits beyond its time"
+
+    def _check_contents(self, queue: Queue) -> None:
+        """What is paged out can be read where its part says, and is what was published."""
+        for part in queue.store.paged_parts():
+            if isinstance(part, Message):
+                continue
+            columns = [part.sizes, *([] if part.expires is None else [part.expires])]
+            assert {len(column) for column in columns} == {len(part.ids)}
+            runs = runs_of(self.broker.storage, part, release=False)
+            found = [self.content(envelope, blob)[0] for envelope, blobs in runs for blob in blobs]
+            assert found == [self.content(*self.published[id_])[0] for id_ in part.ids], queue.name
 
 
 class Look(NamedTuple):
