@@ -111,8 +111,14 @@ ARROWS = {
     },
 }
 
-#: By which doors a room enters the engine: its façade, and the journal also by what recovery has to put back.
-DOORS = {"console": {"engine"}, "journal": {"engine", "engine.state"}, "pipeline": {"engine"}, FRONT_DOOR: {"engine"}}
+#: By which doors a room enters the engine: its façade, the journal also by what recovery has to put back, and `--debug`
+#: by the invariants, which production does not import.
+DOORS = {
+    "console": {"engine"},
+    "journal": {"engine", "engine.state"},
+    "pipeline": {"engine"},
+    FRONT_DOOR: {"engine", "engine.invariants"},
+}
 
 #: Nothing in a pure room may know these.
 IMPURE = {"trio", "socket", "time", "os", "random", "threading", "asyncio", "select", "secrets", "subprocess", "io"}

@@ -124,6 +124,9 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     serve.add_argument(
         "--review-queues", action="store_true", help="build leased queues from their recovery points once more"
     )
+    serve.add_argument(
+        "--debug", action="store_true", help="check the engine every second, and stop when it contradicts itself"
+    )
     serve.set_defaults(run=_serve)
 
     check = verbs.add_parser("check", help="check configuration files as serve would")
@@ -224,6 +227,7 @@ def _serve(options: argparse.Namespace) -> int:
     wanted = ServeOptions(configuration, listen, data, again, watch, tls, definitions, console)
     wanted.log_lines = tail.lines
     wanted.is_forced, wanted.reviews_queues = options.force, options.review_queues
+    wanted.checks_invariants = options.debug
     return serve(wanted)
 
 

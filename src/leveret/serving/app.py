@@ -68,6 +68,7 @@ class ServeOptions:
     `definitions`: a file in RabbitMQ's form, imported at the start.
     `console`: where it is served; None: nowhere.
     `is_forced`, `reviews_queues`, `log_lines`: see `build_broker`.
+    `checks_invariants`: the broker stops when its engine contradicts itself.
     """
 
     configuration: Configuration
@@ -80,6 +81,7 @@ class ServeOptions:
     console: "ConsoleWish | None" = None
     is_forced: bool = False
     reviews_queues: bool = False
+    checks_invariants: bool = False
     log_lines: Callable[[], list[dict[str, Any]]] | None = None
     ready: Callable[[str], None] = field(default=lambda line: print(printable(line), flush=True))
 
@@ -105,8 +107,8 @@ def find_frontend(name: str) -> Frontend:
 def serve(options: ServeOptions) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
-    Returns the exit code: 0; 1 when an address is taken, or the data directory cannot be used (any more); 2 when the
-    file of definitions is refused.
+    Returns the exit code: 0; 1 when an address is taken, the data directory cannot be used (any more), or the engine
+    contradicts itself; 2 when the file of definitions is refused.
     """
     try:
         frontend = find_frontend("amqp")
@@ -130,6 +132,9 @@ def serve(options: ServeOptions) -> int:
         errors += leaves(group)
         hint = "" if options.data is None else ". `leveret journal verify` tells what is wrong"
         logger.critical("%s; the broker stops%s", errors[-1], hint)
+    except* AssertionError as group:
+        errors += leaves(group)
+        logger.critical("a fault of Leveret, please report it; the broker stops", exc_info=errors[-1])
     ignore((*STOPS, *RELOADS))  # nothing is left to end
     for listener in (*listeners, *console_listeners, *metrics_listeners) if errors else ():
         listener.close()
@@ -250,6 +255,10 @@ class _Serving:
                 nursery.start_soon(self._runtime.run)
                 nursery.start_soon(give_back)
                 nursery.start_soon(collector.collect)
+                if options.checks_invariants:
+                    from .debugging import check_invariants
+
+                    nursery.start_soon(check_invariants, self._built.broker)
                 if self._built.keeper is not None:
                     nursery.start_soon(self._tend_journal)
                 if options.watch is not None:
