@@ -23,9 +23,9 @@ def api(broker: RunningBroker) -> ApiClient:
     return ApiClient(broker.management_url)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One for all tests; skips where there is none."""
+    """One a module; skips where there is none. While it runs no other test may call asyncio.run: Playwright's loop does."""
     with chromium() as running:
         yield running
 
