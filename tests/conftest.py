@@ -1,10 +1,13 @@
-"""For all tests: Hypothesis does not judge by time and tries the same each time, and the longest files begin."""
+"""For all tests: Hypothesis does not judge by time and tries the same each time, the longest files begin, and each test
+leaves brokers behind that do not contradict themselves."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from default_ports import take_default_ports
 from hypothesis import HealthCheck, settings
+from invariant_check import brokers_checked
 
 # A busy machine is no failure. A run finds what the run before it found: new examples are for `make machines`.
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -32,6 +35,16 @@ LONGEST = (
 
 #: A test that depends on a default port fails on each machine, not only beside a RabbitMQ.
 PORTS = take_default_ports()
+
+
+@pytest.fixture(autouse=True)
+def _invariants(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of each broker that a test made in its own process."""
+    if request.node.get_closest_marker("contradicts"):
+        yield
+    else:
+        with brokers_checked():
+            yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

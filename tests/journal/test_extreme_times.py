@@ -157,6 +157,7 @@ def test_a_message_scheduled_beyond_all_time_waits_a_hundred_years(due_ms: int) 
         assert desk.counts() == (0, 0, 1)
 
 
+@pytest.mark.contradicts
 def test_a_journal_that_has_such_a_time_is_read_and_written_again() -> None:
     """An older broker's, say: recovery takes it for the latest that there is, and what is stated next is that."""
     desk = DurableDesk(SimulatedFiles())

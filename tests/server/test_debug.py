@@ -31,6 +31,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.contradicts
 def test_it_looks_until_something_is_wrong() -> None:
     """Each interval again."""
 

@@ -83,7 +83,7 @@ def leveret_serve(
     `descriptors`: how many it may have open, if not as many as this process.
     """
     where = ["--memory"] if data is None else ["--data", str(data)]
-    command = [sys.executable, "-m", "leveret", "serve", *where, *arguments]
+    command = [sys.executable, "-m", "leveret", "serve", "--debug", *where, *arguments]
     if management is not None:
         command += ["--management", management]
     for address in listen:

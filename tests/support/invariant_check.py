@@ -1,4 +1,4 @@
-"""At the end of each test of the engine every broker that it made is looked at: it must not contradict itself."""
+"""At the end of each test every broker that it made is looked at: it must not contradict itself."""
 
 import weakref
 from collections.abc import Iterator
