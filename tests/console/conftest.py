@@ -25,7 +25,7 @@ def api(broker: RunningBroker) -> ApiClient:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One a module; skips where there is none. While it runs no other test may call asyncio.run: Playwright's loop does."""
+    """One a module; skips where there is none. While Playwright runs, no test of the process may call asyncio.run."""
     with chromium() as running:
         yield running
 
