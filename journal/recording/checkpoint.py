@@ -87,7 +87,8 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
                 continue
             if recorder.is_behind:
                 recorder.record_late(queue, message)
-            found = recorder.message_of(message, due.get(message.id, 0))
+            _, due_ns = changed.get(message.id) or (message, due.get(message.id, 0))
+            found = recorder.message_of(message, due_ns)
             if found is not None:
                 yield found
 
@@ -105,18 +106,16 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
                 _state_part(journal, recorder, queue_id, part, start, gone)
                 yield
     if tail and changed:  # of what was paged out, they were stated as it was before
-        for _ in journal.checkpoints.snapshot(queue_id, _changed(recorder, queue, gone, changed)):
+        for _ in journal.checkpoints.snapshot(queue_id, _changed(recorder, gone, changed)):
             yield
 
 
-def _changed(
-    recorder: Recorder, queue: Queue, gone: set[int], changed: dict[int, Message]
-) -> Iterator[RecoveredMessage]:
+def _changed(recorder: Recorder, gone: set[int], changed: dict[int, tuple[Message, int]]) -> Iterator[RecoveredMessage]:
     """Of messages that were counted otherwise meanwhile those that are there, as they are now."""
-    due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
-    for id_, message in sorted(changed.items()):
+    for id_ in sorted(changed):
+        message, due_ns = changed[id_]
         if id_ not in gone and message.envelope.facts.persistent:
-            found = recorder.message_of(message, due.get(id_, 0))
+            found = recorder.message_of(message, due_ns)
             if found is not None:
                 yield found
 

@@ -6,7 +6,7 @@ Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
@@ -54,10 +54,11 @@ class PublishedRun(NamedTuple):
 
 
 class Meanwhile(NamedTuple):
-    """What happened to messages of a queue while it was stated: ids that left, messages that were counted otherwise."""
+    """What happened to messages of a queue while it was stated: ids that left; by id, messages that were counted
+    otherwise, and until when they wait (monotonic, 0: they do not)."""
 
     gone: set[int]
-    changed: dict[int, Message]
+    changed: dict[int, tuple[Message, int]]
 
 
 class MessageRecorder(ObjectRecorder):
@@ -228,7 +229,8 @@ class MessageRecorder(ObjectRecorder):
         if self._meanwhile is None or isinstance(event.of, Envelope):
             return
         if self._stated == (event.vhost, event.subject):
-            self._meanwhile.changed.update((message.id, message) for message in event.of)
+            due_ns = event.due_ns if isinstance(event, ScheduledEvent) else repeat(0)
+            self._meanwhile.changed.update((message.id, (message, due)) for message, due in zip(event.of, due_ns))
 
     def _recorded(self, ids: Sequence[int]) -> Sequence[int]:
         """Of some messages those whose contents are in the journal."""

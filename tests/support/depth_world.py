@@ -46,7 +46,7 @@ class DepthWorld:
     def start(self) -> None:
         """On what the files have."""
         self.broker = Broker(self.clock, settings=self.repository())
-        options = JournalOptions(segment_size=3000)
+        options = JournalOptions(segment_size=3000, preallocate_size=0)
         self.journal = Journal.open("j", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
         self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
         if self.memory is not None:

@@ -1,0 +1,240 @@
+"""A checkpoint beside what goes on: after each of its steps, and each thing between two, a kill finds all as it is.
+
+What is published, taken, given back, dead-lettered, purged, moved, expires or comes due while a queue is stated, in any
+order; messages in memory and paged out, of every kind of queue. The broker itself is the model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from depth_world import DepthWorld
+from effort import examples
+
+from leveret.engine import Choice, Field, FieldTable, Message, Moving, Queue, to_queue
+from leveret.engine.moving import why_not
+from leveret.engine.stores import memory_budget, tail_paging
+from leveret.journal import RecoveredQueue, recover
+from leveret.journal.recording import checkpoint as stating
+from leveret.journal.recording import content_index
+from leveret.journal.recovery import snapshot
+
+PATH = "j"
+PRIORITIES: FieldTable = {"x-max-priority": Field("l", 3)}
+#: Arguments and settings of the queue, and what may be in memory of it.
+KINDS: dict[str, tuple[FieldTable, dict[str, Any], int | None]] = {
+    "held": ({}, {}, None),
+    "paged": ({}, {}, 0),
+    "levels": (PRIORITIES, {}, None),
+    "levels, paged": (PRIORITIES, {}, 0),
+    "waiting": ({}, {"redelivery_delay_ms": 500}, None),
+    "waiting, paged": ({}, {"redelivery_delay_ms": 500}, 0),
+    "limited": ({"x-max-length": Field("l", 9)}, {}, None),
+    "ring, paged": ({"x-ring-size": Field("l", 12)}, {}, 0),
+    "kept": ({"x-non-destructive": Field("t", True)}, {}, None),
+    "kept, paged": ({"x-non-destructive": Field("t", True)}, {}, 0),
+    "last value": ({"x-last-value-key": Field("S", b"k")}, {}, None),
+    "quorum, paged": ({"x-queue-type": Field("S", b"quorum")}, {}, 0),
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue is deep from its first messages on, and is stated two messages at a time."""
+    for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
+        monkeypatch.setattr(tail_paging, name, value)
+    monkeypatch.setattr(memory_budget, "SMALL", 0)
+    for module, name in ((stating, "PART_MESSAGES"), (stating, "LOOK_SLICE"), (snapshot, "PART_MESSAGES")):
+        monkeypatch.setattr(module, name, 2)
+    monkeypatch.setattr(content_index, "KEEP_SLICE", 3)
+    monkeypatch.setattr(stating, "RUNS_SPARE", 0)
+
+
+class Told(NamedTuple):
+    """Of a message: octets of its body, attempts that failed, when it ends and until when it waits (wall ms; 0: never,
+    it is ready)."""
+
+    size: int
+    attempts: int
+    expires_ms: int
+    due_ms: int
+
+
+class Life:
+    """A broker, whose journal is looked at after each step. `acts`: how often each thing happened."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self.chance = Random(seed)
+        arguments, said, memory = KINDS[kind]
+        said = {"dead_letter_address": "dead", "max_delivery_attempts": 4, **said}
+        self.world = DepthWorld(arguments, said, memory=memory)
+        self.number = 0
+        self.acts: Counter[str] = Counter()
+        self.verbs: list[Callable[[], object]] = [
+            self.publish,
+            self.publish,
+            self.take,
+            self.take_out,
+            self.take_out,
+            self.take_out,
+            self.acknowledge,
+            self.acknowledge,
+            self.give_back,
+            self.give_back,
+            self.refuse,
+            self.purge,
+            self.time_passes,
+            self.move,
+            self.declare_again,
+        ]
+
+    @property
+    def queue(self) -> Queue:
+        return self.world.client.vhost.queue("q")
+
+    def publish(self) -> None:
+        """Some persistent ones; a few expire, and some are transient."""
+        self.number += 1
+        headers = {"k": Field("S", b"%d" % self.chance.randrange(4))}
+        more: dict[str, Any] = {"expiration": b"900"} if self.chance.random() < 0.15 else {}
+        mode = 1 if self.chance.random() < 0.1 else 2
+        sizes = [self.chance.choice((0, 7, 300)) for _ in range(self.chance.randrange(1, 6))]
+        properties = {"delivery_mode": mode, "priority": self.chance.randrange(5), "headers": headers, **more}
+        self.world.publish(sizes, properties, self.number, self.chance.choice(("q.x", "q.x", "q.both")))
+
+    def take(self) -> None:
+        """For good."""
+        for _ in range(self.chance.randrange(1, 4)):
+            self.world.get()
+
+    def take_out(self) -> None:
+        for _ in range(self.chance.randrange(1, 4)):
+            self.world.get(no_ack=False)
+
+    def _tag(self) -> int | None:
+        tags = list(self.world.sessions[2].unacked)
+        return self.chance.choice(tags) if tags else None
+
+    def acknowledge(self) -> None:
+        if (tag := self._tag()) is not None:
+            self.world.sessions[2].ack(tag, multiple=self.chance.random() < 0.3)
+
+    def give_back(self) -> None:
+        """It counts as an attempt, or it does not."""
+        if (tag := self._tag()) is not None:
+            self.world.sessions[2].reject(tag, multiple=self.chance.random() < 0.3, requeue=True)
+
+    def refuse(self) -> None:
+        """A dead letter."""
+        if (tag := self._tag()) is not None:
+            self.world.sessions[2].reject(tag, requeue=False)
+
+    def purge(self) -> None:
+        if self.chance.random() < 0.3:
+            self.queue.purge()
+
+    def time_passes(self) -> None:
+        self.world.advance(self.chance.choice((1, 400, 1000)))
+
+    def move(self) -> None:
+        """An operator moves some to another queue."""
+        client = self.world.client
+        if not why_not(self.queue):
+            Moving(self.queue, client, Choice(_is_any, limit=3), to_queue(client, "other"), "moved").work(2)
+
+    def declare_again(self) -> None:
+        if self.chance.random() < 0.2:
+            vhost, client = self.world.client.vhost, self.world.client
+            vhost.delete_queue("q", client)
+            self.world.end_turn()
+            vhost.declare_queue("q", client=client, durable=True, arguments=self.world.arguments)
+            vhost.bind_queue("q", "e", "q.#", {})
+
+    def act(self) -> None:
+        verb = self.chance.choice(self.verbs)
+        self.acts[verb.__name__] += 1
+        verb()
+        self.world.end_turn()
+
+    def checkpoint(self) -> None:
+        """Step by step; between two of them nothing, one thing, or two happen."""
+        world = self.world
+        for at, _ in enumerate(stating.checkpoint(world.broker, world.journal, world.recorder)):
+            world.end_turn()
+            self.check(f"step {at}")
+            for _ in range(self.chance.choice((0, 1, 1, 2))):
+                self.act()
+                self.check(f"an act behind step {at}: {dict(self.acts)}")
+        world.end_turn()
+        self.check("its end")
+
+    def check(self, after: str) -> None:
+        """What a kill now would leave is what there is."""
+        found = recover(self.world.files, PATH)
+        queues = {found.names.text(id_): queue for id_, queue in found.queues.items()}
+        for name in ("q", "dead", "other"):
+            expected = told_of(self.world, self.world.client.vhost.queue(name))
+            assert self.told(queues.get(name, RecoveredQueue())) == expected, f"{name} after {after}"
+        rows = self.world.journal.ledger.rows
+        assert sum(row.live for row in rows) == sum(map(len, queues.values())), after
+        assert all(row.live >= 0 for row in rows), after
+
+    def told(self, queue: RecoveredQueue) -> dict[int, Told]:
+        """What is over is none: it leaves with its turn, which may come later."""
+        now_ms = self.world.clock.wall_ms()
+        return {
+            one.id: Told(
+                one.size,
+                one.state.deliveries - one.state.uncounted,
+                one.expires_ms,
+                one.state.due_ms if one.state.due_ms > now_ms else 0,
+            )
+            for one in queue.messages()
+        }
+
+
+def _is_any(message: Message) -> bool:
+    return True
+
+
+def told_of(world: DepthWorld, queue: Queue) -> dict[int, Told]:
+    """What the broker has in a queue, in memory or not."""
+    wall_ms, found = world.recorder.wall_ms, {}
+    due = {message.id: wall_ms(due_ns) for due_ns, message in queue.scheduled.entries()}
+    messages = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
+    for part in queue.store.paged_parts():
+        if isinstance(part, Message):
+            messages.append(part)
+        elif part.place is None:
+            expires = part.expires or [0] * len(part.ids)
+            for id_, size, expires_ns in zip(part.ids, part.sizes, expires):
+                found[id_] = Told(size, part.attempts, wall_ms(expires_ns), 0)
+    for message in messages:
+        if message.envelope.facts.persistent:
+            attempts = message.deliveries - message.uncounted - (message.holder is not None)
+            size = len(message.body)
+            found[message.id] = Told(size, max(0, attempts), wall_ms(message.expires_ns), due.get(message.id, 0))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(examples(2)))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kill_at_any_step(kind: str, seed: int) -> None:
+    """What was settled is gone, what was not is there, as often tried, until as late, and as large as it is."""
+    life = Life(kind, seed)
+    for _ in range(12):
+        life.publish()
+        life.act()
+    for _ in range(2):
+        life.checkpoint()
+        life.publish()
+        life.act()
+    life.world.restart()
+    life.check("a restart")
+    life.checkpoint()
+    life.world.close()
+    assert len(life.acts) > 6
