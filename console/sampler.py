@@ -63,8 +63,8 @@ _AVERAGES = {
 
 
 def _has_room(queue: Queue) -> float:
-    """1 if a consumer could have a message now."""
-    return float(any(consumer.credit() > 0 for consumer in queue.consumers[:CONSUMERS_ASKED]))
+    """1 if nothing waits for a consumer now: one could have a message, or there is none."""
+    return float(not queue.has_ready or any(one.credit() > 0 for one in queue.rota.served[:CONSUMERS_ASKED]))
 
 
 class Sampler:
@@ -195,7 +195,7 @@ class Sampler:
         return found
 
     def _capacity(self, queue: Queue) -> float:
-        """Share of the last looks at which a consumer had room; 0 without consumers."""
+        """Share of the last looks at which no message waited for consumers; 0 without any."""
         if not queue.consumers:
             return 0.0
         known = self._room.get(queue)

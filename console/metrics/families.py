@@ -103,7 +103,7 @@ QUEUE_METRICS = _families(
     GAUGE,
     {
         "queue_consumers": "Subscriptions to the queue",
-        "queue_consumer_capacity": "1 where a consumer would take the next message at once, else 0",
+        "queue_consumer_capacity": "1 where there are consumers and no message waits for one, else 0",
         "queue_consumer_utilisation": "The same as the capacity",
         "queue_process_memory_bytes": "Memory of the queue and its messages, estimated",
         "queue_messages_ram": "Messages in memory",

@@ -7,6 +7,7 @@ from leveret.console.sampler import Sampler
 from leveret.console.series import LONG, SHORT, Series
 from leveret.control.steps import finished
 from leveret.engine import Broker, Client, Envelope, ManualClock, User
+from leveret.engine.messages.content import PLAIN, encode_header
 
 
 @pytest.fixture
@@ -79,6 +80,35 @@ def test_rates_of_a_queue(broker: Broker, client: Client, clock: ManualClock) ->
     assert [stats[name] for name in names] == [1, 1, 0, 0, 2, 0, 0]
     session.ack(2)
     assert sampler.queue(queue)["message_stats"]["ack"] == 1
+
+
+def test_the_share_of_time_in_which_nothing_waits_for_consumers(
+    broker: Broker, client: Client, clock: ManualClock
+) -> None:
+    """Who has all that there is has room enough, however full its prefetch; else a share of the last looks."""
+    sampler = Sampler(lambda: broker)
+    queue = client.vhost.declare_queue("q", client=client)
+    assert sampler.queue(queue)["consumer_utilisation"] == 0  # nobody is there
+    session = client.open_session(1)
+    session.limit(1, total=False)
+    session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
+    route = client.vhost.route("", "q", client.user)
+
+    def publish() -> None:
+        session.publish(route, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")], mandatory=False)
+        broker.end_turn()
+
+    publish()
+    _look(sampler, clock)
+    assert queue.unacked == 1 and sampler.queue(queue)["consumer_utilisation"] == 1
+    publish()
+    shares = []
+    for _ in range(4):
+        session.get(client.vhost.declare_queue("other", client=client), no_ack=True)  # something happens
+        _look(sampler, clock)
+        shares.append(sampler.queue(queue)["consumer_utilisation"])
+    assert shares == sorted(shares, reverse=True) and 0 < shares[-1] < shares[0] < 1
+    assert sampler.queue(queue)["consumer_capacity"] == shares[-1]
 
 
 def test_idle_since(broker: Broker, client: Client, clock: ManualClock) -> None:
