@@ -6,15 +6,17 @@ once more; nothing of it is asked of the broker. Source: behaviour page 2.1 to 2
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.engine import Broker, Client, Envelope, ManualClock, Route, User
+from leveret.engine import Broker, Client, Envelope, ManualClock, Queue, Route, User
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.rules.queue_rules import own_settings
 from leveret.settings import Policies, Policy
 
 USER = User("u")
@@ -262,3 +264,164 @@ def test_each_publish_goes_where_a_naive_router_says(
     for change, place in changes:
         change(world, *place)
         world.publish_all(place[3] if place[3] in KEYS else "b")
+
+
+# -- each change that sends a key elsewhere ---------------------------------------------------------------------------
+
+
+class Publisher:
+    """A broker, and somebody who keeps its routes. `goes_to(...)`: the queues that a message comes to."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(ManualClock())
+        self.client: Client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        self.session = self.client.open_session()
+        self.vhost = self.client.vhost
+        self.kept: dict[tuple[str, str], Route] = {}
+
+    def declare(self, name: str, **arguments: str | bool) -> Queue:
+        fields = {
+            key.replace("_", "-"): Field("t", value) if isinstance(value, bool) else Field("S", value.encode())
+            for key, value in arguments.items()
+        }
+        return self.vhost.declare_queue(name, client=None, durable=True, arguments=fields)
+
+    def lease(self, name: str, **arguments: str) -> Queue:
+        return self.declare(name, x_queue_type="amps", **arguments)
+
+    def goes_to(self, exchange: str, key: str) -> str:
+        route = self.kept.get((exchange, key))
+        if route is None or route.is_stale:
+            route = self.kept[exchange, key] = self.vhost.route(exchange, key, USER)
+        header = encode_header(1, {})
+        envelope = Envelope(exchange, key, scan_properties(header[12:]))
+        returned = self.session.publish(route, envelope, [PLAIN.join(header, b"m")], mandatory=True)
+        found = [name for name, queue in self.vhost.queues.items() if queue.ready_count]
+        assert bool(returned) is not bool(found)
+        for name in found:
+            self.vhost.queues[name].purge()
+        while self.broker.end_turn():
+            pass
+        return " ".join(sorted(found))
+
+
+def _address(*steps: str) -> Callable[[Publisher], Iterator[None]]:
+    """Queues `s` and `z` have the address A; an exchange and a queue of that name come and go."""
+
+    def change(publisher: Publisher) -> Iterator[None]:
+        vhost = publisher.vhost
+        for step in steps:
+            what, name = step.split()
+            if what == "declare":
+                publisher.declare(name, **({} if name == "A" else {"x_address": "A"}))
+            elif what == "delete":
+                vhost.delete_queue(name, publisher.client)
+            elif what == "bind":
+                vhost.bind_queue(name, "A", "k", {})
+            elif what == "unbind":
+                vhost.unbind_queue(name, "A", "k", {})
+            elif what == "make":
+                vhost.declare_exchange(name, "direct")
+            else:
+                vhost.delete_exchange(name)
+            yield
+
+    return change
+
+
+def _leased(publisher: Publisher) -> Iterator[None]:
+    queue = publisher.lease("s", x_underlying_topic="A")
+    yield
+    publisher.lease("z", x_underlying_topic="^[AB]$", x_default_publish_target="A")
+    yield
+    queue.redeclare({**queue.arguments, "x-underlying-topic": Field("S", b"C")}, own_settings({}))
+    yield
+    queue.redeclare({**queue.arguments, "x-underlying-topic": Field("S", b"A")}, own_settings({}))
+    yield
+    queue.redeclare({**queue.arguments, "x-queue-filter": Field("S", b"/n = 1")}, own_settings({}))
+    yield
+    publisher.vhost.delete_queue("z", publisher.client)
+    yield
+    publisher.vhost.delete_queue("s", publisher.client)
+    yield
+
+
+def _no_longer_leased(publisher: Publisher) -> Iterator[None]:
+    publisher.lease("s", x_underlying_topic="A")
+    publisher.lease("z", x_underlying_topic="^A$", x_default_publish_target="A")
+    yield
+    publisher.vhost.delete_queue("z", publisher.client)
+    yield
+    publisher.vhost.delete_queue("s", publisher.client)
+    yield
+
+
+def _closed(publisher: Publisher) -> Iterator[None]:
+    queue = publisher.declare("A")
+    yield
+    queue.enable(False)
+    yield
+    queue.enable(True)
+    yield
+
+
+def _without_consumers(publisher: Publisher) -> Iterator[None]:
+    queue = publisher.declare("A", x_purge_on_no_consumers=True)
+    yield
+    publisher.session.set_flowing(False)
+    publisher.session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+    yield
+    publisher.session.cancel("t")
+    yield
+
+
+def _filtered(publisher: Publisher) -> Iterator[None]:
+    queue = publisher.declare("A", x_selector="n = 1")
+    yield
+    queue.redeclare({}, own_settings({}))
+    yield
+    queue.redeclare({"x-selector": Field("S", b"n = 1")}, own_settings({}))
+    yield
+    publisher.vhost.delete_queue("A", publisher.client)
+    publisher.declare("A")
+    yield
+
+
+@pytest.mark.parametrize(
+    "exchange, key, change, expected",
+    [
+        ("", "A", _address("declare s", "delete s"), ["s", ""]),
+        ("", "A", _address("declare s", "declare A", "delete A"), ["s", "A", "s"]),
+        ("", "A", _address("declare A", "declare s", "make A", "bind s"), ["A", "A", "A", "A s"]),
+        ("", "A", _address("declare A", "declare s", "make A", "bind s", "unbind s"), ["A", "A", "A", "A s", "A"]),
+        ("", "A", _address("declare A", "declare s", "make A", "bind s", "drop A"), ["A", "A", "A", "A s", "A"]),
+        ("", "A", _address("declare s", "make A", "bind s", "declare z"), ["s", "s", "s", "s z"]),
+        ("", "A", _address("make A", "declare s", "bind s", "delete s", "declare s"), ["", "s", "s", "", "s"]),
+        ("", "s", _address("declare s", "make A", "bind s", "delete s"), ["s", "s", "s", ""]),
+        ("", "A", _leased, ["s", "s z", "z", "s z", "z", "", ""]),
+        ("", "A", _no_longer_leased, ["s z", "s", ""]),
+        ("", "A", _closed, ["A", "", "A"]),
+        ("", "A", _without_consumers, ["", "A", ""]),
+        ("", "A", _filtered, ["", "A", "", "A"]),
+    ],
+)
+def test_a_publisher_at_work_follows(
+    exchange: str, key: str, change: Callable[[Publisher], Iterator[None]], expected: list[str]
+) -> None:
+    """The next message goes where it should after each step, by the route that was used before it."""
+    publisher = Publisher()
+    assert publisher.goes_to(exchange, key) == ""
+    seen = [publisher.goes_to(exchange, key) for _ in change(publisher)]
+    assert seen == expected
+
+
+def test_queues_with_filters_that_are_gone_cost_nothing() -> None:
+    """While there is none, a route says where messages go, and none of them is looked at."""
+    publisher = Publisher()
+    for name in ("A", "s"):
+        publisher.declare(name, x_selector="n = 1")
+        assert publisher.goes_to("", name) == ""
+    publisher.vhost.delete_queue("A", publisher.client)
+    publisher.vhost.queue("s").redeclare({}, own_settings({}))
+    router = publisher.vhost._router  # what is remembered of them is seen nowhere else
+    assert not router._filtering
