@@ -1,0 +1,196 @@
+"""Work in slices comes to the same end however small the slices are: nobody is forgotten between two of them.
+
+Two brokers do the same. One has the slices of every day, into which all of it fits; the other one very small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory_pager import MemoryPager
+
+from leveret.engine import Broker, Envelope, Event, Field, FieldTable, ManualClock, Session, User, chores, dead_letters
+from leveret.engine import broker as broker_module
+from leveret.engine.clock import MS
+from leveret.engine.invariants import check_broker
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.peers import giving_back, session
+from leveret.engine.publishing.publish_events import PublishedEvent
+from leveret.engine.queues import expiry, limits
+from leveret.engine.stores import memory_budget
+from leveret.settings import Policies, Policy, SettingsRepository, entry
+
+USER = User("u")
+NAMES = ("a", "b", "c", "d")
+HEADER = encode_header(4, {"delivery_mode": 2})
+FACTS = scan_properties(HEADER[12:])
+#: Where a number stands that ends a slice.
+SLICES: tuple[tuple[Any, str], ...] = (
+    (broker_module, "TURN_SPREAD"),
+    (broker_module, "ROUNDS_MAX"),
+    (dead_letters, "DEAD_SPREAD"),
+    (chores, "COMMIT_SLICE"),
+    (chores, "REVIEW_SLICE"),
+    (chores, "CONCERNED_SLICE"),
+    (chores, "SETTINGS_SLICE"),
+    (giving_back, "GIVE_BACK_SLICE"),
+    (session, "GIVE_BACK_SLICE"),
+    (limits, "TRIM_SLICE"),
+    (expiry, "EXPIRE_SLICE"),
+)
+
+
+@contextmanager
+def slices_of(number: int | None) -> Iterator[None]:
+    """All of them; None: as they are."""
+    with ExitStack() as stack:
+        for module, name in SLICES if number is not None else ():
+            stack.enter_context(patch.object(module, name, number))
+        stack.enter_context(patch.object(memory_budget, "SMALL", 0))
+        yield
+
+
+class World:
+    """Queues of which each has a consumer on a channel of its own, and `dead` for what is rejected or too much."""
+
+    def __init__(self, *, is_deep: bool) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(self.clock, unsent_max=1 << 40)
+        if is_deep:
+            pager = self.broker.pager = MemoryPager(0)
+
+            def record(event: Event) -> None:
+                if isinstance(event, PublishedEvent):
+                    of = [event.of] * len(event.blobs) if isinstance(event.of, Envelope) else event.of
+                    pager.journal.update((id_, (one, blob)) for id_, one, blob in zip(event.messages, of, event.blobs))
+
+            self.broker.listeners.append(record)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.publisher = self.open()
+        dead: FieldTable = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
+        self.vhost.declare_queue("dead", client=None, durable=True)
+        for name in NAMES:
+            self.vhost.declare_queue(name, client=None, durable=True, arguments=dead)
+            self.vhost.bind_queue(name, "amq.fanout", "", {})
+        self.sessions = {name: self.open() for name in NAMES}
+        self.number = 0
+
+    def open(self) -> Session:
+        client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
+        return client.open_session()
+
+    def publish(self, exchange: str, key: str, count: int, by: Session | None = None, **properties: bytes) -> None:
+        header = encode_header(4, {"delivery_mode": 2, **properties})
+        blobs = [PLAIN.join(header, b"%04d" % (self.number + at)) for at in range(count)]
+        self.number += count
+        envelope = Envelope(exchange, key, scan_properties(header[12:]))
+        (by or self.publisher).publish(self.vhost.route(exchange, key, USER), envelope, blobs, mandatory=False)
+
+    def step(self, what: str, name: str, count: int) -> None:
+        """One thing, of which more may follow at the ends of turns."""
+        session, queue = self.sessions[name], self.vhost.queue(name)
+        if what == "publish":
+            self.publish("", name, count)
+        elif what == "publish to all":
+            self.publish("amq.fanout", "", count)
+        elif what == "publish for a while":
+            self.publish("", name, count, expiration=b"50")
+        elif what == "wait":
+            self.clock.advance_ns(60 * MS)
+            self.broker.advance()
+        elif what == "consume" and not session.consumers:
+            session.limit(count, total=False)
+            session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+        elif what == "cancel":
+            session.cancel("t")
+        elif what == "ack":
+            session.ack(0, multiple=True)
+        elif what in ("stop all", "go all"):
+            for one in self.sessions.values():
+                one.set_flowing(what == "go all")
+        elif what == "requeue all":
+            for one in self.sessions.values():
+                one.reject(0, multiple=True, requeue=True)
+        elif what == "reload":
+            said = [entry("#", max_delivery_attempts=count)] if count > 3 else []
+            self.broker.replace_settings(SettingsRepository(said))
+        elif what in ("requeue", "reject"):
+            session.reject(0, multiple=True, requeue=what == "requeue")
+        elif what in ("close", "lose"):
+            session.close(failed=what == "lose")
+            self.sessions[name] = self.open()
+        elif what == "commit":
+            by = self.open()
+            by.select_transactions()
+            self.publish("", name, count, by)
+            self.publish("amq.fanout", "", count, by)
+            by.commit()
+        elif what in ("limit", "no limit"):
+            definition = {"max-length": count} if what == "limit" else {}
+            policy = Policy(vhost="/", name="p", pattern="^[a-d]$", apply_to="queues", definition=definition)
+            self.broker.replace_policies(Policies([policy] if definition else []))
+        elif what == "purge":
+            queue.purge()
+
+    def end_turn(self) -> int:
+        """All that follows; how many turns that were."""
+        turns = 1
+        while self.broker.end_turn() or self.broker.feed():
+            check_broker(self.broker)
+            turns += 1
+            assert turns < 20_000, "it never ends"
+        return turns
+
+    def seen(self) -> dict[str, Any]:
+        """What is ready, out, and counted, of each queue; of `dead`, whose letters come in any order, which it has."""
+        found: dict[str, Any] = {}
+        for name in NAMES:
+            queue, session = self.vhost.queue(name), self.sessions[name]
+            counters = queue.counters
+            found[name] = (
+                len(queue.store),
+                [message.body for message in session.unacked.values()],
+                queue.unacked,
+                (counters.enqueued, counters.acknowledged, counters.killed, counters.purged, counters.requeued),
+            )
+        found["dead"] = len(self.vhost.queue("dead").store)
+        return found
+
+
+STEP = st.tuples(
+    st.sampled_from(
+        (
+            "publish", "publish", "publish to all", "publish to all", "publish for a while", "wait", "consume",
+            "consume", "consume", "cancel", "ack", "ack", "requeue", "requeue all", "reject", "close", "lose", "commit",
+            "limit", "no limit", "purge", "stop all", "go all", "go all", "reload",
+        )
+    ),
+    st.sampled_from(NAMES),
+    st.integers(1, 12),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_deep", [False, True], ids=["in memory", "paged out"])
+@settings(max_examples=50)
+@given(steps=st.lists(STEP, min_size=5, max_size=25), number=st.integers(1, 6))
+def test_small_slices_come_to_the_same_end(is_deep: bool, steps: list[tuple[str, str, int]], number: int) -> None:
+    """After each step, when there is nothing more to do, all is where it is with large ones."""
+    with slices_of(None):
+        plain = World(is_deep=is_deep)
+    with slices_of(number):
+        sliced = World(is_deep=is_deep)
+    for what, name, count in steps:
+        with slices_of(None):
+            plain.step(what, name, count)
+            plain.end_turn()
+        with slices_of(number):
+            sliced.step(what, name, count)
+            sliced.end_turn()
+        assert sliced.seen() == plain.seen(), what
