@@ -286,6 +286,23 @@ def test_queues_that_come_later_get_the_last_messages(at: Make) -> None:
     assert (desk.all("all"), desk.all("eu")) == ("4", "4")
 
 
+def test_another_number_of_last_messages(at: Make) -> None:
+    """By a reload: with the next message fewer are kept, or more from then on."""
+
+    def counting(count: int) -> str:
+        return settings(**{"news": {"retroactive_message_count": count}})
+
+    desk = at(counting(3), q=False)
+    desk.exchange("news")
+    desk.publish(*"1234", exchange="news")
+    for count, more, expected in ((2, "5", "45"), (4, "67", "4567"), (1, "8", "8")):
+        desk.reload(counting(count))
+        desk.publish(*more, exchange="news")
+        desk.declare(f"late{count}")
+        desk.bind(f"late{count}", "news")
+        assert desk.all(f"late{count}") == expected
+
+
 # -- diverts --------------------------------------------------------------------------------------------------------
 
 

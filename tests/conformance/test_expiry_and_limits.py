@@ -62,6 +62,37 @@ def test_e04_the_messages_address_comes_first(at: Make) -> None:
     lives_for(desk, 400)
 
 
+@pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen", "delivery_limit"])
+@pytest.mark.parametrize(
+    "of_exchange, of_queue, lives",
+    [
+        ({"expiry_delay": 400}, {}, 400),
+        ({"expiry_delay": 400}, {"expiry_delay": 100}, 400),
+        ({}, {"expiry_delay": 100}, 100),
+    ],
+)
+def test_e04_dead_letters_have_an_address_too(
+    at: Make, reason: str, of_exchange: dict[str, int], of_queue: dict[str, int], lives: int
+) -> None:
+    """Whatever it died of: the expiry of the exchange that it is published to, else that of its new queue."""
+    desk = at(settings(F=of_exchange, q=of_queue))
+    desk.exchange("F")
+    desk.bind("q", "F")
+    limits: dict[str, Any] = {"maxlen": {"x_max_length": 1}, "delivery_limit": {"x_max_delivery_attempts": 1}}
+    desk.declare("dying", x_dead_letter_exchange="F", **limits.get(reason, {}))
+    desk.publish("A", key="dying", **({"expiration": "50"} if reason == "expired" else {}))
+    if reason == "rejected":
+        desk.reject(desk.must_get("dying"), requeue=False)
+    elif reason == "expired":
+        desk.advance_ms(50)
+    elif reason == "maxlen":
+        desk.publish("B", key="dying")
+    else:
+        desk.nack(desk.must_get("dying"))
+    assert desk.counts() == (1, 0, 0)
+    lives_for(desk, lives)
+
+
 def test_e05_no_expiry(at: Make) -> None:
     """The property has no effect, and is passed on as published."""
     desk = at(settings(q={"no_expiry": True}))

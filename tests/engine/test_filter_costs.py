@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, errors
+from leveret.engine import Broker, Delivered, Envelope, ManualClock, Message, Session, User, errors
 from leveret.engine.broker import SHORT_SPREAD
+from leveret.engine.delivery.filter_groups import LATELY_MAX, LATELY_OCTETS, LatelyAsked
 from leveret.engine.delivery.filters import MessageSubject
+from leveret.engine.effort import Effort
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.rules.consumer_filter import filter_of
-from leveret.expressions.language import Expression
+from leveret.expressions.language import AMPS, Expression, compiled
 
 USER = User("guest")
 #: Of one turn, in units of `Effort`: what `Broker` allows, a slice of each kind, and the run that is under way.
@@ -106,6 +108,21 @@ def test_cost_grows_with_filters_not_with_consumers(counted: dict[str, int], dis
     world.turns()
     assert counted == {"evaluations": 100 * distinct, "readings": 100}
     assert world.got == {}
+
+
+@pytest.mark.parametrize("octets", [0, LATELY_OCTETS // 10])
+def test_answers_are_kept_of_the_latest_messages_alone(octets: int) -> None:
+    """However many filters ask about however many messages, and whatever these weigh; each answer is what it was."""
+    lately, held = LatelyAsked(Effort()), 0
+    filters = [compiled(f"/n > {limit}", AMPS) for limit in (10, 700, 1500)]
+    for number in range(4 * LATELY_MAX):
+        body = b'{"n": %d}' % number + b" " * octets
+        message = Message(number, PLAIN.join(encode_header(len(body)), body), Envelope("", "q"))
+        for _ in range(2):
+            assert [lately.takes(one, message) for one in filters] == [number > limit for limit in (10, 700, 1500)]
+        kept = [getattr(lately, name) for name in LatelyAsked.__slots__]
+        held = max(held, *(len(one) for one in kept if isinstance(one, dict)))
+    assert 0 < held <= len(filters) * (LATELY_MAX if not octets else 10)
 
 
 def test_what_nobody_can_take_now_is_not_looked_at(counted: dict[str, int]) -> None:

@@ -161,6 +161,25 @@ def test_the_journal_fails_in_the_middle_of_a_slice(target: str) -> None:
     assert (moving.waits_for, moving.done) == ("the journal", 2)
 
 
+@pytest.mark.parametrize("target", ["to", "both"])
+@pytest.mark.parametrize("was_crowded", [False, True])
+def test_no_publisher_is_slowed_down_by_it(target: str, was_crowded: bool) -> None:
+    """What is moved crowds a queue that somebody consumes from, and is nobody's publish."""
+    world = World({})
+    world.broker.pressure.ready_max = 3
+    world.publish("from", 20)
+    queues = [world.vhost.queue(name) for name in ("to", "beside", "from")]
+    world.session.limit(1, total=False)
+    for queue in queues:
+        world.session.consume(queue, queue.name, no_ack=False, exclusive=False, arguments={})
+    world.end_turn()
+    world.broker.pressure.queue = crowded = queues[-1] if was_crowded else None
+    world.moving(target).work()
+    world.end_turn()
+    assert queues[0].ready_count > 3
+    assert world.broker.pressure.queue is crowded
+
+
 # -- others are at work meanwhile -------------------------------------------------------------------------------------
 
 KINDS: dict[str, tuple[FieldTable, str]] = {

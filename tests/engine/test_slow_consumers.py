@@ -93,11 +93,13 @@ def test_who_never_acknowledges_is_cancelled_and_others_get_its_messages() -> No
     assert not slow.client.closed
 
 
-def test_nobody_is_slow_in_a_paused_queue() -> None:
-    """It is given nothing; when the queue goes on its time begins anew."""
+@pytest.mark.parametrize("before_ms", [0, 700, 1500])
+def test_nobody_is_slow_in_a_paused_queue(before_ms: int) -> None:
+    """It is given nothing; when the queue goes on its time begins anew, however long it was looked at before."""
     world = World(**SLOW)
     slow = world.consumer("slow")
     world.publish(20)
+    world.advance(before_ms)
     world.queue.pause(True)
     world.advance(10_000)
     assert world.found == []

@@ -1,0 +1,83 @@
+"""Direct replies: who may ask for them, and for how long (behaviour page 3.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from leveret.engine import Broker, Client, Envelope, ManualClock, Session, User
+from leveret.engine.errors import ReplyConsumerMissing, ReplyConsumerTaken
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+
+USER = User("u")
+
+
+class World:
+    """A client that may ask, and a queue for its requests."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(ManualClock())
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.client: Client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        self.vhost.declare_queue("requests", client=None)
+        self.session = self.client.open_session()
+
+    def ask(self) -> None:
+        """Raises: ReplyConsumerMissing."""
+        header = encode_header(1, {"reply_to": b"amq.rabbitmq.reply-to"})
+        envelope = Envelope("", "requests", scan_properties(header[12:]))
+        route = self.vhost.route("", "requests", USER)
+        self.session.publish(route, envelope, [PLAIN.join(header, b"?")], mandatory=True)
+
+    def answer(self, address: str) -> bool:
+        """Whether it went to somebody."""
+        header = encode_header(1, {})
+        route = self.vhost.route("", address, USER)
+        envelope = Envelope("", address, scan_properties(header[12:]))
+        return not self.session.publish(route, envelope, [PLAIN.join(header, b"!")], mandatory=True)
+
+
+def _cancel(session: Session) -> None:
+    session.cancel("t")
+
+
+def _cancel_all(session: Session) -> None:
+    session.subscriptions.cancel(list(session.consumers))
+
+
+@pytest.mark.parametrize("ends", [_cancel, _cancel_all])
+@pytest.mark.parametrize("has_other", [False, True])
+def test_one_consumer_at_a_time(ends: Callable[[Session], None], has_other: bool) -> None:
+    """A second one is refused while there is one; after its end another may come, and only then requests go out."""
+    world = World()
+    session = world.session
+    for number in range(3):
+        if has_other:
+            session.consume(world.vhost.queue("requests"), "other", no_ack=True, exclusive=False, arguments={})
+        with pytest.raises(ReplyConsumerMissing):
+            world.ask()
+        session.consume_replies("t", f"address-{number}", no_ack=True)
+        with pytest.raises(ReplyConsumerTaken):
+            session.consume_replies("u", "another", no_ack=True)
+        world.ask()
+        assert world.answer(f"address-{number}")
+        ends(session)
+        if has_other and "other" in session.consumers:
+            session.cancel("other")
+        assert not world.answer(f"address-{number}")
+
+
+def test_the_end_of_another_consumer_changes_nothing() -> None:
+    """Of the same channel, whichever was there first."""
+    world = World()
+    for tag in ("first", "last"):
+        if tag == "last":
+            world.session.consume_replies("t", "address", no_ack=True)
+        world.session.consume(world.vhost.queue("requests"), tag, no_ack=True, exclusive=False, arguments={})
+    for tag in ("first", "last"):
+        world.session.cancel(tag)
+        world.ask()
+        assert world.answer("address")
+        with pytest.raises(ReplyConsumerTaken):
+            world.session.consume_replies("u", "another", no_ack=True)
