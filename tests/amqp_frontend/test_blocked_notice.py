@@ -88,6 +88,9 @@ class World:
             assert self.free_ms <= CALM_MS, "free, and not told"
 
     def look(self) -> None:
+        for peer in (self.deaf, self.hears):
+            client = peer.session.login.client
+            assert client is not None and client.is_blocked == bool(peer.session.backlog.area.channels)
         assert not [one for one in self.deaf.take() if one.channel == 0]
         for one in self.hears.take():
             if isinstance(one.frame, C.Channel.CloseOk):

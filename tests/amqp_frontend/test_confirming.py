@@ -95,6 +95,7 @@ class World:
         self.journal = LateJournal(self.pair.broker)
         self.unanswered: dict[tuple[int, int], dict[int, tuple[bytes, Kind]]] = {}
         self.tags: dict[tuple[int, int], int] = {}
+        self.numbers: dict[tuple[int, int], set[int]] = {}
         self.answers: list[list[Answer]] = [[], []]
         self.run_of: dict[bytes, list[bytes]] = {}
         self.may_refuse: set[bytes] = set()
@@ -105,7 +106,7 @@ class World:
             peer.call(TRANSACTIONAL, C.Tx.Select)
             for channel in CONFIRMING:
                 peer.call(channel, C.Confirm.Select)
-                self.unanswered[n, channel], self.tags[n, channel] = {}, 0
+                self.unanswered[n, channel], self.tags[n, channel], self.numbers[n, channel] = {}, 0, set()
                 self.publish((n, channel), [*PLAIN, *PLAIN, *PLAIN], "")
         self.commit(1 << 20, True)
         self.check()
@@ -126,6 +127,7 @@ class World:
             self.unanswered[line][self.tags[line]] = body, kind
             together.append(body)
             self.run_of[body] = together
+            self.numbers[line].add(self.count)
             if self.journal.has_failed and any(one in self.may_refuse for one, _ in self.unanswered[line].values()):
                 self.may_refuse.add(body)  # what stands before it is not refused yet
             octets += more
@@ -175,13 +177,16 @@ class World:
             self.peers[n].send(sent)
 
     def transact(self, n: int, run: list[int]) -> None:
-        """A transaction, committed in the same read."""
+        """A transaction: nothing of it is published before its commit."""
         if self.peers[n].is_closed or self.is_held((n, TRANSACTIONAL)):
             return
         made = [self.message(TRANSACTIONAL, KINDS[kind]) for kind in run if KINDS[kind].key not in ("short", "full")]
         bodies = [body for body, _ in made]
+        self.peers[n].send(b"".join(octets for _, octets in made))
+        assert not any(body in self.journal.queues_of for body in bodies), "published before the commit"
+        self.look_at(n)
         self.answers[n].append(Answer(C.Tx.CommitOk, TRANSACTIONAL, 0, bodies))
-        self.peers[n].send(b"".join(octets for _, octets in made) + method(TRANSACTIONAL, C.Tx.Commit))
+        self.peers[n].send(method(TRANSACTIONAL, C.Tx.Commit))
 
     def is_open(self, line: tuple[int, int]) -> bool:
         """Whether the client may still say something on a channel."""
@@ -318,6 +323,11 @@ class World:
             self.take("full", 4)
             self.commit(100, True)
             self.check()
+        for queue, bodies in self.journal.came_to.items():
+            came = [int(body.split()[0]) for body in bodies]
+            for line, numbers in self.numbers.items():
+                own = [number for number in came if number in numbers]
+                assert own == sorted(own), f"out of order: {line} in {queue}"
         assert not any(self.unanswered.values()), "never answered"
         assert not any(self.answers), "never answered"
 
@@ -332,7 +342,8 @@ def some(chance: Random, world: World, name: str) -> None:
     elif name == "declare":
         world.declare((chance.randrange(2), chance.choice(CONFIRMING)), chance.random() < 0.5)
     elif name == "transact":
-        world.transact(chance.randrange(2), chance.choices(range(len(KINDS)), k=chance.randint(1, 4)))
+        run = chance.choice((chance.choices(range(len(KINDS)), k=chance.randint(1, 4)), [*PLAIN] * 3))
+        world.transact(chance.randrange(2), run)
     elif name == "commit":
         world.commit(chance.randint(1, 6), chance.random() < 0.7)
     elif name == "take":

@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 from effort import examples
-from pair import Pair, method, publish
+from pair import Pair, is_heartbeat, method, publish
 from pamqp import commands as C
 from pamqp import frame, heartbeat
 
 HEARTBEAT = frame.marshal(heartbeat.Heartbeat(), 0)
+MORE = method(1, C.Basic.Qos, prefetch_count=1)
 
 
 @pytest.mark.parametrize("seed", range(examples(24)))
@@ -25,12 +26,14 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
     pair = Pair()
     other = pair.open(1)
     other.call(1, C.Queue.Declare, queue="q")
-    peer = pair.open(1, heartbeat_s=interval_s)
-    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True)
+    has_channel = chance.random() < 0.7
+    peer = pair.open(int(has_channel), heartbeat_s=interval_s)
+    if has_channel:
+        peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True)
     rest, silent_s, unheard_s, step_s = b"", 0.0, 0.0, interval_s / 20
-    is_unread = False
+    is_unread, beats = False, 0
     heard = len(peer.incoming.octets)
-    for _ in range(600):
+    for step in range(600):
         pair.advance(step_s)
         silent_s += step_s
         unheard_s += step_s
@@ -42,12 +45,16 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
             return
         assert silent_s <= 3 * interval_s + step_s or is_unread, "never given up"
         assert unheard_s <= interval_s / 2 + step_s / 2, "the broker is silent"
-        alive = peer.session.heartbeat.is_alive()
+        beats += sum(map(is_heartbeat, peer.take()))
+        assert beats <= 2 * (step + 1) * step_s / interval_s + 1, "more of them than anybody asked for"
+        client = peer.session.login.client
+        assert client is not None and client.liveness is not None
+        alive = client.liveness()
         assert alive or silent_s > interval_s, "counts as gone though it has just been heard"
         assert not alive or is_unread or silent_s <= 2 * interval_s + step_s, "counts as alive"
         if chance.random() < 0.02:
             other.send(publish(1, "q", b"x"))
-        if chance.random() < 0.004 and not is_unread:
+        if has_channel and chance.random() < 0.004 and not is_unread:
             pair.broker.raise_alarm("test")
             peer.send(rest, publish(1, "q", b"held"))
             rest, silent_s, is_unread = b"", 0.0, True
@@ -56,7 +63,7 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
             pair.settle()
             silent_s, is_unread = 0.0, False
         elif not is_unread and chance.random() < (0.04 if rest else 0.03):
-            octets = rest or chance.choice((HEARTBEAT, HEARTBEAT, method(1, C.Basic.Qos, prefetch_count=1)))
+            octets = rest or chance.choice((HEARTBEAT, HEARTBEAT, MORE if has_channel else HEARTBEAT))
             size = chance.choice((1, len(octets)))
             peer.send(octets[:size])
             rest, silent_s = octets[size:], 0.0

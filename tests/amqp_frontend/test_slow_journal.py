@@ -36,6 +36,9 @@ def test_who_waits(key: str, properties: dict[str, Any], scope: str, waits: bool
     pair.broker.durability = StandInJournal(is_congested=True, takes_transient=scope == "all")
     peer.send(publish(1, key, b"x", **properties) * count)
     assert peer.session.journal.is_behind == waits
+    assert (peer.session.login.client in pair.broker.awaiting) == waits  # it is told when the journal has caught up
+    pair.broker.durability = StandInJournal(takes_transient=scope == "all")
+    assert not peer.session.journal.is_behind
 
 
 @pytest.mark.parametrize(("modes", "waits"), [((1, 1), False), ((1, 2), True)])

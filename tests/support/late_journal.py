@@ -10,8 +10,8 @@ from leveret.engine import UNTIL_STATED, Broker, EnqueuedEvent, Event, Published
 class LateJournal(StandInJournal):
     """Listens to a broker, and is its `Durability`. Messages are known by their bodies.
 
-    `published`: those that came in. `queues_of`: the queues that took each. `barrier_of`: the LSN that must be safe
-    before anybody hears that one is kept.
+    `published`: those that came in. `queues_of`: the queues that took each; `came_to`: what came into each queue, in
+    order. `barrier_of`: the LSN that must be safe before anybody hears that one is kept.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -21,6 +21,7 @@ class LateJournal(StandInJournal):
         self.published: dict[int, bytes] = {}
         self.queues_of: dict[bytes, set[str]] = {}
         self.barrier_of: dict[bytes, int] = {}
+        self.came_to: dict[str, list[bytes]] = {}
         self._has_recorded = False
         broker.listeners.append(self)
         broker.durability = self
@@ -35,13 +36,15 @@ class LateJournal(StandInJournal):
             for at, id_ in enumerate(event.messages):
                 body = self.published[id_]
                 self.queues_of[body].add(event.subject)
+                self.came_to.setdefault(event.subject, []).append(body)
                 envelope = event.of[at].envelope if isinstance(event.of, list | tuple) else event.of
                 if queue.durable and envelope.facts.persistent:  # type: ignore[union-attr]
-                    self.barrier_of[body] = self._record()
+                    self.barrier_of[body] = self.record()
         elif isinstance(event, QueueEvent) and event.queue.durable:
-            self._record()
+            self.record()
 
-    def _record(self) -> int:
+    def record(self) -> int:
+        """Something that must be safe before anybody hears of it. Returns: the LSN behind it."""
         self._has_recorded = True
         self.next_lsn += 1
         return self.next_lsn
