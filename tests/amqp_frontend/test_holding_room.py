@@ -263,6 +263,16 @@ def test_a_refused_publish_that_nobody_asks_for_ends_its_channel(cut: Cut) -> No
     assert bench.take(9) == [1, 2]
 
 
+def test_a_run_that_is_refused_in_the_middle_is_counted() -> None:
+    """Row 7: what stands behind the refused one in the same run is dropped with its channel, and counted, too."""
+    bench = Bench(send_fail_if_no_space=True)
+    bench.peer.send(b"".join(publish(1, "q", b"%d" % number + BODY) for number in range(1, 8)))
+    assert bench.heard() == [("Channel.Close", 406, TEXT)]
+    there = bench.take(9)
+    assert there == list(range(1, len(there) + 1)) and 2 <= len(there) < 7
+    assert bench.pair.broker.counters.dropped == 7 - len(there)
+
+
 @pytest.mark.parametrize(
     ("mode", "mandatory", "answer"),
     [

@@ -195,6 +195,28 @@ def test_a_stall_that_lasts_ends_the_connection(make: Any) -> None:
     assert bench.temp.used == 0
 
 
+@pytest.mark.parametrize("in_vain", [True, False])
+def test_the_time_of_a_stall_begins_anew_when_something_is_published_and_only_then(make: Any, in_vain: bool) -> None:
+    """What is tried in vain, because the settings are others now, gives it no more time."""
+    bench = make(max_stall_ms=2_000)
+    bench.publish(40)
+    bench.peer.take()
+    for _ in range(3):
+        bench.pair.advance(0.7)
+        if in_vain:
+            bench.pair.broker.replace_settings(bench.pair.broker.settings, bench.pair.broker.options)
+            bench.pair.settle()
+        else:
+            assert bench.take_one()
+    assert any(isinstance(one.frame, C.Connection.Close) for one in bench.peer.take()) is in_vain
+    if not in_vain:
+        assert bench.area.is_full
+        bench.pair.advance(1.9)
+        assert not any(isinstance(one.frame, C.Connection.Close) for one in bench.peer.take())
+        bench.pair.advance(0.2)
+        assert bench.peer.expect(C.Connection.Close).reply_code == 506
+
+
 def test_who_makes_the_room_itself_is_read_on(make: Any) -> None:
     """Its publishes go to the temp store, whatever its quota, so that its acknowledgements are seen."""
     bench = make()

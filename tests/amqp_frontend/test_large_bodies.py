@@ -187,6 +187,7 @@ def test_as_frame_by_frame(
         reads = [(60_000, True)]
     unfinished = [channel.assembly for channel in fast.channels.values() if channel.assembly is not None]
     assert fast.incomplete.reserved == sum(one.large.capacity for one in unfinished if one.large is not None)
+    assert fast.incomplete.octets == sum(one.octets for one in unfinished)
 
 
 @pytest.mark.parametrize("payload", [FRAME_MAX - 8, 1500])

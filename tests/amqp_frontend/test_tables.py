@@ -202,3 +202,128 @@ def test_octets_are_spelt_as_erlang_terms(octets: bytes, spelt: str) -> None:
 def test_an_unknown_exception_is_our_fault() -> None:
     """541, the bare constant, the connection."""
     assert reply_for(KeyError("x")) == (541, "INTERNAL_ERROR", Scope.CONNECTION, False)
+
+
+CHANNEL, CONNECTION = Scope
+#: Code, what is closed, whether the close names the method -> errors. 403 ends a connection that is not logged in.
+REPLIES = {
+    (320, CONNECTION, False): """
+        BrokerStopping ConnectionForced Expelled UserDeleted VirtualHostDeleted
+    """,
+    (403, CHANNEL, True): """
+        AccessRefused ConsumersMaxReached DefaultExchangeRefused ExclusiveConsumerRefused
+        InternalExchangeRefused PermissionRefused ReservedName SystemExchangeRefused TopicRefused
+    """,
+    (403, CONNECTION, False): """
+        LoginBraked LoginRefused
+    """,
+    (404, CHANNEL, True): """
+        ExchangeNotFound NoQueueDeclared NotFound QueueNotFound
+    """,
+    (405, CHANNEL, True): """
+        GetBesideActiveConsumerRefused ResourceLocked
+    """,
+    (406, CHANNEL, False): """
+        AcknowledgementTimedOut ChannelTimedOut
+    """,
+    (406, CHANNEL, True): """
+        AllQueuesMaxReached BindingsMaxReached ConditionsMaxReached ConfirmAfterTx DestinationFull
+        HashesContradict InUse InequivalentArgument InequivalentField InvalidArgument InvalidCopies
+        InvalidDeadLetterExchange InvalidDelayedType InvalidExpiration InvalidHeadersMatch
+        InvalidHeadersMatchType InvalidWeight MessageTooLarge NotEmpty NotTransactional PartialCommit
+        PreconditionFailed PrefetchMissing QueuesMaxReached ReplyConsumerAcknowledges ReplyConsumerMissing
+        ReplyConsumerTaken ServerNamedRefused TopicStatesMaxReached TransactionTooLarge TxAfterConfirm
+        UnackedMaxReached UnknownDeliveryTag UnknownExchangeType UnsupportedArgument UnsupportedHashProperty
+        UnsupportedProperty UserIdMismatch
+    """,
+    (501, CONNECTION, False): """
+        FrameEndMissing FrameTooLarge MalformedShortString UnknownFrame
+    """,
+    (501, CONNECTION, True): """
+        ContentBodyTooLong ContentSizeTooLarge MalformedConnectionString UndecodableArguments
+    """,
+    (502, CONNECTION, True): """
+        BadFieldTable
+    """,
+    (503, CONNECTION, True): """
+        UnimplementedMethod
+    """,
+    (504, CONNECTION, False): """
+        NotLoggedIn
+    """,
+    (504, CONNECTION, True): """
+        ChannelAlreadyOpen ChannelNotOpen UnexpectedMethod
+    """,
+    (505, CONNECTION, False): """
+        MethodFrameExpected UnexpectedFrame
+    """,
+    (505, CONNECTION, True): """
+        ContentBodyExpected ContentHeaderExpected ContentHeaderOfOtherClass
+    """,
+    (506, CONNECTION, False): """
+        HoldExhausted
+    """,
+    (506, CONNECTION, True): """
+        IncompleteTooLarge
+    """,
+    (530, CONNECTION, False): """
+        TooManyChannels UserChannelsMaxReached
+    """,
+    (530, CONNECTION, True): """
+        ConnectionsMaxReached ConsumerTagInUse LimitReached NotAllowed TuneTooHigh TuneTooLow
+        UserConnectionsMaxReached VirtualHostNotFound VirtualHostRefused
+    """,
+    (540, CONNECTION, True): """
+        ConditionalDeleteNotSupported FlowNotImplemented GlobalPrefetchNotSupported ImmediateNotImplemented
+        NoAckNotSupported NotSupported PrefetchSizeNotImplemented RequeueFalseNotImplemented
+        StreamOperationNotSupported
+    """,
+    (541, CONNECTION, False): """
+        EngineError InternalError PropertiesUndecodable
+    """,
+    (541, CONNECTION, True): """
+        TransientQueueRefused
+    """,
+}
+
+
+@pytest.mark.parametrize(("row", "names"), REPLIES.items())
+def test_which_reply_each_error_has(row: tuple[int, Scope, bool], names: str) -> None:
+    """As RabbitMQ closes; a hard code of the specification never closes only the channel (AMQP 0-9-1 1.2)."""
+    code, scope, with_ids = row
+    here = {kind.__name__ for kind, one in REPLY.items() if (one.code, one.scope, one.with_ids) == row}
+    assert here == set(names.split())
+    assert scope is CONNECTION or code in (403, 404, 405, 406)
+
+
+def test_no_error_is_without_a_row_in_the_table() -> None:
+    assert sum(len(names.split()) for names in REPLIES.values()) == len(REPLY)
+
+
+@pytest.mark.parametrize(
+    ("field", "spelt"),
+    [
+        (Field("D", (2, 314)), "{2,314}"),
+        (Field("t", True), "true"),
+        (Field("t", False), "false"),
+        (Field("I", -5), "-5"),
+        (Field("d", 1.5), "1.5"),
+        (Field("d", 1e300), "1.0e300"),
+        (Field("d", 1.5e-7), "1.5e-7"),
+        (Field("S", b"text"), "text"),
+        (Field("V", None), "undefined"),
+        (Field("A", [Field("I", 1), Field("S", b"x")]), '[{signedint,1},{longstr,<<"x">>}]'),
+        (Field("F", {"k": Field("I", 1)}), '[{<<"k">>,signedint,1}]'),
+    ],
+)
+def test_values_are_spelt_as_erlang_terms(field: Field, spelt: str) -> None:
+    """In the texts of redeclarations, on both sides. Behaviour page 0.4."""
+    facts = {"key": "k", "kind": "queue", "name": "q", "vhost": "/"}
+    start = "PRECONDITION_FAILED - inequivalent arg 'k' for queue 'q' in vhost '/': received "
+    other = Field("I", 7)
+    one = reply_for(errors.InequivalentArgument(received=field, current=other, **facts)).text
+    assert one == f"{start}'{spelt}' but current is '7'"
+    two = reply_for(errors.InequivalentArgument(received=other, current=field, **facts)).text
+    assert two == f"{start}'7' but current is '{spelt}'"
+    three = reply_for(errors.InequivalentArgument(received=None, current=field, **facts)).text
+    assert three == f"{start}none but current is the value '{spelt}' of type '{field.type_name}'"

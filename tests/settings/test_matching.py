@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.settings import MatchFault, SettingsRepository, Wildcards, entry
-from leveret.settings.addresses.entries import DuplicateMatch
-from leveret.settings.addresses.matching import parse_match
+from leveret.settings import AddressSettings, MatchFault, SettingsRepository, Wildcards, entry
+from leveret.settings.addresses.entries import DuplicateMatch, Entry
+from leveret.settings.addresses.matching import parse_artemis_match, parse_match
 
 DOCS = ("#", "a.b.#", "a.b.d.#")
 MULTIPLE = (
@@ -216,3 +216,21 @@ def test_the_order_of_entries_is_irrelevant(patterns: list[str], address: str, c
     chance.shuffle(shuffled)
     first, second = (SettingsRepository(map(entry, order)) for order in (patterns, shuffled))
     assert [one.match for one in first.matches(address)] == [one.match for one in second.matches(address)]
+
+
+@pytest.mark.parametrize(
+    ("text", "covers", "others"),
+    [
+        ("a*", ["ab", "a\n", "abc"], ["a", "b", "a.b", "ba"]),
+        ("*b", ["ab", "xyb"], ["b", "ba"]),
+        ("a*b*c", ["axbyc", "aabbcc"], ["abc", "axbc", "axby"]),
+        ("x.a*.#", ["x.ab", "x.ab.c.d"], ["x.a", "x", "ab"]),
+        ("a#", ["a", "a.b", "a.b.c"], ["ab"]),
+        ("a.*", ["a.b"], ["a", "a."]),
+        ("a+*", ["a+b"], ["aab"]),
+    ],
+)
+def test_wildcards_inside_of_words(text: str, covers: list[str], others: list[str]) -> None:
+    """In files of Artemis: each stands for one character at least of its word."""
+    repository = SettingsRepository([Entry(parse_artemis_match(text), AddressSettings(no_expiry=True))])
+    assert [name for name in (*covers, *others) if repository.resolve(name).no_expiry] == covers
