@@ -94,11 +94,9 @@ class Bindings:
     def drop_exchange(self, exchange: Exchange) -> None:
         """Forget an exchange with its outgoing bindings; the incoming ones are the caller's."""
         self._topology.remove_exchange(exchange)
-        for binding in list(exchange.bindings.values()):
-            exchange.discard(binding)
-            self.count -= 1
+        self.count -= len(exchange.bindings)
+        for binding in exchange.forget_bindings():
             self._router.bindings_changed(binding.destination)
-        exchange.routes.forget_all()
         vhost = self._vhost
         if vhost.broker.listeners:
             vhost.broker.announce(ExchangeEvent(EventKind.UNDECLARED, vhost.name, exchange.name, exchange))

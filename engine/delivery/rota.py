@@ -18,6 +18,8 @@ SHARE_MAX = 64
 RUN_MAX = 2000
 #: So many consumers are asked for their credit in one unit of `Effort`; of a few it is not counted.
 LOOKS, FEW = 8, 64
+#: Among so many consumers one that leaves is found in one unit of `Effort`.
+PASSED = 256
 
 
 class Rota:
@@ -98,6 +100,7 @@ class Rota:
         """Leave the rota. O(consumers). Returns whether a single active consumer may have what it might not before."""
         consumers = self.consumers
         active = consumers[0] if consumers else None
+        self._effort.spent += len(consumers) // PASSED
         if len(leaving) == 1:
             index = consumers.index(leaving[0])
             del consumers[index]

@@ -136,6 +136,16 @@ class Exchange(ABC):
         self.forget_routes(found)
         return True
 
+    def forget_bindings(self) -> list[Binding]:
+        """It is gone, and nobody looks anything up in it any more. Returns what was bound to it."""
+        gone = list(self.bindings.values())
+        for binding in gone:
+            binding.destination.incoming.pop(binding, None)
+        self.bindings.clear()
+        self.destinations.clear()
+        self.routes.forget_all()
+        return gone
+
     def index(self, binding: Binding) -> None:
         """Look it up from now on."""
         destination = binding.destination

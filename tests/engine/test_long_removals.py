@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from steps import steps
 
-from leveret.engine import PLAIN, Broker, Envelope, ManualClock, User, encode_header
+from leveret.engine import PLAIN, Broker, Envelope, Field, ManualClock, User, encode_header
 
 COUNT = 30_000  # more than one slice
 
@@ -28,3 +29,31 @@ def test_what_was_ready_is_freed_as_it_is(is_deleted: bool) -> None:
     while broker.end_turn():
         pass
     assert not ready and not freeing.pending
+
+
+@pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message"])
+def test_an_exchange_goes_with_its_bindings_at_once(kind: str) -> None:
+    """Nobody looks anything up in it any more, so each binding costs little; nothing of it is left anywhere."""
+    count = 2_000
+    broker = Broker(ManualClock())
+    vhost = broker.virtual_hosts["/"]
+    delayed = {"x-delayed-type": Field("S", b"topic")} if kind == "x-delayed-message" else {}
+    vhost.declare_exchange("e", kind, arguments=delayed)
+    vhost.declare_exchange("f", "fanout")
+    queue = vhost.declare_queue("q", client=None)
+    for number in range(count):
+        key = str(number + 1) if kind == "x-consistent-hash" else f"a.{number}.*"
+        arguments = {"n": Field("I", number)} if kind == "headers" else {}
+        vhost.bind_queue("q", "e", key, arguments)
+    vhost.bind_exchange("e", "amq.topic", "#", {})
+    vhost.bind_exchange("f", "e", "1", {"n": Field("I", 1)})
+    vhost.bind_queue("q", "amq.topic", "kept", {})
+    assert vhost.bindings.count == count + 3
+    led = vhost.route("amq.topic", "a.7.x", User("guest"))
+    assert steps(lambda: vhost.delete_exchange("e")) <= 12 * count
+    assert [binding.routing_key for binding in queue.incoming] == ["kept"]
+    assert vhost.bindings.count == 1
+    assert not vhost.exchanges["f"].incoming and vhost.exchanges["amq.topic"].destinations == {queue: 1}
+    assert led.is_stale or led.queues is None
+    assert list(vhost.route("amq.topic", "kept", User("guest")).queues or ()) == [queue]
+    assert list(vhost.route("amq.topic", "a.7.x", User("guest")).queues or ()) == []

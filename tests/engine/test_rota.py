@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.engine import Broker, Client, Delivered, Envelope, Field, FieldTable, ManualClock, Session, User
+from leveret.engine.delivery.rota import PASSED
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.queues.queue import Queue
 
@@ -235,3 +236,22 @@ def test_whoever_comes_and_goes(is_single: bool, has_priorities: bool, walk: lis
         for tag, body in bench.handed:
             given.setdefault(body, []).append(tag)
         assert given == turns.given
+
+
+def test_leaving_is_counted_by_how_many_are_there() -> None:
+    """A queue's rota is gone through for each one that leaves: of very many a turn is cut before all of them have."""
+    bench = Bench()
+    session = bench.client()
+    for number in range(2 * PASSED):
+        bench.consume(session, f"c{number}")
+    effort = bench.broker.effort
+    before = effort.spent
+    for number in range(10):
+        session.cancel(f"c{number}")
+    assert effort.spent - before >= 10
+    few = Bench()
+    session = few.client()
+    few.consume(session, "only")
+    before = few.broker.effort.spent
+    session.cancel("only")
+    assert few.broker.effort.spent == before
