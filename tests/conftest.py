@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from default_ports import take_default_ports
+from effort import PHASES
 from hypothesis import HealthCheck, settings
 from invariant_check import brokers_checked
 
 # A busy machine is no failure. A run finds what the run before it found: new examples are for `make machines`.
-COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, phases=PHASES)
 settings.register_profile("leveret", COMMON, derandomize=True)
 settings.register_profile("random", COMMON)
 settings.load_profile("leveret")

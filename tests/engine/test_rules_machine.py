@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from effort import examples
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -304,7 +304,6 @@ class TestRules(RulesMachine.TestCase):  # type: ignore[misc,name-defined]
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
     )
 
 

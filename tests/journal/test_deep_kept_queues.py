@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from depth_world import MS, PERSISTENT, DepthWorld
 from effort import examples
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -284,7 +284,6 @@ STORIES = settings(
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate, Phase.shrink],
 )
 
 

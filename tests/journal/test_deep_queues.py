@@ -15,7 +15,7 @@ import pytest
 from depth_world import MEMORY_LIMITS, PERSISTENT
 from depth_world import DepthWorld as World
 from effort import examples
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -247,7 +247,6 @@ class TestDepth(DepthMachine.TestCase):  # type: ignore[misc,name-defined]
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from effort import examples
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from simulated_files import SimulatedFiles
@@ -247,7 +247,6 @@ class TestJournalled(JournalMachine.TestCase):  # type: ignore[misc,name-defined
         stateful_step_count=20,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
     )
 
 

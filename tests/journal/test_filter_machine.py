@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from depth_world import PERSISTENT, USER, DepthWorld
 from effort import examples
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -362,7 +362,6 @@ class TestFilters(FilterMachine.TestCase):  # type: ignore[misc,name-defined]
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
     )
 
 

@@ -2,7 +2,13 @@
 
 import os
 
+from hypothesis import Phase
+
 EFFORT = int(os.environ.get("LEVERET_EFFORT", "1"))
+
+#: What Hypothesis does with examples. `make test` says at once what fails, also where making it small would take
+#: minutes; where more than that is tried, it is made small.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, *((Phase.shrink,) if EFFORT > 1 else ()))
 
 
 def examples(count: int) -> int:
