@@ -246,12 +246,7 @@ class KeptStore(UntailedStore):
 
     def _can_leave(self, message: Message) -> bool:
         pager = self._storage.pager
-        return (
-            pager is not None
-            and not message.deliveries
-            and self._owner.stores(message.envelope)
-            and pager.has(message.id)
-        )
+        return pager is not None and self._owner.stores(message.envelope) and pager.has(message.id)
 
     def _count_out(self, message: Message) -> None:
         self.memory_octets -= len(message.blob) + OVERHEAD

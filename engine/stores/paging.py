@@ -145,8 +145,7 @@ def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Seque
         for message in messages:
             message.deliveries, message.uncounted = part.deliveries, part.uncounted
     if part.expires is not None:
-        expires = part.expires[len(part.expires) - len(messages) :]
-        for message, expires_ns in zip(messages, expires):
+        for message, expires_ns in zip(messages, part.expires):  # none of these went straight to a consumer
             message.expires_ns = expires_ns
     return messages
 

@@ -23,7 +23,7 @@ from leveret.engine.queues import dispatch, expiry, limits
 from leveret.engine.stores import kept_windows, memory_budget, paged_places, paged_run, placed, scanning, tail_paging
 
 #: Stories of a kind of queue, and steps of a story.
-STORIES, STEPS = 8, 40
+STORIES, STEPS = 5, 40
 TO_DEAD: FieldTable = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
 KINDS: dict[str, FieldTable] = {
     "plain": {},

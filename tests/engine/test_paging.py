@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from queue_world import QueueWorld as World
@@ -178,3 +179,130 @@ def test_a_snapshot_of_what_is_paged_out_is_a_picture(kind: str, mode: int) -> N
     gone = {id_ for ids, _ in taken for id_ in ids} - here
     assert gone and not gone & {message.id for message in world.queue.store if message.id in here}
     world.check()
+
+
+@pytest.mark.parametrize("mode", [1, 2], ids=["transient", "persistent"])
+@pytest.mark.parametrize("kind", ["plain", "priorities"])
+def test_each_message_keeps_its_time_and_its_content(kind: str, mode: int) -> None:
+    """Out of memory and back, in parts and in any order, by takes from the middle and returns to it."""
+    world = World(KINDS[kind], {}, memory=0)
+    now_ns = world.clock.monotonic_ns()
+    expected: dict[bytes, int] = {}
+    for number in range(30):
+        body, wait_ms = b"%02d" % number + bytes(number % 4), (0, 700, 500, 900, 600)[number % 5]
+        expected[body.rstrip(b"\0")] = now_ns + wait_ms * 1_000_000 if wait_ms else 0
+        expiration = b"%d" % wait_ms if wait_ms else None
+        world.publish([body], {"delivery_mode": mode, "priority": number // 10, "expiration": expiration})
+    world.end_turn()
+    assert world.queue.store.is_deep
+    session = world.sessions[2]
+    for wanted in (7, 12, 30):
+        for _ in range(wanted):
+            world.get(no_ack=False)
+        out = dict(session.unacked)
+        assert len(out) == wanted
+        for message in out.values():
+            body = world.content(message.envelope, message.blob)[0]
+            assert message.expires_ns == expected[body], body
+        for tag in [*list(out)[::3], *list(out)[1::3], *list(out)[2::3]]:
+            session.reject(tag, requeue=True)
+            world.end_turn()
+            world.check()
+
+
+@pytest.mark.parametrize("mode", [1, 2], ids=["transient", "persistent"])
+@pytest.mark.parametrize("kind", TAILED)
+def test_what_stands_out_of_order_is_paged_out_and_read_back(kind: str, mode: int) -> None:
+    """Messages whose delay is over stand before older ones, also when all has left memory, and when it is back."""
+    world = World(KINDS[kind], {}, memory=1 << 40)
+    for number, wait in enumerate((0, 500, 0, 300, 500, 0)):
+        headers = {"headers": {"x-delay": Field("l", wait)}} if wait else {}
+        bodies = [b"%d.%d" % (number, at) + bytes(number) for at in range(3)]
+        world.publish(bodies, {"delivery_mode": mode, **headers})
+    world.end_turn()
+    world.advance(600)
+    before = world.ready(world.queue)
+    assert [one.id for one in before] != sorted(one.id for one in before)
+    world.configure({"memory_limit": 1})
+    world.end_turn()
+    assert world.queue.store.at_hand < 2 and world.queue.store.is_deep
+    world.check(is_displaced=True)
+    assert world.ready(world.queue) == before
+    bodies = [world.get()[3][0] for _ in before]
+    assert bodies == [b"%d.%d" % (number, at) for number in (1, 4, 3, 0, 2, 5) for at in range(3)]
+    world.check(is_displaced=True)
+
+
+def returned(world: World, how: str) -> None:
+    """All that a client got comes back."""
+    session = world.sessions[2]
+    if how == "rejected":
+        session.reject(0, multiple=True, requeue=True)
+    elif how == "one by one":
+        for tag in list(session.unacked):
+            session.reject(tag, requeue=True)
+    elif how == "recovered":
+        session.recover()
+    else:
+        session.close(failed=how == "lost")
+        world.sessions[2] = world.client.open_session()
+
+
+@pytest.mark.parametrize("how", ["rejected", "one by one", "recovered", "closed", "lost"])
+@pytest.mark.parametrize("by_limit", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "priorities"])
+def test_what_comes_back_is_in_memory_within_its_limits(kind: str, by_limit: bool, how: str) -> None:
+    """The limit of all queues, or the queue's own: what clients had out counts as soon as it is ready again."""
+    limit = 3000
+    said, memory = ({"memory_limit": limit}, 1 << 40) if by_limit else ({}, limit)
+    world = World(KINDS[kind], said, memory=memory)
+    for number in range(40):
+        world.publish([bytes(100)], {"delivery_mode": 2, "priority": number % 3})
+        world.end_turn()
+    got(world, no_ack=False)
+    assert world.queue.store.at_hand == 0
+    returned(world, how)
+    world.end_turn()
+    world.check()
+    assert world.queue.ready_count == 40
+    octets = sum(len(message.blob) for message in world.queue.store) if by_limit else world.queue.store.held_octets
+    assert octets <= limit
+
+
+@pytest.mark.parametrize("way", ["purged", "deleted"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_of_an_emptied_queue_is_for_others(kind: str, way: str) -> None:
+    """What it had, others may have: they do not page out."""
+    world = World(KINDS[kind], {}, memory=20_000)
+    for number in range(40):
+        world.publish([bytes(100)], {"delivery_mode": 2, "headers": {"k": Field("l", number)}})
+    world.end_turn()
+    WAYS[way](world)
+    world.end_turn()
+    memory = world.broker.storage.memory
+    assert memory.total == sum(charge[0] for charge in memory._charges.values()) == 0
+    for _ in range(40):
+        world.publish([bytes(100)], {"delivery_mode": 2}, "other.x")
+    world.end_turn()
+    other = world.vhost.queue("other")
+    assert (other.ready_count, other.store.is_deep) == (40, False)
+    assert memory.total == sum(charge[0] for charge in memory._charges.values()) <= 20_000
+
+
+@pytest.mark.parametrize("kind", TAILED)
+def test_what_the_journal_does_not_have_stays_in_memory(kind: str) -> None:
+    """While a disk is full nothing is recorded: nobody could read what left memory."""
+    world = World(KINDS[kind], {}, memory=1 << 40)
+    for number in range(20):
+        world.publish([b"%02d" % number], {"delivery_mode": 2, "priority": number // 7})
+    world.end_turn()
+    pager: Any = world.broker.pager
+    pager.journal = {id_: one for id_, one in world.published.items() if id_ % 3}
+    world.configure({"memory_limit": 1})
+    world.end_turn()
+    assert world.queue.store.is_deep
+    parts = [part for part in world.queue.store.paged_parts() if not isinstance(part, Message)]
+    assert parts and {id_ for part in parts for id_ in part.ids} <= pager.journal.keys()
+    world.check()
+    bodies = [world.get()[3][0] for _ in range(20)]
+    assert sorted(bodies) == [b"%02d" % number for number in range(20)]

@@ -91,13 +91,14 @@ class Kept:
         storage.pager = self.pager
         self.store = KeptStore(StoreOwner(storage), header_value(KEY))
 
-    def append(self, id_: int, key: bytes, expires_ns: int = 0) -> Message | Left | None:
+    def append(self, id_: int, key: bytes, expires_ns: int = 0, *, is_written: bool = True) -> Message | Left | None:
         """One message comes. Returns the one that it replaced."""
         body = bytes(100)
         blob = PLAIN.join(encode_header(len(body), {"headers": {KEY: Field("S", key)}}), body)
         message = Message(id_, blob, PERSISTENT)
         message.expires_ns = expires_ns
-        self.pager.journal[id_] = (PERSISTENT, blob)
+        if is_written:
+            self.pager.journal[id_] = (PERSISTENT, blob)
         return self.store.append(message)
 
     @property
@@ -130,6 +131,16 @@ def test_a_kept_store_has_the_newest_of_each_key(keys: list[int]) -> None:
         assert older is not None
         assert older.id == id_
     assert again.ids == sorted(100 + key for key in newest)
+
+
+def test_what_the_journal_does_not_have_stays_in_memory() -> None:
+    """While a disk is full nothing is recorded: nobody could read what left memory."""
+    kept = Kept()
+    for id_ in range(1, 31):
+        kept.append(id_, b"%d" % id_, is_written=id_ % 3 > 0)
+    assert kept.store.is_deep
+    assert kept.ids == list(range(1, 31))
+    assert {message.id for message in kept.store} >= set(range(3, 31, 3))
 
 
 def test_the_head_of_a_kept_store_is_the_oldest_that_lives() -> None:

@@ -27,7 +27,7 @@ from leveret.engine import (
 from leveret.engine.delivery.consumer import holder_of
 from leveret.engine.events import TERMINAL, EventKind
 from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.levels import ONE_LEVEL
 from leveret.engine.queues.queue import queue_of
@@ -71,6 +71,7 @@ class QueueWorld:
         usage = None if memory is None else SystemUsage(memory=1 << 40, store=1 << 40, temp=1 << 40)
         self.options = BrokerOptions(system_usage=usage)
         self.temp = MemoryTempStore(1 << 40)
+        self.envelopes: dict[tuple[str, PropertyFacts], Envelope] = {}
         self.published: dict[int, tuple[Envelope, bytes]] = {}  # by id; the pager reads here what it is asked for
         self.broker = Broker(self.clock, settings=self.repository(), options=self.options)
         self.broker.listeners.append(self.listen)
@@ -186,7 +187,8 @@ class QueueWorld:
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
         route = self.vhost.route("e", key, USER)
-        self.sessions[session].publish(route, Envelope("e", key, facts), blobs, mandatory=False)
+        envelope = self.envelopes.setdefault((key, facts), Envelope("e", key, facts))  # as frontends have them
+        self.sessions[session].publish(route, envelope, blobs, mandatory=False)
 
     def publish_mixed(self, each: list[tuple[bytes, dict[str, Any]]], name: str = "q") -> None:
         """A run of messages that are not alike, of those that a frontend reads together."""
