@@ -145,7 +145,6 @@ class Closing:
         """
         logger.warning("%s: connection closed: %d %r", self._login.peer.name, code, log_text or text)
         self._connection.step(ConnectionStep.CLOSE_SENT)
-        self._confirming.channels.clear()
         self._end_client(failed=True)
         self._output.send(0, commands.Connection.Close, code, text, class_id, method_id)
         if self._area.says_goodbye:  # their close crossed ours
@@ -229,8 +228,10 @@ class Closing:
         self.on_login = _ignore
 
     def _end_client(self, *, failed: bool) -> None:
+        """Behind a goodbye nothing is said: no confirms, and no notices of what is held."""
         self._cancel_timers()
-        self._area.drop_all()
+        self._confirming.channels.clear()
+        self._area.end()
         client = self._login.client
         if client is not None:
             client.close(failed=failed)
