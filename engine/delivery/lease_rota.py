@@ -53,11 +53,14 @@ class LeaseRota(Rota):
                 members.discard(consumer)
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        """See `Rota`."""
-        self.aside.difference_update(leaving)
-        self.late.difference_update(leaving)
-        self.renewing.difference_update(leaving)
-        return super().leave(leaving)
+        """See `Rota`. Whoever joins next still comes before the first, if the turn is behind the last one."""
+        for members in (self.aside, self.late, self.renewing):
+            members.difference_update(leaving)
+        gone = set(leaving)
+        following = self._next - sum(one in gone for one in self.consumers[: self._next])
+        is_another = super().leave(leaving)
+        self._next = following
+        return is_another
 
     def has_waiting(self) -> bool:
         """See `Rota`."""

@@ -109,6 +109,9 @@ def discard_matching(
     """Steps: all active messages that a filter takes, of those that are there now. `own`: as in `discard_ids`. Returns
     `Discarded`."""
     done, after, until_id = Discarded(), 0, queue.last_id
+    if queue.active is not None:  # what becomes active by this was not meant
+        queue.active.refill(queue.store)
+        until_id = min(until_id, queue.active.end)
     leases = list(queue.book.leases.by_id.values())
     leased = [message for message in leases if expression.matches(MessageSubject(message))]
     _discard_leased(queue, leased, option, done, own)

@@ -79,7 +79,7 @@ def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> 
     queue.await_lease(book.leases.begin(messages, now_ns))
     if queue.store.expiring and settings.expire_leased == "immediate":
         for message in messages:
-            if message.expires_ns:
+            if message.expires_ns > now_ns:  # what lives no time was taken in time
                 book.expect_leased(message.expires_ns, message.id)
         queue.arm_leases()
 

@@ -6,6 +6,7 @@ Source: queues page C.6.
 from collections.abc import Iterable, Sequence
 
 from ..errors import BadRequest
+from ..stores.tailed_store import TailedStore
 from .deferred_acks import DEFERRED_MAX, DeferredAcks
 from .leased_core import LeasedCore
 
@@ -26,7 +27,7 @@ class DeferringCore(LeasedCore):
         scheduled = self._scheduled_ids()
         count = 0
         for id_ in ids:
-            is_here = id_ in scheduled or (self.active is not None and self.active.end < id_ <= self.last_id)
+            is_here = id_ in scheduled or self._is_inactive(id_)
             if id_ <= self.last_id and not is_here:
                 continue
             if not deferred.add(id_, 0 if is_here else now_ms + self.leased.settings.deferred_ack_ms):
@@ -38,6 +39,13 @@ class DeferringCore(LeasedCore):
             self.deferred = deferred
             self.ledger.notes_changed()
         return count
+
+    def _is_inactive(self, id_: int) -> bool:
+        """Whether a message is in the queue, behind those that are active."""
+        if self.active is None or not self.active.end < id_ <= self.last_id:
+            return False
+        assert isinstance(self.store, TailedStore)  # see `ActiveSet`
+        return self.store.positions(id_ - 1, 1) == [id_]
 
     def _scheduled_ids(self) -> set[int]:
         return {message.id for _, message in self.scheduled.entries()}

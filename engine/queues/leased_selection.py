@@ -75,7 +75,7 @@ def _hand_out(queue: LeasedCore, free: Free) -> bool:
     if not removed.messages:
         return True  # somebody else had it
     now_ns = queue.surroundings.clock.monotonic_ns()
-    if 0 < removed.messages[0].expires_ns <= now_ns:
+    if 0 < removed.messages[0].expires_ns < now_ns:
         queue.lose(removed.messages, "expired")
         return True
     consumers = sorted((one for group in takers for one in free[group]), key=queue.rota.consumers.index)

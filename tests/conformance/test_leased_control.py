@@ -234,3 +234,14 @@ def test_requests_need_the_permission_to_configure(desk: LeasedDesk) -> None:
     stranger = who_may(configure="^q$", write="^q$")
     with pytest.raises(PermissionRefused):
         desk.vhost.route("amps.control", "sow_delete", stranger)
+
+
+@pytest.mark.parametrize("option", ["", "expire"])
+def test_a_filter_takes_what_is_active(desk: LeasedDesk, option: str) -> None:
+    """And not what becomes active by it (queues page A.6)."""
+    desk.queue(x_target_depth=1000)
+    desk.publish(*map(numbered, range(1203)))
+    desk.must_get()
+    done = desk.command("discard", queue="q", filter="/n >= 0", option=option)
+    assert (done["matches"], done["deleted"]) == (1000, 1000)
+    assert desk.counts() == (203, 0, 0) and desk.must_get().body == numbered(1000)

@@ -143,6 +143,16 @@ def test_messages_that_are_not_active(desk: LeasedDesk) -> None:
     assert desk.get() is None and desk._facts("q")["deferred_acks"] == 0
 
 
+def test_inactive_messages_that_are_gone(desk: LeasedDesk) -> None:
+    """A purge took them: their acknowledgements are not remembered, least of all for ever."""
+    desk.queue(x_target_depth=1000)
+    first = desk.pair.broker.next_id
+    desk.publish(*map(numbered, range(1005)))
+    assert desk.purge() == 1005
+    assert defer(desk, f"1|{first + 1002}|,1|{first + 3}|") == 0
+    assert desk._facts("q")["deferred_acks"] == 0
+
+
 def test_too_many(desk: LeasedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is refused beyond so many; those before stay."""
     monkeypatch.setattr(f"{leased_deferring.DeferredAcks.__module__}.DEFERRED_MAX", 3)

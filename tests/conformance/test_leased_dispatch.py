@@ -127,6 +127,23 @@ def test_round_robin_skips_who_cannot(desk: LeasedDesk) -> None:
     assert desk.counts() == (0, 7, 0)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_round_robin_goes_on_behind_the_last_one(desk: LeasedDesk, leaves: bool) -> None:
+    """Whoever joins there is next, though another one stood there, or looked through the queue, meanwhile (A.4)."""
+    desk.queue(x_fairness="round-robin")
+    first = desk.other().subscribe(qos=5)
+    if leaves:
+        second = desk.other().subscribe(qos=5)
+    desk.publish("1")
+    if leaves:
+        second.cancel()
+    else:
+        desk.other().subscribe(x_browse=True)
+    third = desk.other().subscribe(qos=5)
+    desk.publish("2", "3")
+    assert (first.bodies(), third.bodies()) == ("13", "2")
+
+
 def test_a47(desk: LeasedDesk) -> None:
     """Queues page, row A47: 2 of 4, 2 of 3, 3 of 10; the third has the smallest share."""
     desk.queue(x_fairness="proportional")

@@ -208,3 +208,22 @@ def test_expiration_zero(desk: LeasedDesk) -> None:
     desk.subscribe()
     desk.publish("b", expiration="0")
     assert desk.bodies() == "b"
+
+
+@pytest.mark.parametrize("filters", [{}, {"x_filter": "/n = 1"}], ids=str)
+def test_what_lives_no_time_is_its_consumers(desk: LeasedDesk, filters: dict[str, str]) -> None:
+    """It was taken at once, also under a filter: no dead letter while it is held, and none once it is acknowledged.
+
+    What comes back is over (queues page A.5).
+    """
+    desk.queue(**DLX)
+    desk.advance_ms(1)  # no clock stands at 0, which means never
+    desk.subscribe(qos=2, **filters)
+    desk.publish('{"n": 1}', '{"n": 1}', expiration="0")
+    first, second = desk.taken()
+    desk.advance_ms(1000)
+    assert desk.counts() == (0, 2, 0) and desk.dead() == []
+    desk.ack(first)
+    desk.nack(second)
+    assert desk.counts() == (0, 0, 0) and desk.reasons() == ["time_limit"]
+    assert desk.counter("acknowledged") == 1
