@@ -2,8 +2,14 @@
 
 from collections.abc import Iterator
 
+from ..clock import MS
 from ..deadlines import Deadline, Deadlines
+from ..queues.leased_queue import LeasedQueue
 from ..queues.queue import Queue
+
+#: By how much a lease, or a lifetime in a leased queue, may be ended late, with room for leases that end together
+#: (`lease_table.TOGETHER_NS`).
+LATE_NS = 20 * MS
 
 
 def deadlines_of(deadlines: Deadlines) -> Iterator[str]:
@@ -30,6 +36,7 @@ def timers_of(queue: Queue) -> Iterator[str]:
         expires_ns > surroundings.clock.monotonic_ns()
         and not is_looked_at
         and not is_before(timers._expiry, expires_ns)
+        and not (isinstance(queue, LeasedQueue) and is_before(queue._deadline, expires_ns + LATE_NS))
     ):
         yield f"a head expires at {expires_ns}, {_say(timers._expiry)}"
     expires_ms = queue.rules.expires_ms

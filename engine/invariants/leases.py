@@ -2,14 +2,10 @@
 
 from collections.abc import Iterator
 
-from ..clock import MS
 from ..queues.leased_queue import LeasedQueue
-from .deadlines import is_before
+from .deadlines import LATE_NS, is_before
 from .queues import ids_in_store
 from .sessions import Held
-
-#: By how much a lease may be ended late, with room for leases that end together (`lease_table.TOGETHER_NS`).
-LATE_NS = 20 * MS
 
 
 def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str]:

@@ -9,17 +9,9 @@ from typing import Any
 
 import pytest
 from desk import Desk, Make, VirtualDesk, load
-from invariant_check import brokers_checked
 from leased_desk import LeasedDesk
 from pika_desk import PikaDesk
 from socket_broker import SocketBroker
-
-
-@pytest.fixture(autouse=True)
-def _invariants() -> Iterator[None]:
-    """No test leaves a broker that contradicts itself."""
-    with brokers_checked():
-        yield
 
 
 @pytest.fixture(params=["face to face", "pika"])
