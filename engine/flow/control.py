@@ -110,6 +110,9 @@ class FlowControl(UsageTree):
         count = len(blobs)
         for node, width in nodes.items():
             count = min(count, _fitting(node.room, width, blobs[:count], in_messages=node.in_messages))
+        for queue in queues if count > 1 else ():
+            if (meter := queue.meter) is not None and meter.minimum_size:
+                count = min(count, meter.fitting(nodes))
         return count, None
 
     def _full(self, node: Usage, meter: Meter, client: Waiting) -> Full:

@@ -4,9 +4,9 @@ The ledger feeds it: everything that happens to a message of a metered queue com
 Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from .usage import Usage
+from .usage import UNLIMITED, Usage
 
 
 class Charge:
@@ -111,6 +111,18 @@ class Meter:
     def feeds(self, node: Usage) -> bool:
         """Whether what is in the queue counts there."""
         return any(charge.node is node for charge in self._charges)
+
+    def fitting(self, nodes: Mapping[Usage, int]) -> int:
+        """How many messages, however small, use up what room for memory there is in one of these; at least one.
+
+        `nodes`: with the number of queues that share the room.
+        """
+        fewest = UNLIMITED
+        for charge in self._charges:
+            if charge.measure is memory and charge.node in nodes:
+                reached = charge.amount + charge.node.room // nodes[charge.node]
+                fewest = min(fewest, -(-reached // self.minimum_size) - self.at_hand)
+        return max(1, fewest)
 
     @property
     def octets(self) -> int:

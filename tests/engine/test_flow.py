@@ -216,6 +216,43 @@ def test_refused_at_once() -> None:
     assert publisher.session.confirms.take() == [(2, True, True), (3, False, False), (4, False, False)]
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [[100] * 40, [1100, 1100, *[100] * 38], [*[100] * 9, *[1100] * 31]],
+    ids=["small", "large first", "small first"],
+)
+@pytest.mark.parametrize("at_once", [1, 3, 40])
+@pytest.mark.parametrize("whose", ["queue", "broker"])
+def test_each_message_counts_at_least_the_minimum(sizes: list[int], at_once: int, whose: str) -> None:
+    """Also of a run: what comes at once goes over the limit by one message, however small they are (E.2, E.5)."""
+    if whose == "queue":
+        bench = FlowBench(memory_limit=10_000, cursor="vm", minimum_message_size=1000)
+    else:
+        system = SystemUsage(memory=10_000, store=0, temp=0)
+        bench = FlowBench(system=system, cursor="vm", minimum_message_size=1000)
+    publisher = Publisher(bench, "p")
+    for at in range(0, len(sizes), at_once):
+        publisher.publish(*map(blob, sizes[at : at + at_once]))
+    assert (publisher.published, len(publisher.wants)) == (10, 30)
+
+
+@pytest.mark.parametrize("queues", [1, 2, 3])
+def test_small_messages_share_the_room_of_their_queues(queues: int) -> None:
+    """Of the broker: a run to several of them counts in each (queues page E.2)."""
+    bench = FlowBench(system=SystemUsage(memory=12_000, store=0, temp=0), cursor="vm", minimum_message_size=1000)
+    names = ("q", "r", "s")[:queues]
+    for name in names:
+        if name != "q":
+            bench.declare(name)
+        bench.vhost.bind_queue(name, "amq.fanout", "", {})
+    session = Publisher(bench, "p").session
+    route, envelope = bench.vhost.route("amq.fanout", "", USER), Envelope("amq.fanout", "")
+    published = 0
+    while taken := session.offer(route, envelope, [blob(100)] * 40, mandatory=False).taken:
+        published += taken
+    assert published == 12 // queues
+
+
 def test_a_commit_waits_as_one() -> None:
     """Queues page E.4, row 13."""
     bench = FlowBench(memory_limit=2_000, cursor="vm")

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import flow_programs
 import lease_programs
 import model_programs
 from engine_side import EngineSide
+from flow_sides import FlowEngineSide, FlowModelSide
 from lease_sides import LeaseEngineSide, LeaseModelSide
 from model_side import ModelSide
 
@@ -31,6 +33,7 @@ from leveret.interop.differential.search import Found, Search
 #: What there is a model of -> the model, the engine as its peer, programs. The name stands in recorded programs, too.
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[Chooser], list[dict[str, Any]]]]] = {
     "model": (ModelSide, EngineSide, model_programs.program),
+    "flow": (FlowModelSide, FlowEngineSide, flow_programs.program),
     "leases": (LeaseModelSide, LeaseEngineSide, lease_programs.program),
 }
 

@@ -18,13 +18,13 @@ REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 
 #: Of each kind, how many operations are compared, and how many sorts of them there are.
-AMOUNTS = {"model": (6_000, 13), "leases": (4_000, 14)}
+AMOUNTS = {"model": (6_000, 13), "leases": (4_000, 14), "flow": (2_000, 6)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", [1, random.SystemRandom().randrange(10, 10**9)], ids=["fixed", "fresh"])
 def test_the_engine_does_what_the_model_does(kind: str, seed: int, tmp_path: Path) -> None:
-    """Redelivery, dead letters, expiry, rings, last values; leases. What differs is made small, with seed and file."""
+    """Redelivery, expiry, rings, last values; leases; limits. What differs is made small, with seed and file."""
     count, sorts = AMOUNTS[kind]
     result = search(kind, examples(count), seed)
     assert not result.found, (
