@@ -44,6 +44,7 @@ class HoldArea:
         "_notice",
         "_stall",
         "_stalled_at",
+        "_tried",
         "allowance",
         "channels",
         "contents",
@@ -62,7 +63,7 @@ class HoldArea:
         self._channel_flow = ChannelFlow(broker, login, output)
         self.channels: dict[Channel, HeldChannel] = {}
         self.contents = HeldContents(broker)
-        self._stalled_at = 0
+        self._stalled_at = self._tried = 0
         self.state = OPEN
         self.has_unread = False
         self.says_goodbye = False
@@ -137,12 +138,15 @@ class HoldArea:
         """The first of what is held on a channel, to be handled now; `taken` is to be called then."""
         work = held.take()
         self.since_ns = work.since_ns
+        self._tried = self._held_octets
         self._removed(work)
         return self.contents.brought(work)
 
     def taken(self, held: HeldChannel) -> None:
         """What was taken is handled."""
         self.since_ns = None
+        if self.is_full and self._held_octets < self._tried:
+            self._limit_stall()  # something of it was published
         if not held.work:
             self._forget(held)
 
@@ -264,6 +268,10 @@ class HoldArea:
         """Whether so much is held that the peer is not read any more."""
         return self.state is STALLED or self.state is NOTIFIED_STALLED
 
+    @property
+    def _held_octets(self) -> int:
+        return self.contents.octets + self.contents.spooled
+
     def _makes_room(self) -> bool:
         """Whether the peer, if it is read, may acknowledge what makes room for what it publishes."""
         client = self._login.client
@@ -278,7 +286,7 @@ class HoldArea:
             self._step(HoldStep.HOLD)
         # What is tried again and waits again was there before.
         if self.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
-            self._stalled_at = contents.octets + contents.spooled
+            self._stalled_at = self._held_octets
             self._step(HoldStep.STALL)
             self._limit_stall()
 
@@ -286,11 +294,11 @@ class HoldArea:
         contents = self.contents
         contents.removed(work)
         if self.is_full:
-            is_half = contents.octets + contents.spooled <= self._stalled_at // 2 and contents.count < HELD_MAX // 2
+            is_half = self._held_octets <= self._stalled_at // 2 and contents.count < HELD_MAX // 2
             if is_half or not (contents.count or contents.spooled_count):
                 self._step(HoldStep.EASE)
                 self.has_unread = True
-            self._limit_stall()
+                self._limit_stall()
 
     def _limit_stall(self) -> None:
         """From now on the time runs in which something of what is held has to be published."""

@@ -201,10 +201,11 @@ def test_the_time_of_a_stall_begins_anew_when_something_is_published_and_only_th
     bench = make(max_stall_ms=2_000)
     bench.publish(40)
     bench.peer.take()
-    for _ in range(3):
+    for number in range(3):
         bench.pair.advance(0.7)
         if in_vain:
-            bench.pair.broker.replace_settings(bench.pair.broker.settings, bench.pair.broker.options)
+            settings = SettingsRepository([entry("q", memory_limit=1_001 + number, cursor="vm")])
+            bench.pair.broker.replace_settings(settings, bench.pair.broker.options)
             bench.pair.settle()
         else:
             assert bench.take_one()
