@@ -1,5 +1,6 @@
 """Users and permissions in the engine: hashes, grants, changes while people are connected."""
 
+from collections.abc import Callable
 from types import MappingProxyType
 
 import pytest
@@ -10,6 +11,7 @@ from leveret.engine import (
     Grant,
     ManualClock,
     Permissions,
+    TopicPermission,
     User,
     Users,
     VirtualHostLimits,
@@ -101,6 +103,37 @@ def test_logins() -> None:
         with pytest.raises(LoginRefused) as refused:
             users.log_in(name, password, mechanism="PLAIN", is_loopback=is_loopback)
         assert vars(refused.value) == {"mechanism": "PLAIN"}
+
+
+# -- topics ---------------------------------------------------------------------------------------------------------
+
+KINDS = ("direct", "fanout", "topic", "headers", "x-delayed-message", "x-consistent-hash", "x-random")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_are_looked_at_in_topic_exchanges_alone(kind: str) -> None:
+    """Behaviour page 3.14: writing needs the routing key, binding and unbinding the binding key; of no other type."""
+    topics = MappingProxyType({"e": TopicPermission(write="^written$", read="^read$")})
+    grant = Grant(".*", ".*", ".*", topics)
+    user = User("u", permissions=MappingProxyType({"/": Permissions(grant, user="u", vhost="/")}))
+    client = connect(user)
+    vhost = client.vhost
+    vhost.declare_exchange("e", kind, arguments=_table(x_delayed_type="topic") if kind == "x-delayed-message" else {})
+    ways: dict[str, Callable[[str], object]] = {
+        "written": lambda key: vhost.route("e", key, user),
+        "read": lambda key: vhost.bind_queue("mine", "e", key, {}, client),
+        "read ": lambda key: vhost.unbind_queue("mine", "e", key, {}, client),
+        "read  ": lambda key: vhost.bind_exchange("x", "e", key, {}, client),
+        "read   ": lambda key: vhost.unbind_exchange("x", "e", key, {}, client),
+    }
+    for allowed, way in ways.items():
+        for key in ("written", "read"):
+            key = "7" if kind == "x-consistent-hash" and allowed != "written" else key
+            if kind == "topic" and key != allowed.strip():
+                with pytest.raises(TopicRefused):
+                    way(key)
+            else:
+                way(key)
 
 
 # -- grants ---------------------------------------------------------------------------------------------------------

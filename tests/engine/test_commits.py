@@ -12,8 +12,9 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stand_in_journal import StandInJournal
 
-from leveret.engine import Broker, Envelope, ManualClock, User, chores
+from leveret.engine import Broker, Envelope, Event, ManualClock, User, chores
 from leveret.engine.errors import PartialCommit
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
@@ -192,3 +193,67 @@ def test_in_slices_as_at_once(meanwhile: str, steps: list[tuple[str, int, int, b
 
 def _of_queues(seen: dict[str, Any]) -> dict[str, Any]:
     return {what: of for what, of in seen.items() if what.startswith("queue")}
+
+
+class CountingJournal(StandInJournal):
+    """Records one thing for each event; `taken`: up to which of them a barrier was taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lsn = self.taken = 0
+
+    def record(self, event: Event) -> None:
+        self.lsn += 1
+
+    def take_barrier(self) -> int:
+        before, self.taken = self.taken, self.lsn
+        return self.lsn if self.lsn > before else 0
+
+
+@pytest.mark.parametrize("slice_", [1, 10, 2_000])
+@pytest.mark.parametrize("ends", ["publish", "ack", "reject"])
+def test_an_answer_waits_for_the_last_that_was_recorded_of_it(ends: str, slice_: int) -> None:
+    """And for nothing of others, before it or in between; until then it is unfinished for the journal."""
+    world = World()
+    journal = CountingJournal()
+    world.broker.durability = journal
+    world.broker.listeners.append(journal.record)
+    world.prepare([("publish", 0, 12, False), ("publish", 2, 12, False)])
+    if ends != "publish":
+        world.prepare([(ends, 0, 1, False), (ends, 3, 1, False)])
+    other = world.broker.connect("/", USER, name="more", flush=lambda: None).open_session()
+    world.session, session = other, world.session
+    last = 0
+    with patch.object(chores, "COMMIT_SLICE", slice_):
+        world.publish("", "b", 3, 500, mandatory=False)
+        commit = session.commit()
+        while not commit.is_done:
+            before = journal.lsn
+            world.broker.end_turn()
+            last = journal.lsn if journal.lsn > before else last
+            assert commit.has_begun and world.broker.is_unfinished or commit.is_done
+            world.publish("", "dead", 1, 600, mandatory=False)
+    assert commit.barrier == last or slice_ == 2_000 and commit.barrier == journal.lsn
+    world.finish()
+    assert not world.broker.is_unfinished
+
+
+def test_one_that_has_begun_is_completed_when_the_journal_fails() -> None:
+    """One that waits behind it begins when the journal is well again."""
+    world = World()
+    journal = world.broker.durability = StandInJournal()
+    second = world.broker.connect("/", USER, name="second", flush=lambda: None).open_session()
+    second.select_transactions()
+    world.prepare([("publish", 6, 12, False)] * 3)
+    first, world.session = world.session, second
+    world.prepare([("publish", 6, 12, False)] * 3)
+    with patch.object(chores, "COMMIT_SLICE", 10):
+        commits = [first.commit(), second.commit()]
+        assert world.broker.end_turn()
+        assert [commit.has_begun for commit in commits] == [True, False]
+        journal.has_failed = True
+        world.finish()
+        assert [commit.is_done for commit in commits] == [True, False] and not commits[1].has_begun
+        journal.has_failed = False
+        world.finish()
+        assert commits[1].is_done
