@@ -177,7 +177,9 @@ def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None
     if not READER_NAME.fullmatch(name) or name.startswith("."):
         raise ValueError(f"{name!r} is no name for a reader")
     directory = os.path.join(path, READERS)
-    files.make_directory(directory)
+    if READERS not in files.names(path):
+        files.make_directory(directory)
+        files.sync_directory(path)
     replace_file(files, directory, f"{name}.json", json.dumps({"lsn": lsn}).encode() + b"\n")
 
 

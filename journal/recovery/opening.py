@@ -51,4 +51,5 @@ def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Rec
             files.sync(handle)  # a broker that was killed before it synced the footer left it to the system
     finally:
         files.close(handle)
+    files.sync_directory(directory)  # so it left the name of a segment that it had just begun
     return recovered

@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import os
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -9,7 +11,7 @@ from journal_workload import ID, PATH, Driver, Model, model_of
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
-from leveret.journal import Journal, JournalError, JournalOptions, WriterState, recover
+from leveret.journal import Journal, JournalError, JournalOptions, RealFiles, WriterState, recover
 from leveret.journal.disk.directory import forget_reader, reader_offsets, register_reader
 
 #: Each turn or two begins a segment.
@@ -117,6 +119,24 @@ def test_a_reader_is_durable_when_it_is_said_to_be() -> None:
         assert reader_offsets(PATH, files.power_cut()) == {"spark": lsn}
     forget_reader(PATH, "spark", files)
     assert reader_offsets(PATH, files) == reader_offsets(PATH, files.power_cut()) == {}
+
+
+def test_the_readers_directory_is_durable_with_its_first_reader(tmp_path: Path) -> None:
+    """Its name is the journal's directory's; a power cut that takes it away would free what readers still need."""
+    synced: list[str] = []
+
+    class Watched(RealFiles):
+        """Tells which directories are synced."""
+
+        def sync_directory(self, path: str) -> None:
+            """See `Files`."""
+            assert os.path.isdir(path)
+            synced.append(os.path.relpath(path, tmp_path))
+            super().sync_directory(path)
+
+    for lsn in (5, 9):
+        register_reader(str(tmp_path), "spark", lsn, Watched())
+    assert synced == [".", "readers", "readers"]
 
 
 def test_an_interval_ends_although_nothing_more_comes() -> None:

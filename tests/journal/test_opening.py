@@ -1,0 +1,137 @@
+"""A start on what a killed broker left: what it found is durable when it goes on, and it may be cut short itself.
+
+The kill comes before each file operation of a turn with which a segment ends and another begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from journal_workload import ID, PATH, Driver, Model, model_of
+from simulated_files import SimulatedFiles
+
+from leveret.engine import ManualClock
+from leveret.journal import Journal, JournalOptions, JournalReader
+from leveret.journal.disk.segment import segments_in
+from leveret.journal.recovery.check import verify
+from leveret.journal.recovery.opening import IDS_SKIPPED
+
+OPTIONS = JournalOptions(segment_size=500, preallocate_size=0)
+CHANGES = frozenset({"write", "truncate", "sync", "sync_directory", "rename", "unlink", "open"})
+
+
+class Struck(BaseException):
+    """The process is gone, in the middle of something."""
+
+
+def opened(files: SimulatedFiles) -> Journal:
+    return Journal.open(PATH, ManualClock(), OPTIONS, files=files, threaded=False, new_id=ID)
+
+
+def left_by(at: int) -> tuple[SimulatedFiles, list[Model], int] | None:
+    """What a broker leaves that is killed before so many operations of its last turn; what may be there; the highest
+    message id that it gave. None: the turn has fewer."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    driver.declare("a", "b")
+    driver.publish([b"1" * 400, b"2"], "a", "b")
+    assert driver.journal.wait(driver.journal.commit())
+    driver.settle("b", [1])
+    driver.publish([b"3"], "a")
+    driver.journal.commit()
+    before = {name: dict(messages) for name, messages in driver.model.items()}
+    left = [at]
+
+    def strike(operation: str, path: str) -> None:
+        if operation in CHANGES:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Struck
+
+    files.write_max = 100
+    files.fault = strike
+    driver.publish([b"4", b"5"], "a", "b")  # in another segment
+    driver.journal.commit()
+    with contextlib.suppress(Struck):
+        driver.journal.writer.run_once()
+    if left[0] >= 0:
+        return None
+    first = {"a": {1: before["a"][1], 2: before["a"][2]}, "b": {1: before["a"][1], 2: before["a"][2]}}
+    return files.crash(), [first, before, driver.model], 5
+
+
+def kills() -> int:
+    at = 0
+    while left_by(at) is not None:
+        at += 1
+    return at
+
+
+@pytest.mark.parametrize("torn", [b"", b"half of a block"])
+def test_what_a_start_found_is_durable(torn: bytes) -> None:
+    """Also what the killed broker had not synced; nothing stands behind the footer, and no id is given again."""
+    count = kills()
+    assert count > 12
+    for at in range(count):
+        left = left_by(at)
+        assert left is not None
+        files, possible, highest_id = left
+        if torn:
+            path = f"{PATH}/{segments_in(files, PATH)[-1]:020d}.log"
+            files.put(path, files.content(path) + torn)
+        journal = opened(files)
+        found = model_of(journal.recovered, journal)
+        assert found in possible, at
+        assert journal.next_message_id > highest_id + IDS_SKIPPED / 2
+        assert all(segment.sealed for segment in journal.recovered.segments)
+        for disk in (files.power_cut(), files.power_cut(Random(at)), files.crash()):
+            again = opened(disk)
+            assert model_of(again.recovered, again) == found, f"a power cut behind a start behind kill {at}"
+            again.close()
+            assert not verify(PATH, disk).faults
+        driver = Driver(journal, model=found)
+        driver.queue_ids = {one.name: id_ for id_ in journal.recovered.objects if (one := journal.names[id_])}
+        driver.exchange = driver.queue_ids["a"] - 1
+        driver.publish([b"new"], "a")
+        assert journal.wait(journal.commit())
+        again = opened(files.power_cut())
+        assert model_of(again.recovered, again) == driver.model, at
+        lsns = [lsn for lsn, _ in JournalReader(PATH, files).records(trust_open=True)]
+        assert lsns == list(range(lsns[0], lsns[0] + len(lsns))), "no LSN twice, none left out"
+
+
+def opened_and_cut(files: SimulatedFiles, *, is_power_cut: bool) -> tuple[Model, list[Model]]:
+    """What a start finds, and what the next one would find if it ended before each of its operations."""
+    seen: list[Model] = []
+
+    def cut(operation: str, path: str) -> None:
+        if operation not in CHANGES:
+            return
+        files.fault = lambda operation, path: None
+        lucky = [files.power_cut(Random(chance)) for chance in range(4)]  # some of what was not synced is there
+        for disk in (files.power_cut(), *lucky) if is_power_cut else (files.crash(),):
+            journal = opened(disk)
+            seen.append(model_of(journal.recovered, journal))
+            journal.close()
+        files.fault = cut
+
+    files.fault = cut
+    journal = opened(files)
+    files.fault = lambda operation, path: None
+    found = model_of(journal.recovered, journal)
+    journal.close()
+    return found, seen
+
+
+@pytest.mark.parametrize("is_power_cut", [True, False])
+def test_a_start_that_is_cut_short(is_power_cut: bool) -> None:
+    """Before each of its operations: the next one finds what it would have found."""
+    for at in range(kills()):
+        left = left_by(at)
+        assert left is not None
+        files, possible, _ = left
+        found, seen = opened_and_cut(files, is_power_cut=is_power_cut)
+        assert len(seen) > 3
+        assert all(one in (possible if is_power_cut else [found]) for one in seen), at
