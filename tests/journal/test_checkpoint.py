@@ -21,6 +21,7 @@ from leveret.engine.stores import memory_budget, tail_paging
 from leveret.journal import RecoveredQueue, recover
 from leveret.journal.recording import checkpoint as stating
 from leveret.journal.recording import content_index
+from leveret.journal.recording.whereabouts import whereabouts
 from leveret.journal.recovery import snapshot
 
 PATH = "j"
@@ -73,6 +74,7 @@ class Life:
         said = {"dead_letter_address": "dead", "max_delivery_attempts": 4, **said}
         self.world = DepthWorld(arguments, said, memory=memory)
         self.number = 0
+        self.seen: set[int] = set()  # ids that ever were in a queue
         self.acts: Counter[str] = Counter()
         self.verbs: list[Callable[[], object]] = [
             self.publish,
@@ -176,9 +178,18 @@ class Life:
         """What a kill now would leave is what there is."""
         found = recover(self.world.files, PATH)
         queues = {found.names.text(id_): queue for id_, queue in found.queues.items()}
+        where: dict[int, set[int]] = {}
         for name in ("q", "dead", "other"):
-            expected = told_of(self.world, self.world.client.vhost.queue(name))
+            one = self.world.client.vhost.queue(name)
+            expected = told_of(self.world, one)
             assert self.told(queues.get(name, RecoveredQueue())) == expected, f"{name} after {after}"
+            for id_ in expected:
+                where.setdefault(id_, set()).add(self.world.recorder.id_of(one))
+        self.seen |= where.keys()
+        queues_of = whereabouts(self.world.broker, self.world.recorder)
+        assert {id_: sorted(queues_of(id_)) for id_ in self.seen} == {
+            id_: sorted(where.get(id_, ())) for id_ in self.seen
+        }, f"what is moved forward after {after}"
         rows = self.world.journal.ledger.rows
         assert sum(row.live for row in rows) == sum(map(len, queues.values())), after
         assert all(row.live >= 0 for row in rows), after

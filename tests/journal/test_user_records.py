@@ -1,12 +1,36 @@
-"""A user as the journal keeps it: what is written is read back."""
+"""Users, policies, limits and parameters as the journal keeps them: what is written is read back."""
 
+from dataclasses import fields, replace
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
-from leveret.engine import Grant, Permissions, TopicPermission, User
+from leveret.engine import (
+    Grant,
+    Permissions,
+    TopicPermission,
+    User,
+    VirtualHostLimits,
+    hash_password,
+    read_password_hash,
+)
 from leveret.journal.format.errors import BadRecord
-from leveret.journal.recording.access_records import user_octets, user_of
+from leveret.journal.format.record import OPERATOR_POLICY, POLICY
+from leveret.journal.recording.access_records import (
+    limits_octets,
+    limits_of,
+    parameter_name,
+    parameter_names,
+    parameter_octets,
+    parameter_of,
+    policy_octets,
+    policy_of,
+    shown_octets,
+    user_octets,
+    user_of,
+)
+from leveret.settings import make_policy
 
 TOPICS = MappingProxyType({"amq.topic": TopicPermission("^a", "^b")})
 GRANT = Grant("^c", ".*", "", TOPICS)
@@ -36,3 +60,85 @@ def test_waiting_topics_that_are_none(wrong: bytes) -> None:
     assert b'"waiting_topics":{}' in octets.replace(b": ", b":")
     with pytest.raises(BadRecord):
         user_of("a", octets.replace(b": ", b":").replace(b'"waiting_topics":{}', b'"waiting_topics":' + wrong))
+
+
+#: What a user may have beside its name.
+FIELDS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "a password": {"password": hash_password("secret", salt=b"salt")},
+    "a password of an older kind": {
+        "password": read_password_hash("AAAAAAAAAAAAAAAAAAAAAAAAAAA=", "rabbit_password_hashing_md5")
+    },
+    "tags": {"tags": ("management", "administrator")},
+    "loopback": {"loopback_only": True},
+    "connections": {"max_connections": 0},
+    "channels": {"max_channels": 5},
+    "no permissions": {"permissions": MappingProxyType({})},
+    "permissions": {
+        "permissions": MappingProxyType(
+            {
+                "/": Permissions(GRANT, user="a", vhost="/"),
+                "Ä": Permissions(Grant("c", "w", "r"), user="a", vhost="Ä"),
+            }
+        )
+    },
+    "waiting topics": {"waiting_topics": MappingProxyType({"/": TOPICS, "other": MappingProxyType({})})},
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_each_field_of_a_user_comes_back(name: str) -> None:
+    """And nothing beside it; what people may read of it is all but the password."""
+    user = User("a", **FIELDS[name])
+    octets = user_octets(user)
+    found = user_of("a", octets)
+    for one in fields(User):
+        assert getattr(found, one.name) == getattr(user, one.name) or one.name == "permissions", one.name
+    grants = [
+        None if one.permissions is None else {vhost: of.grant for vhost, of in one.permissions.items()}
+        for one in (found, user)
+    ]
+    assert grants[0] == grants[1]
+    assert user_octets(found) == octets
+    shown = shown_octets(octets)
+    assert "password_hash" not in shown and shown["tags"] == list(user.tags)
+
+
+@pytest.mark.parametrize("is_operator", [False, True])
+def test_a_policy_comes_back(is_operator: bool) -> None:
+    """Pattern, kinds of objects, priority, definition; and whose it is."""
+    definition = {"max-length": 5} if is_operator else {"max-length": 5, "dead-letter-exchange": "Ä"}
+    policy = make_policy("p", "/", "^a", definition, apply_to="queues", priority=-3, is_operator=is_operator)
+    what = OPERATOR_POLICY if is_operator else POLICY
+    assert policy_of(what, "/", "p", policy_octets(policy)) == policy
+    for wrong in (b"[]", b"{}", b"\xff", b'{"pattern": "a"}'):
+        with pytest.raises(BadRecord):
+            policy_of(what, "/", "p", wrong)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        VirtualHostLimits(),
+        VirtualHostLimits(max_connections=0),
+        VirtualHostLimits(max_queues=7),
+        VirtualHostLimits(3, 4, "quorum"),
+        VirtualHostLimits(default_queue_type="stream"),
+    ],
+)
+def test_limits_come_back(limits: VirtualHostLimits) -> None:
+    """Those of the configuration are kept there."""
+    assert limits_of(limits_octets(limits)) == limits
+    assert limits_octets(replace(limits, is_configured=True)) == b""
+    assert (limits_octets(limits) == b"") is (limits == VirtualHostLimits())
+
+
+@pytest.mark.parametrize("value", [None, 0, "", "Ä\ud800", [1, {"a": None}], {"value": {}}, 1.5, True])
+def test_a_parameter_comes_back(value: object) -> None:
+    """Any JSON, also half a character; under a name of any characters."""
+    assert parameter_of(parameter_octets(value)) == value
+    for component, name in (("a", "b"), ("", ""), ('"', "[,]"), ("Ä", "\ud800")):
+        assert parameter_names(parameter_name(component, name)) == (component, name)
+    for wrong in ("", "a", "[]", '["a"]', '["a", 1]', '[1, "a"]', '["a", "b", "c"]', "null", "[" * 100_000):
+        with pytest.raises(BadRecord):
+            parameter_names(wrong)
