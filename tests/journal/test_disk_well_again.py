@@ -44,8 +44,8 @@ class Life:
         self.vhost.declare_queue("q", client=self.session.client, durable=True)
         self.turn()
 
-    def publish(self) -> None:
-        blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
+    def publish(self, size: int = 1) -> None:
+        blob = PLAIN.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
         self.session.publish(self.vhost.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
 
     def is_confirmed(self) -> bool:
@@ -208,5 +208,45 @@ def test_a_failed_sync_is_the_end() -> None:
         life.files.fault = lambda operation, path: None
         await life.passes(5)
         assert life.journal.state is WriterState.FAILED and life.recorder.has_failed
+
+    run(life, story)
+
+
+@pytest.mark.parametrize("is_there_room", [False, True])
+def test_consumers_make_room(is_there_room: bool) -> None:
+    """In what was held back, while publishers are refused; then it is held back again, and they are not. Also when
+    somebody else makes room meanwhile."""
+    life = Life(segment_size=50_000, reserve_size=100_000)
+
+    async def story() -> None:
+        await life.passes(1)
+        assert not life.journal.has_spent_reserve
+        for _ in range(30):
+            life.publish(10_000)
+            life.turn()
+            life.journal.writer.run_once()
+        life.files.capacity = life.files.used
+        life.publish(10_000)
+        life.turn()
+        await life.passes(2.5)
+        assert life.journal.state is WriterState.FULL and not life.recorder.is_low, "there is nothing to win yet"
+        while life.session.get(life.vhost.queue("q"), no_ack=True) is not None:
+            life.turn()
+        was_low = False
+        for _ in range(60):
+            await life.passes(0.2)
+            was_low |= life.recorder.is_low
+            if life.recorder.is_low and is_there_room:
+                life.files.capacity = None
+        assert was_low and not life.recorder.is_low
+        assert not life.recorder.has_failed and not life.recorder.is_behind and not life.journal.has_spent_reserve
+        assert life.session.confirms is not None
+        life.session.confirms.refuse_waiting()
+        life.session.confirms.take(life.recorder.safe_lsn)
+        life.publish()
+        life.turn()
+        await life.passes(1)
+        assert life.is_confirmed()
+        assert life.files.capacity is None or life.files.used <= life.files.capacity
 
     run(life, story)
