@@ -99,6 +99,8 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
     "limits": {"operator changes limits": 1},
     "strangers": {"strangers": 1},
 }  # fmt: skip
+#: Queues that any message may come to.
+PLAIN_KINDS = frozenset({"plain", "volatile", "rejecting", "delayed", "quorum", "ring", "bounded", "single-active"})
 #: How likely a world has each of these groups; others: `SELDOM`.
 LIKELY, SELDOM = {"lives": 0.6, "connections": 0.4, "ends": 0.3}, 0.15
 
@@ -164,17 +166,21 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
     dead.features["unordered"] = True  # dead letters come when they come
     plan.queues.append(dead)
     is_leased = not has_system and chance.random() < 0.25
-    some = dict(chance.sample(list(kinds.items()), chance.choice((1, 2, 4))))
+    some = {"plain": kinds["plain"]} if chance.random() < 0.15 else dict(chance.sample(list(kinds.items()), chance.choice((1, 2, 4))))
     for number in range(1, 1 + chance.choice((1, 2, 3) if not is_leased else (0, 1))):
         of = FLOW_KINDS if has_flow and chance.random() < 0.7 else some
         plan.queues.append(make_queue(chance, number, settings, DEAD, kinds=of))
     plan.configuration += str(settings)
-    for number in range(chance.choice((0, 0, 1, 2, 3))):
+    is_bound = chance.random() < 0.3
+    for number in range(chance.choice((1, 2, 3) if is_bound else (0, 0, 1, 2))):
         plan.exchanges.append(make_exchange(plan, chance, number))
     for queue in plan.queues:
         add_queue_clients(plan, chance, queue)
     for exchange in plan.exchanges:
         add_exchange_client(plan, chance, exchange)
+    # By other bindings what a publisher has to know of the queues behind would be other things.
+    if plan.exchanges and all(queue.features["kind"] in PLAIN_KINDS for queue in plan.queues) and chance.random() < 0.7:
+        plan.clients.append(ClientPlan("binder", len(plan.clients) + 1, chance.getrandbits(32), {}))
     if not has_system:
         for kind in ("declarer", "tenant"):
             if chance.random() < 0.2:

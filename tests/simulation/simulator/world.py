@@ -176,6 +176,14 @@ class World:
     async def _guarded(self, task) -> None:  # type: ignore[no-untyped-def]
         try:
             await task()
+        except BaseExceptionGroup as group:
+            ours, others = group.split(Exception)
+            while isinstance(ours, BaseExceptionGroup):
+                ours = ours.exceptions[0]
+            if ours is not None:
+                self.fail(ours, ours.__cause__)
+            if others is not None:
+                raise others from None
         except Exception as error:
             self.fail(error, error.__cause__)
 

@@ -19,6 +19,7 @@ from .leases import Leases
 from .limits import Limits
 from .priorities import Priorities
 from .redelivery import Redelivery
+from .routes import Routes
 from .routing import Routing
 from .statistics import Statistics
 from .whereabouts import Whereabouts
@@ -38,13 +39,14 @@ class Books:
             {queue.name for queue in plan.queues if "leased" in queue.features},
         )
         self.flow = Flow(clock, happened)
+        routes = Routes({queue.name for queue in plan.queues if "leased" in queue.features}, self.flow.committing)
         self.deaths = Deaths(where)
         self.deliveries = Deliveries(where, self.routing)
         self.statistics = Statistics(where)
         self.redelivery = Redelivery(where, clock)
         self.leases = Leases(where, clock)
         books: Iterable[Any] = (
-            *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where), self.flow),
+            *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where), self.flow, routes),
             *(
                 Priorities(where),
                 Expiries(where, clock),

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from ..plan import ClientPlan
+from .binder import Binder
 from .borrower import Borrower
 from .channel import Channel
 from .client import Client, Surroundings
@@ -23,6 +24,7 @@ KINDS: dict[str, Callable[[Client, int, dict[str, Any], int], Channel]] = {
     "getter": Getter,
     "borrower": Borrower,
     "declarer": Declarer,
+    "binder": Binder,
     "inspector": Inspector,
 }
 
