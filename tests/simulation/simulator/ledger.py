@@ -25,7 +25,10 @@ from leveret.engine import (
     Queue,
     QueueEvent,
 )
+from leveret.interop.wire.raw_codec import Content
 
+#: Class, weight and size of the body come before the properties.
+HEADER_START = 12
 #: The last octets of each body say which message it is.
 KEY_SIZE = 12
 
@@ -311,6 +314,19 @@ def keys_of(event: PublishedEvent) -> list[bytes]:
     """Of the messages that were published: the ends of their bodies, however these are framed."""
     split = event.of.framing.split
     return [bytes(split(blob)[1][-KEY_SIZE:]) for blob in event.blobs]
+
+
+def is_as_published(header: bytes, published: bytes) -> bool:
+    """Whether a content header says what it said when it was published, but for the count that some queues add."""
+    return header == published or _without_count(header) == _without_count(published)
+
+
+def _without_count(header: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Class, weight and size of the body; properties."""
+    properties = Content(header[HEADER_START:], b"").properties
+    headers = dict(properties.pop("headers", {}))
+    headers.pop("x-delivery-count", None)
+    return header[:HEADER_START], {**properties, "headers": headers}
 
 
 def _queues(broker: Broker, *, durable: bool = True) -> Iterator[tuple[QueueName, Queue]]:

@@ -125,6 +125,8 @@ class Lives:
         world.ledger.committed_lsn = lambda: host.keeper.journal.committed_lsn
         self._audit()
         host.broker.listeners.append(world.fingerprint)
+        if written_lsn is not None:
+            world.books.survived(written_lsn)
         world.books.attach(host.broker)
         self.invariants.attach(host.broker)
         disk.has_lost_power = False
@@ -148,6 +150,8 @@ class Lives:
             journal = host.keeper.journal
             self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn)
             self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn)
+            takes_nothing = host.keeper.recorder.takes_nothing
+            self._world.books.recorded(journal.next_lsn, journal.durable_lsn, takes_nothing=takes_nothing)
             self._world.books.turn_ended()
 
     def _reload(self) -> Report:

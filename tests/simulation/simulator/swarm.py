@@ -166,7 +166,11 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
     dead.features["unordered"] = True  # dead letters come when they come
     plan.queues.append(dead)
     is_leased = not has_system and chance.random() < 0.25
-    some = {"plain": kinds["plain"]} if chance.random() < 0.15 else dict(chance.sample(list(kinds.items()), chance.choice((1, 2, 4))))
+    some = (
+        {"plain": kinds["plain"]}
+        if chance.random() < 0.15
+        else dict(chance.sample(list(kinds.items()), chance.choice((1, 2, 4))))
+    )
     for number in range(1, 1 + chance.choice((1, 2, 3) if not is_leased else (0, 1))):
         of = FLOW_KINDS if has_flow and chance.random() < 0.7 else some
         plan.queues.append(make_queue(chance, number, settings, DEAD, kinds=of))

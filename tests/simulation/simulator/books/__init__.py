@@ -17,6 +17,7 @@ from .expiries import Expiries
 from .flow import Flow
 from .leases import Leases
 from .limits import Limits
+from .memories import Memories
 from .priorities import Priorities
 from .redelivery import Redelivery
 from .routes import Routes
@@ -45,14 +46,11 @@ class Books:
         self.statistics = Statistics(where)
         self.redelivery = Redelivery(where, clock)
         self.leases = Leases(where, clock)
+        self._memories = Memories(where, clock)
         books: Iterable[Any] = (
-            *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where), self.flow, routes),
-            *(
-                Priorities(where),
-                Expiries(where, clock),
-                self.leases,
-                where,
-            ),  # it comes last: the others see what was before
+            *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where), self.flow),
+            *(routes, self._memories, Priorities(where), Expiries(where, clock), self.leases),
+            where,  # it comes last: the others see what was before
         )
         self._books = list(books)
         self._at_ends = [book for book in self._books if type(book).turn_ended is not Book.turn_ended]
@@ -71,6 +69,14 @@ class Books:
         for book in reversed(self._books):
             book.attach(broker)
         broker.listeners.append(self)
+
+    def recorded(self, lsn: int, durable_lsn: int, *, takes_nothing: bool) -> None:
+        """What happened since the last call is safe when all below `lsn` is, unless the journal takes nothing."""
+        self._memories.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
+
+    def survived(self, written_lsn: int) -> None:
+        """The next life finds all that was written below."""
+        self._memories.survived(written_lsn)
 
     def turn_ended(self) -> None:
         """The engine has nothing left to do for now. Raises: Broken."""

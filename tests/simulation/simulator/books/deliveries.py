@@ -10,7 +10,7 @@ from typing import Any
 
 from leveret.engine import Broker, DeliveredEvent, EnqueuedEvent, EventKind, LeftEvent, QueueEvent, RequeuedEvent
 
-from ..ledger import KEY_SIZE, Broken, QueueName
+from ..ledger import KEY_SIZE, Broken, QueueName, is_as_published
 from .book import Book, Handlers
 from .routing import Routing
 from .whereabouts import Place, Whereabouts
@@ -154,9 +154,19 @@ class Deliveries(Book):
     # -- what clients say ---------------------------------------------------------------------------------------------
 
     def arrived(
-        self, product: str, channel: int, consumer: str | None, tag: int, redelivered: bool, body: bytes
+        self,
+        product: str,
+        channel: int,
+        consumer: str | None,
+        tag: int,
+        redelivered: bool,
+        body: bytes,
+        header: bytes | None = None,
     ) -> tuple[QueueName, int]:
-        """A delivery came to a client: which message of which queue it is. Raises: Broken."""
+        """A delivery came to a client: which message of which queue it is. Raises: Broken.
+
+        `header`: of the content, as it came; to some queues' messages the broker adds fields of its own.
+        """
         line = self.lines.get((product, channel))
         found = None if line is None else line.expected.pop(tag, None)
         if found is None:
@@ -164,11 +174,18 @@ class Deliveries(Book):
         name, id_, flag, whose = found
         if self._routing.keys.get(id_, body[-KEY_SIZE:]) != body[-KEY_SIZE:]:
             raise Broken(f"{product}, channel {channel}: delivery {tag} is not message {id_} of {name}")
+        published = self._routing.headers.get(id_)
+        if header and published and self._is_left_alone(name) and not is_as_published(header, published):
+            raise Broken(f"{product}: {id_} of {name} came with {header!r}, and was published with {published!r}")
         if whose != consumer:
             raise Broken(f"{product}: {id_} of {name} was handed out to {whose}, and came to {consumer}")
         if flag is not None and flag != redelivered:
             raise Broken(f"{product}: {id_} of {name} says redelivered={redelivered}")
         return name, id_
+
+    def _is_left_alone(self, name: QueueName) -> bool:
+        place = self._where.places.get(name)
+        return place is not None and not place.features.keys() & {"leased", "stream", "foreign"}
 
     def owed(self, product: str) -> int:
         """How many deliveries have not come to a connection yet."""

@@ -29,6 +29,7 @@ class Routing(Book):
         self._reviewing = reviewing
         self._reviewed: set[tuple[QueueName, int]] = set()
         self.keys: dict[int, bytes] = {}
+        self.headers: dict[int, bytes] = {}  # message id -> header of its content
         self.seen: set[bytes] = set()
         self.refused: set[bytes] = set()
         self.unroutable: set[bytes] = set()
@@ -50,6 +51,8 @@ class Routing(Book):
         ids = event.messages
         keys = keys_of(event)
         self.keys.update(zip(ids, keys))
+        split = event.of.framing.split
+        self.headers.update((id_, bytes(split(blob)[0])) for id_, blob in zip(ids, event.blobs))
         if event.cause is None and event.subject != TRACED:
             self.seen.update(keys)
             if self.never and not self.never.isdisjoint(keys):

@@ -112,6 +112,7 @@ class Client:
         self._buffer = bytearray()
         self._contents: dict[int, tuple[bytes, list[bytes], int]] = {}  # channel -> method, body so far, octets left
         self._heard_ns = 0
+        self.header = b""  # of the content that came last
         self.life = 0  # number of the connection
         self._tries = 0  # of connecting, since one succeeded; each waits twice as long as the one before
         self.channels = {channel.number: channel for channel in make(self)}
@@ -234,6 +235,7 @@ class Client:
         content = self._contents.get(channel)
         if content is None or content[2] != -1:
             raise Broken("a content header without its method")
+        self.header = payload
         size = int.from_bytes(payload[4:12], "big")
         self._contents[channel] = content[0], [], size
         if not size:

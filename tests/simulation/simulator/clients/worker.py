@@ -93,7 +93,9 @@ class Worker(Channel):
             raise Broken(f"client {self.client.number} got delivery tag {tag} after {self._tag - 1}")
         publisher, number = self.world.knowledge.check(body)
         books = self.world.books
-        held = books.deliveries.arrived(self.client.product, self.number, consumer, tag, redelivered, body)
+        held = books.deliveries.arrived(
+            self.client.product, self.number, consumer, tag, redelivered, body, self.client.header
+        )
         if not redelivered and self._is_ordered and body[-KEY_SIZE:] not in books.routing.again:
             if number <= self._newest.get(publisher, 0):
                 raise Broken(f"{self.queue.name}: message {number} of {publisher} came after {self._newest[publisher]}")
