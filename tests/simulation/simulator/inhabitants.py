@@ -12,7 +12,7 @@ from .queue_kinds import QUEUE_KINDS, Settings, make_queue
 #: Where dead letters go, of all queues that have any.
 DEAD = "dead"
 #: What a publisher has to know of the queues that it publishes to.
-CONCERNS_PUBLISHERS = ("priority_max", "expirations", "last_value_keys")
+CONCERNS_PUBLISHERS = ("priority_max", "expirations", "last_value_keys", "texts")
 
 
 def inhabit(plan: Plan, chance: Random, *, has_flow: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -10,25 +11,28 @@ from .queue_kinds import _dead_letters, _number, _text
 
 #: How many worlds have leased queues.
 SHARE = 0.5
-#: Filters of consumers; each queue has one consumer at least that takes all. `books/leases.py` knows them.
+#: Filters of consumers in long worlds; each queue has one consumer at least that takes all.
 FILTERS = ("", "of = 'a'", "of <> 'b'")
 #: A topic that several queues may capture, and the filter that one of them has.
 TOPIC, TOPIC_FILTER = "leased.topic", FILTERS[1]
 
 
-def add_leased(plan: Plan, chance: Random, other: str) -> None:
-    """One to three leased queues. `other`: where dead letters go."""
+def add_leased(plan: Plan, chance: Random, other: str, filters: Sequence[str] = FILTERS) -> None:
+    """One to three leased queues. `other`: where dead letters go; `filters`: that consumers may have."""
     for number in range(1, chance.randint(2, 4)):
         plan.queues.append(queue := _queue(chance, number, other))
         for _ in range(chance.randint(1, 2)):
             modes = ["confirms"] * 5 + ["none", "transactions"]
-            _add(plan, chance, "publisher", {"queue": queue.name, "headers": True, "mode": chance.choice(modes)})
+            options: dict[str, Any] = {"queue": queue.name, "headers": True, "mode": chance.choice(modes)}
+            if filters is not FILTERS:
+                options["texts"] = True
+            _add(plan, chance, "publisher", options)
             if (highest := queue.features.get("ranks")) is not None:
                 plan.clients[-1].options["priority_max"] = highest
         for at in range(chance.randint(1, 3)):
-            options: dict[str, Any] = {"queue": queue.name}
+            options = {"queue": queue.name}
             if at and chance.random() < 0.5:
-                options["filter"] = chance.choice(FILTERS)
+                options["filter"] = chance.choice(filters)
             if chance.random() < 0.1 and not queue.features["leased"].get("ttl_ms"):
                 options["no_ack"] = True
             elif chance.random() < 0.15 and not queue.features["leased"].get("lease_ms"):

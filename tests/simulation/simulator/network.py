@@ -287,10 +287,14 @@ class Link:
         return len(self.socket._arrived)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether what either side sends comes to the other; where it does not, heartbeats tell them later."""
+        return self.is_open and not (self._is_dead or self._is_shut)
+
+    @property
     def is_idle(self) -> bool:
         """Whether the broker has read all that the client sent, and the client all that the broker sent."""
-        is_whole = self.is_open and not (self._is_dead or self._is_shut)
-        return is_whole and not self._unread and self._to_broker_ns < now_ns() and not self.socket.has_unread
+        return self.is_whole and not self._unread and self._to_broker_ns < now_ns() and not self.socket.has_unread
 
     def shut(self) -> None:
         """The client says that it sends nothing more."""

@@ -90,6 +90,8 @@ class Rest:
                 if client.comes_and_goes or (is_held and client.state is CLOSING):
                     continue
                 restless.append(f"client {client.number}: not connected")
+            elif client.link is not None and not client.link.is_whole:
+                restless.append(f"client {client.number}: its connection is dead, and it does not know")
             elif client.link is not None and client.link.is_under_way:
                 restless.append(f"client {client.number}: octets are under way")
             elif world.books.deliveries.owed(client.product):
@@ -199,5 +201,7 @@ def check_credit(clients: Iterable[Client], places: Mapping[QueueName, Place]) -
                 continue  # it publishes so much that it is not read
             queue = channel.credit()
             place = None if queue is None else places.get((client.vhost, queue))
-            if place is not None and place.ready and not place.keeps:
+            if place is None or place.keeps:
+                continue
+            if any(channel.takes(id_) for id_ in place.ready):
                 raise Broken(f"client {client.number} would take more of {queue}, which has {len(place.ready)} ready")

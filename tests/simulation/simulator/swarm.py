@@ -17,9 +17,10 @@ from .calm import add_calm
 from .flow_kinds import FLOW_KINDS, limits_of_all
 from .inhabitants import DEAD, add_exchange_client, add_queue_clients, make_exchange, multiply
 from .lease_kinds import add_leased
-from .parts import ClientPlan, FaultPlan, Plan
+from .parts import ClientPlan, FaultPlan, Plan, QueuePlan
 from .plan import make_plan
 from .queue_kinds import QUEUE_KINDS, Kind, Settings, make_queue
+from .selectors import TAKES
 
 #: Modules below `leveret`, their constants, and what these may be instead.
 SMALL: dict[str, dict[str, tuple[int, ...]]] = {
@@ -160,7 +161,7 @@ def _limits(chance: Random) -> dict[str, int]:
 
 
 def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) -> None:
-    kinds: Mapping[str, tuple[int, Kind]] = QUEUE_KINDS
+    kinds: Mapping[str, tuple[int, Kind]] = {**QUEUE_KINDS, "selected": (2, _selected)}
     settings = Settings()
     dead = make_queue(chance, 0, settings, DEAD, kind=chance.choice(("plain", "plain", "priorities")), name=DEAD)
     dead.features["unordered"] = True  # dead letters come when they come
@@ -180,6 +181,8 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
         plan.exchanges.append(make_exchange(plan, chance, number))
     for queue in plan.queues:
         add_queue_clients(plan, chance, queue)
+        if "texts" in queue.features:
+            _select(plan, chance, queue)
     for exchange in plan.exchanges:
         add_exchange_client(plan, chance, exchange)
     # By other bindings what a publisher has to know of the queues behind would be other things.
@@ -192,7 +195,19 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
                 plan.clients.append(ClientPlan(kind, len(plan.clients) + 1, chance.getrandbits(32), options))
     multiply(plan, chance, has_flow=has_flow)
     if is_leased:
-        add_leased(plan, chance, DEAD)
+        add_leased(plan, chance, DEAD, tuple(TAKES))
+
+
+def _selected(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:
+    """Some of its consumers have selectors."""
+    queue.features["texts"] = True
+
+
+def _select(plan: Plan, chance: Random, queue: QueuePlan) -> None:
+    """Of the consumers of a queue the first takes all."""
+    workers = [one for one in plan.clients if one.kind == "worker" and one.options["queue"] == queue.name]
+    for worker in workers[1:]:
+        worker.options["selector"] = chance.choice(tuple(TAKES))
 
 
 def _tenant(chance: Random) -> dict[str, str]:

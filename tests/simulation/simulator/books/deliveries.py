@@ -123,7 +123,7 @@ class Deliveries(Book):
                 expected[tag] = name, id_, False if place.is_leased else None, consumer
         line.tag = tag
         self._newest[name, event.session] = newest
-        if is_ordered:
+        if is_ordered and "texts" not in place.features:
             self._moved[name] = max(newest, self._moved.get(name, 0))
 
     def turn_ended(self) -> None:

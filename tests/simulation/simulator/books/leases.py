@@ -25,9 +25,9 @@ from leveret.engine import (
 )
 from leveret.interop.wire.raw_codec import Content
 
-from ..lease_kinds import FILTERS
 from ..ledger import Broken, QueueName
 from ..loop import SimulatedClock
+from ..selectors import TAKES
 from .book import Book, Handlers
 from .whereabouts import Place, Whereabouts
 
@@ -65,7 +65,7 @@ class Shelf:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.rules: dict[str, Any] = place.features["leased"]
-        self.ready: dict[str, list[Entry]] = {one: [] for one in FILTERS}
+        self.ready: dict[str, list[Entry]] = {one: [] for one in TAKES}
         self.since: dict[int, int] = {}  # message id -> number of the event that made it ready
         self.leases: dict[int, Lease] = {}  # in the order in which they began
         self.used: Counter[Holder] = Counter()
@@ -170,8 +170,7 @@ class Leases(Book):
             self._of[id_] = known[properties]
 
     def _takes(self, filter_: str, id_: int) -> bool:
-        of = self._of.get(id_)
-        return not filter_ or (of == "a" if filter_ == FILTERS[1] else of is not None and of != "b")
+        return TAKES[filter_](self._of.get(id_))
 
     def _entry(self, shelf: Shelf, id_: int) -> Entry:
         return (-self._ranks.get(id_, 0) if "ranks" in shelf.place.features else 0), id_

@@ -8,6 +8,7 @@ from leveret.interop.wire.raw_codec import Method
 
 from ..lease_kinds import FILTERS
 from ..ledger import Broken
+from ..selectors import arguments_of
 from .client import BUSY, FRAME_MAX
 from .wire import content, properties, publish_method, settle
 from .worker import ACK, NACK, REJECT, REQUEUE, Worker
@@ -40,7 +41,7 @@ class Borrower(Worker):
         self.ask(
             "basic.consume", "basic.consume-ok", self._consuming,
             queue=self.queue.name, consumer_tag=tag, no_ack=self.no_ack,
-            arguments={"x-filter": ("S", filter_)} if filter_ else {},
+            arguments=arguments_of(filter_),
         )  # fmt: skip
         self._expects = tag
 

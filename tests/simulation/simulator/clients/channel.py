@@ -62,6 +62,10 @@ class Channel:
         """The queue of which it would take one more message right now."""
         return None
 
+    def takes(self, id_: int) -> bool:
+        """Whether it would, of what is ready there, this message."""
+        return True
+
     def closed(self, code: int, text: str) -> None:
         """The broker closed it, and says why."""
         raise Broken(f"client {self.client.number}, channel {self.number} was closed: {code} {text}")

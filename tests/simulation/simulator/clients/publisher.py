@@ -9,6 +9,7 @@ from leveret.interop.wire.raw_codec import Method
 
 from ..ledger import KEY_SIZE, Broken
 from ..parts import behind
+from ..selectors import TEXTS
 from .channel import Channel
 from .client import FRAME_MAX, Client, Question
 from .knowledge import body_of, key_of, publisher_of
@@ -289,7 +290,10 @@ def make_heads(chance: Random, options: dict[str, Any]) -> list[Head]:
         headers: dict[str, Any] = {}
         if (keys := options.get("last_value_keys")) is not None and chance.random() < 0.9:
             headers["key"] = f"key {chance.randrange(keys)}"
-        if options.get("headers"):
+        if options.get("texts"):
+            if chance.random() < 0.8:
+                headers["of"] = chance.choice(TEXTS)
+        elif options.get("headers"):
             headers["of"] = chance.choice(("a", "b", "c"))
         if headers:
             more["headers"] = headers

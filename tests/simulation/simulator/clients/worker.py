@@ -8,6 +8,7 @@ from typing import Any
 from leveret.interop.wire.raw_codec import Method
 
 from ..ledger import KEY_SIZE, Broken, QueueName
+from ..selectors import TAKES, arguments_of, of_in
 from .channel import Channel
 from .client import ENDING, Client
 from .wire import settle
@@ -38,6 +39,7 @@ class Worker(Channel):
         self._consumer: str | None = None  # its tag, once the broker has said so
         self._consumers = 0  # so far
         self._prefetch = 0  # of the consumer
+        self._selector: str = options.get("selector", "")
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -60,7 +62,7 @@ class Worker(Channel):
     def _consume(self, _: Method) -> None:
         self._consumers += 1
         tag = f"worker-{self.client.number}-{self._consumers}"
-        arguments = {}
+        arguments: dict[str, Any] = dict(arguments_of(self._selector))
         if self.queue.features.get("stream"):
             arguments["x-stream-offset"] = self.chance.choice(("first", "last", "next", ("l", 5)))
         self.ask(
@@ -96,6 +98,8 @@ class Worker(Channel):
         held = books.deliveries.arrived(
             self.client.product, self.number, consumer, tag, redelivered, body, self.client.header
         )
+        if self._selector and not TAKES[self._selector](of_in(self.client.header)):
+            raise Broken(f"{self.queue.name}: {held[1]} came to a consumer that takes {self._selector}")
         if not redelivered and self._is_ordered and body[-KEY_SIZE:] not in books.routing.again:
             if number <= self._newest.get(publisher, 0):
                 raise Broken(f"{self.queue.name}: message {number} of {publisher} came after {self._newest[publisher]}")
@@ -115,6 +119,9 @@ class Worker(Channel):
             return None
         has_room = self.no_ack or not self._prefetch or len(self._held) + len(self._settled) < self._prefetch
         return self.queue.name if has_room else None
+
+    def takes(self, id_: int) -> bool:
+        return not self._selector or TAKES[self._selector](of_in(self.world.books.routing.headers[id_]))
 
     # -- settling -----------------------------------------------------------------------------------------------------
 
