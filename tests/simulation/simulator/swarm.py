@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 from .calm import add_calm
@@ -100,6 +101,8 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
     "limits": {"operator changes limits": 1},
     "strangers": {"strangers": 1},
 }  # fmt: skip
+#: While these last, publishes wait or are refused.
+TROUBLING = frozenset({"operator blocks publishers", *FAULT_GROUPS["disk"], *FAULT_GROUPS["room"]})
 #: Queues that any message may come to.
 PLAIN_KINDS = frozenset({"plain", "volatile", "rejecting", "delayed", "quorum", "ring", "bounded", "single-active"})
 #: How likely a world has each of these groups; others: `SELDOM`.
@@ -133,6 +136,9 @@ def make_swarm(seed: int) -> Plan:
     plan.checked = chance.choice((1.0, 0.3))
     _inhabit(plan, chance, has_flow=has_flow, has_system=has_system)
     _add_faults(plan, chance)
+    is_calm = not has_flow and not any(fault.kind in TROUBLING for fault in plan.faults)
+    if is_calm and 'scope = "durable"' in plan.configuration and chance.random() < 0.4:
+        plan.clients.append(ClientPlan("clumsy", len(plan.clients) + 1, chance.getrandbits(32), {"queue": DEAD}))
     return plan
 
 
@@ -194,8 +200,22 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
                 options = {} if kind == "declarer" else _tenant(chance)
                 plan.clients.append(ClientPlan(kind, len(plan.clients) + 1, chance.getrandbits(32), options))
     multiply(plan, chance, has_flow=has_flow)
+    for client in plan.clients:
+        if client.kind == "worker":
+            client.options |= _moods(chance)
     if is_leased:
         add_leased(plan, chance, DEAD, tuple(TAKES))
+
+
+def _moods(chance: Random) -> dict[str, Any]:
+    """Of a worker, beside what every world has."""
+    options: dict[str, Any] = {}
+    for name, share in (("shared", 0.2), ("flows", 0.2), ("restless", 0.4)):
+        if chance.random() < share:
+            options[name] = True
+    if chance.random() < 0.2:
+        options["priority"] = chance.choice((1, 5))
+    return options
 
 
 def _selected(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:

@@ -9,6 +9,7 @@ from .binder import Binder
 from .borrower import Borrower
 from .channel import Channel
 from .client import Client, Surroundings
+from .clumsy import Clumsy
 from .declarer import Declarer
 from .getter import Getter
 from .inspector import Inspector
@@ -25,6 +26,7 @@ KINDS: dict[str, Callable[[Client, int, dict[str, Any], int], Channel]] = {
     "borrower": Borrower,
     "declarer": Declarer,
     "binder": Binder,
+    "clumsy": Clumsy,
     "inspector": Inspector,
 }
 

@@ -70,6 +70,9 @@ class Channel:
         """The broker closed it, and says why."""
         raise Broken(f"client {self.client.number}, channel {self.number} was closed: {code} {text}")
 
+    def said_goodbye(self) -> None:
+        """The end of the connection, which the client asked for, was answered."""
+
     def confirmed(self, tag: int, multiple: bool, *, is_ack: bool) -> None:
         """A confirm of publishes."""
         raise Broken(f"client {self.client.number} got a confirm and asked for none")

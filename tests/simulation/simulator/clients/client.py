@@ -182,6 +182,8 @@ class Client:
             self.ask(0, "connection.close", "connection.close-ok", self._closed, reply_code=200, reply_text="bye")
 
     def _closed(self, _: Method) -> None:
+        for channel in self.channels.values():
+            channel.said_goodbye()
         assert self.link is not None
         self.link.close()
         self.disconnected()

@@ -39,6 +39,7 @@ class Worker(Channel):
         self._consumer: str | None = None  # its tag, once the broker has said so
         self._consumers = 0  # so far
         self._prefetch = 0  # of the consumer
+        self._is_paused = False  # by channel.flow
         self._selector: str = options.get("selector", "")
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -57,12 +58,15 @@ class Worker(Channel):
         self._prefetch = prefetch if prefetch is not None else self.chance.choice((1, 5, 50, 0))
         if self.queue.features.get("stream"):
             self._prefetch = self._prefetch or 100
-        self.ask("basic.qos", "basic.qos-ok", self._consume, prefetch_count=self._prefetch)
+        is_shared = "shared" in self.options and not self.queue.features.keys() & {"quorum", "stream"}
+        self.ask("basic.qos", "basic.qos-ok", self._consume, prefetch_count=self._prefetch, global_=is_shared)
 
     def _consume(self, _: Method) -> None:
         self._consumers += 1
         tag = f"worker-{self.client.number}-{self._consumers}"
         arguments: dict[str, Any] = dict(arguments_of(self._selector))
+        if (priority := self.options.get("priority")) is not None:
+            arguments["x-priority"] = ("I", priority)
         if self.queue.features.get("stream"):
             arguments["x-stream-offset"] = self.chance.choice(("first", "last", "next", ("l", 5)))
         self.ask(
@@ -81,6 +85,7 @@ class Worker(Channel):
         self._tag = 0
         self._consumer = None
         self._is_recovering = False
+        self._is_paused = False
 
     # -- deliveries ---------------------------------------------------------------------------------------------------
 
@@ -104,10 +109,20 @@ class Worker(Channel):
             if number <= self._newest.get(publisher, 0):
                 raise Broken(f"{self.queue.name}: message {number} of {publisher} came after {self._newest[publisher]}")
             self._newest[publisher] = number
+        if self._is_paused:
+            raise Broken(f"client {self.client.number} got a delivery, and channel.flow is off")
+        if self._prefetch and self._consumers == 1 and consumer and not self.no_ack and not self._is_recovering:
+            self._check_prefetch()
         if not self.no_ack and not self._is_recovering:
             self._held[tag] = held
             if self.client.mood is ENDING:
                 self.finish()
+
+    def _check_prefetch(self) -> None:
+        if type(self) is not Worker or any(question.channel == self.number for question in self.client.waiting):
+            return  # leases have limits of their own; a commit may be done already
+        if (count := len(self._held) + len(self._settled)) >= self._prefetch:
+            raise Broken(f"client {self.client.number} has {count} of {self._prefetch}, and gets one more")
 
     def held(self) -> Counter[QueueName]:
         counted = Counter(name for name, _ in self._held.values())
@@ -115,7 +130,7 @@ class Worker(Channel):
         return counted
 
     def credit(self) -> str | None:
-        if self._consumer is None or self.queue.features.get("single_active"):
+        if self._consumer is None or self._is_paused or self.queue.features.get("single_active"):
             return None
         has_room = self.no_ack or not self._prefetch or len(self._held) + len(self._settled) < self._prefetch
         return self.queue.name if has_room else None
@@ -127,6 +142,8 @@ class Worker(Channel):
 
     def finish(self) -> None:
         """Acknowledge everything."""
+        if self._is_paused and not self.client.waiting:
+            self._flow(is_on=True)
         if any(question.channel == self.number for question in self.client.waiting):
             return
         if self._held:
@@ -169,7 +186,9 @@ class Worker(Channel):
     def act(self) -> None:
         if self._consumer is None:
             return
-        if self.chance.random() < 0.004:
+        if self.options.get("flows") and not self.client.waiting and self.chance.random() < 0.1:
+            self._flow(is_on=self._is_paused)
+        elif self.chance.random() < (0.05 if self.options.get("restless") else 0.004):
             self._do_something_else()
         else:
             self._act_on_held()
@@ -227,6 +246,16 @@ class Worker(Channel):
             self._settle(
                 [settle(NACK, self.number, tag, MULTIPLE | REQUEUE)], [one for one in self._held if one <= tag]
             )
+
+    def _flow(self, *, is_on: bool) -> None:
+        """Deliveries stop when the broker has said so, and go on as soon as it hears of it."""
+
+        def answered(_: Method) -> None:
+            self._is_paused = not is_on
+
+        if is_on:
+            self._is_paused = False
+        self.ask("channel.flow", "channel.flow-ok", answered, active=is_on)
 
     def _recover(self) -> None:
         """All that is out comes back, also what is still on its way to this client."""
