@@ -11,6 +11,7 @@ from .sessions import Held
 def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str]:
     """Each lease, or slot, is a tag of somebody, and has a note of when it ends. `is_small`: see `queue_of`."""
     book = queue.book
+    is_late = 0 < book.next_ns() <= queue.surroundings.clock.monotonic_ns()  # the rest of a slice goes with the turns
     out = {id(message): message for message in held.by_queue.get(queue, [])}
     for name, table in (("lease", book.leases), ("slot", book.slots)):
         for id_, message in table.by_id.items():
@@ -20,7 +21,7 @@ def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str
             ends = list(table.by_end())
             if [message.id for message, _ in ends] != list(table.by_id):
                 yield f"{len(table)} {name}s, of {len(ends)} it is known when they end"
-            if ends and not is_before(queue._deadline, ends[0][1] + LATE_NS):
+            if ends and not is_late and not is_before(queue._deadline, ends[0][1] + LATE_NS):
                 yield f"a {name} ends at {ends[0][1]}, and no deadline is set"
             if table._noted != sum(len(one.ids) for one in table._ends):
                 yield f"counts {table._noted} notes of {name}s"

@@ -129,6 +129,11 @@ class Disk:
         """Whether an octet is not what it was."""
         return bool(self._rotten)
 
+    @property
+    def has_lost_files(self) -> bool:
+        """Whether somebody has deleted one, which is not back yet."""
+        return bool(self._deleted)
+
     def limit(self, room: int | None) -> None:
         """So many more octets fit; None: as many as you like. Room that segments have ahead is no room for others."""
         self.has_been_full = True

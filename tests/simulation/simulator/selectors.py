@@ -33,7 +33,6 @@ SELECTORS: dict[str, Takes] = {
     "NOT (of = 'a' OR other = 1)": lambda of: False,
     "NOT (of = 'a' AND other = 1)": lambda of: of is not None and of != "a",
     "of = 'a' OR other = 1": lambda of: of == "a",
-    "of > 'a'": lambda of: False,  # selectors do not order texts
 }
 TAKES: dict[str, Takes] = {"": lambda of: True, **FILTERS, **SELECTORS}
 #: What the header says, where somebody selects.

@@ -134,6 +134,7 @@ def make_swarm(seed: int) -> Plan:
     if chance.random() < 0.7:
         plan.limits = _limits(chance)
     plan.checked = chance.choice((1.0, 0.3))
+    plan.read_every = chance.choice((0, 0, 0.1, 0.4))
     _inhabit(plan, chance, has_flow=has_flow, has_system=has_system)
     _add_faults(plan, chance)
     is_calm = not has_flow and not any(fault.kind in TROUBLING for fault in plan.faults)

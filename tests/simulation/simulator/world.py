@@ -35,6 +35,7 @@ from .objects import Objects
 from .past import Past
 from .plan import FaultPlan, Plan
 from .planted import planted
+from .reader import Reader
 from .rest import Rest
 from .schedule import Schedule
 from .swarm import limited
@@ -152,6 +153,8 @@ class World:
         self.books = Books(self.plan, self.clock, self.knowledge.happened)
         self.clients: list[Client] = [make_client(self, one) for one in self.plan.clients]
         self.rest = Rest(self)
+        if self.plan.read_every:
+            Reader(self, self.plan.read_every, self.chance("reader"))
         self._postponed: list[FaultPlan] = []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._guarded, self.lives.run)
