@@ -97,13 +97,26 @@ class FakeQueue:
         self.scheduled = FakeScheduled()
         self.ready_count = self.unacked = 0
         self.counters = Counters()
-        self.store = SimpleNamespace(paged_parts=lambda: self.paged)
+        self.store = FakeStore(self)
 
     def messages(self) -> list[Message]:
         return self.there
 
     def unacked_messages(self) -> list[Message]:
         return self.out
+
+
+class FakeStore:
+    """What of a queue is ready, in memory and paged out."""
+
+    def __init__(self, queue: FakeQueue) -> None:
+        self._queue = queue
+
+    def __iter__(self) -> Any:
+        return iter(self._queue.there)
+
+    def paged_parts(self) -> list[Any]:
+        return self._queue.paged
 
 
 class FakeBroker:
@@ -151,16 +164,21 @@ class History:
         for book in reversed(self.books):
             book.attach(self.broker)  # type: ignore[arg-type]
 
-    def has(self, queue: str, ready: Iterable[int] = (), *, out: int = 0, tries: int = 0) -> None:
-        """What the engine says is in a queue."""
+    def has(
+        self, queue: str, ready: Iterable[int] = (), *, out: int = 0, tries: int = 0, ends_ns: int = 0, **facts: Any
+    ) -> None:
+        """What the engine says is in a queue. `ends_ns`: until when these live."""
         one = self.broker.queues[queue]
-        one.there = [Message(id_, blob_of(id_), envelope_of(), deliveries=tries) for id_ in ready]
+        one.there = [Message(id_, blob_of(id_), envelope_of(**facts), deliveries=tries) for id_ in ready]
+        for message in one.there:
+            message.expires_ns = ends_ns
         one.ready_count, one.unacked = len(one.there), out
 
-    def has_waiting(self, queue: str, *entries: tuple[int, int]) -> None:
+    def has_waiting(self, queue: str, *entries: tuple[int, int], tries: int = 0) -> None:
         """Message id, and in how many ms it is due."""
         self.broker.queues[queue].scheduled.waiting = [
-            (self.clock.now_ns + due_ms * MS, Message(id_, blob_of(id_), envelope_of())) for id_, due_ms in entries
+            (self.clock.now_ns + due_ms * MS, Message(id_, blob_of(id_), envelope_of(), deliveries=tries))
+            for id_, due_ms in entries
         ]
 
     def passed(self, ms: float) -> None:

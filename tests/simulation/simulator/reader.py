@@ -61,24 +61,29 @@ class Reader:
                 self._needs_lsn = self._next_lsn = reader.segments()[0]
                 register_reader(DATA, NAME, self._needs_lsn, files)
             from_lsn = max(self._needs_lsn, self._next_lsn - BEHIND)
-            self._look(from_lsn, [(lsn, _facts(record)) for lsn, record in reader.records(from_lsn)])
+            there = [(lsn, _facts(record)) for lsn, record in reader.records(from_lsn, trust_open=True)]
+            self._look(from_lsn, there, sum(1 for _ in reader.records(from_lsn)))
             if self._chance.random() < 0.5:
                 self._needs_lsn = self._chance.randint(self._needs_lsn, self._next_lsn)
                 register_reader(DATA, NAME, self._needs_lsn, files)
         self._world.note(f"read up to {self._next_lsn}")
 
-    def _look(self, from_lsn: int, found: list[tuple[int, Seen]]) -> None:
+    def _look(self, from_lsn: int, found: list[tuple[int, Seen]], trusted: int) -> None:
+        """`found`: all that is there from an LSN on. Of that it may see so many records.
+
+        What it saw is there, also where the block that proves it was lost: then it may see less for a while.
+        """
         if (self._next_lsn > from_lsn and not found) or (found and found[0][0] != from_lsn):
             first = found[0][0] if found else None
             raise Broken(f"a reader of the journal needs {from_lsn}, the first that it finds is {first}")
         last = from_lsn + len(found)
         if last < self._next_lsn or [lsn for lsn, _ in found] != list(range(from_lsn, last)):
             raise Broken(f"a reader of the journal saw all up to {self._next_lsn}, and finds up to {last} now")
+        self._next_lsn = max(self._next_lsn, from_lsn + trusted)
         for lsn, facts in found:
-            if self._seen.setdefault(lsn, facts) != facts:
+            if lsn < self._next_lsn and self._seen.setdefault(lsn, facts) != facts:
                 raise Broken(f"a reader of the journal saw {self._seen[lsn]} as {lsn}, and sees {facts} now")
-        self._next_lsn = last
-        self._seen = {lsn: facts for lsn, facts in self._seen.items() if lsn >= last - BEHIND}
+        self._seen = {lsn: facts for lsn, facts in self._seen.items() if lsn >= self._next_lsn - BEHIND}
 
 
 def _facts(record: Record) -> Seen:

@@ -1,0 +1,137 @@
+"""Short worlds: what a seed says, what is small in them, and that what they hold the broker to is right."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from simulated_files import SimulatedFiles
+from simulator.disk import DATA
+from simulator.ledger import Broken, is_as_published
+from simulator.parts import Plan
+from simulator.reader import BEHIND, Reader
+from simulator.selectors import FILTERS, SELECTORS, TEXTS, arguments_of, of_in
+from simulator.swarm import LONG_EVERY, SMALL, limited, make_swarm, make_world
+from simulator.world import World
+
+from leveret.engine.messages.content import encode_header
+from leveret.engine.messages.field_table import Field
+from leveret.expressions.language import AMPS, JMS, compiled
+from leveret.expressions.subject import Subject
+from leveret.expressions.values import Value
+
+
+def test_a_plan_can_be_kept() -> None:
+    """As JSON, all of it."""
+    for seed in range(1, 30):
+        plan = make_swarm(seed)
+        assert Plan.from_json(plan.to_json()).to_json() == plan.to_json()
+        assert make_swarm(seed).to_json() == plan.to_json()
+
+
+def test_some_worlds_are_long() -> None:
+    """And have no small limits."""
+    assert not make_world(LONG_EVERY).limits
+    assert make_world(LONG_EVERY).seconds > make_world(LONG_EVERY + 1).seconds
+
+
+def test_a_short_world_is_the_same_again() -> None:
+    """With limits, and with somebody who reads its journal."""
+    plan = next(plan for seed in range(1, 99) if (plan := make_swarm(seed)).limits and plan.read_every)
+    first, second = World(plan).run(), World(plan).run()
+    assert first.fault is None
+    assert first.hash == second.hash
+
+
+@pytest.mark.parametrize("path", [f"{module}.{name}" for module, names in SMALL.items() for name in names])
+def test_each_limit_is_one_of_the_broker_and_comes_back(path: str) -> None:
+    owner, _, name = f"leveret.{path}".rpartition(".")
+    module = import_module(owner)
+    before = getattr(module, name)
+    values = SMALL[path.rpartition(".")[0]][name]
+    assert max(values) < before
+    with limited({path: values[0]}):
+        assert getattr(module, name) == values[0]
+    assert getattr(module, name) == before
+
+
+def test_a_limit_is_small_wherever_it_is_known() -> None:
+    """Also where a module has it by an import of its own."""
+    with limited({"engine.dead_letters.DEAD_SPREAD": 7}):
+        assert sys.modules["leveret.engine.broker"].DEAD_SPREAD == 7
+
+
+class Headed(Subject):
+    """A message of which only headers matter."""
+
+    def __init__(self, headers: dict[str, Value]) -> None:
+        super().__init__("", "q")
+        self._headers = headers
+
+    def body(self) -> bytes:
+        return b""
+
+    def headers(self) -> dict[str, Value]:
+        return self._headers
+
+    def property(self, name: str) -> int | str | None:
+        return None
+
+
+@pytest.mark.parametrize("text", [*FILTERS, *SELECTORS])
+def test_what_a_selector_takes_is_what_it_says(text: str) -> None:
+    """The predicate beside it, which worlds go by, against the broker's own, for each text and for none."""
+    expression = compiled(text, JMS if text in SELECTORS else AMPS, {})
+    for of in (*TEXTS, None):
+        headers = {} if of is None else {"headers": {"of": Field("S", of.encode())}}
+        header = encode_header(0, headers)
+        assert of_in(header) == of
+        assert expression.matches(Headed({} if of is None else {"of": of})) is (FILTERS | SELECTORS)[text](of)
+    assert list(arguments_of(text)) == ["x-selector" if text in SELECTORS else "x-filter"]
+
+
+def test_a_count_may_be_added_to_headers() -> None:
+    """And nothing else."""
+    published = encode_header(3, {"message_id": b"m"})
+    counted = encode_header(3, {"message_id": b"m", "headers": {"x-delivery-count": Field("l", 1)}})
+    assert is_as_published(published, published)
+    assert is_as_published(counted, published)
+    for other in (encode_header(4, {"message_id": b"m"}), encode_header(3, {"message_id": b"n"}), encode_header(3)):
+        assert not is_as_published(other, published)
+
+
+def reader_of() -> Reader:
+    """Nobody reads for it: its looks are told."""
+    schedule = SimpleNamespace(after=lambda delay_ns, action: None)
+    world: Any = SimpleNamespace(schedule=schedule, disk=SimpleNamespace(files=SimulatedFiles(), path=DATA))
+    return Reader(world, 1.0, SimpleNamespace(expovariate=lambda rate: 1.0))  # type: ignore[arg-type]
+
+
+def records(first: int, last: int, kind: int = 2) -> list[tuple[int, tuple[int, int, int]]]:
+    return [(lsn, (kind, 1, lsn)) for lsn in range(first, last + 1)]
+
+
+def test_a_reader_goes_on_where_it_was() -> None:
+    reader = reader_of()
+    reader._look(0, records(0, 9), 10)
+    reader._look(5, records(5, 9), 0)  # it may not trust them any more
+    reader._look(10, [*records(10, 30), *records(31, 40, kind=3)], 21)
+    reader._look(11, [*records(11, 30), *records(31, 35)], 25)  # others came instead, which it had not seen
+    reader._look(36 - BEHIND, records(36 - BEHIND, 36), BEHIND + 1)
+
+
+@pytest.mark.parametrize(("sentence", "from_lsn", "found"), [
+    ("needs 5, the first that it finds is 7", 5, records(7, 12)),
+    ("needs 5, the first that it finds is None", 5, []),
+    ("saw all up to 10, and finds up to 8 now", 5, records(5, 7)),
+    ("finds up to 11 now", 5, [*records(5, 8), *records(10, 11)]),
+    ("saw \\(2, 1, 5\\) as 5", 5, records(5, 9, kind=3)),
+])  # fmt: skip
+def test_a_reader_says_no(sentence: str, from_lsn: int, found: Any) -> None:
+    reader = reader_of()
+    reader._look(0, records(0, 9), 10)
+    with pytest.raises(Broken, match=sentence):
+        reader._look(from_lsn, found, len(found))
