@@ -19,7 +19,7 @@ from .fingerprint import Fingerprint
 from .host import Host
 from .invariants import Invariants
 from .ledger import Broken, Ledger
-from .loop import SimulatedClock, pass_time
+from .loop import SimulatedClock, now_ns, pass_time
 from .network import Network
 from .objects import Objects
 from .past import Past
@@ -150,6 +150,8 @@ class Lives:
             journal = host.keeper.journal
             self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn)
             self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn)
+            if journal.committed_lsn < journal.next_lsn:
+                self._world.knowledge.unsafe_ns = now_ns()
             takes_nothing = host.keeper.recorder.takes_nothing
             self._world.books.recorded(journal.next_lsn, journal.durable_lsn, takes_nothing=takes_nothing)
             self._world.books.turn_ended()

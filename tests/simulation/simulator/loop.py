@@ -18,6 +18,7 @@ from .schedule import SECOND, Schedule, has_calls
 #: Of the garbage collector: what lasts is looked through when there are ten million more objects.
 THRESHOLDS = 100_000, 10, 10
 
+#: Of the run that is under way, else of the last one, whose clock stands still.
 _schedules: list[Schedule] = []
 
 
@@ -75,8 +76,7 @@ def run(main: Callable[[], Awaitable[None]], seed: int) -> None:
         stack.enter_context(_everything_from(random.Random(f"loop {seed}")))
         stack.enter_context(_without_system(schedule))
         stack.enter_context(_little_collected())
-        _schedules.append(schedule)
-        stack.callback(_schedules.pop)
+        _schedules[:] = [schedule]
         trio.run(main, clock=schedule.clock)
 
 

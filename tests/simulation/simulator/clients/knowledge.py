@@ -34,6 +34,7 @@ class Knowledge:
         self.operations = 0
         self.deliveries = 0
         self.happened: Counter[str] = Counter()
+        self.unsafe_ns = 0  # when something was last on its way to the disk
         self.published: dict[bytes, int] = {}  # key -> size of the body without it
 
     def publish(self, key: bytes, size: int) -> None:
