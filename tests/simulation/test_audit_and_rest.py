@@ -97,9 +97,14 @@ def test_a_journal_whose_beginning_is_gone_may_end_what_it_does_not_know() -> No
 # -- rest -------------------------------------------------------------------------------------------------------------
 
 
-def client_with(*, held: int = 0, credit: str | None = None) -> Any:
-    """A client with a channel that holds so many deliveries of queue a, and would take one more of another."""
-    channel = SimpleNamespace(held=lambda: {("/", "a"): held}, credit=lambda: credit, consumed="a")
+def client_with(*, held: int = 0, credit: str | None = None, takes: int | None = None) -> Any:
+    """A client with a channel that holds so many deliveries of queue a, and would take one more of another.
+
+    `takes`: this message alone; None: any.
+    """
+    channel = SimpleNamespace(
+        held=lambda: {("/", "a"): held}, credit=lambda: credit, consumed="a", takes=lambda id_: takes in (None, id_)
+    )
     return SimpleNamespace(number=1, vhost="/", channels={1: channel}, link=SimpleNamespace(unread_by_broker=0))
 
 
@@ -123,8 +128,11 @@ def test_nobody_is_ready_to_take_what_is_ready() -> None:
     check_credit([client_with(credit=None)], place_with(1, 2))
     check_credit([client_with(credit="a")], place_with(1, keeps=True))
     check_credit([client_with(credit="another")], place_with(1))
+    check_credit([client_with(credit="a", takes=3)], place_with(1, 2))
     with pytest.raises(Broken, match="would take more of a, which has 2 ready"):
         check_credit([client_with(credit="a")], place_with(1, 2))
+    with pytest.raises(Broken, match="would take more of a"):
+        check_credit([client_with(credit="a", takes=2)], place_with(1, 2))
 
 
 def test_the_alarm_of_a_full_disk_is_an_alarm() -> None:
