@@ -7,7 +7,7 @@ from ..queues.leased_queue import LeasedQueue
 from ..queues.queue import Queue
 from .bindings import bindings_of
 from .deadlines import deadlines_of, timers_of
-from .flow import meter_of, usage_of
+from .flow import memory_of, meter_of, usage_of
 from .host import CheckedBroker
 from .leases import leases_of
 from .queues import queue_of
@@ -35,6 +35,7 @@ def check_broker(broker: CheckedBroker, *, messages_max: int = MANY) -> None:
         *(_queue(queue, held, messages_max) for queue in queues),
         *(bindings_of(vhost) for vhost in broker.virtual_hosts.values()),
         usage_of(broker),
+        memory_of(broker),
         deadlines_of(broker.deadlines),
     )
     _raise(found)

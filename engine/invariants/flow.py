@@ -40,6 +40,14 @@ def meter_of(queue: Queue, held: Held) -> Iterator[str]:
             yield f"its meter counts {counted} {what}, there are {found}"
 
 
+def memory_of(broker: CheckedBroker) -> Iterator[str]:
+    """The budget of memory adds up what its stores may take."""
+    memory = broker.storage.memory
+    charges = sum(charge for charge, _, _ in memory._charges.values())
+    if memory.total != charges:
+        yield f"stores may take {memory.total} octets of memory, they were charged {charges}"
+
+
 def usage_of(broker: CheckedBroker) -> Iterator[str]:
     """What is used of a node is what its meters put there, and whether it is full follows from it.
 

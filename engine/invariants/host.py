@@ -8,6 +8,7 @@ from ..exchanges.exchange import Exchange
 from ..flow.control import FlowControl
 from ..peers.client import Client
 from ..queues.queue import Queue
+from ..stores.surroundings import Storage
 
 
 class Counted(Protocol):
@@ -34,6 +35,7 @@ class CheckedBroker(Protocol):
     clients: dict[Client, None]
     deadlines: Deadlines
     flow: FlowControl
+    storage: Storage
 
     @property
     def virtual_hosts(self) -> Mapping[str, CheckedHost]:

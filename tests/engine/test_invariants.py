@@ -124,6 +124,10 @@ def _node(world: World) -> None:
     world.broker.flow._roots["memory"].used += 1
 
 
+def _budget(world: World) -> None:
+    world.broker.storage.memory.total += 1
+
+
 def _binding(world: World) -> None:
     world.queue.incoming.clear()
 
@@ -158,6 +162,7 @@ def _confirms(world: World) -> None:
         (_waits, "a consumer could have what is ready, and no turn looks at it"),
         (_meter, "octets, there are"),
         (_node, "broker: memory limit"),
+        (_budget, "stores may take 1 octets of memory, they were charged 0"),
         (_binding, "'q' does not know of its binding 'key'"),
         (_binding_count, "vhost '/' counts"),
         (_cancelled, "the deadlines count"),
@@ -176,6 +181,7 @@ def test_a_contradiction_is_named(mistake: Callable[[World], None], words: str) 
     world.broker.virtual_hosts.clear()
     world.broker.deadlines.__init__()  # type: ignore[misc]
     world.broker.flow._roots.clear()
+    world.broker.storage.memory.__init__()  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", KINDS)

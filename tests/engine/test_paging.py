@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -259,8 +260,10 @@ def test_what_comes_back_is_in_memory_within_its_limits(kind: str, by_limit: boo
     for number in range(40):
         world.publish([bytes(100)], {"delivery_mode": 2, "priority": number % 3})
         world.end_turn()
-    got(world, no_ack=False)
-    assert world.queue.store.at_hand == 0
+    world.consume("t", who=2)
+    world.end_turn()
+    world.sessions[2].cancel("t")
+    assert (world.queue.unacked, world.queue.store.at_hand) == (40, 0)
     returned(world, how)
     world.end_turn()
     world.check()
@@ -306,3 +309,52 @@ def test_what_the_journal_does_not_have_stays_in_memory(kind: str) -> None:
     world.check()
     bodies = [world.get()[3][0] for _ in range(20)]
     assert sorted(bodies) == [b"%02d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("memory", [None, 0], ids=["in memory", "deep"])
+@pytest.mark.parametrize("kind", ["plain", "priorities"])
+def test_a_ring_has_no_more_than_its_size_after_returns(kind: str, memory: int | None, count: int) -> None:
+    """However many come back at once, and wherever those are that have to go: the newest stay."""
+    world = World(KINDS[kind], {}, memory=memory)
+    world.publish([b"%d" % number for number in range(count)], {"delivery_mode": 2})
+    world.consume("t", who=2)
+    world.end_turn()
+    world.sessions[2].cancel("t")
+    world.queue.set_ring_size(9)
+    world.publish([b"new %d" % number for number in range(9)], {"delivery_mode": 2})
+    world.end_turn()
+    world.sessions[2].reject(0, multiple=True, requeue=True)
+    world.end_turn()
+    world.check()
+    assert (world.queue.ready_count, world.queue.counters.replaced) == (9, count)
+    assert [world.get()[3][0] for _ in range(9)] == [b"new %d" % number for number in range(9)]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize("how", ["expires", "ring", "get"])
+def test_the_head_of_what_is_kept_is_there(how: str, order: tuple[int, ...]) -> None:
+    """Messages failed for good at the head of what is paged out, in any order: the next one is the head."""
+    arguments = {"x-non-destructive": Field("t", True), **({"x-ring-size": Field("l", 60)} if how == "ring" else {})}
+    world = World(arguments, {}, memory=4000)
+    for number in range(60):
+        expiration = b"500" if how == "expires" else None
+        world.publish([b"%02d" % number], {"delivery_mode": 2, "expiration": expiration})
+    world.consume("t", prefetch=3)
+    world.end_turn()
+    assert world.queue.store.is_deep
+    world.sessions[0].cancel("t")
+    tags = list(world.sessions[0].unacked)
+    for at in order:
+        world.sessions[0].reject(tags[at], requeue=False)
+        world.end_turn()
+    assert world.get()[3][0] == b"03"
+    if how == "expires":
+        world.advance(500)
+        assert (world.queue.ready_count, world.queue.counters.expired) == (0, 57)
+    elif how == "ring":
+        world.publish([b"%02d" % number for number in range(60, 70)], {"delivery_mode": 2})
+        world.end_turn()
+        assert world.get()[3][0] == b"10"
+        assert (world.queue.ready_count, world.queue.counters.replaced) == (60, 7)
+    world.check()
