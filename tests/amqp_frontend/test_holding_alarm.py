@@ -188,6 +188,25 @@ def test_what_expires_meanwhile_is_confirmed_and_not_there(settings: dict[str, A
     assert bench.pair.broker.counters.expired == 1
 
 
+@pytest.mark.parametrize("expirations", [("100", "200"), ("100", "5000"), ("5000", "100")])
+def test_of_a_mixed_run_each_expires_by_itself(expirations: tuple[str, str]) -> None:
+    """Also where all kinds of it may expire; each is confirmed."""
+    bench = Bench(mode=C.Confirm.Select)
+    run = b"".join(publish(1, "q", b"%d" % n, expiration=expirations[n % 2], priority=n % 2) for n in range(6))
+    for _ in range(2):
+        bench.peer.send(run)
+    assert len(bench.bodies()) == 12
+    bench.heard()
+    bench.raise_alarm()
+    bench.peer.send(run)
+    bench.pair.advance(1.0)
+    bench.end_alarm()
+    assert bench.bodies() == [b"%d" % n for n in range(6) if expirations[n % 2] == "5000"]
+    acks = [one.frame for one in bench.peer.take() if isinstance(one.frame, C.Basic.Ack)]
+    assert acks[-1].delivery_tag == 18
+    assert bench.pair.broker.counters.expired == 3 * expirations.count("100") + 3 * expirations.count("200")
+
+
 def test_what_is_wrong_with_an_expired_publish_is_said() -> None:
     bench = Bench(mode=C.Confirm.Select)
     bench.raise_alarm()
