@@ -1,0 +1,51 @@
+"""What each kind of value of an address-setting takes, at its limits. Address-settings page 3."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.settings.addresses.fields import BY_NAME, FIELDS
+from leveret.settings.values import INT_MAX, LONG_MAX
+
+#: By a key of each kind: what is taken, and what is not.
+LIMITS: dict[str, tuple[list[object], list[object]]] = {
+    "max-delivery-attempts": ([-1, 0, 1, INT_MAX], [-2, INT_MAX + 1, 1.5, True, "many"]),
+    "redelivery-delay": ([0, 1, "5s", LONG_MAX], [-1, LONG_MAX + 1, "soon", True]),
+    "redelivery-delay-multiplier": ([0.1, 0.5, 1, 1.0, 3, 1e9], [0, 0.0, -1, "x", True, float("nan")]),
+    "redelivery-collision-avoidance-factor": ([0, 0.0, 0.5, 1, 1.0], [-0.1, 1.1, 2, "x", True]),
+    "max-size-bytes": ([-1, 0, 1, "10K"], [-2, "x", 1.5, True]),
+    "page-size-bytes": ([1, INT_MAX, "1M"], [0, -1, INT_MAX + 1]),
+    "page-limit-bytes": ([-1, 1], [0, -2]),
+    "max-size-messages": ([-1, 0, 1, LONG_MAX], [-2, LONG_MAX + 1, 1.5, True]),
+    "page-limit-messages": ([-1, 1, LONG_MAX], [0, -2, LONG_MAX + 1]),
+    "expiry-delay": ([-1, 0, 1, "1h"], [-2, "never ever"]),
+    "minimum-message-size": ([0, 1], [-1]),
+    "cursor-memory-high-water-mark": ([1, 70, 100], [0, 101, -1]),
+    "slow-consumer-check-period": ([1, LONG_MAX], [0, -1, LONG_MAX + 1]),
+    "retroactive-message-count": ([0, 1, LONG_MAX], [-1, LONG_MAX + 1]),
+    "id-cache-size": ([0, 1, INT_MAX], [-1, INT_MAX + 1]),
+    "default-ring-size": ([-1, 1], [0, -2]),
+    "no-expiry": ([True, False], [1, 0, "true ", None]),
+    "address-full-policy": (["PAGE", "drop", "Fail", "BLOCK"], ["STOP", "", 1]),
+    "slow-consumer-policy": (["KILL", "NOTIFY", "kill"], ["BLOCK", ""]),
+    "config-delete-queues": (["OFF", "FORCE", "off"], ["ON", "", False]),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_what_a_key_takes(name: str) -> None:
+    taken, refused = LIMITS[name]
+    read = BY_NAME[name].kind.read
+    for value in taken:
+        read(value)
+    for value in refused:
+        with pytest.raises(ValueError):
+            read(value)
+
+
+def test_the_attribute_of_a_key_is_its_name() -> None:
+    """With underscores for dashes, and the unit behind it where it is a time."""
+    for field in FIELDS:
+        plain = field.name.replace("-", "_")
+        assert field.attribute in (plain, f"{plain}_ms", f"{plain}_s"), field.name
+        assert field.is_supported is not bool(field.reason)
