@@ -317,6 +317,21 @@ def test_what_is_tried_in_vain_has_waited_since_it_came() -> None:
     assert bench.heard() == [("nack", 3, False)]
 
 
+def test_each_publish_waits_for_its_own_time() -> None:
+    """One that is held behind an older one that went on has waited since it came, and no longer."""
+    bench = Bench(mode=C.Confirm.Select, send_fail_if_no_space_after_ms=500)
+    bench.publish(FILL)
+    bench.publish(1)
+    bench.pair.advance(0.4)
+    assert bench.take(2) == [1, 2]
+    bench.publish(2)
+    bench.heard()
+    bench.pair.advance(0.3)
+    assert bench.heard() == []
+    bench.pair.advance(0.21)
+    assert bench.heard() == [("nack", 5, False)]
+
+
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_the_rest_of_a_held_run_stays_before_what_came_behind_it(kinds: int) -> None:
     """Messages of a channel are in its order, however often a run of them is held in the middle."""

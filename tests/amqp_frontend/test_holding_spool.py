@@ -218,6 +218,19 @@ def test_the_time_of_a_stall_begins_anew_when_something_is_published_and_only_th
         assert bench.peer.expect(C.Connection.Close).reply_code == 506
 
 
+def test_the_time_of_a_stall_ends_with_it(make: Any) -> None:
+    """A connection that is read again stays, though something of it is held for longer."""
+    bench = make(max_stall_ms=2_000)
+    bench.publish(40)
+    bench.pair.advance(1.0)
+    while bench.area.is_full:
+        assert bench.take_one()
+    assert bench.area.channels
+    bench.pair.advance(30)
+    assert not bench.peer.is_closed
+    assert not any(isinstance(one.frame, C.Connection.Close) for one in bench.peer.take())
+
+
 def test_who_makes_the_room_itself_is_read_on(make: Any) -> None:
     """Its publishes go to the temp store, whatever its quota, so that its acknowledgements are seen."""
     bench = make()
