@@ -107,6 +107,36 @@ def test_whose_word_counts(
     assert bench.failures() == expected
 
 
+@pytest.mark.parametrize("order", [(30_000, 2_000), (2_000, 30_000), (30_000, 8_000, 2_000)])
+def test_the_shortest_of_several_is_met(order: tuple[int, ...]) -> None:
+    """Whichever consumer came first: looks are as frequent as the shortest time-out needs."""
+    bench = Bench(None)
+    for number, timeout_ms in enumerate(order):
+        bench.consume(f"t{number}", x_consumer_timeout=Field("I", timeout_ms))
+    bench.publish(len(order))
+    bench.wait(3.5)
+    assert bench.failures() == [2_000]
+
+
+@pytest.mark.parametrize("way", ["consumes", "gets", "consumes later"])
+def test_a_time_out_that_comes_with_a_reload(way: str) -> None:
+    """There was none: it holds for what is out already, and for what comes."""
+    bench = Bench(None)
+    if way == "consumes":
+        bench.consume()
+    bench.publish()
+    if way == "gets":
+        bench.session.get(bench.queue, no_ack=False)
+    bench.wait(60)
+    bench.broker.acknowledgements.default_changed(10_000)
+    if way == "consumes later":
+        bench.consume()
+    bench.wait(9)
+    assert bench.failures() == []
+    bench.wait(7)
+    assert bench.failures() == [10_000]
+
+
 def test_a_message_that_was_got() -> None:
     """basic.get without no_ack as well."""
     bench = Bench()

@@ -110,6 +110,18 @@ def test_nobody_is_slow_in_a_paused_queue(before_ms: int) -> None:
     assert slow.is_cancelled
 
 
+def test_all_that_are_too_slow_are_found_at_once() -> None:
+    """However many came since the last look."""
+    world = World(**SLOW)
+    alone = [world.consumer("alone")]
+    world.publish(20)
+    world.advance(3000)
+    assert [one.is_cancelled for one in alone] == [True]
+    many = [world.consumer(f"{number}", prefetch=1) for number in range(4)]
+    world.advance(3000)
+    assert [one.is_cancelled for one in many] == [True] * 4
+
+
 def test_the_connection_is_closed_where_that_is_configured() -> None:
     """Queues page G.E, row E25. Without a frontend the client just ends; its messages are ready again."""
     world = World(**SLOW, abort_slow_consumer_connection=True)

@@ -165,6 +165,19 @@ def test_deliveries_unsettled_on_a_channel_are_dealt_in_turns() -> None:
     assert Counter("".join(table.settle_oldest(session) for _ in range(60))) == {"a": 20, "b": 20, "c": 20}
 
 
+@pytest.mark.parametrize("total, count", [(False, 0), (False, 3), (True, 0), (True, 5)])
+def test_another_limit_lets_go_on_who_was_at_a_shared_one(total: bool, count: int) -> None:
+    """At the end of the turn: a limit for consumers to come ends the shared one, another shared one replaces it."""
+    table = Table()
+    session = table.client().open_session()
+    session.limit(2, total=True)
+    table.fill("a", 10)
+    table.consume(session, "a", "a")
+    assert table.end_turn() == "aa"
+    session.limit(count, total=total)
+    assert len(table.end_turn()) == (3 if count == 5 else 8)
+
+
 @pytest.mark.parametrize("settles", ["ack", "reject", "requeue"])
 @pytest.mark.parametrize("ends", ["commit", "roll back"])
 def test_what_a_transaction_settles_is_out_until_it_is_committed(settles: str, ends: str) -> None:
