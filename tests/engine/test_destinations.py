@@ -425,3 +425,23 @@ def test_queues_with_filters_that_are_gone_cost_nothing() -> None:
     publisher.vhost.queue("s").redeclare({}, own_settings({}))
     router = publisher.vhost._router  # what is remembered of them is seen nowhere else
     assert not router._filtering
+
+
+@pytest.mark.parametrize("source", ["there", "missing"])
+@pytest.mark.parametrize("destination", ["there", "missing"])
+@pytest.mark.parametrize("key", ["bound", "not bound"])
+def test_unbinding_what_is_missing_is_fine(source: str, destination: str, key: str) -> None:
+    """Exchange, queue or binding (behaviour page 2.2): nothing else changes."""
+    publisher = Publisher()
+    vhost = publisher.vhost
+    publisher.declare("there")
+    for name in ("there", "other"):
+        vhost.declare_exchange(name, "direct")
+    vhost.bind_queue("there", "there", "bound", {})
+    vhost.bind_queue("there", "other", "bound", {})
+    vhost.bind_exchange("other", "there", "bound to exchange", {})
+    vhost.unbind_queue(destination, source, key, {})
+    is_gone = (source, destination, key) == ("there", "there", "bound")
+    assert publisher.goes_to("there", "bound") == ("" if is_gone else "there")
+    vhost.unbind_exchange("missing" if destination == "missing" else "other", source, f"{key} to exchange", {})
+    assert vhost.bindings.count == 3 - 2 * is_gone

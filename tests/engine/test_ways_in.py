@@ -38,6 +38,8 @@ class World:
         self.session = self.open()
         for name, more in (("dead", {}), ("q", arguments), ("other", {})):
             self.vhost.declare_queue(name, client=None, durable=name == "q", arguments=more)
+        for name in ("q", "other"):
+            self.vhost.bind_queue(name, "amq.direct", name, {})
         for exchange, names in (("q first", ("q", "other")), ("q last", ("other", "q"))):
             for kind in ("fanout", "headers"):
                 self.vhost.declare_exchange(f"{kind}, {exchange}", kind)
@@ -93,6 +95,11 @@ def _by_copies(world: World) -> None:
         world.publish("", "other", [body], CC=Field("A", [Field("S", b"q")]))
 
 
+def _by_copies_of_an_exchange(world: World) -> None:
+    for body in SENT:
+        world.publish("amq.direct", "other", [body], CC=Field("A", [Field("S", b"q")]))
+
+
 def _with_ids(world: World) -> None:
     """Against duplicates."""
     for body in SENT:
@@ -122,6 +129,7 @@ WAYS: dict[str, tuple[Callable[[World], None], bool]] = {
     "headers, q first": (_in_a_run("headers, q first"), True),
     "headers, q last": (_in_a_run("headers, q last"), True),
     "by copies": (_by_copies, True),
+    "by copies of an exchange": (_by_copies_of_an_exchange, True),
     "with ids": (_with_ids, True),
     "mixed": (_mixed, False),
     "mixed among others": (_mixed_among_others, True),
