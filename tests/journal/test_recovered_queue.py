@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.journal import MessageState, RecoveredMessage, RecoveredQueue
+from leveret.journal.format.errors import BadRecord
 from leveret.journal.format.record import DURABLE, RESTATED
 from leveret.journal.recovery import recovered
 from leveret.journal.recovery.recovered import FRESH
@@ -193,3 +194,23 @@ def test_a_snapshot_of_what_is_paged_out(counts: list[int], sizes: list[int], ex
     assert (record.queue_id, record.flags, record.arg) == (3, DURABLE | RESTATED, sum(sizes[:at]))
     of_sizes = 4 if len(set(sizes[:at])) == 1 else 4 * at
     assert len(record.heap) == PART_HEAD.size + 20 * len(runs) + of_sizes + (8 * at if expires else 0), "no octet more"
+
+
+def test_a_snapshot_that_is_cut_is_refused() -> None:
+    """Wherever it ends: nothing is made of half a part. Nor of one whose numbers cannot be."""
+    states = [MessageState(), MessageState(2, 1, 500, 3), MessageState(priority=4)]
+    messages = [RecoveredMessage(at, 50 + at, at, 70 * at, state) for at, state in enumerate(states, 1)]
+    (record,) = snapshot_parts(7, iter(messages))
+    assert load_part(record.heap, RecoveredQueue()) == 3
+    for size in range(len(record.heap)):
+        with pytest.raises(BadRecord):
+            load_part(record.heap[:size], RecoveredQueue())
+    version, flags, _, count, runs, state_count = PART_HEAD.unpack_from(record.heap)
+    for head in (
+        (version + 1, flags, 0, count, runs, state_count),
+        (version, flags, 0, count + 1, runs, state_count),
+        (version, flags, 0, count - 1, runs, state_count),
+        (version, flags, 0, count, runs, state_count + 1),
+    ):
+        with pytest.raises(BadRecord):
+            load_part(PART_HEAD.pack(*head) + record.heap[PART_HEAD.size :], RecoveredQueue())
