@@ -306,10 +306,12 @@ def test_a_reload_changes_it_with_the_next_start() -> None:
 
 def test_a_bookmark_that_the_log_does_not_have() -> None:
     """Queues page, C.5, E-RP-UNKNOWN: no start, unless it is forced: then it is now."""
-    settings = LOG + QUEUE + 'recovery-point = "1|99999999|"\n'
+    settings = LOG + QUEUE + 'recovery-point = "1|1099511627776|"\n'
     world = World(LOG, SimulatedFiles())
     world.publish("a")
-    with pytest.raises(DataUnusable, match=r"desk.toml:11: recovery-point: E-RP-UNKNOWN: .*'1\|99999999\|'.*--force"):
+    with pytest.raises(
+        DataUnusable, match=r"desk.toml:11: recovery-point: E-RP-UNKNOWN: .*'1\|1099511627776\|'.*--force"
+    ):
         world.restarted(settings)
     forced = world.restarted(settings, is_forced=True)
     assert forced.bodies() == ""
@@ -397,8 +399,8 @@ def test_another_order_with_the_next_start(before: str, after: str, memory: str,
         queue = world.queue()
         assert queue.rules.leased.settings.is_at_most_once == ("at-most-once" in after)
         assert queue.ready_count == 4
-    got = [queue.pop().body.decode() for _ in PRIORITIES]
-    assert [body[6] for body in got] == ORDERS[after]
+    queue.store.load()
+    assert [message.body.decode()[6] for message in queue.store] == ORDERS[after]
 
 
 @pytest.mark.parametrize("before", ORDERS)
