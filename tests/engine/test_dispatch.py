@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from queue_world import QueueWorld as World
 
-from leveret.engine import broker
+from leveret.engine import Consumer, broker
 from leveret.engine.delivery import rota
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers import giving_back, session
@@ -223,3 +225,65 @@ def test_queues_that_share_a_prefetch_have_turns(names: list[str], monkeypatch: 
         left -= min(4, left)
     for name in names:
         assert [body for _, (body, *_) in world.seen[name]] == [b"%d" % number for number in range(9)]
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_client_that_does_not_read_has_no_more_than_its_room(way: str, width: int, comes: str) -> None:
+    """Of a run it gets what its room allows, at least one; the rest is ready, and goes out when it reads again."""
+    world = World({}, {}, unsent_max=1000)
+    world.is_read = False
+    bodies = [b"%02d" % number + bytes(98) for number in range(30)]
+    if comes == "after":
+        published(world, way, bodies)
+    for who in range(width):
+        world.consume(f"t{who}", no_ack=True, who=who)
+    world.end_turn()
+    if comes == "before":
+        published(world, way, bodies)
+    world.end_turn()
+    assert 5 <= 30 - world.queue.ready_count <= 10
+    world.is_read = True
+    world.client.drained()
+    world.end_turn()
+    world.check()
+    assert sorted(body for seen in world.seen.values() for _, (body, *_) in seen) == [b"%02d" % at for at in range(30)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "kept"])
+def test_a_deleted_queue_counts_all_that_it_had(kind: str) -> None:
+    """Ready, out and waiting; of what is kept that is ready, for what is out are copies."""
+    world = World({"x-non-destructive": Field("t", True)} if kind == "kept" else {}, {})
+    world.publish([b"1", b"2", b"3", b"4", b"5"], {})
+    world.publish([b"waits"] * 2, {"headers": {"x-delay": Field("l", 5000)}})
+    world.consume("t", prefetch=3)
+    world.end_turn()
+    assert world.queue.unacked == 3
+    ready = 5 if kind == "kept" else 2
+    assert world.vhost.delete_queue("q", world.client) == ready + 2
+    world.end_turn()
+    assert world.broker.statistics().counters["deleted"] == 7
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-non-destructive": Field("t", True)}], ids=["plain", "kept"])
+@pytest.mark.parametrize("memory", [None, 4000], ids=["in memory", "deep"])
+def test_nothing_is_kept_of_a_consumer_that_left(arguments: FieldTable, memory: int | None) -> None:
+    """Consumers come and go for as long as their queue is there."""
+    world = World(arguments, {}, memory=memory)
+    world.publish([b"%d" % number for number in range(60)], {"delivery_mode": 2})
+    world.end_turn()
+    for key in (None, b"a"):
+        world.consume("t", key=key)
+        world.end_turn()
+        world.sessions[0].reject(0, multiple=True, requeue=True)
+        world.sessions[0].cancel("t")
+        world.end_turn()
+        world.seen.clear()
+        world.sessions[0].close()
+        world.sessions[0] = world.client.open_session()
+        world.end_turn()
+        gc.collect()
+        left = [one for one in gc.get_objects() if isinstance(one, Consumer) and one.queue is world.queue]
+        assert len(left) <= world.queue.keeps  # whose turn it was
+    world.check()

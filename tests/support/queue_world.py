@@ -63,7 +63,13 @@ class QueueWorld:
     """
 
     def __init__(
-        self, arguments: FieldTable, said: dict[str, Any], *, memory: int | None = None, durable: bool = True
+        self,
+        arguments: FieldTable,
+        said: dict[str, Any],
+        *,
+        memory: int | None = None,
+        durable: bool = True,
+        unsent_max: int = 1 << 20,
     ) -> None:
         self.clock = ManualClock()
         self.others: dict[str, dict[str, Any]] = {}
@@ -73,7 +79,7 @@ class QueueWorld:
         self.temp = MemoryTempStore(1 << 40)
         self.envelopes: dict[tuple[str, PropertyFacts], Envelope] = {}
         self.published: dict[int, tuple[Envelope, bytes]] = {}  # by id; the pager reads here what it is asked for
-        self.broker = Broker(self.clock, settings=self.repository(), options=self.options)
+        self.broker = Broker(self.clock, settings=self.repository(), options=self.options, unsent_max=unsent_max)
         self.broker.listeners.append(self.listen)
         if memory is not None:
             self.broker.storage.open_temp = lambda: self.temp
