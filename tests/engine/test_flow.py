@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from flow_bench import MIB, USER, FlowBench, Publisher, blob
+from flow_bench import MIB, USER, FlowBench, Publisher, blob, saying
 from memory_pager import MemoryPager
 
 from leveret.engine import Envelope, PropertyFacts
-from leveret.settings import SettingsRepository, SystemUsage, entry
+from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
 
 
 def test_the_numeric_trace() -> None:
@@ -288,6 +288,90 @@ def test_the_temp_store_is_a_limit_of_the_broker(has_journal: bool) -> None:
     bench.broker.flow.temp_changed(2_000)
     bench.end_turn()
     assert publisher.published == 1
+
+
+@pytest.mark.parametrize("after", ["no limits", "larger", "fails", "fails later"])
+@pytest.mark.parametrize("what", ["memory", "store", "temp"])
+def test_whoever_waits_for_the_broker_hears_of_another_limit(what: str, after: str) -> None:
+    """A reload lets go, or refuses, who waits for any limit of the broker, also those that no queue fills."""
+    limits = {"memory": 0, "store": 0, "temp": 0}
+    bench = FlowBench(system=SystemUsage(**{**limits, what: 5_000}), pager=MemoryPager(MIB), cursor="vm")
+    bench.facts = PropertyFacts(persistent=what == "store")
+    publisher, flow = Publisher(bench, "p"), bench.broker.flow
+    if what == "temp":
+        bench.reload(system=SystemUsage(memory=0, store=0, temp=5_000), cursor="store")
+        flow.temp_changed(5_000)
+        publisher.publish(*[blob(2_500)] * 2)
+    else:
+        publisher.publish(*[blob(2_500)] * 4)
+    assert (len(publisher.wants), publisher.full and publisher.full.limit) == (2, what)
+    cursor = {"cursor": "store" if what == "temp" else "vm"}
+    system = SystemUsage(**{**limits, what: 50_000 if after == "larger" else 5_000})
+    if after == "no limits":
+        bench.reload(**cursor)
+    elif after == "larger":
+        bench.reload(system=system, **cursor)
+    elif after == "fails":
+        bench.reload(system=system, send_fail_if_no_space=True, **cursor)
+    else:
+        bench.reload(system=system, send_fail_if_no_space_after_ms=500, **cursor)
+        assert publisher.full is not None and (len(publisher.wants), publisher.full.fails_after_ms) == (2, 500)
+        return
+    assert (len(publisher.wants), publisher.refused) == (0, 2 if after == "fails" else 0)
+    assert flow.blocked() == []
+
+
+@pytest.mark.parametrize(
+    "limit", [{"memory_limit": 2_000, "cursor": "vm"}, {"max_size_bytes": 2_000}, {"max_size_messages": 2}]
+)
+@pytest.mark.parametrize("how", ["publish", "run", "fanout"])
+def test_a_new_publish_waits_behind_those_that_are_held(limit: dict[str, object], how: str) -> None:
+    """Also in the turn in which there is room again, before any of them was asked (queues page E.5)."""
+    if "cursor" not in limit:
+        limit = {**limit, "address_full_policy": "BLOCK"}
+    bench = FlowBench(minimum_message_size=0, **limit)
+    bench.vhost.bind_queue("q", "amq.fanout", "", {})
+    first, held, new = (Publisher(bench, name) for name in ("first", "held", "new"))
+    first.publish(*[saying("x" * 1_000)] * 2)
+    held.publish(saying("held"))
+    for _ in range(2):
+        got = bench.consumer.get(bench.queue, no_ack=True)
+        assert got is not None
+    if how == "fanout":
+        route = bench.vhost.route("amq.fanout", "", USER)
+        offer = new.session.offer(route, Envelope("amq.fanout", ""), [saying("new")], mandatory=False)
+        assert offer.taken == 0 and offer.full is not None
+        return
+    new.publish(*[saying("new")] * (1 if how == "publish" else 3))
+    assert new.published == 0
+    bench.end_turn()
+    assert bench.take(1)[0] == b"held" and new.published >= 1
+
+
+@pytest.mark.parametrize("settings", [{"memory": 0}, {"memory": 1}])
+@pytest.mark.parametrize("queues", [1, 2, 3])
+def test_a_run_to_several_queues_goes_over_a_limit_once(settings: dict[str, int], queues: int) -> None:
+    """Of the broker, or of all addresses together: each queue's copy counts (queues page E.2; decision 10)."""
+    if settings["memory"]:
+        bench = FlowBench(system=SystemUsage(memory=9_000, store=0, temp=0), cursor="vm", minimum_message_size=0)
+    else:
+        bench = FlowBench(whole=WholeLimits(octets_max=9_000), address_full_policy="BLOCK")
+    entries = [entry(name, **({"cursor": "vm", "minimum_message_size": 0} if settings["memory"] else
+                              {"address_full_policy": "BLOCK"})) for name in ("q", "r", "s")]  # fmt: skip
+    bench.broker.replace_settings(
+        SettingsRepository(entries, usage=bench.broker.options.system_usage), bench.broker.options
+    )
+    names = ("q", "r", "s")[:queues]
+    for name in names:
+        if name != "q":
+            bench.declare(name)
+        bench.vhost.bind_queue(name, "amq.fanout", "", {})
+    session = Publisher(bench, "p").session
+    route, envelope = bench.vhost.route("amq.fanout", "", USER), Envelope("amq.fanout", "")
+    published = 0
+    while taken := session.offer(route, envelope, [blob(1_500)] * 20, mandatory=False).taken:
+        published += taken
+    assert published == 6 // queues
 
 
 def test_what_is_held_in_the_temp_store_makes_nobody_wait() -> None:

@@ -60,6 +60,11 @@ def _publish(choose: Chooser, places: list[str]) -> Operation:
     return {"op": "publish", "c": who, "queue": places[who], "sizes": sizes}
 
 
+def _rush(choose: Chooser, places: list[str]) -> Operation:
+    """A get from `a`, and a publish before anybody who waits had a turn."""
+    return {**_publish(choose, places), "op": "rush"}
+
+
 def _get(choose: Chooser, places: list[str]) -> Operation:
     operation: Operation = {"op": "get", "queue": choose.one("a", "a", "b")}
     return operation | ({"no_ack": True} if choose.rarely(2) else {})
@@ -81,6 +86,7 @@ def _leave(choose: Chooser, places: list[str]) -> Operation:
 WEIGHTS: dict[Callable[[Chooser, list[str]], Operation], int] = {
     _publish: 22,
     _get: 30,
+    _rush: 3,
     _ack: 16,
     _purge: 3,
     _leave: 2,

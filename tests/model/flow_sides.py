@@ -73,6 +73,16 @@ class FlowModelSide(Side):
             messages = [FlowMessage(f"{number}-{at}", size) for at, size in enumerate(operation.get("sizes", ()))]
             self.model.publish(self.model.publisher(f"p{operation['c']}"), messages, to(operation))
 
+    def _rush(self, operation: Operation, number: int) -> Any:
+        queue = self.model.queues.get("a")
+        if queue is None:
+            return None
+        got = queue.ready.pop(0).name if queue.ready else "empty"
+        for limit in self.model.limits:
+            limit.look()
+        self._publish(operation, number)
+        return got
+
     def _leave(self, operation: Operation, number: int) -> None:
         if self.model.queues:
             self.model.leave(self.model.publisher(f"p{operation['c']}"))
@@ -178,6 +188,13 @@ class FlowEngineSide(Side):
             rest = size - len(PLAIN.join(HEADER, b""))
             blobs.append(PLAIN.join(HEADER, f"{number}-{at}".encode().ljust(rest, b".")))
         publisher.publish(*blobs, to=operation["queue"])
+
+    def _rush(self, operation: Operation, number: int) -> Any:
+        if self.bench is None:
+            return None
+        got = self._get({"queue": "a", "no_ack": True}, number)
+        self._publish(operation, number)
+        return got
 
     def _leave(self, operation: Operation, number: int) -> None:
         if self.bench is not None:

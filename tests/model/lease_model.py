@@ -439,6 +439,14 @@ class LeaseQueue:
         else:
             self.gone(message)
 
+    def renew(self, numbers: list[int]) -> int:
+        """An operator has leases begin again (docs/leases.md). Returns how many."""
+        period = self.rules["lease_period"]
+        found = [out for out in self.outs if not out.is_slot and out.message and out.message.number in numbers]
+        for out in found:
+            out.due = None if period is None else self.now() + period
+        return len(found)
+
     def purge(self) -> int:
         """A.10: what is leased stays."""
         count = len(self.ready)

@@ -103,6 +103,10 @@ def _discard(choose: Chooser) -> Operation:
     return operation | {"back": [choose.below(9) - choose.one(0, 0, 3) for _ in range(choose.one(1, 1, 2, 3))]}
 
 
+def _renew(choose: Chooser) -> Operation:
+    return {"op": "renew", "back": [choose.below(6) for _ in range(choose.one(1, 2))]}
+
+
 def _of_channel(op: str) -> Callable[[Chooser], Operation]:
     return lambda choose: {"op": op, **_place(choose)}
 
@@ -120,6 +124,7 @@ WEIGHTS: dict[Callable[[Chooser], Operation], int] = {
     _get: 10,
     _advance: 12,
     _discard: 5,
+    _renew: 3,
     _cancel: 4,
     _replace: 3,
     _browse: 3,

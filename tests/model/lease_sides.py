@@ -12,7 +12,7 @@ from typing import Any
 from lease_model import FILTERS, UNSAID, LeaseConsumer, LeaseMessage, LeaseQueue, LeaseSession, Out
 from model_side import Observation, Operation, chosen
 
-from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User, discarding
+from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User, discarding, renew_leases
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
@@ -203,6 +203,10 @@ class LeaseModelSide(Side):
         numbers = [n for n in (self.number - back for back in operation.get("back", ())) if n > 0]
         return queue.discard(lambda one: one.number in numbers, numbers, how) if numbers else None
 
+    def _renew(self, operation: Operation, number: int) -> Any:
+        numbers = [self.number - back for back in operation.get("back", ()) if self.number > back]
+        return None if self.queue is None or not numbers else self.queue.renew(numbers)
+
     def _purge(self, operation: Operation, number: int) -> Any:
         if self.queue is None:
             return None
@@ -385,11 +389,16 @@ class LeaseEngineSide(Side):
             for key in [key for key in self.sessions if key[0] == operation["c"]]:
                 del self.sessions[key]
 
+    def _marks(self, operation: Operation) -> str:
+        newest = self.broker.next_id - 1
+        return ",".join(f"1|{newest - back}|" for back in operation.get("back", ()) if newest - back > 0)
+
+    def _renew(self, operation: Operation, number: int) -> Any:
+        marks = self._marks(operation)
+        return renew_leases(self.queue, marks) if self.queue is not None and marks else None
+
     def _discard(self, operation: Operation, number: int) -> Any:
-        marks: str | None = None
-        if "filter" not in operation:
-            newest = self.broker.next_id - 1
-            marks = ",".join(f"1|{newest - back}|" for back in operation.get("back", ()) if newest - back > 0)
+        marks = None if "filter" in operation else self._marks(operation)
         if self.queue is None or marks == "":
             return None
         steps = discarding(self.queue, marks, operation.get("filter"), operation.get("how", ""))

@@ -18,7 +18,7 @@ REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 
 #: Of each kind, how many operations are compared, and how many sorts of them there are.
-AMOUNTS = {"model": (6_000, 13), "leases": (4_000, 14), "flow": (2_000, 6)}
+AMOUNTS = {"model": (6_000, 13), "leases": (4_000, 15), "flow": (2_000, 7)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
