@@ -30,7 +30,6 @@ OF_CHANNEL: dict[str, tuple[int, Mistake]] = {
         lambda number, queue: method_frame(number, "queue.bind", queue="no.such", exchange="amq.direct"),
     ),
     "a reserved name": (403, lambda number, queue: _declare(number, "amq.mine")),
-    "another durability": (406, lambda number, queue: _declare(number, queue, durable=False)),
 }
 #: The same of what closes the connection.
 OF_CONNECTION: dict[str, tuple[int, Mistake]] = {
@@ -143,5 +142,5 @@ def _empty(number: int) -> bytes:
     return content(number, properties(persistent=False), b"", FRAME_MAX)
 
 
-def _declare(number: int, queue: str, *, passive: bool = False, durable: bool = True) -> bytes:
-    return method_frame(number, "queue.declare", queue=queue, passive=passive, durable=durable, arguments={})
+def _declare(number: int, queue: str, *, passive: bool = False) -> bytes:
+    return method_frame(number, "queue.declare", queue=queue, passive=passive, durable=True, arguments={})
