@@ -170,7 +170,8 @@ def _limits(chance: Random) -> dict[str, int]:
 def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) -> None:
     kinds: Mapping[str, tuple[int, Kind]] = {**QUEUE_KINDS, "selected": (2, _selected)}
     settings = Settings()
-    dead = make_queue(chance, 0, settings, DEAD, kind=chance.choice(("plain", "plain", "priorities")), name=DEAD)
+    # A dead letter makes this queue, without arguments, where a power cut has taken it away.
+    dead = make_queue(chance, 0, settings, DEAD, kind="plain", name=DEAD)
     dead.features["unordered"] = True  # dead letters come when they come
     plan.queues.append(dead)
     is_leased = not has_system and chance.random() < 0.25
