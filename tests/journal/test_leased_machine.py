@@ -429,8 +429,6 @@ class LeasedMachine:
         self.subscribed.remove(peer)
         if at < self.next:
             self.next -= 1
-        if self.next >= len(self.subscribed):
-            self.next = 0
 
     def act(self, who: int, at: int, multiple: bool, act: str) -> None:
         peer = self.peers[who % len(self.peers)]

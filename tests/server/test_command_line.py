@@ -281,9 +281,10 @@ def test_only_administrators_publish_to_the_control_exchange(tmp_path: Path) -> 
         queue = channel.queue_declare("", exclusive=True).method.queue
         for body in (b"{", b"[]", b"\xff", b'{"command": 3}', b'{"command": "status", "arguments": []}'):
             channel.basic_publish("leveret.control", "", body, pika.BasicProperties(reply_to=queue, correlation_id="7"))
-            _, properties, answer = channel.basic_get(queue, auto_ack=True)
+            _, properties, answer = next(channel.consume(queue, auto_ack=True))
             assert properties.correlation_id == "7"
             assert json.loads(answer)["ok"] is False
+        channel.cancel()
         channel.basic_publish("leveret.control", "", b"no reply wanted")
         assert channel.basic_get(queue) == (None, None, None)
         with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:

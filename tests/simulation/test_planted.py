@@ -25,6 +25,7 @@ QUICK = (
 )
 
 
+@pytest.mark.contradicts
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_fault_is_found(name: str) -> None:
     assert find(name, seed=1, seconds=60).fault is not None
