@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from pathlib import Path
@@ -17,12 +18,14 @@ from leveret.interop.differential.regressions import load
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 
+#: A find of chance is no fault of the change that CI tests.
+SEEDS = {"fixed": 1} if os.environ.get("CI") else {"fixed": 1, "fresh": random.SystemRandom().randrange(10, 10**9)}
 #: Of each kind, how many operations are compared, and how many sorts of them there are.
 AMOUNTS = {"model": (6_000, 13), "leases": (4_000, 15), "flow": (2_000, 7)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", [1, random.SystemRandom().randrange(10, 10**9)], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_the_engine_does_what_the_model_does(kind: str, seed: int, tmp_path: Path) -> None:
     """Redelivery, expiry, rings, last values; leases; limits. What differs is made small, with seed and file."""
     count, sorts = AMOUNTS[kind]
