@@ -87,6 +87,8 @@ class Borrower(Worker):
                 books.leases.acks(name, id_, "", 0)
                 if options:
                     books.leases.rejects(name, id_)
+        elif self._has_transactions:
+            return  # it would wait for the commit, and the book forgets filters when everything is at rest
         else:
             headers["filter"], headers["options"] = FILTERS[1], ""
             books.leases.discards(name, FILTERS[1])
