@@ -221,9 +221,10 @@ class Feeding:
             return False
         queue = next(iter(hungry))  # the one that has waited longest
         del hungry[queue]
-        if queue.deleted or not queue.is_hungry():
+        if queue.deleted:
             return bool(hungry)
-        queue.load()
+        if queue.is_hungry():  # else something else loaded it meanwhile, such as a get, and its consumers still wait
+            queue.load()
         self._mark(queue)
         if queue.is_hungry():
             hungry[queue] = None

@@ -35,7 +35,7 @@ def _is_forgotten(queue: Queue) -> bool:
     if not queue.store.ready or queue.keeps or not queue.rota.has_waiting():
         return False
     is_over = 0 < queue.store.next_expiry_ns <= queue.surroundings.clock.monotonic_ns()  # it goes first, in slices
-    return not is_over and not queue.surroundings.is_marked(queue)
+    return not is_over and not queue.surroundings.is_marked(queue) and not queue.surroundings.is_fed_later(queue)
 
 
 def _places(queue: Queue, out: list[Message]) -> Iterator[str]:

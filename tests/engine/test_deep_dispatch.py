@@ -10,6 +10,7 @@ from memory_pager import MemoryPager
 from leveret.engine import Broker, Envelope, Event, ManualClock, Queue, Session, User
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.publishing.publish_events import PublishedEvent
+from leveret.engine.queues import dispatch
 from leveret.engine.stores import memory_budget
 
 USER = User("u")
@@ -145,3 +146,19 @@ def test_who_comes_next_goes_on(world: World, prefetch: int, leaves: Callable[[S
     world.end_turn()
     bodies = [int(message.body) for message in heir.unacked.values()]
     assert bodies == [number for number in range(COUNT) if number >= len(session.unacked)]
+
+
+def test_a_get_takes_no_turn_from_a_consumer_that_waits_for_the_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a get brought into memory is the consumer's, too, though nothing has to be loaded for it any more."""
+    monkeypatch.setattr(dispatch, "SLICE", 50)
+    queue = world.declare()
+    world.publish()
+    world.session.consume(queue, "c", no_ack=True, exclusive=False, arguments={})
+    world.broker.end_turn()
+    assert queue in world.broker.hungry
+    assert world.open().get(queue, no_ack=True) is not None
+    assert queue.store.ready
+    world.end_turn()
+    assert queue.ready_count == 0
