@@ -48,7 +48,7 @@ def test_an_event() -> None:
     found = event(
         "loss",
         inputs=["s3://bucket/a/lake"],
-        outputs={"/tmp/x.csv": (LOSSES, 3)},
+        outputs={"/srv/x.csv": (LOSSES, 3)},
         at=datetime(2026, 11, 23, tzinfo=UTC),
         run_id="3f5e83fa-3480-44ff-99c5-ff943904e5e8",
     )
@@ -56,7 +56,7 @@ def test_an_event() -> None:
     assert found["job"] == {"namespace": "leveret", "name": "pipeline.loss"}
     assert found["inputs"] == [{"namespace": "s3://bucket", "name": "a/lake"}]
     (output,) = found["outputs"]
-    assert (output["namespace"], output["name"]) == ("file", "/tmp/x.csv")
+    assert (output["namespace"], output["name"]) == ("file", "/srv/x.csv")
     assert output["facets"]["schema"]["fields"][1] == {"name": "n", "type": "bigint"}
     assert output["outputFacets"]["outputStatistics"]["rowCount"] == 3
     failed = event("loss", inputs=["lake"], outputs={}, error="no lake")
