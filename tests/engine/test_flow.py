@@ -236,21 +236,25 @@ def test_each_message_counts_at_least_the_minimum(sizes: list[int], at_once: int
     assert (publisher.published, len(publisher.wants)) == (10, 30)
 
 
-@pytest.mark.parametrize("queues", [1, 2, 3])
-def test_small_messages_share_the_room_of_their_queues(queues: int) -> None:
-    """Of the broker: a run to several of them counts in each (queues page E.2)."""
-    bench = FlowBench(system=SystemUsage(memory=12_000, store=0, temp=0), cursor="vm", minimum_message_size=1000)
-    names = ("q", "r", "s")[:queues]
-    for name in names:
+def _taken_by_all(bench: FlowBench, queues: int, blobs: list[bytes]) -> int:
+    """How many messages of runs like this one a fan-out exchange takes for so many queues until one is full."""
+    for name in ("q", "r", "s")[:queues]:
         if name != "q":
             bench.declare(name)
         bench.vhost.bind_queue(name, "amq.fanout", "", {})
     session = Publisher(bench, "p").session
     route, envelope = bench.vhost.route("amq.fanout", "", USER), Envelope("amq.fanout", "")
     published = 0
-    while taken := session.offer(route, envelope, [blob(100)] * 40, mandatory=False).taken:
+    while taken := session.offer(route, envelope, blobs, mandatory=False).taken:
         published += taken
-    assert published == 12 // queues
+    return published
+
+
+@pytest.mark.parametrize("queues", [1, 2, 3])
+def test_small_messages_share_the_room_of_their_queues(queues: int) -> None:
+    """Of the broker: a run to several of them counts in each (queues page E.2)."""
+    bench = FlowBench(system=SystemUsage(memory=12_000, store=0, temp=0), cursor="vm", minimum_message_size=1000)
+    assert _taken_by_all(bench, queues, [blob(100)] * 40) == 12 // queues
 
 
 def test_a_commit_waits_as_one() -> None:
@@ -361,17 +365,7 @@ def test_a_run_to_several_queues_goes_over_a_limit_once(settings: dict[str, int]
     bench.broker.replace_settings(
         SettingsRepository(entries, usage=bench.broker.options.system_usage), bench.broker.options
     )
-    names = ("q", "r", "s")[:queues]
-    for name in names:
-        if name != "q":
-            bench.declare(name)
-        bench.vhost.bind_queue(name, "amq.fanout", "", {})
-    session = Publisher(bench, "p").session
-    route, envelope = bench.vhost.route("amq.fanout", "", USER), Envelope("amq.fanout", "")
-    published = 0
-    while taken := session.offer(route, envelope, [blob(1_500)] * 20, mandatory=False).taken:
-        published += taken
-    assert published == 6 // queues
+    assert _taken_by_all(bench, queues, [blob(1_500)] * 20) == 6 // queues
 
 
 def test_what_is_held_in_the_temp_store_makes_nobody_wait() -> None:
