@@ -53,6 +53,7 @@ def explain(plan: Plan, report: Report, fault: BaseException | None, options: ar
     traceback.print_exception(fault)
     print(f"\nBROKEN in the world of seed {plan.seed}, at {report.virtual_s:.3f} s: {report.fault}", file=sys.stderr)
     file = Path(options.keep) / f"simulation-{plan.seed}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(plan.to_json())
     print(f"its plan is {file}; a shorter one is looked for {options.shorten:.0f} s", file=sys.stderr, flush=True)
     shorter, report = shorten(plan, report, options.shorten)
