@@ -16,7 +16,7 @@ from .settings.faults import Origin, in_order
 from .settings.printable import printable, printable_lines
 
 if TYPE_CHECKING:
-    from .control.json_file import JsonFile
+    from .operator.json_file import JsonFile
     from .serving.app import ConsoleWish
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -368,7 +368,7 @@ def _load_definitions(configuration: Configuration) -> "tuple[JsonFile | None, l
     name = configuration.value("broker", "definitions")
     if name is None:
         return None, []
-    from .control.json_file import JsonFault, read_json_file
+    from .operator.json_file import JsonFault, read_json_file
 
     try:
         return read_json_file(name), []
@@ -380,8 +380,8 @@ def _load_definitions(configuration: Configuration) -> "tuple[JsonFile | None, l
 
 def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple[list[str], list[str]]:
     """Faults and warnings of the file that `definitions` names; without a sound configuration, whether it is JSON."""
-    from .control.definitions import looked_through
-    from .control.definitions_reader import DefinitionsFault
+    from .operator.definitions import looked_through
+    from .operator.definitions_reader import DefinitionsFault
 
     file, faults = _load_definitions(configuration)
     if file is None or not is_sound:

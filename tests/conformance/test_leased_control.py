@@ -9,10 +9,10 @@ import pytest
 from desk import GETS, C, Refused
 from leased_desk import DLX, LeasedDesk, ask, numbered, one
 
-from leveret.control.command_error import CommandError
 from leveret.engine import PLAIN, Envelope, Field, User, encode_header, scan_properties
 from leveret.engine.errors import AccessRefused, PermissionRefused
 from leveret.engine.users.permissions import Grant, Permissions, TopicPermission
+from leveret.operator.command_error import CommandError
 
 
 def test_a63(desk: LeasedDesk) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from leased_desk import BARRIER, DLX, SYNC, LeasedDesk, ask, numbered
 
-from leveret.control.command_error import CommandError
 from leveret.engine.queues import leased_deferring
+from leveret.operator.command_error import CommandError
 
 
 def next_bookmarks(desk: LeasedDesk, count: int = 1) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from leased_desk import DLX, LeasedDesk, crowd
 
-from leveret.control.command_error import CommandError
+from leveret.operator.command_error import CommandError
 
 
 def policy(desk: LeasedDesk, definition: dict[str, Any], *, kind: str = "policies", to: str = "queues") -> None:

@@ -9,7 +9,7 @@ import pytest
 from desk import Refused
 from leased_desk import LeasedDesk, one
 
-from leveret.control.command_error import CommandError
+from leveret.operator.command_error import CommandError
 
 RENEWS = {"x-lease-auto-renew": True}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from api_client import ApiClient, basic
 
-from leveret.control import event_log
+from leveret.operator import event_log
 from leveret.testing import RunningBroker
 
 

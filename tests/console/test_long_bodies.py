@@ -10,7 +10,7 @@ from leveret.console import long_bodies, slices
 from leveret.console.bodies import parsed
 from leveret.console.long_bodies import parsed_in_steps
 from leveret.console.messages import Refusal
-from leveret.control.steps import finished
+from leveret.operator.steps import finished
 from leveret.testing import start_broker
 
 

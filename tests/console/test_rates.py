@@ -5,9 +5,9 @@ import pytest
 from leveret.console.ranges import Range
 from leveret.console.sampler import Sampler
 from leveret.console.series import LONG, SHORT, Series
-from leveret.control.steps import finished
 from leveret.engine import Broker, Client, Envelope, ManualClock, User
 from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.operator.steps import finished
 
 
 @pytest.fixture

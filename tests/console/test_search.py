@@ -8,7 +8,7 @@ import pytest
 from api_client import ApiClient
 from pika.adapters.blocking_connection import BlockingChannel
 
-from leveret.control import control_browsing
+from leveret.operator import browsing
 from leveret.testing import RunningBroker, start_broker
 
 
@@ -80,7 +80,7 @@ def test_pages_of_what_a_filter_takes(
     first = browse(api, "paged", header={"tens": 1}, count=6)
     rest = browse(api, "paged", header={"tens": 1}, count=6, after=first["next"])
     assert bodies(first) + bodies(rest) == [str(number) for number in range(10, 20)] and rest["next"] is None
-    monkeypatch.setattr(control_browsing, "LOOKED_MAX", 100)
+    monkeypatch.setattr(browsing, "LOOKED_MAX", 100)
     pages, after = [], 0
     while after is not None:
         page = browse(api, "paged", header={"tens": 25}, after=after)
@@ -148,7 +148,7 @@ def test_a_search_ends_early_and_says_so(
     declare(api, "long")
     for _ in range(250):
         publish(channel, "long")
-    monkeypatch.setattr(control_browsing, "SEARCHED_MAX", 100)
+    monkeypatch.setattr(browsing, "SEARCHED_MAX", 100)
     found = search(api, message_id="nobody", queue="long")
     assert (found["items"], found["looked_at"], found["stopped"]) == ([], 100, "100 messages were looked at")
 

@@ -21,8 +21,8 @@ from leveret.console.options import Machine
 from leveret.console.pages import Pages
 from leveret.console.routes import ROUTES
 from leveret.console.sampler import Sampler
-from leveret.control.steps import finished
 from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost
+from leveret.operator.steps import finished
 from leveret.serving.composition import build_broker
 from leveret.serving.console import ConsoleFacts
 from leveret.settings import Configuration

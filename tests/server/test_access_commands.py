@@ -7,9 +7,9 @@ import pytest
 from pair import Pair, method, publish
 from pamqp import commands as C
 
-from leveret.control.command_error import CommandError
-from leveret.control.control import EXCHANGE, ControlTable
 from leveret.engine import User, hash_password
+from leveret.operator.command_error import CommandError
+from leveret.operator.control import EXCHANGE, ControlTable
 
 SECRET = "correct horse battery staple"
 

@@ -20,7 +20,7 @@ from leveret.amqp_frontend.blocked_notice import CALM_MS
 from leveret.amqp_frontend.held_contents import HELD_MAX
 from leveret.amqp_frontend.hold_area import HoldArea
 from leveret.cli.control_client import request
-from leveret.control.command_error import CommandError
+from leveret.operator.command_error import CommandError
 from leveret.settings import Flow
 
 #: Octets that a connection may hold.

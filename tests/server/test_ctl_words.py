@@ -18,8 +18,8 @@ from socket_broker import SocketBroker
 
 from leveret.__main__ import PrintableFormatter, main
 from leveret.cli.ctl_command import as_text
-from leveret.control.command_table import COMMANDS, find
-from leveret.control.control import ControlTable
+from leveret.operator.command_table import COMMANDS, find
+from leveret.operator.control import ControlTable
 from leveret.settings.printable import printable, printable_lines
 from leveret.testing import start_broker
 
@@ -220,7 +220,7 @@ def test_a_queue_that_is_not_there_has_a_nearest_one(broker: BrokerProcess) -> N
 @pytest.mark.parametrize("name, arguments", [(3, {}), (None, {}), (["x"], {}), ("users", {"action": 3})])
 def test_requests_of_other_shapes_are_refused(name: object, arguments: dict[str, object]) -> None:
     """Whatever JSON brings."""
-    from leveret.control.command_error import CommandError
+    from leveret.operator.command_error import CommandError
 
     with pytest.raises(CommandError, match="unknown"):
         find(name, dict(arguments))

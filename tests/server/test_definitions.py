@@ -16,16 +16,16 @@ from steps import steps
 
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
-from leveret.control.control import EXCHANGE, PARTS, ControlTable
-from leveret.control.definitions import Definitions
-from leveret.control.definitions_reader import OBJECTS_A_STEP, DefinitionsFault, DefinitionsReader
-from leveret.control.steps import finished
 from leveret.engine import Broker, ManualClock, Users, json_of_table, table_of_json
 from leveret.engine.effort import Effort
 from leveret.engine.errors import EngineError
 from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, decode_table, encode_table
 from leveret.engine.rules.arguments import ARGUMENTS
 from leveret.interop.brokers import peers
+from leveret.operator.control import EXCHANGE, PARTS, ControlTable
+from leveret.operator.definitions import Definitions
+from leveret.operator.definitions_reader import OBJECTS_A_STEP, DefinitionsFault, DefinitionsReader
+from leveret.operator.steps import finished
 
 #: As RabbitMQ 3.10.8 exports it, shortened.
 RABBIT: dict[str, Any] = {

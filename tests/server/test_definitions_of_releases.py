@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from leveret.configured.configured_users import DEFAULT_GUEST
-from leveret.control.control import ControlTable
-from leveret.control.definitions_reader import DefinitionsFault
-from leveret.control.json_file import JsonFault, read_json_file
 from leveret.engine import Broker, ManualClock, Users
+from leveret.operator.control import ControlTable
+from leveret.operator.definitions_reader import DefinitionsFault
+from leveret.operator.json_file import JsonFault, read_json_file
 
 
 def table_for() -> ControlTable:

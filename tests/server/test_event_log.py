@@ -4,10 +4,6 @@ from typing import Any
 
 import pytest
 
-from leveret.control import event_log
-from leveret.control.command_error import CommandError
-from leveret.control.control import ControlTable
-from leveret.control.event_log import IDLE_MS
 from leveret.engine import (
     MS,
     PLAIN,
@@ -19,6 +15,10 @@ from leveret.engine import (
     encode_header,
     scan_properties,
 )
+from leveret.operator import event_log
+from leveret.operator.command_error import CommandError
+from leveret.operator.control import ControlTable
+from leveret.operator.event_log import IDLE_MS
 
 ME = User("me")
 

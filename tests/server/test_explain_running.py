@@ -3,7 +3,7 @@
 from configured_broker import configured_queue, make, reload, session_of
 
 from leveret.configured.typed_arguments import fields_of
-from leveret.control.running import explain_running
+from leveret.operator.running import explain_running
 
 
 def test_explain_shows_the_queue_that_is_there() -> None:

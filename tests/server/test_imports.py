@@ -34,8 +34,8 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
 @pytest.mark.parametrize(
     "module, who_needs_it",
     [
-        ("leveret.control.command_table", "the first control command"),
-        ("leveret.control.definitions", "the first control command"),
+        ("leveret.operator.command_table", "the first control command"),
+        ("leveret.operator.definitions", "the first control command"),
         ("leveret.settings.explain", "`ctl explain`"),
         ("leveret.settings.difference", "`leveret diff`"),
         ("leveret.cli.ctl_command", "`leveret ctl`"),

@@ -15,8 +15,8 @@ from desk import Refused, VirtualDesk
 
 from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.typed_arguments import fields_of, plain_of
-from leveret.control.definitions import Definitions
 from leveret.engine import Broker, ManualClock, Users
+from leveret.operator.definitions import Definitions
 from leveret.serving.file_watch import NOTHING, FileMark, FileWatch, Finding
 from leveret.settings import load_configuration, make_policy
 from leveret.settings.difference import differences

@@ -7,9 +7,9 @@ import pytest
 from api_client import ApiClient
 from broker_process import leveret_serve
 
-from leveret.control.command_error import CommandError
-from leveret.control.control import ControlTable
 from leveret.engine import Broker, ManualClock
+from leveret.operator.command_error import CommandError
+from leveret.operator.control import ControlTable
 from leveret.serving.log_tail import LINE_MAX, LINES, LogTail
 
 

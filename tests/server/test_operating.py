@@ -18,7 +18,7 @@ from pika.exceptions import ConnectionClosedByBroker
 from socket_broker import SocketBroker
 
 from leveret.cli.control_client import request
-from leveret.control.command_error import CommandError
+from leveret.operator.command_error import CommandError
 from leveret.settings import load_configuration
 from leveret.testing import start_broker
 

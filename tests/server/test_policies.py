@@ -10,9 +10,9 @@ from broker_process import leveret_serve
 from desk import VirtualDesk
 
 from leveret.__main__ import main
-from leveret.control.command_error import CommandError
 from leveret.engine.chores import CONCERNED_SLICE
 from leveret.engine.queues.limits import TRIM_SLICE
+from leveret.operator.command_error import CommandError
 
 LIMIT = """
 [[policy]]

@@ -9,8 +9,8 @@ from rawclient import Client
 from socket_broker import SocketBroker
 
 from leveret.cli.ctl_command import as_text
-from leveret.control.trouble import trouble
 from leveret.engine import Broker, ManualClock
+from leveret.operator.trouble import trouble
 
 CONFIGURATION = """
 [[address-setting]]

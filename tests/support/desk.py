@@ -21,8 +21,8 @@ from pamqp import commands
 
 from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.options import broker_options
-from leveret.control.control import ControlTable
 from leveret.engine import VirtualHost
+from leveret.operator.control import ControlTable
 from leveret.settings import Configuration, load_configuration
 
 C = commands

@@ -17,8 +17,8 @@ from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.server import serve
 from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.options import broker_options
-from leveret.control.control import ControlTable
 from leveret.engine import Broker, ManualClock, User, Users, hash_password
+from leveret.operator.control import ControlTable
 from leveret.serving.runtime import Runtime
 from leveret.settings import Configuration
 

@@ -16,8 +16,8 @@ from pamqp import commands
 from ..amqp_frontend.codec import METHODS, Method, decode_method, encode_method
 from ..amqp_frontend.peer_errors import FrameTooLarge, PeerError
 from ..amqp_frontend.wire import BODY, FRAME_HEAD, FRAME_OVERHEAD, HEADER, METHOD, PROTOCOL_HEADER, content_frames
-from ..control.control import EXCHANGE
 from ..engine import REPLY_TO_ME, Field, encode_header
+from ..operator.control import EXCHANGE
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 #: Time limit of a request in seconds; the second for commands on the whole broker.

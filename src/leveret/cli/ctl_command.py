@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from ..control.command_arguments import Command
-from ..control.command_error import CommandError
-from ..control.command_table import COMMANDS, find
+from ..operator.command_arguments import Command
+from ..operator.command_error import CommandError
+from ..operator.command_table import COMMANDS, find
 from ..settings.printable import printable, printable_lines
 from .explain import explanation_of, explanation_text
 
 if TYPE_CHECKING:
-    from ..control.json_file import JsonFile
+    from ..operator.json_file import JsonFile
 
 EXIT_OK, EXIT_FAILED = 0, 1
 
@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
 def _definitions(name: str) -> "JsonFile":
     """Raises: ControlFailed."""
-    from ..control.json_file import JsonFault, read_json_file
+    from ..operator.json_file import JsonFault, read_json_file
     from .control_client import ControlFailed
 
     try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ..control.command_error import CommandError
+from ..operator.command_error import CommandError
 from .control_client import ControlFailed
 
 #: As `leveret test-server` has it.

@@ -28,7 +28,7 @@ from .runtime import Runtime, SystemClock
 from .tls_files import NO_TLS, TlsFiles
 
 if TYPE_CHECKING:
-    from ..control.json_file import JsonFile
+    from ..operator.json_file import JsonFile
     from .console_parts import ConsoleParts
     from .service_manager import ServiceManager
 
@@ -238,7 +238,7 @@ class _Serving:
 
     def _import(self, file: "JsonFile") -> list[str]:
         """What was left out. Raises: DefinitionsRefused."""
-        from ..control.definitions_reader import DefinitionsFault
+        from ..operator.definitions_reader import DefinitionsFault
 
         is_whole = self._options.configuration.value("broker", "definitions-all-or-nothing")
         try:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..configured.configured import ConfiguredObjects, Report, unknown_points
 from ..configured.configured_users import DEFAULT_GUEST
 from ..configured.options import broker_options, unsent_max
-from ..control.control import EXCHANGE, ControlTable
 from ..engine import Broker, Clock, LoginBrake, Message, TempStore, Users
+from ..operator.control import EXCHANGE, ControlTable
 from ..settings import Configuration
 from .descriptors import descriptor_limits
 

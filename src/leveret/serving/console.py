@@ -21,9 +21,9 @@ from .. import __version__
 from ..amqp_frontend.replies import reply_for
 from ..configured.machine import process_memory
 from ..console.options import Certificate, CommandRefused, ConsoleOptions, Listening, Machine, Steps
-from ..control.command_error import CommandError
-from ..control.control import ControlTable
 from ..engine import EngineError, errors
+from ..operator.command_error import CommandError
+from ..operator.control import ControlTable
 from ..settings import Configuration
 from .addresses import Address
 from .descriptors import descriptor_limits, open_descriptors

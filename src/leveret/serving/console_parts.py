@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..console.metrics.buckets import Buckets
     from ..console.metrics.facts import MetricsFacts
     from ..console.options import ConsoleOptions
-    from ..control.control import ControlTable
     from ..journal import Journal
+    from ..operator.control import ControlTable
     from .console import ConsoleFacts
 
 Listeners = Mapping[socket.socket, Address]

@@ -9,8 +9,8 @@ import trio
 from ..amqp_frontend.options import FrontendOptions
 from ..configured.configured import ConfiguredObjects, Report
 from ..configured.options import frontend_options, log_lines_per_second, refresh_period_ms
-from ..control.command_error import CommandError
-from ..control.control import ControlTable
+from ..operator.command_error import CommandError
+from ..operator.control import ControlTable
 from ..settings import Configuration
 from .descriptors import descriptor_limits
 from .file_watch import FileWatch, marks_of

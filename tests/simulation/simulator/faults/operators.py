@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from leveret.control.command_error import CommandError
+from leveret.operator.command_error import CommandError
 
 from .victim import Fault, Victim, some_time_ns
 

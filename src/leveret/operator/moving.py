@@ -33,10 +33,10 @@ from ..engine import (
 from .acting import Handlers, acting, refusals, vhost_of, vhosts_to_list
 from .choosing import chosen
 from .command_error import CommandError
-from .control_messages import shown_message
-from .control_topology import until_idle
 from .jobs import Jobs
+from .messages import shown_message
 from .steps import Steps
+from .topology import until_idle
 
 logger = logging.getLogger("leveret.control")
 

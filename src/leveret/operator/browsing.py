@@ -21,11 +21,11 @@ from ..engine import (
 from .acting import Handlers, acting, queue_of, refusals, vhost_of, vhosts_to_list
 from .choosing import Takes, chosen
 from .command_error import CommandError
-from .control_messages import shown_message
-from .control_topology import until_idle
 from .event_log import Entry, EventLog
 from .look_through import READY, SCHEDULED, STATES, Seen, look_through
+from .messages import shown_message
 from .steps import Steps
+from .topology import until_idle
 
 if TYPE_CHECKING:
     from ..journal import JournalStories

@@ -24,8 +24,8 @@ from ..engine import (
 )
 from .acting import Handlers, acting, refusals, vhost_of, wide
 from .command_error import CommandError
-from .control_topology import until_idle
 from .steps import Steps
+from .topology import until_idle
 
 TEXTS = (
     "content_type",

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..engine import Broker
+from .access import tags_of
 from .acting import Handlers, vhost_of
 from .command_error import CommandError
-from .control_access import tags_of
 
 #: Plug-ins whose parameters are kept.
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "shovel")

@@ -33,8 +33,8 @@ from ..settings.explain import (
 from ..settings.values import value_text
 from .acting import Handlers
 from .command_error import CommandError
-from .control_policies import policy_value
 from .live_difference import live_difference, loaded
+from .policies import policy_value
 from .running import explain_running
 from .steps import Steps
 

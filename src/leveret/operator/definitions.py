@@ -33,10 +33,8 @@ from ..engine import (
 )
 from ..settings import Configuration
 from ..settings.values import shown
+from .access import grants_of, with_grants, with_waiting
 from .command_error import CommandError
-from .control_access import grants_of, with_grants, with_waiting
-from .control_parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
-from .control_policies import policy_value
 from .definitions_reader import (
     EFFORT_A_STEP,
     LIMITS_COMPONENT,
@@ -49,6 +47,8 @@ from .definitions_reader import (
     declare_exchange,
     declare_queue,
 )
+from .parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
+from .policies import policy_value
 from .steps import VALUES_A_STEP, Steps, finished, mapped
 
 T = TypeVar("T")

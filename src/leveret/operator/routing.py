@@ -20,7 +20,7 @@ from ..engine import (
 )
 from .acting import Handlers, acting, refusals, vhost_of
 from .command_error import CommandError
-from .control_messages import FLAGS_AT, OCTETS_MAX, body_of, properties_of
+from .messages import FLAGS_AT, OCTETS_MAX, body_of, properties_of
 from .steps import Steps
 
 #: Queues that are listed; the rest is counted.

@@ -35,9 +35,9 @@ from ..engine import (
 from ..expressions.patterns.pattern_syntax import PatternFault
 from ..settings import Policy, make_policy
 from ..settings.values import shown
+from .access import tags_of
 from .command_error import CommandError
-from .control_access import tags_of
-from .control_parameters import CLUSTER_NAME, KEPT_MAX
+from .parameters import CLUSTER_NAME, KEPT_MAX
 from .steps import Steps
 
 FAULTS_MAX = 50

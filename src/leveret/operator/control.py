@@ -46,12 +46,12 @@ PARTS = (
     "..settings.difference",
     "running",
     "live_difference",
-    "control_access",
-    "control_broker",
-    "control_browsing",
-    "control_drafts",
-    "control_moving",
-    "control_routing",
+    "access",
+    "broker",
+    "browsing",
+    "drafts",
+    "moving",
+    "routing",
 )
 #: Runs one command, or gives the steps that do; its arguments have been read by `command_table`.
 Handler = Callable[[dict[str, Any]], Any]
@@ -96,18 +96,18 @@ class ControlTable:
     @cached_property
     def handlers(self) -> dict[str, Handler]:
         """What runs each command, by its words."""
-        from .control_access import AccessCommands
-        from .control_broker import BrokerCommands
-        from .control_browsing import BrowseCommands
-        from .control_connections import ConnectionCommands
-        from .control_drafts import DraftCommands
-        from .control_events import EventCommands
-        from .control_messages import MessageCommands
-        from .control_moving import MovingCommands
-        from .control_parameters import ParameterCommands
-        from .control_policies import PolicyCommands
-        from .control_routing import RoutingCommands
-        from .control_topology import TopologyCommands
+        from .access import AccessCommands
+        from .broker import BrokerCommands
+        from .browsing import BrowseCommands
+        from .connections import ConnectionCommands
+        from .drafts import DraftCommands
+        from .events import EventCommands
+        from .messages import MessageCommands
+        from .moving import MovingCommands
+        from .parameters import ParameterCommands
+        from .policies import PolicyCommands
+        from .routing import RoutingCommands
+        from .topology import TopologyCommands
 
         whole = BrokerCommands(
             lambda: self.broker,
