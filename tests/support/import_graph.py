@@ -31,6 +31,18 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((node.level, name) for name in names if name)
 
 
+def at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING`, which annotations alone need."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            children: Iterable[ast.AST] = child.orelse
+        else:
+            yield child
+            children = [child]
+        for one in children:
+            yield from at_run_time(one)
+
+
 def import_graph(
     room: str, nodes: Callable[[ast.Module], Iterable[ast.AST]] = ast.walk, root: Path = ROOT
 ) -> dict[str, set[str]]:
