@@ -312,7 +312,7 @@ def test_rooms_inside_rooms_know_each_other_one_way() -> None:
 
 
 def test_every_room_is_found_as_a_package() -> None:
-    """Each top-level room has its link in src/leveret, and no folder of modules lacks the file that makes it a package."""
+    """Each top-level room has its link in src/leveret; every folder of modules has the file that makes it a package."""
     rooms = [room for room in ROOMS if (ROOT / room).is_dir()]
     links = {path.name: path.resolve() for path in (ROOT / FRONT_DOOR).iterdir() if path.is_symlink()}
     assert links == {room: ROOT / room for room in rooms}
