@@ -1,6 +1,6 @@
 """Draw docs/states.md from the tables: `python docs/draw_states.py > docs/states.md` (a test compares)."""
 
-from leveret.amqp_frontend.states import (
+from leveret.amqp_frontend.wire.states import (
     CHANNEL_METHODS,
     CHANNEL_NEXT,
     CONNECTION_METHODS,
@@ -32,7 +32,7 @@ def page() -> str:
         [
             "# Life cycles",
             "",
-            "Drawn from `amqp_frontend/states.py` by `docs/draw_states.py`; do not edit.",
+            "Drawn from `amqp_frontend/wire/states.py` by `docs/draw_states.py`; do not edit.",
             "",
             "## Connection",
             "",

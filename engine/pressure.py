@@ -1,6 +1,6 @@
 """Which queue publishes crowd: its consumers have not taken what came. A pure fact; nobody is held up here.
 
-A frontend that reads its publishers no faster than consumers take asks for it: see `amqp_frontend/gate.py`.
+A frontend that reads its publishers no faster than consumers take asks for it: see `amqp_frontend/flow/throttle.py`.
 Source: queues page E.1 (producer flow control).
 """
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pair import Pair, Peer, content, method, publish, unvalidated
 from pamqp import base, commands, frame
 
-from leveret.amqp_frontend.codec import (
+from leveret.amqp_frontend.wire.codec import (
     _FIELDS,
     METHODS,
     AccessRequest,
@@ -23,8 +23,8 @@ from leveret.amqp_frontend.codec import (
     ids_of,
     received_method,
 )
-from leveret.amqp_frontend.peer_errors import BadFieldTable, MalformedShortString, PeerError, UndecodableArguments
-from leveret.amqp_frontend.publish_memory import PublishMemory
+from leveret.amqp_frontend.wire.peer_errors import BadFieldTable, MalformedShortString, PeerError, UndecodableArguments
+from leveret.amqp_frontend.wire.publish_memory import PublishMemory
 from leveret.engine.messages.field_table import Field, FieldTable
 
 KINDS: list[Any] = [kind for _, kind in sorted(commands.INDEX_MAPPING.items())]

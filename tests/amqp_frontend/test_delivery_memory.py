@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from leveret.amqp_frontend.deliveries import KNOWN_MAX, ConsumerWire, render_delivered
-from leveret.amqp_frontend.wire import BODY, HEADER, ContentFraming, frame
+from leveret.amqp_frontend.peer.deliveries import KNOWN_MAX, ConsumerWire, render_delivered
+from leveret.amqp_frontend.wire.layout import BODY, HEADER, ContentFraming, frame
 from leveret.engine import Delivered, Envelope
 
 FRAME_MAX = 4096

@@ -6,9 +6,9 @@ import pytest
 from pair import Pair, handshake, method
 from pamqp import commands
 
-from leveret.amqp_frontend.certificate_names import user_name
+from leveret.amqp_frontend.edge.tls import user_name
 from leveret.amqp_frontend.options import FrontendOptions
-from leveret.amqp_frontend.sasl import Peer
+from leveret.amqp_frontend.peer.login import Peer
 
 WITH_CAPABILITY = {"capabilities": {"authentication_failure_close": True}}
 REFUSED = (

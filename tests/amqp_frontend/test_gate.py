@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pair import Pair, publish
 from pamqp import commands
 
-from leveret.amqp_frontend.gate import SLICES_MAX, Hold, hold_of
+from leveret.amqp_frontend.flow.throttle import SLICES_MAX, Hold, hold_of
 from leveret.engine import (
     Broker,
     BrokerOptions,

@@ -13,10 +13,10 @@ from pair import GUEST, OPTIONS, handshake, method, publish
 from pamqp import commands, frame
 from trio.testing import MockClock
 
-from leveret.amqp_frontend.endpoint import Endpoint
-from leveret.amqp_frontend.gate import SLICE_S, SLICES_MAX
-from leveret.amqp_frontend.sasl import Peer
-from leveret.amqp_frontend.server import Server
+from leveret.amqp_frontend.edge.endpoint import Endpoint
+from leveret.amqp_frontend.edge.server import Server
+from leveret.amqp_frontend.flow.throttle import SLICE_S, SLICES_MAX
+from leveret.amqp_frontend.peer.login import Peer
 from leveret.engine import Broker, BrokerOptions, ManualClock, Users
 from leveret.serving.runtime import Runtime
 

@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.amqp_frontend.deliveries import content_parts, contents_for
-from leveret.amqp_frontend.gathered import ENTRIES_MAX, JOINED_MAX, PART_MIN, Gathered, Octets, joined
-from leveret.amqp_frontend.large_content import FRAME_MIN, LARGE
-from leveret.amqp_frontend.wire import ContentFraming, content_frames
+from leveret.amqp_frontend.peer.deliveries import content_parts, contents_for
+from leveret.amqp_frontend.wire.large_output import (
+    ENTRIES_MAX,
+    FRAME_MIN,
+    JOINED_MAX,
+    LARGE,
+    PART_MIN,
+    Gathered,
+    Octets,
+    joined,
+)
+from leveret.amqp_frontend.wire.layout import ContentFraming, content_frames
 from leveret.engine import PLAIN, CommonHeader, Envelope
 from leveret.engine.messages.content import encode_header
 

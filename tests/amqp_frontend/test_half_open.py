@@ -2,8 +2,8 @@
 
 import pytest
 
-from leveret.amqp_frontend.half_open import BEGUN_AGAINST_KNOWN_NS, BEGUN_NS, KNOWN_MAX, HalfOpen, NoPlace
-from leveret.amqp_frontend.peers import peer_of
+from leveret.amqp_frontend.edge.admission import BEGUN_AGAINST_KNOWN_NS, BEGUN_NS, KNOWN_MAX, HalfOpen, NoPlace
+from leveret.amqp_frontend.edge.proxy_protocol import peer_of
 
 PLACES = 80  # a stranger's address has 10 of them, a known one 40, all strangers 60
 

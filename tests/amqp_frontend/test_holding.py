@@ -10,9 +10,9 @@ import pytest
 from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
 from pamqp import commands as C
 
-from leveret.amqp_frontend.held_contents import HELD_MAX
-from leveret.amqp_frontend.states import HOLD_NEXT, HoldState
-from leveret.amqp_frontend.turn import handle_bytes
+from leveret.amqp_frontend.flow.parking import HELD_MAX
+from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.wire.states import HOLD_NEXT, HoldState
 from leveret.settings import Flow
 
 #: Octets that a connection may hold.

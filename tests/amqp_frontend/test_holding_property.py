@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pair import Pair, cut_at, method, publish
 from pamqp import commands as C
 
-from leveret.amqp_frontend.held_channel import blobs_of
+from leveret.amqp_frontend.flow.parking import blobs_of
 from leveret.engine import BrokerOptions
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry

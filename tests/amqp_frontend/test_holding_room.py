@@ -11,7 +11,7 @@ import pytest
 from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
 from pamqp import commands as C
 
-from leveret.amqp_frontend.states import HoldState
+from leveret.amqp_frontend.wire.states import HoldState
 from leveret.engine import BrokerOptions
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry
 

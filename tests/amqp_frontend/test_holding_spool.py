@@ -10,9 +10,8 @@ import pytest
 from pair import Pair, method, publish
 from pamqp import commands as C
 
-from leveret.amqp_frontend.held_contents import HELD_MAX
-from leveret.amqp_frontend.hold_area import OWN_STALL_MS
-from leveret.amqp_frontend.states import HoldState
+from leveret.amqp_frontend.flow.parking import HELD_MAX, OWN_STALL_MS
+from leveret.amqp_frontend.wire.states import HoldState
 from leveret.engine import BrokerOptions, errors
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry

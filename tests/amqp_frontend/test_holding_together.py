@@ -10,7 +10,7 @@ import pytest
 from pair import Pair, Peer, method, publish
 from pamqp import commands as C
 
-from leveret.amqp_frontend.states import HoldState
+from leveret.amqp_frontend.wire.states import HoldState
 from leveret.engine import BrokerOptions
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry

@@ -21,7 +21,7 @@ from pair import (
 )
 from pamqp import commands, encode
 
-from leveret.amqp_frontend.states import ConnectionState
+from leveret.amqp_frontend.wire.states import ConnectionState
 
 C = commands
 CONNECTION_CODES = {320, 501, 502, 503, 504, 505, 506, 530, 540, 541}

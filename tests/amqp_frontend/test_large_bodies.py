@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 from pair import method, raw_frame
 from pamqp import commands
 
-from leveret.amqp_frontend.channel_reader import ChannelReader
-from leveret.amqp_frontend.connection import Connection
-from leveret.amqp_frontend.incomplete import IncompleteBodies
-from leveret.amqp_frontend.large_body import LARGE_MIN, STEP, LargeBody
-from leveret.amqp_frontend.peer_errors import IncompleteTooLarge, MethodFrameExpected, PeerError
-from leveret.amqp_frontend.protocol_events import (
+from leveret.amqp_frontend.wire.channel_reader import ChannelReader
+from leveret.amqp_frontend.wire.events import (
     AcksReceived,
     ChannelMethod,
     ConnectionMethod,
     MixedReceived,
     PublishReceived,
 )
-from leveret.amqp_frontend.states import ConnectionState, ConnectionStep
+from leveret.amqp_frontend.wire.frames import Connection, IncompleteBodies
+from leveret.amqp_frontend.wire.large_body import LARGE_MIN, STEP, LargeBody
+from leveret.amqp_frontend.wire.peer_errors import IncompleteTooLarge, MethodFrameExpected, PeerError
+from leveret.amqp_frontend.wire.states import ConnectionState, ConnectionStep
 
 C = commands
 FRAME_MAX = 20_000

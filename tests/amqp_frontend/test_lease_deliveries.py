@@ -8,9 +8,9 @@ import pytest
 from pamqp import commands
 from pamqp.header import ContentHeader
 
-from leveret.amqp_frontend.deliveries import ConsumerWire, render_delivered
-from leveret.amqp_frontend.lease_deliveries import render_leases
-from leveret.amqp_frontend.wire import ContentFraming, content_frames
+from leveret.amqp_frontend.peer.deliveries import ConsumerWire, render_delivered
+from leveret.amqp_frontend.peer.leases import render_leases
+from leveret.amqp_frontend.wire.layout import ContentFraming, content_frames
 from leveret.engine import PLAIN, DeliveredLeases, Envelope, scan_properties
 from leveret.engine.messages.lease_headers import run_headers, topic_entry
 

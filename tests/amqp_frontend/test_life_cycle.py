@@ -6,7 +6,7 @@ from pamqp import commands
 from stand_in_journal import StandInJournal
 
 from leveret.amqp_frontend.options import FrontendOptions
-from leveret.amqp_frontend.sasl import Peer
+from leveret.amqp_frontend.peer.login import Peer
 
 HEARTBEAT = raw_frame(8, 0, b"")
 CLOSE: dict[str, object] = {"reply_code": 200, "reply_text": "", "class_id": 0, "method_id": 0}
@@ -274,7 +274,7 @@ def test_update_secret_is_accepted() -> None:
 
 def test_guest_logs_in_from_loopback_only() -> None:
     """A peer from elsewhere gets the same 403 as a wrong password."""
-    from leveret.amqp_frontend.sasl import MECHANISMS
+    from leveret.amqp_frontend.peer.login import MECHANISMS
     from leveret.engine.errors import LoginRefused
     from leveret.serving.composition import default_users
 

@@ -11,7 +11,7 @@ import pytest
 from pair import Pair, Peer, method, publish
 from pamqp import commands
 
-from leveret.amqp_frontend.turn import handle_bytes
+from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Queue
 from leveret.engine.chores import COMMIT_SLICE
 from leveret.engine.effort import PART_MIN

@@ -11,7 +11,7 @@ import pytest
 from pair import Pair, Peer, method, publish
 from pamqp import commands
 
-from leveret.amqp_frontend.turn import handle_bytes
+from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Event, EventKind, LeftEvent
 from leveret.engine.emptying import BINDINGS_SLICE, MESSAGES_SLICE, WAIT_MAX
 

@@ -9,8 +9,8 @@ import pytest
 from pair import Pair, Peer, method, publish
 from pamqp import commands
 
-from leveret.amqp_frontend.channel import EFFORT_MAX
-from leveret.amqp_frontend.turn import METHOD_COST, TOPOLOGY_COST, handle_bytes
+from leveret.amqp_frontend.peer.channel import EFFORT_MAX
+from leveret.amqp_frontend.session.turn import METHOD_COST, TOPOLOGY_COST, handle_bytes
 from leveret.engine.broker import TURN_SPREAD
 from leveret.engine.delivery.rota import LOOKS, RUN_MAX
 

@@ -14,8 +14,8 @@ from pair import Pair, Peer, method, publish
 from pamqp import commands
 from steps import steps
 
-from leveret.amqp_frontend.channel import EFFORT_MAX, FEW_QUEUES
-from leveret.amqp_frontend.turn import handle_bytes
+from leveret.amqp_frontend.peer.channel import EFFORT_MAX, FEW_QUEUES
+from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Envelope
 from leveret.engine.effort import PART_MIN
 from leveret.engine.exchanges.routed import Routed

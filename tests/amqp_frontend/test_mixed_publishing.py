@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pair import Pair, Peer, method, publish
 from pamqp import commands as C
 
-from leveret.amqp_frontend import turn
-from leveret.amqp_frontend.protocol_events import MixedReceived
+from leveret.amqp_frontend.session import turn
+from leveret.amqp_frontend.wire.events import MixedReceived
 from leveret.settings import SettingsRepository, entry
 
 #: Exchange, routing key and properties: of plain messages to one queue, which are read and published together, ...

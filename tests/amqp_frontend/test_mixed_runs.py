@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 from publish_streams import publish_of
 
-from leveret.amqp_frontend.channel_reader import ChannelReader
-from leveret.amqp_frontend.connection import Connection
-from leveret.amqp_frontend.mixed_runs import ALIKE_MAX
-from leveret.amqp_frontend.protocol_events import MixedReceived, PublishReceived
-from leveret.amqp_frontend.publish_memory import FORMS_MAX, KINDS_MAX
-from leveret.amqp_frontend.states import ConnectionState
+from leveret.amqp_frontend.wire.channel_reader import ChannelReader
+from leveret.amqp_frontend.wire.events import MixedReceived, PublishReceived
+from leveret.amqp_frontend.wire.frames import Connection
+from leveret.amqp_frontend.wire.publish_memory import FORMS_MAX, KINDS_MAX
+from leveret.amqp_frontend.wire.runs import ALIKE_MAX
+from leveret.amqp_frontend.wire.states import ConnectionState
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.shapes import SIZE_MAX
 

@@ -4,9 +4,17 @@ from ipaddress import ip_network
 
 import pytest
 
-from leveret.amqp_frontend.peers import is_listed, is_loopback, proxied
-from leveret.amqp_frontend.proxy_protocol import LINE_MAX, SIZE_MAX, ProxyFault, ProxyHeader, read_header
-from leveret.amqp_frontend.sasl import Peer
+from leveret.amqp_frontend.edge.proxy_protocol import (
+    LINE_MAX,
+    SIZE_MAX,
+    ProxyFault,
+    ProxyHeader,
+    is_listed,
+    is_loopback,
+    proxied,
+    read_header,
+)
+from leveret.amqp_frontend.peer.login import Peer
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 ADDRESSES4 = bytes([192, 0, 2, 1, 198, 51, 100, 2]) + (56324).to_bytes(2, "big") + (5672).to_bytes(2, "big")

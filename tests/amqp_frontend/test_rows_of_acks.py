@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pair import Pair
 
-from leveret.amqp_frontend.peer_errors import PeerError
-from leveret.amqp_frontend.protocol_events import AcksReceived, ChannelMethod
-from leveret.amqp_frontend.runs import ROW_FEW
-from leveret.amqp_frontend.wire import ACK_FRAME
+from leveret.amqp_frontend.wire.events import AcksReceived, ChannelMethod
+from leveret.amqp_frontend.wire.layout import ACK_FRAME
+from leveret.amqp_frontend.wire.peer_errors import PeerError
+from leveret.amqp_frontend.wire.runs import ROW_FEW
 
 
 def _ack(tag: int, bits: int = 0, end: int = 206) -> bytes:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pair import Pair, content, method, publish, raw_frame
 from pamqp import commands
 
-from leveret.amqp_frontend.protocol_events import PublishReceived
+from leveret.amqp_frontend.wire.events import PublishReceived
 
 MESSAGES = [publish(1, "the.queue", b"%03d" % number, delivery_mode=2) for number in range(6)]
 STREAM = b"".join(MESSAGES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pair import GUEST
 
-from leveret.amqp_frontend.sasl import MECHANISMS, MalformedResponse, Peer
+from leveret.amqp_frontend.peer.login import MECHANISMS, MalformedResponse, Peer
 from leveret.engine import Users, errors
 from leveret.engine.messages.field_table import Field, FieldTable, encode_table
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from leveret.amqp_frontend.channel import CommitUnderWay
-from leveret.amqp_frontend.codec import INDEX_OF, METHODS
-from leveret.amqp_frontend.connection_methods import CONNECTION_HANDLERS
-from leveret.amqp_frontend.erlang_terms import DERIVED_TEXTS, term
-from leveret.amqp_frontend.peer_errors import PeerError
-from leveret.amqp_frontend.protocol_events import ProtocolEvent
-from leveret.amqp_frontend.replies import CONSTANTS, REPLY, TEXT_MAX, Scope, reply_for
-from leveret.amqp_frontend.states import (
+from leveret.amqp_frontend.peer.channel import CommitUnderWay
+from leveret.amqp_frontend.session.connection_methods import CONNECTION_HANDLERS
+from leveret.amqp_frontend.session.turn import EVENT_HANDLERS, HANDLERS
+from leveret.amqp_frontend.wire.codec import INDEX_OF, METHODS
+from leveret.amqp_frontend.wire.events import ProtocolEvent
+from leveret.amqp_frontend.wire.peer_errors import PeerError
+from leveret.amqp_frontend.wire.replies import CONSTANTS, DERIVED_TEXTS, REPLY, TEXT_MAX, Scope, reply_for, term
+from leveret.amqp_frontend.wire.states import (
     CHANNEL_METHODS,
     CHANNEL_NEXT,
     CONNECTION_METHODS,
@@ -27,7 +27,6 @@ from leveret.amqp_frontend.states import (
     ConnectionState,
     ConnectionStep,
 )
-from leveret.amqp_frontend.turn import EVENT_HANDLERS, HANDLERS
 from leveret.engine import errors
 from leveret.engine.errors import EngineError
 from leveret.engine.messages.field_table import Field

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from key_updates import KeyUpdater
 
-from leveret.amqp_frontend.tls import ANSWERS_MAX, BATCH, DATALESS_MAX, HANDSHAKE_MAX, RECORD, TlsFault, TlsTransport
+from leveret.amqp_frontend.edge.tls import (
+    ANSWERS_MAX,
+    BATCH,
+    DATALESS_MAX,
+    HANDSHAKE_MAX,
+    RECORD,
+    TlsFault,
+    TlsTransport,
+)
 
 
 class Wire:

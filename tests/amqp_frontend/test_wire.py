@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.amqp_frontend.wire import ContentFraming, content_frames, plain_content_frames
+from leveret.amqp_frontend.wire.layout import ContentFraming, content_frames, plain_content_frames
 from leveret.engine import CommonHeader, Cut
 from leveret.engine.messages.content import PLAIN, encode_header
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from leveret.amqp_frontend.server import serve as serve_amqp
+from leveret.amqp_frontend.edge.server import serve as serve_amqp
 from leveret.engine import Broker
 from leveret.engine.messages.content import PLAIN
 from leveret.serving.app import FrontendMissing, find_frontend

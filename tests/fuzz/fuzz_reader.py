@@ -20,18 +20,11 @@ if __name__ == "__main__":
 
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
     with atheris.instrument_imports(include=["leveret"]):
-        import leveret.amqp_frontend.connection  # noqa: F401  (first, so that it is the instrumented one)
+        import leveret.amqp_frontend.wire.frames  # noqa: F401  (first, so that it is the instrumented one)
 
-from leveret.amqp_frontend.channel_reader import ChannelReader
-from leveret.amqp_frontend.codec import NAME_OF
-from leveret.amqp_frontend.connection import Connection
-from leveret.amqp_frontend.peer_errors import (
-    MalformedShortString,
-    PeerError,
-    PropertiesUndecodable,
-    UndecodableArguments,
-)
-from leveret.amqp_frontend.protocol_events import (
+from leveret.amqp_frontend.wire.channel_reader import ChannelReader
+from leveret.amqp_frontend.wire.codec import NAME_OF
+from leveret.amqp_frontend.wire.events import (
     AcksReceived,
     ChannelMethod,
     ConnectionMethod,
@@ -41,8 +34,15 @@ from leveret.amqp_frontend.protocol_events import (
     ProtocolEvent,
     PublishReceived,
 )
-from leveret.amqp_frontend.publish_memory import KINDS_MAX, MEMORY_MAX, PublishKind
-from leveret.amqp_frontend.states import (
+from leveret.amqp_frontend.wire.frames import Connection
+from leveret.amqp_frontend.wire.peer_errors import (
+    MalformedShortString,
+    PeerError,
+    PropertiesUndecodable,
+    UndecodableArguments,
+)
+from leveret.amqp_frontend.wire.publish_memory import KINDS_MAX, MEMORY_MAX, PublishKind
+from leveret.amqp_frontend.wire.states import (
     CHANNEL_METHODS,
     CONNECTION_METHODS,
     ChannelState,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_fuzz_scaled import MUTATIONS
 
-from leveret.amqp_frontend.states import ConnectionState
+from leveret.amqp_frontend.wire.states import ConnectionState
 
 RUNNING = PRELUDES.index(ConnectionState.RUNNING)
 CONVERSATIONS = sorted({seed[3:] for seed in seeds()})

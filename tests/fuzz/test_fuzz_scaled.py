@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from leveret.amqp_frontend import turn
+from leveret.amqp_frontend.session import turn
 
 SEEDS = list(seeds())
 #: Octets that mean something somewhere: frame types, ends, class ids, signs, sizes.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from publish_streams import damaged, frame_of, messages, properties_of, publish_of, read_in
 
-from leveret.amqp_frontend.states import ConnectionState
+from leveret.amqp_frontend.wire.states import ConnectionState
 
 
 def read(reads: list[bytes]) -> Owner:

@@ -16,9 +16,9 @@ from crash.broker import Setup
 from crash.lane import RULES, Lane
 from crash.truth import Broken
 
-from leveret.amqp_frontend.channel import Channel
-from leveret.amqp_frontend.hold_area import HoldArea
-from leveret.amqp_frontend.protocol_events import MixedReceived, PublishReceived
+from leveret.amqp_frontend.flow.parking import HoldArea
+from leveret.amqp_frontend.peer.channel import Channel
+from leveret.amqp_frontend.wire.events import MixedReceived, PublishReceived
 from leveret.engine import Full
 from leveret.engine.events import EventKind
 from leveret.journal.appending.message_records import MessageRecords

@@ -16,9 +16,8 @@ from rawclient import Client
 from socket_broker import SocketBroker
 from traps import trap
 
-from leveret.amqp_frontend.blocked_notice import CALM_MS
-from leveret.amqp_frontend.held_contents import HELD_MAX
-from leveret.amqp_frontend.hold_area import HoldArea
+from leveret.amqp_frontend.flow.notices import CALM_MS
+from leveret.amqp_frontend.flow.parking import HELD_MAX, HoldArea
 from leveret.cli.control_client import request
 from leveret.operator.command_error import CommandError
 from leveret.settings import Flow

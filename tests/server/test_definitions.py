@@ -14,7 +14,7 @@ from pair import Pair, publish
 from pamqp import commands as C
 from steps import steps
 
-from leveret.amqp_frontend.turn import handle_bytes
+from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
 from leveret.engine import Broker, ManualClock, Users, json_of_table, table_of_json
 from leveret.engine.effort import Effort

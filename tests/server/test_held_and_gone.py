@@ -13,8 +13,8 @@ from configured_broker import load
 from rawclient import Client
 from socket_broker import SocketBroker
 
-from leveret.amqp_frontend import endpoint
-from leveret.amqp_frontend.hold_area import HoldArea
+from leveret.amqp_frontend.edge import endpoint
+from leveret.amqp_frontend.flow.parking import HoldArea
 
 CONFIG = """
 [flow]

@@ -17,8 +17,8 @@ from rawclient import Client
 from socket_broker import SocketBroker
 from trio.testing import wait_all_tasks_blocked
 
-from leveret.amqp_frontend.channel import EFFORT_MAX
-from leveret.amqp_frontend.server import ACCEPTS_A_TURN
+from leveret.amqp_frontend.edge.server import ACCEPTS_A_TURN
+from leveret.amqp_frontend.peer.channel import EFFORT_MAX
 from leveret.engine import Broker, ManualClock
 from leveret.engine.effort import SHARE_MIN, Effort
 from leveret.serving.runtime import Runtime

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leveret.amqp_frontend import sasl
+from leveret.amqp_frontend.peer import login as sasl
 from leveret.engine.exchanges.exchange import PREDECLARED
 from leveret.settings import load_configuration
 from leveret.settings.files.doubtful_names import EXCHANGES, MECHANISMS

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 from pamqp import base, body, commands, constants, frame, header, heartbeat
 
 from leveret.amqp_frontend.options import FrontendOptions
-from leveret.amqp_frontend.sasl import Peer as PeerFacts
-from leveret.amqp_frontend.session import AmqpSession
-from leveret.amqp_frontend.turn import handle_bytes
+from leveret.amqp_frontend.peer.login import Peer as PeerFacts
+from leveret.amqp_frontend.session.session import AmqpSession
+from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Broker, ManualClock, User, Users, hash_password
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import trio
 
+from leveret.amqp_frontend.edge.server import serve
 from leveret.amqp_frontend.options import FrontendOptions
-from leveret.amqp_frontend.server import serve
 from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.options import broker_options
 from leveret.engine import Broker, ManualClock, User, Users, hash_password

@@ -13,9 +13,17 @@ from urllib.parse import unquote, urlsplit
 
 from pamqp import commands
 
-from ..amqp_frontend.codec import METHODS, Method, decode_method, encode_method
-from ..amqp_frontend.peer_errors import FrameTooLarge, PeerError
-from ..amqp_frontend.wire import BODY, FRAME_HEAD, FRAME_OVERHEAD, HEADER, METHOD, PROTOCOL_HEADER, content_frames
+from ..amqp_frontend.wire.codec import METHODS, Method, decode_method, encode_method
+from ..amqp_frontend.wire.layout import (
+    BODY,
+    FRAME_HEAD,
+    FRAME_OVERHEAD,
+    HEADER,
+    METHOD,
+    PROTOCOL_HEADER,
+    content_frames,
+)
+from ..amqp_frontend.wire.peer_errors import FrameTooLarge, PeerError
 from ..engine import REPLY_TO_ME, Field, encode_header
 from ..operator.control import EXCHANGE
 

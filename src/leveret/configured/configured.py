@@ -10,7 +10,7 @@ Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..amqp_frontend.replies import reply_for
+from ..amqp_frontend.wire.replies import reply_for
 from ..engine import (
     ARGUMENTS,
     PREDECLARED,

@@ -89,7 +89,7 @@ class ServeOptions:
 def find_frontend(name: str) -> Frontend:
     """The frontend that is registered under `name`. Raises: FrontendMissing."""
     if name == "amqp":  # our own comes with this distribution: to look for it would take a tenth of the start
-        from ..amqp_frontend.server import serve as serve_amqp
+        from ..amqp_frontend.edge.server import serve as serve_amqp
 
         return serve_amqp
     if name == "console":

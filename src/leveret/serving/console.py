@@ -18,7 +18,7 @@ from typing import Any
 import trio
 
 from .. import __version__
-from ..amqp_frontend.replies import reply_for
+from ..amqp_frontend.wire.replies import reply_for
 from ..configured.machine import process_memory
 from ..console.options import Certificate, CommandRefused, ConsoleOptions, Listening, Machine, Steps
 from ..engine import EngineError, errors

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from pamqp import commands
 
-from ..amqp_frontend.codec import INDEX_OF
-from ..amqp_frontend.protocol_events import ConnectionMethod, ProtocolEvent
+from ..amqp_frontend.wire.codec import INDEX_OF
+from ..amqp_frontend.wire.events import ConnectionMethod, ProtocolEvent
 from ..engine import PREDECLARED, ServiceExchange, errors
 from .fault import Aim, Fault, Stage, channel_of, method_of
 from .queue_surgery import take_ready

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import trio
 
-from ..amqp_frontend.channel import Channel
-from ..amqp_frontend.codec import NAME_OF
-from ..amqp_frontend.protocol_events import (
+from ..amqp_frontend.peer.channel import Channel
+from ..amqp_frontend.wire.codec import NAME_OF
+from ..amqp_frontend.wire.events import (
     AcksReceived,
     ChannelMethod,
     ConnectionMethod,

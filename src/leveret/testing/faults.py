@@ -6,7 +6,7 @@ gave its connection. `after`: so many occasions go well first; `times`: so many 
 `on`: a method by its name in the specification, such as "basic.publish".
 """
 
-from ..amqp_frontend.codec import INDEX_OF
+from ..amqp_frontend.wire.codec import INDEX_OF
 from ..settings import entry
 from ..settings.faults import nearest
 from ..settings.values import size_bytes

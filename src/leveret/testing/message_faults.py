@@ -4,10 +4,10 @@ import random
 
 from pamqp import commands
 
-from ..amqp_frontend.channel import Channel
-from ..amqp_frontend.protocol_events import ChannelMethod, ProtocolEvent, PublishReceived
-from ..amqp_frontend.states import ChannelState
-from ..amqp_frontend.turn import EVENT_HANDLERS
+from ..amqp_frontend.peer.channel import Channel
+from ..amqp_frontend.session.turn import EVENT_HANDLERS
+from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
+from ..amqp_frontend.wire.states import ChannelState
 from ..engine import MS, EngineError
 from .fault import Aim, Fault, Stage, channel_of, method_of
 from .server import Confirms, WatchedEndpoint

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..amqp_frontend.closing import Closing
-from ..amqp_frontend.protocol_events import NO_IDS
-from ..amqp_frontend.sasl import Peer
-from ..amqp_frontend.session import AmqpSession, generated_name
-from ..amqp_frontend.states import ConnectionState
-from ..amqp_frontend.turn import handle_bytes
+from ..amqp_frontend.peer.login import Peer
+from ..amqp_frontend.session.closing import Closing
+from ..amqp_frontend.session.session import AmqpSession, generated_name
+from ..amqp_frontend.session.turn import handle_bytes
+from ..amqp_frontend.wire.events import NO_IDS
+from ..amqp_frontend.wire.states import ConnectionState
 from ..engine import Deadlines, User
 from .host import Host
 from .loop_thread import result_of

@@ -11,18 +11,18 @@ from typing import Any, Protocol, cast
 
 import trio
 
-from ..amqp_frontend.channel import Channel
-from ..amqp_frontend.confirming import Confirming
-from ..amqp_frontend.connection import Connection
-from ..amqp_frontend.endpoint import Endpoint, Runtime
+from ..amqp_frontend.edge.endpoint import Endpoint, Runtime
+from ..amqp_frontend.edge.server import Server
+from ..amqp_frontend.edge.tls import TlsTransport
 from ..amqp_frontend.options import FrontendOptions
-from ..amqp_frontend.protocol_events import ProtocolEvent
-from ..amqp_frontend.sasl import Peer
-from ..amqp_frontend.server import Server
-from ..amqp_frontend.session import AmqpSession, generated_name
-from ..amqp_frontend.states import ChannelState
-from ..amqp_frontend.tls import TlsTransport
-from ..amqp_frontend.turn import handle_bytes
+from ..amqp_frontend.peer.channel import Channel
+from ..amqp_frontend.peer.login import Peer
+from ..amqp_frontend.session.confirming import Confirming
+from ..amqp_frontend.session.session import AmqpSession, generated_name
+from ..amqp_frontend.session.turn import handle_bytes
+from ..amqp_frontend.wire.events import ProtocolEvent
+from ..amqp_frontend.wire.frames import Connection
+from ..amqp_frontend.wire.states import ChannelState
 from ..engine import Client, Clock, Deadlines, Queue
 from .consumer_timeouts import said
 from .options import EdgeOptions

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..amqp_frontend.protocol_events import AcksReceived, MixedReceived, ProtocolEvent, PublishReceived
+from ..amqp_frontend.wire.events import AcksReceived, MixedReceived, ProtocolEvent, PublishReceived
 
 
 def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import leveret.amqp_frontend.server
+import leveret.amqp_frontend.edge.server
 import leveret.serving.app
 import leveret.serving.keeper  # noqa: F401  (read here, all three, they need not be in each process that is forked)
 from leveret.__main__ import main

@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from leveret.amqp_frontend import replies, turn
-from leveret.amqp_frontend.states import CHANNEL_NEXT, CONNECTION_NEXT, HOLD_NEXT
+from leveret.amqp_frontend.session import turn
+from leveret.amqp_frontend.wire import replies
+from leveret.amqp_frontend.wire.states import CHANNEL_NEXT, CONNECTION_NEXT, HOLD_NEXT
 from leveret.engine import EventKind
 
 from .clients import KINDS

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from pamqp import commands
 
-from leveret.amqp_frontend import offering, publishing
-from leveret.amqp_frontend.hold_area import HoldArea
-from leveret.amqp_frontend.protocol_events import ChannelMethod
+from leveret.amqp_frontend.flow.parking import HoldArea
+from leveret.amqp_frontend.session import publishing
+from leveret.amqp_frontend.wire.events import ChannelMethod
 
 #: Row 9 is counted where such a message comes in (`books.flow`), 12 where clients hear of it, 14 by evictions.
 ROWS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "15")
@@ -25,7 +25,7 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
     def row(number: int) -> None:
         counts[f"flow row: {number}"] += 1
 
-    hold_for, refuse, expired = HoldArea.hold_for, offering.refuse, publishing._has_expired
+    hold_for, refuse, expired = HoldArea.hold_for, publishing.refuse, publishing._has_expired
 
     def held(area: HoldArea, full: Any, channel: Any, event: Any) -> None:
         if full.is_alarm:
@@ -51,6 +51,6 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(HoldArea, "hold_for", held))
-        stack.enter_context(patch.object(offering, "refuse", refused))
+        stack.enter_context(patch.object(publishing, "refuse", refused))
         stack.enter_context(patch.object(publishing, "_has_expired", has_expired))
         yield

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import trio
 
-from leveret.amqp_frontend.endpoint import Endpoint
+from leveret.amqp_frontend.edge.endpoint import Endpoint
+from leveret.amqp_frontend.edge.server import STOP_PATIENCE_S, Server
 from leveret.amqp_frontend.options import FrontendOptions
-from leveret.amqp_frontend.server import STOP_PATIENCE_S, Server
 from leveret.configured.configured import Report
 from leveret.configured.options import frontend_options
 from leveret.engine import Broker, Unreadable

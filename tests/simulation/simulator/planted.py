@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 from simulated_files import SimulatedFiles
 
-from leveret.amqp_frontend.confirming import Confirming
-from leveret.amqp_frontend.hold_area import HoldArea
+from leveret.amqp_frontend.flow.parking import HoldArea
+from leveret.amqp_frontend.session.confirming import Confirming
 from leveret.engine.broker import Broker
 from leveret.engine.dead_letters import DeadLetters
 from leveret.engine.flow.control import FlowControl

@@ -1,0 +1,263 @@
+"""Whether one more connection is accepted, and which one has to make room for it. Pure: no sockets, no clock.
+
+What can run short: descriptors, connections, places of those that are not logged in. These are few, so that strangers
+take little memory; but then a flood that fills them would lock everybody out. So:
+
+- Each address (of IPv6 each /64) has a share: all places if it is this machine's own or a listed proxy's, half of them
+  if a client logged in from it recently, otherwise an eighth. A quarter of all places is not for strangers.
+- A newcomer whose share is used up gets the place of the oldest connection of its address; one that finds all places
+  taken, that of the oldest connection of the address that has most. Connections that have sent nothing lose theirs
+  first. Those that have begun are safe for a second, so that a burst of clients does not throw itself out, unless their
+  address has more places than the newcomer's. Against this machine's own and known addresses they are safe for a tenth
+  of a second, for which the newcomer waits.
+- The place of a connection whose login was refused cannot be taken: that is what makes guessing passwords slow.
+"""
+
+import logging
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from ..options import FrontendOptions
+from ..peer.login import Peer
+
+#: How long a connection that has begun is safe from newcomers of addresses that have as many places.
+BEGUN_NS = 1_000_000_000
+#: The same from newcomers that are no strangers: enough for a login, and too short for a flood to lock them out.
+BEGUN_AGAINST_KNOWN_NS = 100_000_000
+#: An address's share is never less than this (or all places).
+SHARE_MIN = 8
+#: How many addresses from which a client logged in are remembered; the latest.
+KNOWN_MAX = 4096
+
+T = TypeVar("T")
+
+
+class NoPlace(Exception):
+    """No connection can make room; the message is for the log. `wait_ns`: when one may, for known newcomers."""
+
+    def __init__(self, text: str, wait_ns: int | None = None) -> None:
+        super().__init__(text)
+        self.wait_ns = wait_ns
+
+
+class _Address(Generic[T]):
+    """The connections of one address, oldest first: those that sent nothing, that have begun, that were refused."""
+
+    __slots__ = ("begun", "is_stranger", "origin", "refused", "silent")
+
+    def __init__(self, origin: str, is_stranger: bool) -> None:
+        self.origin = origin
+        self.is_stranger = is_stranger
+        self.silent: dict[T, int] = {}  # values: since when (ns)
+        self.begun: dict[T, int] = {}
+        self.refused: dict[T, None] = {}
+
+    @property
+    def weight(self) -> int:
+        """Places that can be taken away."""
+        return len(self.silent) + len(self.begun)
+
+    @property
+    def count(self) -> int:
+        """Places."""
+        return len(self.silent) + len(self.begun) + len(self.refused)
+
+    def oldest(self, before_ns: int) -> T | None:
+        """The first to lose its place; of those that have begun, only one that came before that time."""
+        for one in self.silent:
+            return one
+        for one, since_ns in self.begun.items():
+            return one if since_ns <= before_ns else None
+        return None
+
+    def wait_ns(self, before_ns: int) -> int | None:
+        """How long until one of those that have begun can lose its place; None: there is none."""
+        return next((since_ns - before_ns for since_ns in self.begun.values()), None)
+
+
+class HalfOpen(Generic[T]):
+    """The places. `T`: a connection. All methods O(square root of places) at most."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, _Address[T]] = {}
+        self._of: dict[T, _Address[T]] = {}
+        self._by_weight: dict[bool, dict[int, dict[_Address[T], None]]] = {True: {}, False: {}}  # strangers, others
+        self._strangers = 0
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def make_room(self, origin: str, *, is_trusted: bool, now_ns: int, places: int) -> T | None:
+        """Find a place for a newcomer. Returns: the connection that loses its place and is to be closed, if one has to.
+
+        origin: as `Peer.origin` has it. is_trusted: this machine, or a listed proxy. Raises: NoPlace.
+        """
+        is_known = origin in self._known
+        is_stranger = not is_trusted and not is_known
+        part = 1 if is_trusted else 2 if is_known else 8
+        share = min(places, max(places // part, SHARE_MIN))
+        strangers_max = places - places // 4
+        before_ns = now_ns - (BEGUN_NS if is_stranger else BEGUN_AGAINST_KNOWN_NS)
+        own = self._addresses.get(origin)
+        count = 0 if own is None else own.count
+        if own is not None and count >= share:
+            from_whom: _Address[T] | None = own
+            why = f"{count} connections from {origin} are not logged in"
+        elif len(self._of) >= places or (is_stranger and self._strangers >= strangers_max):
+            from_whom = self._heaviest(only_strangers=is_stranger and self._strangers >= strangers_max)
+            why = f"{len(self._of)} connections are not logged in"
+            if from_whom is not None and from_whom.weight > (own.weight if own is not None else 0) + 1:
+                before_ns = now_ns
+        else:
+            return None
+        if from_whom is None:
+            raise NoPlace(why)
+        lost = from_whom.oldest(before_ns)
+        if lost is None:
+            wait_ns = None if is_stranger else from_whom.wait_ns(before_ns)
+            raise NoPlace(why, wait_ns)
+        self.leave(lost)
+        return lost
+
+    def enter(self, one: T, origin: str, *, is_trusted: bool, now_ns: int) -> None:
+        """Give it the place that `make_room` found."""
+        own = self._addresses.get(origin)
+        if own is None:
+            own = self._addresses[origin] = _Address(origin, not is_trusted and origin not in self._known)
+        weight = own.weight
+        own.silent[one] = now_ns
+        self._of[one] = own
+        self._weigh(own, weight, weight + 1)
+        self._strangers += own.is_stranger
+
+    def has_begun(self, one: T) -> None:
+        """It has sent something."""
+        address = self._of.get(one)
+        if address is not None and one in address.silent:
+            address.begun[one] = address.silent.pop(one)
+
+    def was_refused(self, one: T) -> None:
+        """Its login was refused: it stays in its place until it is gone."""
+        address = self._of.get(one)
+        if address is not None and one not in address.refused:
+            weight = address.weight
+            address.silent.pop(one, None)
+            address.begun.pop(one, None)
+            address.refused[one] = None
+            self._weigh(address, weight, weight - 1)
+
+    def has_logged_in(self, one: T) -> None:
+        """It needs no place any more, and its address is known from now on."""
+        address = self._of.get(one)
+        if address is None:
+            return
+        self.leave(one)
+        known = self._known
+        known[address.origin] = None
+        known.move_to_end(address.origin)
+        if len(known) > KNOWN_MAX:
+            known.popitem(last=False)
+        if address.is_stranger and address.count:
+            weight = address.weight
+            self._weigh(address, weight, 0)
+            address.is_stranger = False
+            self._strangers -= address.count
+            self._weigh(address, 0, weight)
+
+    def leave(self, one: T) -> None:
+        """It is gone, for whatever reason."""
+        address = self._of.pop(one, None)
+        if address is None:
+            return
+        weight = address.weight
+        if one in address.refused:
+            del address.refused[one]
+        else:
+            address.silent.pop(one, None)
+            address.begun.pop(one, None)
+            self._weigh(address, weight, weight - 1)
+        self._strangers -= address.is_stranger
+        if weight <= 1 and not address.count:
+            del self._addresses[address.origin]
+
+    def _heaviest(self, *, only_strangers: bool) -> _Address[T] | None:
+        """The address with most places that can be taken away."""
+        heaviest = max(
+            (
+                (weight, next(iter(addresses)))
+                for is_stranger, by_weight in self._by_weight.items()
+                if is_stranger or not only_strangers
+                for weight, addresses in by_weight.items()
+            ),
+            key=lambda found: found[0],
+            default=None,
+        )
+        return None if heaviest is None else heaviest[1]
+
+    def _weigh(self, address: _Address[T], before: int, now: int) -> None:
+        """So many of its places can be taken away now."""
+        by_weight = self._by_weight[address.is_stranger]
+        if before:
+            alike = by_weight[before]
+            del alike[address]
+            if not alike:
+                del by_weight[before]
+        if now:
+            by_weight.setdefault(now, {})[address] = None
+
+
+logger = logging.getLogger("leveret.amqp")
+
+#: When so many descriptors below the maximum are free again, that is worth a line.
+_FREE_AGAIN = 8
+
+
+class Admission(Generic[T]):
+    """`T`: a connection. `half_open`: those that are not logged in."""
+
+    def __init__(self) -> None:
+        self.half_open: HalfOpen[T] = HalfOpen()
+        self._is_short = False  # of descriptors: logged once, until it is over
+
+    def shortage(self, descriptor: int, connections: int, options: FrontendOptions) -> str:
+        """Why no further connection can be accepted, from any peer; empty: it can.
+
+        descriptor: the number of its socket. connections: how many are open without it.
+        """
+        descriptor_max = options.descriptor_max
+        if is_beyond(descriptor, options):
+            return f"{descriptor_max} descriptors are in use, the rest is for the broker's files"
+        if self._is_short and (descriptor_max is None or descriptor < descriptor_max - _FREE_AGAIN):
+            self.note_short("")
+        if options.connections_max and connections >= options.connections_max:
+            return f"{options.connections_max} connections are open"
+        return ""
+
+    def note_short(self, why: str) -> None:
+        """Log that no connection can be accepted, or (no reason) that one was."""
+        if why and not self._is_short:
+            logger.error("no more connections are accepted: %s", why)
+        elif self._is_short and not why:
+            logger.warning("connections are accepted again")
+        self._is_short = bool(why)
+
+    def make_room(
+        self, peer: Peer, *, is_trusted: bool, options: FrontendOptions, is_short: bool, now_ns: int
+    ) -> T | None:
+        """Find a place for a newcomer among those that are not logged in; they make room if anything is short.
+
+        They have at most half of the descriptors that connections have: the rest is for those that do log in.
+        Returns: the connection that loses its place, and is to be closed. Raises: NoPlace.
+        """
+        places = options.half_open_max
+        if options.descriptor_max is not None:
+            places = min(places, max(options.descriptor_max // 2, 1))
+        if is_short:
+            places = min(places, len(self.half_open))
+        return self.half_open.make_room(peer.origin, is_trusted=is_trusted, now_ns=now_ns, places=places)
+
+
+def is_beyond(descriptor: int, options: FrontendOptions) -> bool:
+    """Whether a descriptor is one of those that are reserved for files."""
+    return options.descriptor_max is not None and descriptor >= options.descriptor_max

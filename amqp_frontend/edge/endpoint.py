@@ -1,0 +1,449 @@
+"""One accepted socket with its session: read and sent without a task switch a message.
+
+A connection is one task: wait until readable, read what is there, handle it, end the turn, send. The turn that produced
+octets sends them, whichever connection they are for; a writer task exists only while a socket is full.
+Source: performance page 4; ruling 4.
+"""
+
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from ...engine import Broker, Queue
+from ..flow.throttle import SLICE_S, hold_of
+from ..options import FrontendOptions
+from ..peer.login import Peer
+from ..peer.output import REPLIES_MAX
+from ..session.session import AmqpSession
+from ..session.turn import handle_bytes
+from ..wire.large_body import LargeBody
+from ..wire.large_output import Gathered
+from ..wire.states import ConnectionState
+from .admission import Admission, NoPlace
+from .introduction import READ_SIZE, Introduction
+from .proxy_protocol import ProxyFault
+from .tls import TlsFault, TlsTransport
+
+logger = logging.getLogger("leveret.amqp")
+
+#: What is read at once from a peer that sends large bodies.
+LARGE_READ_SIZE = 512 * 1024
+#: Linux: the states of a TCP connection that was reset, or whose other end has closed; the first octet of TCP_INFO.
+_CLOSED_BY_PEER = (7, 8)
+#: A peer that is not read is looked at so often, in seconds.
+LOOK_S = 5.0
+#: SO_LINGER on, zero seconds: closing resets the connection.
+_LINGER_NOTHING = struct.pack("ii", 1, 0)
+
+
+class Runtime(Protocol):
+    """What a frontend gets from the composition root."""
+
+    broker: Broker
+
+    def end_turn(self) -> None:
+        """Dispatch and flush after a turn; what does not fit into it is done soon after."""
+
+
+class Owner(Protocol):
+    """What an endpoint needs of its server. `options` is called for each connection."""
+
+    runtime: Runtime
+    options: Callable[[], FrontendOptions]
+    nursery: trio.Nursery
+    admission: "Admission[Endpoint]"
+
+    def has_come_from(self, endpoint: "Endpoint") -> None:
+        """A proxy has named the peer. Raises: NoPlace."""
+
+    def forget(self, endpoint: "Endpoint") -> None:
+        """The connection is over."""
+
+
+class Endpoint:
+    """`transport` is what data are read from and sent to: the socket itself, or TLS over it.
+
+    What it waits by and hands reads to can be replaced (the test broker).
+    """
+
+    __slots__ = (
+        "_gathers",
+        "_has_ended",
+        "_is_proxied",
+        "_pending",
+        "_reads_directly",
+        "_server",
+        "_tls",
+        "_writing",
+        "drained",
+        "held",
+        "scope",
+        "session",
+        "socket",
+        "transport",
+        "unblocked",
+    )
+
+    def __init__(
+        self, server: Owner, sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
+    ) -> None:
+        self._server = server
+        self.socket = sock
+        self._tls = tls
+        self._is_proxied = is_proxied
+        self.transport: socket.socket | TlsTransport = tls or sock
+        self.session = self._make_session(peer)
+        self.session.closing.on_login = self._answered
+        self.scope = trio.CancelScope()
+        self._pending: bytes | memoryview | Gathered | None = None  # taken from the session, not yet by the kernel
+        self._gathers = tls is None and hasattr(sock, "sendmsg")
+        self._reads_directly = tls is None and hasattr(sock, "recv_into")
+        self._writing = False
+        self.drained: trio.Event | None = None
+        self.unblocked: trio.CancelScope | None = None
+        self.held: trio.Event | None = None  # while it waits before a crowded queue
+        self._has_ended = False
+
+    wait_readable = staticmethod(trio.lowlevel.wait_readable)
+    wait_writable = staticmethod(trio.lowlevel.wait_writable)
+    handle = staticmethod(handle_bytes)
+
+    def _make_session(self, peer: Peer) -> AmqpSession:
+        return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
+
+    def _answered(self, is_logged_in: bool) -> None:
+        """The peer has logged in, or was refused and stays connected for a while."""
+        half_open = self._server.admission.half_open
+        if is_logged_in:
+            half_open.has_logged_in(self)
+        else:
+            half_open.was_refused(self)
+
+    def flush(self) -> None:
+        """Send as much as the kernel takes; never waits, never fails."""
+        session = self.session
+        if not self._writing:
+            try:
+                if self._send_all():
+                    session.output_sent()
+                    if not session.output.is_stalled:  # else they wait for the disk, which flushes again
+                        self._has_drained()
+                else:
+                    self._writing = True
+                    self._server.nursery.start_soon(self._write)
+            except Exception:
+                # Our own fault, perhaps in another connection's turn: this connection ends, the others go on.
+                logger.exception("%s: internal error", session.login.peer.name)
+                session.closing.abort = session.closing.finished = True
+        if session.closing.finished and (session.closing.is_final or not self._writing):
+            self.scope.cancel()
+        if self.unblocked is not None and not self._must_wait():
+            self.unblocked.cancel()
+        if self.held is not None and session.connection.state is not ConnectionState.RUNNING:
+            self.held.set()  # its goodbye is to be read
+
+    def _send_all(self) -> bool:
+        """Send what is pending, then what the session has. Returns: whether that was all; else the socket is full."""
+        while True:
+            data = self._pending
+            if data is None:
+                out = self.session.take_output()
+                if not out:
+                    return True
+                if self._gathers and self.session.output.is_large:
+                    data = Gathered(out)
+                else:
+                    data = b"".join(out)
+            rest: bytes | memoryview | Gathered | None = None
+            try:
+                link = self.session.login.link
+                link.writes += 1
+                if isinstance(data, Gathered):
+                    before = data.sent
+                    rest = None if data.send(self.socket) else data  # what is left of it
+                    link.octets_out += data.sent - before
+                else:
+                    sent = self.transport.send(data)
+                    link.octets_out += sent
+                    rest = memoryview(data)[sent:] if sent < len(data) else None
+            except BlockingIOError:
+                rest = data
+            except OSError:
+                self._pending = None  # the peer is gone; its reader finds out too
+                self.session.closing.finished = True
+                return True
+            if rest is not None:
+                self._pending = rest
+                return False
+            if self._pending is None:
+                return True
+            self._pending = None
+
+    def _has_drained(self) -> None:
+        """Answers that were too many are sent: what is left to do for the peer goes on."""
+        if self.drained is not None:
+            self.drained.set()
+            self.drained = None
+
+    async def _write(self) -> None:
+        """Exists while the socket is full."""
+        session = self.session
+        try:
+            while self.socket.fileno() >= 0:  # the reader may have closed it before this task ran
+                await self.wait_writable(self.socket)
+                if self._send_all():
+                    break
+        except (OSError, trio.ClosedResourceError):
+            session.closing.finished = True
+        except Exception:
+            logger.exception("%s: internal error", session.login.peer.name)
+            session.closing.abort = session.closing.finished = True
+        self._writing = False
+        self._has_drained()
+        if session.closing.finished:
+            self.scope.cancel()
+        else:
+            session.output_sent()
+            self._server.runtime.end_turn()
+
+    async def serve(self) -> None:
+        """Read until the end, whatever it is."""
+        session = self.session
+        try:
+            with self.scope:
+                await trio.lowlevel.checkpoint_if_cancelled()  # it may have lost its place before this task ran
+                await self._read()
+        except NoPlace as refusal:
+            logger.warning("%s: refused: %s", session.login.peer.name, refusal)
+        except ProxyFault as fault:
+            logger.warning("%s: refused: PROXY header: %s", session.login.peer.name, fault)
+        except TlsFault as fault:
+            logger.warning("%s: TLS: %s", session.login.peer.name, fault)
+        except (OSError, trio.ClosedResourceError):
+            pass
+        except Exception:
+            logger.exception("%s: internal error", session.login.peer.name)  # our fault; the others go on
+        finally:
+            try:
+                session.handle_end()
+                self._server.runtime.end_turn()
+            except Exception:
+                logger.exception("%s: internal error while cleaning up", session.login.peer.name)
+            self.close()
+            self._server.forget(self)
+
+    async def _read(self) -> None:
+        """Turn after turn, until the peer is gone or the session is over."""
+        session = self.session
+        closing, output, backlog, journal = session.closing, session.output, session.backlog, session.journal
+        fd = self.socket.fileno()
+        recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
+        handle, pressure = self.handle, session.broker.pressure
+        incomplete, area, link = session.connection.incomplete, backlog.area, session.login.link
+        data = await self._first_octets()
+        while not closing.finished:
+            if not data:
+                await wait_readable(fd)
+                try:
+                    if incomplete.direct is None or not self._reads_directly:
+                        data = recv(READ_SIZE)
+                        if not data:
+                            break
+                    elif (more := self._read_large(incomplete.direct)) is None:
+                        break
+                    else:
+                        data = more
+                except BlockingIOError:
+                    continue
+            pressure.queue = None
+            link.octets_in += len(data)
+            link.reads += 1
+            handle(session, data)
+            data = b""  # freed while waiting
+            crowded = pressure.queue
+            end_turn()  # sends what this and other connections got
+            stalled = output.reply_size > REPLIES_MAX
+            if output.parts or closing.finished:
+                self.flush()
+            if (
+                stalled
+                or area.channels
+                or backlog.unfinished is not None
+                or backlog.is_cut
+                or (journal.has_published and journal.is_behind)
+            ):
+                await self._catch_up(stalled)
+                if self._has_ended:
+                    break
+            if crowded is not None:
+                await self._let_consumers_take(crowded)
+                crowded = None
+
+    def _read_large(self, large: LargeBody) -> bytes | None:
+        """Read to where a large body belongs, and when that is full, what comes after it.
+
+        Returns: what came after it; None at the end of the stream. Raises: BlockingIOError, OSError.
+        """
+        room = large.room
+        if not len(room):
+            return self.transport.recv(READ_SIZE) or None
+        count = self.socket.recv_into(room)
+        large.filled += count
+        self.session.login.link.octets_in += count
+        if count < len(room):
+            return b"" if count else None
+        try:
+            return self.transport.recv(LARGE_READ_SIZE)
+        except BlockingIOError:
+            return b""
+
+    async def _first_octets(self) -> bytes:
+        """Of AMQP, if any came with what is before it. Raises: as `Introduction.first_octets`."""
+        if self._tls is not None or self._is_proxied:
+            introduction = Introduction(
+                self.socket,
+                self.session,
+                self._tls,
+                is_proxied=self._is_proxied,
+                wait_readable=self.wait_readable,
+                on_proxied=lambda: self._server.has_come_from(self),
+                on_begun=self._has_begun,
+            )
+            return await introduction.first_octets()
+        while True:
+            await self.wait_readable(self.socket.fileno())
+            try:
+                data = self.socket.recv(READ_SIZE)
+            except BlockingIOError:
+                continue
+            if data:
+                self._has_begun()
+            else:
+                self.session.closing.finished = True  # as in `Introduction.first_octets`
+            return data
+
+    def _has_begun(self) -> None:
+        """The peer has sent something."""
+        self.session.heartbeat.has_received = True
+        self._server.admission.half_open.has_begun(self)
+
+    async def _catch_up(self, stalled: bool) -> None:
+        """Do all that the peer asked for before it is read again.
+
+        stalled: it does not read the answers. Otherwise the journal does not accept a publish now, or cannot keep up;
+        or there was too much to do for one turn.
+        """
+        session = self.session
+        backlog, effort = session.backlog, session.broker.effort
+        while not session.closing.finished:
+            if self._has_ended and backlog.area.channels and not backlog.area.waits_for_alarm:
+                return  # nobody is there any more whose publishes should have room
+            data = b""
+            if stalled and (self._writing or session.journal.is_withholding):
+                self.drained = trio.Event()
+                await self.drained.wait()
+            elif not stalled and self._must_wait():
+                data = await self._wait_until_unblocked()
+            elif stalled or backlog.has_more:
+                effort.waiting += 1
+                try:
+                    await trio.lowlevel.checkpoint()  # others' turns come between
+                finally:
+                    effort.waiting -= 1
+            else:
+                return
+            self.handle(session, data)
+            self._server.runtime.end_turn()
+            stalled = session.output.is_stalled
+            self.flush()
+
+    async def _let_consumers_take(self, queue: Queue) -> None:
+        """The peer has published into a crowded queue: read it again when there is room, or nobody makes any."""
+        session = self.session
+        hold = hold_of(queue, session.login.client, session.broker.pressure)
+        if hold is None:
+            return
+        try:
+            while session.connection.state is ConnectionState.RUNNING:
+                self.held = trio.Event()
+                hold.begin_slice(self.held.set)
+                with trio.move_on_after(SLICE_S):
+                    await self.held.wait()
+                if not hold.end_slice():
+                    break
+        finally:
+            hold.end()
+            self.held = None
+
+    def _must_wait(self) -> bool:
+        """Whether nothing more can be done for the peer before something else has happened."""
+        session = self.session
+        backlog = session.backlog
+        return session.journal.is_behind or (backlog.is_waiting and not backlog.has_more)
+
+    async def _wait_until_unblocked(self) -> bytes:
+        """Wait until publishes are accepted again, or more came, some of which may pass. Returns: what came."""
+        backlog, journal = self.session.backlog, self.session.journal
+        data = b""
+        with trio.CancelScope() as self.unblocked:
+            if backlog.area.is_full and not self._has_ended:
+                await self._wait_while_stalled()
+            elif self._has_ended or backlog.unfinished is not None or journal.is_behind:
+                await trio.sleep_forever()
+            else:
+                await self.wait_readable(self.socket.fileno())
+                try:
+                    data = self.transport.recv(READ_SIZE)
+                    self._has_ended = not data
+                except BlockingIOError:
+                    pass
+        self.unblocked = None
+        return data
+
+    async def _wait_while_stalled(self) -> None:
+        """The peer is not read: see now and then whether it is still there (queues page E.5, STALLED).
+
+        Returns when it is gone. What an alarm holds is published all the same when that is over.
+        """
+        while True:
+            with trio.move_on_after(LOOK_S):
+                await trio.sleep_forever()
+            if not self.session.backlog.area.waits_for_alarm and self._has_hung_up():
+                self._has_ended = self.session.closing.finished = True
+                return
+
+    def _has_hung_up(self) -> bool:
+        """Whether the peer is gone. Only a reset shows it where the system does not tell the connection's state."""
+        sock = self.socket
+        try:
+            if hasattr(socket, "TCP_INFO") and sock.family in (socket.AF_INET, socket.AF_INET6):
+                return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _CLOSED_BY_PEER
+            return not sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def make_room(self, why: str) -> None:
+        """Another connection needs the place of this one: its descriptor is free at once."""
+        self.session.closing.drop(why)
+        self.close()
+        self.scope.cancel()
+
+    def close(self) -> None:
+        """Close the socket, if it is still open."""
+        if self.socket.fileno() < 0:
+            return
+        try:
+            if self.session.closing.abort:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
+            elif self._tls is not None:
+                self._tls.say_goodbye()
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+        except OSError:
+            pass

@@ -1,0 +1,105 @@
+"""What comes before AMQP on a connection: a PROXY header, the TLS handshake. It waits, under time limits.
+
+Source: behaviour page 1.2; security page, "TLS-level exhaustion".
+"""
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import trio
+
+from ..session.session import AmqpSession
+from .proxy_protocol import SIZE_MAX, ProxyFault, proxied, read_header
+from .tls import PIECE, TlsFault, TlsTransport, user_name
+
+logger = logging.getLogger("leveret.amqp")
+
+READ_SIZE = 128 * 1024
+
+
+class Introduction:
+    """One connection's. `on_proxied`: a proxy named the peer (raises NoPlace); `on_begun`: the peer sent something."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        session: AmqpSession,
+        tls: TlsTransport | None,
+        *,
+        is_proxied: bool,
+        wait_readable: Callable[[int], Awaitable[None]],
+        on_proxied: Callable[[], None],
+        on_begun: Callable[[], None],
+    ) -> None:
+        self._socket = sock
+        self._session = session
+        self._tls = tls
+        self._is_proxied = is_proxied
+        self._wait_readable = wait_readable
+        self._on_proxied = on_proxied
+        self._on_begun = on_begun
+
+    async def first_octets(self) -> bytes:
+        """Go through all of it.
+
+        Returns: the first octets of AMQP, if any came with it. Raises: ProxyFault, TlsFault, NoPlace, OSError.
+        """
+        session = self._session
+        data = await self._read_proxy_header() if self._is_proxied else b""
+        if not data and not session.closing.finished:
+            data = await self._read_some(PIECE if self._tls is not None else READ_SIZE)
+            if not data:
+                session.closing.finished = True  # a load balancer's health check; not worth a line
+        if session.closing.finished:
+            return b""
+        self._on_begun()
+        return data if self._tls is None else await self._shake_hands(self._tls, data)
+
+    async def _read_proxy_header(self) -> bytes:
+        """Returns: the octets behind the header."""
+        data = b""
+        while (header := read_header(data)) is None:
+            more = await self._read_some(SIZE_MAX)
+            if not more:
+                if data:
+                    raise ProxyFault(f"cut short after {len(data)} octets")
+                self._session.closing.finished = True  # as in `first_octets`
+                return b""
+            data += more
+        login = self._session.login
+        login.peer = proxied(login.peer, header)
+        if header.source is not None:
+            self._on_proxied()
+        return data[header.size :]
+
+    async def _shake_hands(self, tls: TlsTransport, data: bytes) -> bytes:
+        """Returns: what came in the same read as the end of the handshake."""
+        login, options = self._session.login, self._session.options
+        is_over = False
+        while not is_over:
+            data = data or await self._read_some(PIECE)
+            if not data:
+                raise TlsFault(f"handshake: cut short after {tls.handshake_octets} octets")
+            is_over = tls.handshake(data)
+            data = b""
+            while not tls.flush():
+                await trio.lowlevel.wait_writable(self._socket)
+        certificate = tls.certificate
+        name = certificate and user_name(
+            certificate, options.ssl_cert_login_from, options.ssl_cert_login_san_type, options.ssl_cert_login_san_index
+        )
+        login.peer = replace(login.peer, is_secured=True, certified_name=name or None)
+        login.link.tls_protocol, _, login.link.tls_cipher = tls.description.partition(", ")
+        logger.debug("%s: %s, certificate of %r", login.peer.name, tls.description, name)
+        return tls.early_data()
+
+    async def _read_some(self, size: int) -> bytes:
+        """The next octets of the socket, empty at its end."""
+        while True:
+            await self._wait_readable(self._socket.fileno())
+            try:
+                return self._socket.recv(size)
+            except BlockingIOError:
+                pass

@@ -1,0 +1,184 @@
+"""The AMQP frontend as a server: it listens, accepts connections or turns them away, and stops.
+
+What waits in this room stands here, in endpoint.py and in introduction.py. Source: performance page 4; ruling 4.
+"""
+
+import errno
+import functools
+import logging
+import socket
+from collections.abc import Callable, Sequence
+
+import trio
+
+from ..options import FrontendOptions
+from ..peer.login import Peer
+from .admission import Admission, NoPlace, is_beyond
+from .endpoint import Endpoint, Runtime
+from .proxy_protocol import is_listed, peer_of
+from .tls import TlsTransport
+
+logger = logging.getLogger("leveret.amqp")
+
+BACKLOG = 1024
+#: Who is accepted in one round has its first turn, which logs it in, in the next: some 0.3 ms each, for which
+#: others wait; a TLS handshake is some milliseconds.
+ACCEPTS_A_TURN, TLS_ACCEPTS_A_TURN = 16, 4
+#: After these, accepting is tried again a little later: the process is out of something.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_PAUSE_S = 0.1
+#: How long a stopping broker waits for the last close-ok.
+STOP_PATIENCE_S = 3.0
+
+
+class Server:
+    """Listeners and connections of the AMQP frontend."""
+
+    endpoint_type = Endpoint
+
+    def __init__(self, runtime: Runtime, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
+        self.runtime = runtime
+        self.options = options  # called for each connection: a reload shows at the next one
+        self.nursery = nursery
+        self.endpoints: dict[Endpoint, None] = {}
+        self.admission: Admission[Endpoint] = Admission()
+        self.no_endpoints: trio.Event | None = None
+
+    async def accept_from(self, listener: socket.socket, *, is_tls: bool) -> None:
+        """Accept for ever. More connections than allowed, or too many not logged in: closed at once, one log line."""
+        at_once = TLS_ACCEPTS_A_TURN if is_tls else ACCEPTS_A_TURN
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            for _ in range(at_once):
+                try:
+                    sock, address = listener.accept()
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno in _EXHAUSTED:
+                        self.admission.note_short(f"{error.strerror}; tried again until there is room")
+                        await trio.sleep(_EXHAUSTED_PAUSE_S)
+                    break
+                await self._accepted(sock, address, is_tls)
+
+    async def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
+        options = self.options()
+        shortage = self.admission.shortage(sock.fileno(), len(self.endpoints), options)
+        try:
+            peer = peer_of(address, sock.getsockname())
+            sock.setblocking(False)
+            if isinstance(address, tuple):  # else it is a Unix socket
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            sock.close()
+            return
+        is_proxied = bool(options.proxy_protocol_from) and is_listed(address, options.proxy_protocol_from)
+        is_trusted = peer.is_loopback or is_proxied
+        try:
+            await self._find_room(peer, is_trusted, options, is_short=bool(shortage))
+        except NoPlace as refused:
+            self._turn_away(sock, peer, shortage or str(refused), is_beyond=is_beyond(sock.fileno(), options))
+            return
+        except trio.Cancelled:
+            sock.close()
+            raise
+        if is_beyond(sock.fileno(), options):  # the connection that made room had a descriptor below the maximum
+            moved = sock.dup()
+            sock.close()
+            sock = moved
+        tls = None
+        if is_tls:
+            assert options.tls is not None, "a TLS listener without a certificate"
+            tls = TlsTransport(sock, options.tls, functools.partial(sock.shutdown, socket.SHUT_RD))
+        endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied)
+        self._enter(endpoint, is_trusted)
+        self.endpoints[endpoint] = None
+        self.nursery.start_soon(endpoint.serve)
+
+    def _turn_away(self, sock: socket.socket, peer: Peer, why: str, *, is_beyond: bool) -> None:
+        sock.close()
+        if is_beyond:
+            self.admission.note_short(why)
+        else:
+            logger.warning("%s: refused: %s", peer.name, why)
+
+    async def _find_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool) -> None:
+        """As `_make_room`; a peer that is no stranger waits a little for it, and so do those behind it in the backlog.
+
+        Raises: NoPlace.
+        """
+        try:
+            self._make_room(peer, is_trusted, options, is_short=is_short)
+        except NoPlace as refused:
+            if refused.wait_ns is None:
+                raise
+            await trio.sleep(refused.wait_ns / 1e9)
+            self._make_room(peer, is_trusted, options, is_short=is_short)
+
+    def _make_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool = False) -> None:
+        """Close the connection that makes room for a newcomer, if one has to. Raises: NoPlace."""
+        admission = self.admission
+        lost = admission.make_room(peer, is_trusted=is_trusted, options=options, is_short=is_short, now_ns=_now_ns())
+        if lost is not None:
+            self.endpoints.pop(lost, None)
+            lost.make_room(f"{len(admission.half_open) + 1} connections are not logged in, and this one made room")
+
+    def _enter(self, endpoint: Endpoint, is_trusted: bool) -> None:
+        origin = endpoint.session.login.peer.origin
+        self.admission.half_open.enter(endpoint, origin, is_trusted=is_trusted, now_ns=_now_ns())
+
+    def has_come_from(self, endpoint: Endpoint) -> None:
+        """A proxy has named the peer: it now counts towards the share of that address. Raises: NoPlace."""
+        self.admission.half_open.leave(endpoint)
+        peer = endpoint.session.login.peer
+        self._make_room(peer, peer.is_loopback, endpoint.session.options)
+        self._enter(endpoint, peer.is_loopback)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """A connection is over."""
+        self.endpoints.pop(endpoint, None)
+        self.admission.half_open.leave(endpoint)
+        if not self.endpoints and self.no_endpoints is not None:
+            self.no_endpoints.set()
+
+    async def stop(self, patience_s: float) -> None:
+        """Close all connections, and wait a little for their answers."""
+        for endpoint in list(self.endpoints):
+            endpoint.session.closing.stop()
+        self.runtime.end_turn()
+        if self.endpoints:
+            self.no_endpoints = trio.Event()
+            with trio.move_on_after(patience_s):
+                await self.no_endpoints.wait()
+
+
+def _now_ns() -> int:
+    """Of the loop's clock: the machine's, whatever a test has patched."""
+    return int(trio.current_time() * 1e9)
+
+
+async def serve(
+    runtime: Runtime,
+    listeners: list[socket.socket],
+    options: Callable[[], FrontendOptions] = FrontendOptions,
+    *,
+    tls_listeners: Sequence[socket.socket] = (),
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve AMQP 0-9-1 on bound and listening sockets until `stopping` is set.
+
+    On `tls_listeners` it is TLS; then `options().tls` must be there.
+    This is what the entry point `amqp` in the group `leveret.frontends` names; see docs/frontends.md.
+    """
+    async with trio.open_nursery() as nursery:
+        server = Server(runtime, options, nursery)
+        async with trio.open_nursery() as accepting:
+            for listener in (*listeners, *tls_listeners):
+                listener.setblocking(False)
+                accepting.start_soon(functools.partial(server.accept_from, listener, is_tls=listener in tls_listeners))
+            task_status.started()
+            await stopping.wait()
+            accepting.cancel_scope.cancel()
+        await server.stop(STOP_PATIENCE_S)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,339 @@
+"""TLS as a transport: `recv` and `send` as a non-blocking socket has them, through ssl's memory buffers.
+
+The plain path knows nothing of it: what an endpoint reads from and sends to is its socket or one of these. There is no
+task and no wait in here; what the kernel does not take is stored, and is sent first at the next `send`. Which user a
+verified client certificate names (SASL EXTERNAL) stands here, too.
+Source: ruling 4; security page, "CVE classes", "TLS-level exhaustion"; RabbitMQ's `ssl_cert_login_from`, and its
+implementation; RFC 4514 for distinguished names.
+"""
+
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+#: Names of attributes as OpenSSL spells them out -> as they stand in a distinguished name.
+_SHORT = {
+    "surname": "SN",
+    "givenName": "GIVENNAME",
+    "initials": "INITIALS",
+    "generationQualifier": "GENERATIONQUALIFIER",
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "title": "TITLE",
+    "countryName": "C",
+    "serialNumber": "SERIALNUMBER",
+    "pseudonym": "PSEUDONYM",
+    "domainComponent": "DC",
+    "emailAddress": "EMAILADDRESS",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+
+#: Values of `ssl-cert-login-san-type` -> kinds of alternative names as OpenSSL calls them.
+_SAN_KINDS = {"dns": "DNS", "email": "email", "uri": "URI", "ip": "IP Address"}
+
+#: What `ssl.SSLSocket.getpeercert()` gives.
+Certificate = Mapping[str, Any]
+
+
+def user_name(certificate: Certificate, login_from: str, san_type: str = "dns", san_index: int = 0) -> str | None:
+    """The name of the user, None when the certificate has no such name.
+
+    Args: login_from: "common-name" (several are joined by commas, as RabbitMQ does), "distinguished-name",
+        "subject-alternative-name": the one with `san_index`, from 0, of those of `san_type`.
+    """
+    if login_from == "distinguished-name":
+        return distinguished_name(certificate) or None
+    if login_from == "subject-alternative-name":
+        kind = _SAN_KINDS[san_type]
+        names = [value for found, value in certificate.get("subjectAltName", ()) if found == kind]
+        return names[san_index] if san_index < len(names) else None
+    common_names = [value for name, value in _attributes(certificate) if name == "commonName"]
+    return ",".join(common_names) or None
+
+
+def distinguished_name(certificate: Certificate) -> str:
+    """The subject as RFC 4514 writes it: the most specific part first."""
+    parts = [
+        "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
+        for part in certificate.get("subject", ())
+    ]
+    return ",".join(reversed(parts))
+
+
+def _attributes(certificate: Certificate) -> Iterator[tuple[str, str]]:
+    for part in certificate.get("subject", ()):
+        yield from part
+
+
+def _escaped(value: str) -> str:
+    """As RabbitMQ does: special characters with a backslash, what is not printable ASCII as \\HH of its UTF-8."""
+    octets = value.encode("utf-8", "surrogateescape")
+    written = "".join(
+        f"\\{octet:02X}"
+        if octet < 32 or octet >= 126
+        else ("\\" + chr(octet) if chr(octet) in '"+,;<>\\' else chr(octet))
+        for octet in octets
+    )
+    if written.endswith(" "):
+        written = written[:-1] + "\\ "
+    return "\\" + written if written[:1] in (" ", "#") else written
+
+
+#: Ciphertext is handed to OpenSSL in such pieces, plaintext one record at a time: its buffers never shrink,
+#: and 128 KiB at once would leave each idle connection with 170 KiB.
+PIECE = 16 * 1024
+RECORD = 16 * 1024
+#: So much plaintext is encrypted before the kernel is asked to take it.
+BATCH = 8 * RECORD
+#: A client's hello has about 2 KiB. OpenSSL would take 128, and reserves that as soon as one is announced.
+HELLO_MAX = 16 * 1024
+#: The whole handshake, with a chain of client certificates.
+HANDSHAKE_MAX = 64 * 1024
+#: Octets in a row without any data in them. A record is 16 KiB at most, so an honest peer stays far below.
+DATALESS_MAX = 64 * 1024
+#: Octets of answers that TLS sent by itself over the life of a connection (key updates at 16 us each, 27 octets:
+#: 1,200 of them; an honest peer asks for one in millions of records).
+ANSWERS_MAX = 32 * 1024
+
+_HANDSHAKE_RECORD = 22
+_HELLO_HEAD = 9  # of the record, 5, and of the message: 1 and a length of 3
+
+_EXPLAINED = {
+    "HTTP_REQUEST": "the peer speaks HTTP without TLS",
+    "HTTPS_PROXY_REQUEST": "the peer speaks HTTP without TLS",
+    "WRONG_VERSION_NUMBER": "the peer does not speak TLS",
+    "UNSUPPORTED_PROTOCOL": "the peer offers no version of TLS that is new enough (tls.minimum)",
+    "NO_SHARED_CIPHER": "the peer offers no cipher that we take",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the peer shows no certificate, but one is required (tls.verify)",
+    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust our certificate: it does not know who issued it",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the peer refuses our certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the peer refuses our certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the peer refuses our certificate: it has expired",
+}
+
+
+class TlsFault(ConnectionError):
+    """The peer broke TLS, or no common parameters exist; the message is for the log."""
+
+
+class Wire(Protocol):
+    """What is needed of a non-blocking socket."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Raises: BlockingIOError, OSError."""
+
+    def send(self, data: bytes | memoryview, /) -> int:
+        """Raises: BlockingIOError, OSError."""
+
+
+class TlsTransport:
+    """The server's side of one TLS connection over `wire`.
+
+    `on_goodbye` is called when the peer's close_notify came together with data or the handshake: those are returned
+    first, and the owner of the wire has to call `recv` again.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_dataless",
+        "_encrypted",
+        "_ended",
+        "_first",
+        "_handshake_octets",
+        "_incoming",
+        "_on_goodbye",
+        "_outgoing",
+        "_tls",
+        "_unsent",
+        "_wire",
+    )
+
+    def __init__(self, wire: Wire, context: ssl.SSLContext, on_goodbye: Callable[[], None]) -> None:
+        self._wire = wire
+        self._on_goodbye = on_goodbye
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._unsent: bytes | memoryview = b""  # ciphertext that the kernel has not taken
+        self._encrypted = 0  # octets of plaintext in `_unsent` that `send` has not yet reported as sent
+        self._ended = False  # the peer's close_notify came
+        self._first = b""
+        self._handshake_octets = 0
+        self._dataless = 0
+        self._answers = 0
+
+    # -- the handshake ------------------------------------------------------------------------------------------------
+
+    def handshake(self, received: bytes) -> bool:
+        """Continue with what was read from the wire; `flush` then sends our part of it.
+
+        Returns: whether the handshake is over; what the peer sent after it is in `early_data`.
+        Raises: TlsFault; an alert for the peer was made, and sent if that needed no waiting.
+        """
+        if len(self._first) < _HELLO_HEAD:
+            self._first = (self._first + received[:_HELLO_HEAD])[:_HELLO_HEAD]
+            announced = int.from_bytes(self._first[6:])
+            if len(self._first) == _HELLO_HEAD and self._first[0] == _HANDSHAKE_RECORD and announced > HELLO_MAX:
+                raise TlsFault(f"handshake: a hello of {announced} octets, more than {HELLO_MAX}")
+        self._handshake_octets += len(received)
+        try:
+            self._incoming.write(received)
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            if self._handshake_octets > HANDSHAKE_MAX:
+                raise TlsFault(f"handshake: not over after {HANDSHAKE_MAX} octets") from None
+            return False
+        except ssl.SSLError as error:
+            self._queue_and_flush()
+            raise TlsFault(self._explain(error)) from None
+        finally:
+            self._unsent = bytes(self._unsent) + self._outgoing.read()
+        return True
+
+    def early_data(self) -> bytes:
+        """What came in the same read as the end of the handshake. Raises: TlsFault."""
+        data = self._take()
+        if self._ended:
+            self._on_goodbye()
+        return data
+
+    def _explain(self, error: ssl.SSLError) -> str:
+        if self._first.startswith(b"AMQP"):
+            return "handshake: the peer speaks AMQP without TLS"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"handshake: the peer's certificate is refused: {error.verify_message}"
+        reason = error.reason or "failed"
+        return f"handshake: {_EXPLAINED.get(reason, reason.lower().replace('_', ' '))}"
+
+    @property
+    def handshake_octets(self) -> int:
+        """How much the peer has sent of the handshake."""
+        return self._handshake_octets
+
+    @property
+    def description(self) -> str:
+        """Version and cipher, for the log."""
+        cipher = self._tls.cipher()
+        return f"{self._tls.version()}, {cipher[0] if cipher else 'no cipher'}"
+
+    @property
+    def certificate(self) -> dict[str, object] | None:
+        """The peer's certificate as `ssl` decodes it; only one that was verified. None: it showed none."""
+        return self._tls.getpeercert() or None  # type: ignore[return-value]
+
+    # -- as a socket --------------------------------------------------------------------------------------------------
+
+    def recv(self, size: int) -> bytes:
+        """Data; empty when the peer is gone, with or without close_notify (AMQP has its own goodbyes).
+
+        Raises: BlockingIOError: none yet. TlsFault. OSError.
+        """
+        if self._ended:
+            return b""
+        received = self._wire.recv(size)
+        if not received:
+            return b""
+        parts = []
+        for start in range(0, len(received), PIECE):
+            piece = received[start : start + PIECE]
+            self._incoming.write(piece)
+            if part := self._take():
+                self._dataless = 0
+                parts.append(part)
+            else:
+                self._dataless += len(piece)
+                if self._dataless > DATALESS_MAX:
+                    raise TlsFault(f"more than {DATALESS_MAX} octets of TLS without data")
+            if self._ended:
+                break
+        if parts:
+            if self._ended:
+                self._on_goodbye()
+            return b"".join(parts) if len(parts) > 1 else parts[0]
+        if self._ended:
+            return b""
+        raise BlockingIOError
+
+    def _take(self) -> bytes:
+        """What OpenSSL can decrypt so far."""
+        parts: list[bytes] = []
+        read, incoming = self._tls.read, self._incoming
+        try:
+            # OpenSSL has nothing more after a whole record, so this spares most calls that end in an exception.
+            while incoming.pending:
+                part = read(RECORD)
+                if not part:
+                    self._ended = True
+                    break
+                parts.append(part)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self._ended = True
+        except ssl.SSLError as error:
+            self._queue_and_flush()
+            raise TlsFault((error.reason or "failed").lower().replace("_", " ")) from None
+        if self._outgoing.pending:
+            self._answers += self._outgoing.pending
+            if self._answers > ANSWERS_MAX:
+                raise TlsFault(f"more than {ANSWERS_MAX} octets of answers to TLS messages")
+            self._queue_and_flush()
+        return b"".join(parts) if len(parts) != 1 else parts[0]
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Encrypt and send; returns how much of `data` is with the kernel. What is not must be given again, first.
+
+        Raises: BlockingIOError: the kernel takes nothing now. OSError.
+        """
+        taken = self._encrypted
+        if not self.flush():
+            raise BlockingIOError
+        self._encrypted = 0
+        size = len(data)
+        view = data if size <= RECORD else memoryview(data)
+        write, read = self._tls.write, self._outgoing.read
+        while taken < size:
+            end = min(taken + BATCH, size)
+            parts = []
+            for start in range(taken, end, RECORD):
+                write(view[start : min(start + RECORD, end)])
+                parts.append(read())
+            self._unsent = b"".join(parts)
+            if not self.flush():
+                self._encrypted = end - taken
+                break
+            taken = end
+        if not taken:
+            raise BlockingIOError
+        return taken
+
+    def flush(self) -> bool:
+        """Send ciphertext that is pending. Returns: whether that was all; else the kernel is full. Raises: OSError."""
+        unsent = self._unsent
+        while unsent:
+            try:
+                sent = self._wire.send(unsent)
+            except BlockingIOError:
+                return False
+            unsent = self._unsent = memoryview(unsent)[sent:]
+        self._unsent = b""
+        return True
+
+    def say_goodbye(self) -> None:
+        """Send close_notify if that is possible without waiting; nothing may be sent after it."""
+        try:
+            self._tls.unwrap()
+        except OSError:  # the peer's own one is not here yet, or never will be
+            pass
+        self._queue_and_flush()
+
+    def _queue_and_flush(self) -> None:
+        """Octets that TLS itself sends: sent at once, or before the next data."""
+        self._unsent = bytes(self._unsent) + self._outgoing.read()
+        try:
+            self.flush()
+        except OSError:  # the peer is gone; its reader finds out
+            pass

@@ -1,0 +1,617 @@
+"""The hold area of a connection: publishes that are not accepted now, channel by channel, and what came behind them.
+
+Settling deliveries, ending something, and other channels pass. How much a connection holds in memory and in the temp
+store, and where the contents of new work go: `HeldContents`.
+Source: ruling 15; queues page E.5, "Hold area" and the table of methods; behaviour page 1.9.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from pamqp import commands
+
+from ...engine import Broker, Deadline, Full, Place, due_after
+from ..peer.channel import Channel, CommitUnderWay
+from ..peer.login import Login
+from ..peer.output import Output
+from ..wire.events import AcksReceived, ChannelMethod, MixedReceived, ProtocolEvent, PublishReceived
+from ..wire.peer_errors import HoldExhausted
+from ..wire.states import HOLD_NEXT, HoldState, HoldStep
+from .notices import BlockedNotice, ChannelFlow
+
+#: What a turn handles: what the reader yields, and the rest of a large commit.
+Work = ProtocolEvent | CommitUnderWay
+
+_SETTLING = frozenset({commands.Basic.Ack, commands.Basic.Nack, commands.Basic.Reject})
+_ALWAYS_PASSING = frozenset(
+    {
+        commands.Basic.CancelOk,
+        commands.Channel.Flow,
+        commands.Channel.FlowOk,
+        commands.Channel.CloseOk,
+    }
+)
+
+
+class Allowance:
+    """What may be published of what is held before other connections have their turn. `used`: octets so far.
+
+    `full`: what was waited for. `is_over`: others have their turn now.
+    """
+
+    __slots__ = ("full", "is_over", "messages", "octets", "used")
+
+    def __init__(self, full: Full, octets: int, messages: int) -> None:
+        self.full = full
+        self.is_over = False
+        self.octets = octets
+        self.messages = messages
+        self.used = 0
+
+    def spend(self, blobs: Sequence[bytes]) -> None:
+        """These were published."""
+        self.spend_octets(sum(map(len, blobs)), len(blobs))
+
+    def spend_octets(self, octets: int, messages: int) -> None:
+        """So much was published."""
+        self.octets -= octets
+        self.messages -= messages
+        self.used += octets
+
+
+class HeldWork(NamedTuple):
+    """`octets`: of the contents, if these are publishes, else 0. `since_ns`: when it came (monotonic).
+
+    `place`: where the contents are in the temp store, `sizes` the octets of each; None: they are with the event.
+    """
+
+    event: Work
+    octets: int
+    since_ns: int
+    place: Place | None = None
+    sizes: Sequence[int] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many messages are published by it."""
+        return len(self.sizes) if self.place is not None else len(blobs_of(self.event))
+
+    def spooled(self, place: Place) -> "HeldWork":
+        """The same with its contents in the temp store."""
+        event = self.event
+        assert isinstance(event, PublishReceived | MixedReceived)
+        return HeldWork(replace(event, blobs=[]), self.octets, self.since_ns, place, [*map(len, event.blobs)])
+
+    def brought(self, octets: bytes) -> "HeldWork":
+        """The same with its contents in memory again."""
+        event = self.event
+        assert isinstance(event, PublishReceived | MixedReceived)
+        ends = list(accumulate(self.sizes, initial=0))
+        blobs = [octets[start:end] for start, end in pairwise(ends)]
+        return HeldWork(replace(event, blobs=blobs), self.octets, self.since_ns)
+
+
+class HeldChannel:
+    """`work`: what waits, first to last; `octets`: of the publishes among it.
+
+    `is_waiting`: the first of it was tried and could not be done; otherwise it goes on with the next turn. `full`: what
+    it waits for then. `deadline`: when it is refused.
+    """
+
+    __slots__ = (
+        "_has_consume",
+        "_is_transactional",
+        "_resume",
+        "channel",
+        "deadline",
+        "full",
+        "is_waiting",
+        "octets",
+        "work",
+    )
+
+    def __init__(self, channel: Channel, resume: "Callable[[HeldChannel, Allowance], None]") -> None:
+        """`resume`: handle what is held, up to an allowance."""
+        self._resume = resume
+        self.channel = channel
+        self.work: deque[HeldWork] = deque()
+        self.octets = 0
+        self.is_waiting = False
+        self.full: Full | None = None
+        self.deadline: Deadline | None = None
+        self._has_consume = False
+        self._is_transactional = channel.session.transaction is not None
+
+    def resume(self, octets: int, messages: int) -> tuple[int, int]:
+        """A `Waiter` of the engine: there is room."""
+        assert self.full is not None
+        allowance = Allowance(self.full, octets, messages)
+        self._resume(self, allowance)
+        return allowance.used, messages - allowance.messages
+
+    def lets_pass(self, event: ProtocolEvent) -> bool:
+        """Whether an event of this channel is handled at once: it settles deliveries, or ends something."""
+        if type(event) is AcksReceived:
+            return not self._is_transactional
+        if type(event) is not ChannelMethod:
+            return False
+        kind = type(event.method)
+        if kind in _SETTLING:
+            return not self._is_transactional
+        if kind is commands.Basic.Cancel:
+            return not self._has_consume  # its consumer may be the one that is still to come
+        if kind is commands.Channel.Close:
+            return not self.has_last_words
+        return kind in _ALWAYS_PASSING
+
+    @property
+    def has_last_words(self) -> bool:
+        """Whether a close waits for what is held: an alarm holds it, and the client would not hear that it is lost.
+
+        What waits for a limit does not hold up a close (queues page E.5).
+        """
+        return not self.is_answered and (self.full is None or self.full.is_alarm)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the client hears which of its publishes were accepted."""
+        session = self.channel.session
+        return session.confirms is not None or session.transaction is not None
+
+    def append(self, work: HeldWork) -> None:
+        """Behind all that waits."""
+        event = work.event
+        if type(event) is ChannelMethod:
+            kind = type(event.method)
+            if kind is commands.Tx.Select:
+                self._is_transactional = True  # what is settled behind it belongs to the transaction
+            elif kind is commands.Basic.Consume:
+                self._has_consume = True
+        self.work.append(work)
+        self.octets += work.octets
+
+    def put_first(self, work: HeldWork) -> None:
+        """In front of all that waits."""
+        self.work.appendleft(work)
+        self.octets += work.octets
+
+    def put_second(self, work: HeldWork) -> None:
+        """Behind the first."""
+        self.work.insert(1, work)
+        self.octets += work.octets
+
+    @property
+    def closes(self) -> bool:
+        """Whether the client closes the channel behind what waits. O(work)."""
+        events = (work.event for work in self.work)
+        return any(type(event) is ChannelMethod and type(event.method) is commands.Channel.Close for event in events)
+
+    def take(self) -> HeldWork:
+        """The first of it."""
+        work = self.work.popleft()
+        self.octets -= work.octets
+        return work
+
+    def messages(self) -> int:
+        """How many publishes wait here. O(work)."""
+        return sum(work.messages for work in self.work)
+
+
+def blobs_of(event: Work) -> Sequence[bytes]:
+    """The contents of publishes."""
+    return event.blobs if isinstance(event, PublishReceived | MixedReceived) else ()
+
+
+#: What a connection may hold in memory, in events; for octets see [flow] hold-bytes. More goes to the temp store, ...
+HELD_MAX = 512
+#: ... up to so many events.
+SPOOLED_MAX = 65_536
+
+
+class HeldContents:
+    """`count`, `octets`: of all that is held in memory. `spooled_count`, `spooled`: of what is in the temp store.
+
+    `publishes`: messages among both. `is_unread`: that is so much that the peer is not read. A `Holding` of the engine.
+    """
+
+    __slots__ = ("_broker", "count", "is_unread", "octets", "publishes", "spooled", "spooled_count")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.count = 0
+        self.octets = 0
+        self.spooled_count = 0
+        self.spooled = 0
+        self.publishes = 0
+        self.is_unread = False
+
+    def has_no_room_behind(self, work: HeldWork) -> bool:
+        """Whether what was added last is one too much in memory."""
+        if work.place is not None:
+            return False
+        if self.octets > self._broker.options.flow.hold_size or self.count > HELD_MAX:
+            return True
+        return work.octets > 0 and not self._broker.flow.holdings.has_room(0)
+
+    def placed(self, work: HeldWork, makes_room: Callable[[], bool]) -> HeldWork:
+        """New work: its contents go to the temp store if more is held in memory than may be, and there is room there.
+
+        makes_room: whether the peer, if it is read, may make room for what it publishes; then its quota does not count.
+        """
+        flow = self._broker.options.flow
+        if not work.octets or not (
+            self.octets + work.octets > flow.hold_size
+            or (self.count >= HELD_MAX and self.octets)
+            or not self._broker.flow.holdings.has_room(work.octets)
+        ):
+            return work
+        if self.spooled_count >= SPOOLED_MAX or (self.spooled >= flow.hold_spool_size and not makes_room()):
+            return work
+        holdings = self._broker.flow.holdings
+        holdings.spooled += work.octets  # before the temp store tells that there is more in it
+        place = self._broker.storage.temp.spool(blobs_of(work.event))
+        if place is None:
+            holdings.spooled -= work.octets
+            return work
+        return work.spooled(place)
+
+    def added(self, work: HeldWork) -> None:
+        """It is held from now on."""
+        self._count(work, 1)
+
+    def removed(self, work: HeldWork) -> None:
+        """It is not held any more; `brought` or `released` is to be called, too."""
+        self._count(work, -1)
+
+    def _count(self, work: HeldWork, sign: int) -> None:
+        octets = work.octets * sign
+        if work.place is not None:
+            self.spooled_count += sign
+            self.spooled += octets
+        else:
+            self.count += sign
+            self.octets += octets
+            self._broker.flow.holdings.octets += octets
+        self.publishes += work.messages * sign
+
+    def brought(self, work: HeldWork) -> Work:
+        """What is to be handled, with its contents. Raises: Unreadable."""
+        if work.place is None:
+            return work.event
+        octets = self._broker.storage.temp.unspool(work.place, work.octets)
+        self.released(work)
+        return work.brought(octets).event
+
+    def released(self, work: HeldWork) -> None:
+        """Nobody will ask for its contents."""
+        if work.place is not None:
+            self._broker.flow.holdings.spooled -= work.octets
+            self._broker.storage.temp.release(work.place, work.octets)
+
+
+logger = logging.getLogger("leveret.amqp")
+
+OPEN, HOLDING, NOTIFIED, STALLED, NOTIFIED_STALLED = HoldState
+MS = 1_000_000
+
+#: A connection that would make room itself, if it were read, is ended when it cannot be for so long.
+OWN_STALL_MS = 60_000
+
+
+class HoldArea:
+    """`channels`: those on which something is held. `contents`: how much that is, and where.
+
+    `says_goodbye`: the peer closes the connection, but that waits for what is held (`HeldChannel.has_last_words`).
+
+    `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at. `since_ns`: when
+    what is handled now came, if it was held; None: it is new. `allowance`: how much of it may be published now.
+    `go_on`: handles what is held on a channel. `on_stuck`: too long nothing of it could be published.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_channel_flow",
+        "_login",
+        "_notice",
+        "_stall",
+        "_stalled_at",
+        "_tried",
+        "allowance",
+        "channels",
+        "contents",
+        "go_on",
+        "has_unread",
+        "on_stuck",
+        "says_goodbye",
+        "since_ns",
+        "state",
+    )
+
+    def __init__(self, broker: Broker, login: Login, output: Output) -> None:
+        self._broker = broker
+        self._login = login
+        self._notice = BlockedNotice(broker, login, output, is_held=self._is_held, on_change=self._notice_changed)
+        self._channel_flow = ChannelFlow(broker, login, output)
+        self.channels: dict[Channel, HeldChannel] = {}
+        self.contents = HeldContents(broker)
+        self._stalled_at = self._tried = 0
+        self.state = OPEN
+        self.has_unread = False
+        self.says_goodbye = False
+        self.since_ns: int | None = None
+        self.allowance: Allowance | None = None
+        self.go_on: Callable[[Channel], None] = _nothing
+        self.on_stuck: Callable[[HoldExhausted], None] = _nothing
+        self._stall: Deadline | None = None
+
+    def end(self) -> None:
+        """The connection is over. Forgets the callables, so that no cycle of references stays behind."""
+        self.drop_all()
+        self._notice.end()
+        self._channel_flow.end()
+        self.go_on = self.on_stuck = _nothing
+
+    # -- what is held -----------------------------------------------------------------------------------------------
+
+    def hold_for(self, full: Full, channel: Channel, event: Work) -> None:
+        """A publish or commit has to wait for room, or an alarm to end, and what comes behind it on its channel."""
+        held = self._put_first(channel, event)
+        client = self._login.client
+        assert client is not None
+        client.holding = self.contents
+        held.full = full
+        self._broker.flow.wait(full, client, held)
+        if self.is_full and self._stall is None:
+            self._limit_stall()  # for this limit the peer may make room itself
+        if full.fails_after_ms:
+            due_ns = held.work[0].since_ns + full.fails_after_ms * MS
+            held.deadline = self._broker.deadlines.set(due_ns, lambda: self._let_go(held))
+        if full.concerns_all and not client.is_blocked:
+            level = logging.WARNING if full.is_alarm else logging.INFO
+            logger.log(level, "%s: blocked: %r", self._login.peer.name, full.reason)
+        self._notice.give(full)
+        self._channel_flow.stop(channel)
+        client.is_blocked = True
+
+    def put_back(self, channel: Channel, event: Work) -> None:
+        """The allowance is used up: a publish or commit waits again, because others have their turn."""
+        assert self.allowance is not None
+        self.allowance.is_over = True
+        full = self.allowance.full
+        if full.node.is_full:  # it may be for elsewhere: it is tried as a new one
+            held, work = self._held(channel), self._work(event)
+            held.put_first(work)
+            self._added(work)
+        else:
+            self.hold_for(full, channel, event)
+
+    def put_rest(self, channel: Channel, event: Work) -> None:
+        """The rest of what is being handled: before all that is held on its channel, but behind what was just held."""
+        held, work = self._held(channel), self._work(event)
+        if held.is_waiting or (self.allowance is not None and self.allowance.is_over):
+            held.put_second(work)
+        else:
+            held.put_first(work)
+        self._added(work)
+
+    def queues(self, event: ProtocolEvent) -> bool:
+        """Put an event behind what is held on its channel, unless it may pass. Returns: whether it was put there."""
+        channel: Channel | None = getattr(event, "channel", None)
+        held = None if channel is None else self.channels.get(channel)
+        if held is None or held.lets_pass(event):
+            return False
+        work = self.contents.placed(self._work(event), self._makes_room)
+        held.append(work)
+        self._added(work)
+        return True
+
+    def take(self, held: HeldChannel) -> Work:
+        """The first of what is held on a channel, to be handled now; `taken` is to be called then."""
+        work = held.take()
+        self.since_ns = work.since_ns
+        self._tried = self._held_octets
+        self._removed(work)
+        return self.contents.brought(work)
+
+    def taken(self, held: HeldChannel) -> None:
+        """What was taken is handled."""
+        self.since_ns = None
+        if self.is_full and self._held_octets < self._tried:
+            self._limit_stall()  # something of it was published
+        if not held.work:
+            self._forget(held)
+
+    def drop(self, channel: Channel) -> bool:
+        """A channel is over: what is held on it was never accepted, and is not confirmed.
+
+        Returns whether the peer's own channel.close was among it, which is to be answered all the same.
+        """
+        held = self.channels.get(channel)
+        if held is None:
+            return False
+        if count := held.messages():
+            level = logging.INFO if held.is_answered else logging.WARNING
+            name = self._login.peer.name
+            logger.log(level, "%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
+            channel.session.pass_over(count, refused=True)
+        is_closed = held.closes
+        self._stop_waiting(held)
+        while held.work:
+            work = held.take()
+            self._removed(work)
+            self.contents.released(work)
+        self._forget(held)
+        return is_closed
+
+    def drop_all(self) -> None:
+        """The connection is over."""
+        for channel in list(self.channels):
+            self.drop(channel)
+
+    def is_waiting(self, channel: Channel) -> bool:
+        """Whether nothing of a channel that is held may go on now."""
+        held = self.channels.get(channel)
+        if held is None:
+            return False
+        return held.is_waiting or (self.allowance is not None and self.allowance.is_over)
+
+    def next_ready(self) -> HeldChannel | None:
+        """A channel whose first may be handled."""
+        for held in self.channels.values():
+            if not held.is_waiting:
+                return held
+        return None
+
+    @property
+    def has_last_words(self) -> bool:
+        """Whether the peer's connection.close waits for what is held."""
+        return any(held.has_last_words for held in self.channels.values())
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether nothing of what is held can go on before room is made, or an alarm ends."""
+        return all(held.full is not None for held in self.channels.values())
+
+    @property
+    def waits_for_alarm(self) -> bool:
+        """Whether an alarm holds something."""
+        return any(held.full is not None and held.full.is_alarm for held in self.channels.values())
+
+    def _held(self, channel: Channel) -> HeldChannel:
+        held = self.channels.get(channel)
+        if held is None:
+            held = self.channels[channel] = HeldChannel(channel, self._resume)
+        return held
+
+    def _work(self, event: Work) -> HeldWork:
+        octets = sum(map(len, blobs_of(event)))
+        since_ns = self._broker.clock.monotonic_ns() if self.since_ns is None else self.since_ns
+        return HeldWork(event, octets, since_ns)
+
+    def _put_first(self, channel: Channel, event: Work) -> HeldChannel:
+        held, work = self._held(channel), self._work(event)
+        if self.since_ns is None:  # what was held before was counted before
+            work = self.contents.placed(work, self._makes_room)
+        held.put_first(work)
+        held.is_waiting = True
+        self._added(work)
+        return held
+
+    def _forget(self, held: HeldChannel) -> None:
+        if self.channels.pop(held.channel, None) is None:
+            return
+        self._channel_flow.ease(held.channel)
+        if not self.channels:
+            if self.state is HOLDING:
+                self._step(HoldStep.EMPTY)
+            if self._login.client is not None:
+                self._login.client.is_blocked = False
+            self._notice.ease()
+
+    # -- going on ---------------------------------------------------------------------------------------------------
+
+    def _resume(self, held: HeldChannel, allowance: Allowance) -> None:
+        """There is room, and it is this connection's turn."""
+        self.allowance = allowance
+        try:
+            self._let_go(held)
+        finally:
+            self.allowance = None
+
+    def _let_go(self, held: HeldChannel) -> None:
+        """What is held on a channel is tried again."""
+        self._stop_waiting(held)
+        self.go_on(held.channel)
+
+    def _stop_waiting(self, held: HeldChannel) -> None:
+        held.is_waiting = False
+        if held.full is not None:
+            self._broker.flow.leave(held)
+            held.full = None
+        if held.deadline is not None:
+            self._broker.deadlines.cancel(held.deadline)
+            held.deadline = None
+
+    # -- how much ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is held that the peer is not read any more."""
+        return self.state is STALLED or self.state is NOTIFIED_STALLED
+
+    @property
+    def _held_octets(self) -> int:
+        return self.contents.octets + self.contents.spooled
+
+    def _makes_room(self) -> bool:
+        """Whether the peer, if it is read, may acknowledge what makes room for what it publishes."""
+        client = self._login.client
+        assert client is not None
+        nodes = {held.full.node for held in self.channels.values() if held.full is not None}
+        return any(client.makes_room_in(node) for node in nodes)
+
+    def _added(self, work: HeldWork) -> None:
+        contents = self.contents
+        contents.added(work)
+        if self.state is OPEN:
+            self._step(HoldStep.HOLD)
+        # What is tried again and waits again was there before.
+        if self.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
+            self._stalled_at = self._held_octets
+            self._step(HoldStep.STALL)
+            self._limit_stall()
+
+    def _removed(self, work: HeldWork) -> None:
+        contents = self.contents
+        contents.removed(work)
+        if self.is_full:
+            is_half = self._held_octets <= self._stalled_at // 2 and contents.count < HELD_MAX // 2
+            if is_half or not (contents.count or contents.spooled_count):
+                self._step(HoldStep.EASE)
+                self.has_unread = True
+                self._limit_stall()
+
+    def _limit_stall(self) -> None:
+        """From now on the time runs in which something of what is held has to be published."""
+        if self._stall is not None:
+            self._broker.deadlines.cancel(self._stall)
+            self._stall = None
+        limit_ms = self._stall_max_ms
+        if limit_ms and self.is_full:
+            self._stall = self._broker.deadlines.set(due_after(self._broker.clock, limit_ms), self._stuck)
+
+    def _stuck(self) -> None:
+        self._stall = None
+        full = self._any_full()
+        if full is not None and not full.is_alarm:  # that may last
+            limit_ms = self._stall_max_ms
+            self.on_stuck(HoldExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
+
+    @property
+    def _stall_max_ms(self) -> int:
+        """0: for ever. Nobody else may make room for a peer that would make it itself."""
+        return self._broker.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
+
+    def _any_full(self) -> Full | None:
+        return next((held.full for held in self.channels.values() if held.full is not None), None)
+
+    def _step(self, step: HoldStep) -> None:
+        self.state = HOLD_NEXT[self.state][step]
+        self.contents.is_unread = self.is_full
+
+    def _is_held(self) -> bool:
+        return bool(self.channels)
+
+    def _notice_changed(self, is_given: bool) -> None:
+        if is_given:
+            self._step(HoldStep.NOTIFY)
+        else:
+            self._step(HoldStep.LIFT if self.channels else HoldStep.CALM)
+
+
+def _nothing(_: object) -> None:
+    """Instead of `go_on` and `on_stuck` before there is a channel, and once the connection is over."""

@@ -1,0 +1,84 @@
+"""A channel of a client that is logged in: its session in the engine, and what it remembers between methods."""
+
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...engine import Commit, Envelope, Queue, Route, Session, part_of
+from ..wire.channel_reader import ChannelReader
+from ..wire.publish_memory import PublishMemory
+
+#: How much costly work a turn does, by the measure of `Effort` (about 5 ms); the rest is for the next turns.
+EFFORT_MAX = 4_000
+#: Runs to more queues than this are published in parts: to fewer, even a whole read of messages does not take too long.
+FEW_QUEUES = 4
+
+
+class KnownRoute:
+    """What a session remembers of a kind of message (`PublishKind.known`).
+
+    `run_max`: messages published in one go; 0: where there are limits, `publishing.py` publishes them. `queue`: the
+    only one that they go to, if they can be published together with messages of other kinds.
+    """
+
+    __slots__ = ("_is_stored", "envelope", "mandatory", "queue", "route", "run_max")
+
+    def __init__(self, route: Route, envelope: Envelope, mandatory: bool) -> None:
+        self.route = route
+        self.envelope = envelope
+        self.mandatory = mandatory
+        self.run_max = run_max_of(route)
+        self.queue: Queue | None = route.only_queue if envelope.is_plain and self.run_max else None
+        self._is_stored: bool | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a journal keeps them. O(queues) the first time."""
+        found = self._is_stored
+        if found is None:
+            envelope, queues = self.envelope, self.route.queues
+            if queues is None:
+                found = envelope.facts.persistent
+            else:
+                found = any(queue.stores(envelope) for queue in queues)
+            self._is_stored = found
+        return found
+
+    @property
+    def may_be_stored(self) -> bool:
+        """The same, also where only publishing shows to which queues they go."""
+        return self.route.queues is None or self.is_stored
+
+
+def run_max_of(route: Route) -> int:
+    """How many messages to publish by a route before checking their cost; 0: a limit may concern them."""
+    return 0 if route.is_metered else part_max_of(route)
+
+
+def part_max_of(route: Route) -> int:
+    """How many messages to publish by a route at once, by their cost; one where only publishing shows that."""
+    if route.queues is None:
+        return 1
+    return part_of(EFFORT_MAX, len(route.queues)) if len(route.queues) > FEW_QUEUES else sys.maxsize
+
+
+class Channel(ChannelReader):
+    """One open (or closing) channel of a connection that is logged in."""
+
+    __slots__ = ("last_queue", "session")
+
+    def __init__(
+        self, number: int, session: Session, memory: PublishMemory, *, frame_max: int, message_size_max: int
+    ) -> None:
+        super().__init__(number, memory, frame_max=frame_max, message_size_max=message_size_max)
+        self.session = session
+        self.last_queue = ""
+
+
+@dataclass(slots=True)
+class CommitUnderWay:
+    """A tx.commit that was too much for one turn; it is answered when the commit is done."""
+
+    channel: Channel
+    commit: Commit
+    ids: ClassVar[tuple[int, int]] = (90, 20)

@@ -1,0 +1,104 @@
+"""What a connection has to send: answers, and the engine's effects as octets, in order. Nothing here waits or sends."""
+
+from collections.abc import Callable
+
+from ...engine import ConsumerCancelled, Delivered, DeliveredLeases, SessionFailed
+from ..wire.codec import Method, answer_frame
+from ..wire.frames import Connection
+from ..wire.large_output import AVERAGE_MIN, Octets
+from .deliveries import render_cancel, render_delivered
+from .login import Login
+
+#: Replies (not deliveries, which the engine bounds) that may be unsent before the connection is not read further.
+REPLIES_MAX = 4 * 1024 * 1024
+
+
+class Output:
+    """Octets in parts, until the edge takes them. `reply_size`: octets of `parts` that are no deliveries.
+
+    `wake` asks the edge to take them: for what another connection's turn or a deadline produced.
+    `on_session_failed`: what to do when the engine has ended a session. `is_large`: of what was taken last, the parts
+    are so large that they should not be joined.
+    """
+
+    __slots__ = ("_connection", "_login", "is_large", "on_session_failed", "parts", "reply_size", "wake")
+
+    def __init__(self, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
+        self._login = login
+        self._connection = connection
+        self.parts: list[Octets] = []
+        self.is_large = False
+        self.reply_size = 0
+        self.wake = wake
+        self.on_session_failed: Callable[[SessionFailed], None] = _ignore
+
+    def send(self, number: int, method: type[Method], *values: object) -> None:
+        """Answer with a method. Deliveries of this turn are sent first, so that order is preserved."""
+        client = self._login.client
+        if client is not None and client.outbox:
+            self.render()
+        raw = answer_frame(number, method, *values)
+        self.reply_size += len(raw)
+        self.parts.append(raw)
+
+    def send_raw(self, *parts: Octets) -> None:
+        """Append octets that are whole frames."""
+        self.parts += parts
+        self.reply_size += sum(map(len, parts))
+
+    def render(self) -> None:
+        """Turn the engine's effects for this connection into octets."""
+        client = self._login.client
+        if client is None or not client.outbox:
+            return
+        parts, effects = self.parts, client.outbox
+        frame_max = self._connection.frame_max
+        client.outbox = []
+        for effect in effects:
+            if type(effect) is Delivered:
+                parts += render_delivered(effect, frame_max)
+            elif type(effect) is DeliveredLeases:
+                from .leases import render_leases  # what a broker without leased queues need not have
+
+                parts += render_leases(effect, frame_max)
+            elif type(effect) is SessionFailed:
+                self.on_session_failed(effect)
+            elif type(effect) is ConsumerCancelled and "consumer_cancel_notify" in self._login.capabilities:
+                wire = effect.consumer.opaque
+                parts.append(render_cancel(wire.number, effect.consumer.tag))  # type: ignore[attr-defined]
+
+    def take(self) -> list[Octets]:
+        """All of it, deliveries included."""
+        client = self._login.client
+        size = self.reply_size
+        if client is not None:
+            size += client.unsent
+            if client.outbox:
+                self.render()
+        self.reply_size = 0
+        taken, self.parts = self.parts, []
+        self.is_large = size > len(taken) * AVERAGE_MIN
+        return taken
+
+    def clear(self) -> None:
+        """Drop what was not taken."""
+        self.parts.clear()
+
+    def end(self) -> None:
+        """Nobody takes anything any more."""
+        self.parts.clear()
+        self.wake = _nothing
+        self.on_session_failed = _ignore
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether so many answers are unsent that no more requests should be read."""
+        return self.reply_size > REPLIES_MAX
+
+
+def _nothing() -> None:
+    """Instead of `wake` once the connection is over."""
+
+
+def _ignore(_: SessionFailed) -> None:
+    """As `_nothing`."""

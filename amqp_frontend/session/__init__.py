@@ -1,0 +1,1 @@
+"""One connection between wire and engine: events are handled, turn by turn. Nothing here waits."""

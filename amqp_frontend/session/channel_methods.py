@@ -1,0 +1,97 @@
+"""Handlers of the classes channel, access, confirm and tx. Source: behaviour page 1.12, 2.14, 2.15."""
+
+from pamqp import commands
+
+from ..peer.channel import Channel, CommitUnderWay
+from ..wire.codec import AccessRequest, AccessRequestOk, Method
+from ..wire.peer_errors import FlowNotImplemented, TooManyChannels
+from ..wire.states import ChannelState, ChannelStep
+from .session import AmqpSession, Handler
+
+
+def open_channel(session: AmqpSession, number: int) -> None:
+    """channel.open: any free number; only the number of open ones is limited. Raises: TooManyChannels."""
+    open_now = len(session.connection.channels)
+    if open_now >= session.channel_max:
+        raise TooManyChannels(count=open_now, limit=session.channel_max)
+    session.open_channel(number)
+    session.output.send(number, commands.Channel.OpenOk, b"")
+
+
+def _flow(session: AmqpSession, channel: Channel, method: commands.Channel.Flow) -> None:
+    if not method.active and not session.options.honour_flow:
+        raise FlowNotImplemented
+    channel.session.set_flowing(bool(method.active))
+    session.output.send(channel.number, commands.Channel.FlowOk, method.active)
+
+
+def _flow_ok(session: AmqpSession, channel: Channel, method: commands.Channel.FlowOk) -> None:
+    """It answers our channel.flow (`ChannelFlow`), and changes nothing; unasked, it is harmless."""
+
+
+def _close(session: AmqpSession, channel: Channel, method: Method) -> None:
+    if channel.state is not ChannelState.OPEN:  # the peer's close crossed ours
+        session.output.send(channel.number, commands.Channel.CloseOk)
+        channel.step(ChannelStep.CLOSE)
+        return
+    session.confirming.send_due()
+    session.output.render()
+    channel.step(ChannelStep.CLOSE)
+    session.backlog.area.drop(channel)
+    channel.session.close()
+    del session.connection.channels[channel.number]
+    session.output.send(channel.number, commands.Channel.CloseOk)
+
+
+def _close_ok(session: AmqpSession, channel: Channel, method: Method) -> None:
+    channel.step(ChannelStep.CLOSE_OK)
+    del session.connection.channels[channel.number]
+
+
+def _access_request(session: AmqpSession, channel: Channel, method: AccessRequest) -> None:
+    session.output.send(channel.number, AccessRequestOk, 1)
+
+
+def _confirm_select(session: AmqpSession, channel: Channel, method: commands.Confirm.Select) -> None:
+    channel.session.select_confirms()
+    if not method.nowait:
+        session.output.send(channel.number, commands.Confirm.SelectOk)
+
+
+def _tx_select(session: AmqpSession, channel: Channel, method: commands.Tx.Select) -> None:
+    channel.session.select_transactions()
+    session.output.send(channel.number, commands.Tx.SelectOk)
+
+
+def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commit) -> None:
+    under_way = CommitUnderWay(channel, channel.session.commit())
+    if under_way.commit.is_done:
+        answer_commit(session, under_way)
+    else:
+        session.backlog.unfinished = under_way
+
+
+def answer_commit(session: AmqpSession, done: CommitUnderWay) -> None:
+    """tx.commit-ok, sent once what was done is in the journal. Raises: PartialCommit."""
+    session.send_returns(done.channel, done.commit.outcome())
+    session.output.send(done.channel.number, commands.Tx.CommitOk)
+    if done.commit.barrier:
+        session.journal.withhold_output(done.commit.barrier)
+
+
+def _tx_rollback(session: AmqpSession, channel: Channel, method: commands.Tx.Rollback) -> None:
+    channel.session.roll_back()
+    session.output.send(channel.number, commands.Tx.RollbackOk)
+
+
+CHANNEL_HANDLERS: dict[type[Method], Handler] = {
+    commands.Channel.Flow: _flow,
+    commands.Channel.FlowOk: _flow_ok,
+    commands.Channel.Close: _close,
+    commands.Channel.CloseOk: _close_ok,
+    AccessRequest: _access_request,
+    commands.Confirm.Select: _confirm_select,
+    commands.Tx.Select: _tx_select,
+    commands.Tx.Commit: _tx_commit,
+    commands.Tx.Rollback: _tx_rollback,
+}

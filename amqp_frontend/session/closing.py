@@ -1,0 +1,256 @@
+"""Refusals and ends: how an error becomes a close, who says goodbye, and when the socket is closed without one.
+
+Source: behaviour page 0.3, 1.1, 1.7.
+"""
+
+import logging
+from collections.abc import Callable
+
+from pamqp import commands
+
+from ...engine import Clock, Deadline, Deadlines, SessionFailed, due_after, errors
+from ..flow.parking import HoldArea
+from ..options import FrontendOptions
+from ..peer.channel import Channel
+from ..peer.login import Login
+from ..peer.output import Output
+from ..wire.events import NO_IDS
+from ..wire.frames import Connection
+from ..wire.peer_errors import BrokerStopping, ChannelTimedOut
+from ..wire.replies import Scope, describe, reply_for, text_for_log
+from ..wire.states import ChannelState, ChannelStep, ConnectionState, ConnectionStep
+from .confirming import Confirming
+from .heartbeat import Heartbeat
+
+logger = logging.getLogger("leveret.amqp")
+
+HEADER, STARTING, SECURING, TUNING, OPENING, RUNNING, CLOSING, CLOSED, REFUSED = ConnectionState
+_BEFORE_LOGIN = frozenset({HEADER, STARTING, SECURING, TUNING})
+OPEN = ChannelState.OPEN
+#: How long a peer may take to hang up after the goodbyes.
+GOODBYE_MAX_S = 30
+
+
+class Closing:
+    """`finished`: the socket is to be closed once everything is sent; `abort`: at once, without a goodbye.
+
+    `on_login` is called once: the peer is logged in (True), or was refused and stays connected for a while (False).
+    """
+
+    def __init__(
+        self,
+        options: FrontendOptions,
+        connection: Connection,
+        login: Login,
+        output: Output,
+        confirming: Confirming,
+        area: HoldArea,
+        heartbeat: Heartbeat,
+        clock: Clock,
+        deadlines: Deadlines,
+    ) -> None:
+        self._options = options
+        self._connection = connection
+        self._login = login
+        self._output = output
+        self._confirming = confirming
+        self._area = area
+        self._heartbeat = heartbeat
+        self._clock = clock
+        self._deadlines = deadlines
+        self._timer: Deadline | None = None
+        self.finished = False
+        self.abort = False
+        self._is_overdue = False  # the peer had its time to hang up
+        self.on_login: Callable[[bool], None] = _ignore
+        self._first_wait_ms = min(options.first_octet_timeout_ms, options.handshake_timeout_ms)
+        self._set_timer(self._first_wait_ms, self._first_wait_is_over)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the socket is to be closed even if the peer never reads what is still unsent."""
+        return self.abort or self._is_overdue
+
+    # -- refusals ---------------------------------------------------------------------------------------------------
+
+    def refuse(self, error: Exception, channel: Channel | None, ids: tuple[int, int] = NO_IDS) -> None:
+        """Answer an error as the table of replies has it; before the login, with silence.
+
+        ids: class and method id of what was being handled; an error that has ids of its own is answered with those.
+        """
+        state = self._connection.state
+        if state is REFUSED or state is CLOSED:
+            return
+        if state in _BEFORE_LOGIN and not self._is_answered_before_login(error):
+            self.refuse_silently(describe(error))
+            return
+        if state is CLOSING:
+            self._connection.skip_everything()  # from now on only its hanging up counts, or our patience
+            return
+        reply = reply_for(error)
+        class_id, method_id = (getattr(error, "ids", None) or ids) if reply.with_ids else NO_IDS
+        if reply.scope is Scope.CHANNEL and channel is not None:
+            self.close_channel(channel, reply.code, reply.text, class_id, method_id)
+        else:
+            text = text_for_log(error, reply.text)
+            self.close_connection(reply.code, reply.text, class_id, method_id, log_text=text)
+
+    def _is_answered_before_login(self, error: Exception) -> bool:
+        """Bad tuning is, and a failed login if the peer can read the answer."""
+        code = reply_for(error).code
+        return code == 530 or (code == 403 and "authentication_failure_close" in self._login.capabilities)
+
+    def refuse_silently(self, why: str) -> None:
+        """Not logged in and in error: say nothing, hang up after a while. Source: behaviour page 1.1."""
+        logger.warning("%s: refused before login: %r", self._login.peer.name, why[:200])
+        self._connection.step(ConnectionStep.REFUSE)
+        if self._options.refused_login_delay_ms:
+            self._set_timer(self._options.refused_login_delay_ms, self._drop)
+            self.on_login(False)
+        else:
+            self.abort = self.finished = True
+
+    def session_failed(self, effect: SessionFailed) -> None:
+        """The engine ended a session: close its channel."""
+        for channel in self._connection.channels.values():
+            assert isinstance(channel, Channel)
+            if channel.session is effect.session and channel.state is OPEN:
+                error: Exception = effect.error
+                if isinstance(error, errors.AcknowledgementTimedOut):
+                    error = ChannelTimedOut(channel=channel.number, timeout_ms=error.timeout_ms)
+                self.refuse(error, channel)
+                return
+
+    # -- closes -----------------------------------------------------------------------------------------------------
+
+    def close_channel(self, channel: Channel, code: int, text: str, class_id: int, method_id: int) -> None:
+        """Server-side channel.close: its deliveries are requeued, what still comes for it is ignored."""
+        logger.info("%s: channel %d closed: %d %r", self._login.peer.name, channel.number, code, text)
+        self._confirming.send_due()  # what stood before the error was done
+        channel.step(ChannelStep.CLOSE_SENT)
+        self._connection.drop_content(channel)
+        is_crossed = self._area.drop(channel)
+        channel.session.close(failed=True)
+        self._output.send(channel.number, commands.Channel.Close, code, text, class_id, method_id)
+        if is_crossed:
+            self._output.send(channel.number, commands.Channel.CloseOk)
+            channel.step(ChannelStep.CLOSE)
+
+    def close_connection(
+        self, code: int, text: str, class_id: int = 0, method_id: int = 0, *, log_text: str | None = None
+    ) -> None:
+        """Server-side connection.close: everything is requeued before the close is sent.
+
+        log_text: for the log, where `text` may not be in it.
+        """
+        logger.warning("%s: connection closed: %d %r", self._login.peer.name, code, log_text or text)
+        self._connection.step(ConnectionStep.CLOSE_SENT)
+        self._end_client(failed=True)
+        self._output.send(0, commands.Connection.Close, code, text, class_id, method_id)
+        if self._area.says_goodbye:  # their close crossed ours
+            self._area.says_goodbye = False
+            self._output.send(0, commands.Connection.CloseOk)
+        self._set_timer(self._goodbye_ms(), self._hang_up)
+
+    def say_goodbye(self) -> None:
+        """The peer closed: everything is requeued before it is answered; then it should hang up."""
+        self._area.says_goodbye = False
+        if self._confirming.channels:
+            self._confirming.send_due()
+        self._output.render()
+        self._end_client(failed=False)
+        self._connection.step(ConnectionStep.CLOSE)
+        self._output.send(0, commands.Connection.CloseOk)
+        self._set_timer(self._goodbye_ms(), self._hang_up)
+
+    def stop(self) -> None:
+        """The broker is stopping: tell the peer, or hang up if it would not understand."""
+        state = self._connection.state
+        if state is RUNNING or state is OPENING:
+            reply = reply_for(BrokerStopping())
+            self.close_connection(reply.code, reply.text)
+        elif state is not CLOSING:
+            self.finished = True
+        self._output.wake()
+
+    def expel(self, error: Exception) -> None:
+        """An operator ends the connection."""
+        if self._connection.state is RUNNING:
+            reply = reply_for(error)
+            self.close_connection(reply.code, reply.text)
+        self._output.wake()
+
+    # -- without a goodbye ------------------------------------------------------------------------------------------
+
+    def drop(self, why: str) -> None:
+        """Something else needs its place: hang up without a word to the peer."""
+        logger.warning("%s: dropped: %s", self._login.peer.name, why)
+        self._drop()
+
+    def give_up(self, why: str) -> None:
+        """The peer is silent: hang up."""
+        logger.warning("%s: %s", self._login.peer.name, why)
+        self._drop()
+
+    def _first_wait_is_over(self) -> None:
+        """One timer for two times: hardly any peer is so slow that the second one is ever set."""
+        rest_ms = self._options.handshake_timeout_ms - self._first_wait_ms
+        if rest_ms <= 0:
+            self._handshake_timed_out()
+        elif self._heartbeat.has_received:
+            self._set_timer(rest_ms, self._handshake_timed_out)
+        else:
+            self.drop(f"nothing came within {self._first_wait_ms} ms")
+
+    def _handshake_timed_out(self) -> None:
+        self.give_up("handshake timed out")
+
+    def _drop(self) -> None:
+        self.abort = self.finished = True
+        self._output.wake()
+
+    def _hang_up(self) -> None:
+        self.finished = self._is_overdue = True
+        self._output.wake()
+
+    # -- timers -----------------------------------------------------------------------------------------------------
+
+    def logged_in(self) -> None:
+        """The handshake is over, and so is the time for it."""
+        self._deadlines.cancel(self._timer)
+        self._timer = None
+        self.on_login(True)
+
+    def end(self) -> None:
+        """The connection is over, however it ended. Idempotent."""
+        self.finished = True
+        self._cancel_timers()
+        self.on_login = _ignore
+
+    def _end_client(self, *, failed: bool) -> None:
+        """Behind a goodbye nothing is said: no confirms, and no notices of what is held."""
+        self._cancel_timers()
+        self._confirming.channels.clear()
+        self._area.end()
+        client = self._login.client
+        if client is not None:
+            client.close(failed=failed)
+            client.outbox.clear()
+
+    def _cancel_timers(self) -> None:
+        if self._timer is not None:
+            self._deadlines.cancel(self._timer)
+            self._timer = None
+        self._heartbeat.stop()
+
+    def _goodbye_ms(self) -> int:
+        return 1000 * (min(self._heartbeat.interval_s, GOODBYE_MAX_S) or GOODBYE_MAX_S)
+
+    def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._deadlines.cancel(self._timer)
+        self._timer = self._deadlines.set(due_after(self._clock, delay_ms), action)
+
+
+def _ignore(_: bool) -> None:
+    """Nobody asks."""

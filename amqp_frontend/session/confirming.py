@@ -1,0 +1,56 @@
+"""Publisher confirms of a connection: which channels have some to send, and sending those that are safe.
+
+Which tags are due is the engine's business. Source: performance page 4, rule 6.
+"""
+
+from collections.abc import Iterable
+
+from ...engine import Broker
+from ..peer.channel import Channel
+from ..peer.output import Output
+from ..wire.layout import ACK_FRAME, FRAME_END, METHOD
+from ..wire.states import ChannelState
+from .journal_wait import JournalWait
+
+OPEN = ChannelState.OPEN
+BASIC_ACK = 60 << 16 | 80
+BASIC_NACK = 60 << 16 | 120
+_PACK = ACK_FRAME.pack
+
+
+class Confirming:
+    """`channels`: those in confirm mode on which something was published that is not confirmed yet."""
+
+    def __init__(self, broker: Broker, journal: JournalWait, output: Output) -> None:
+        self._broker = broker
+        self._journal = journal
+        self._output = output
+        self.channels: dict[Channel, None] = {}
+
+    def send_due(self) -> None:
+        """One basic.ack for all that a channel published in this turn; basic.nack for what a queue refused."""
+        durability = self._broker.storage.durability
+        safe_lsn = 0 if durability is None else durability.safe_lsn
+        has_failed = durability is not None and durability.has_failed
+        done: list[Channel] = []
+        for channel in self.channels:
+            confirms = channel.session.confirms
+            if confirms is not None and channel.state is OPEN:
+                if has_failed:
+                    confirms.refuse_waiting(safe_lsn)
+                self.send(channel, confirms.take(safe_lsn))
+                if confirms.waiting:
+                    continue
+            done.append(channel)
+        for channel in done:
+            del self.channels[channel]
+        if self.channels:
+            self._journal.notify()
+
+    def send(self, channel: Channel, confirms: Iterable[tuple[int, bool, bool]]) -> None:
+        """Send confirms, each as (tag, multiple, is_ack)."""
+        output, number = self._output, channel.number
+        for tag, multiple, is_ack in confirms:
+            index = BASIC_ACK if is_ack else BASIC_NACK
+            output.parts.append(_PACK(METHOD, number, 13, index, tag, multiple, FRAME_END))
+            output.reply_size += ACK_FRAME.size

@@ -1,0 +1,90 @@
+"""What of a connection waits for the journal: answers until what they confirm is on the disk, reads while it is behind.
+
+Source: docs/journal-format.md, "The crash model".
+"""
+
+from ...engine import UNTIL_STATED, Broker, Durability, ServiceExchange
+from ..peer.login import Login
+
+
+class JournalWait:
+    """`barrier`: the LSN up to which the journal must be safe before anything is sent; 0: none.
+
+    `has_published`: what the journal keeps, in this turn: so it must wait if that is too slow.
+    `has_acted`: it did something that may not be in the journal yet; the next durable answer waits for that, too.
+    `asked`: the service that was sent a request in this turn.
+    """
+
+    __slots__ = ("_broker", "_login", "asked", "barrier", "has_acted", "has_published")
+
+    def __init__(self, broker: Broker, login: Login) -> None:
+        self._broker = broker
+        self._login = login
+        self.barrier = 0
+        self.asked: ServiceExchange | None = None
+        self.has_published = False
+        self.has_acted = False
+
+    def notify(self) -> None:
+        """Have the connection flushed when the journal has made progress."""
+        client = self._login.client
+        if client is not None:
+            self._broker.awaiting[client] = None
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+
+    def withhold_output(self, barrier: int) -> None:
+        """Send nothing before the journal is safe up to `barrier` (LSN): an answer says that something is durable."""
+        self.barrier = barrier
+
+    def withhold_until(self, barrier: int) -> None:
+        """Send nothing before the journal is safe up to there, nor before what is waited for already."""
+        self.barrier = max(self.barrier, barrier)
+
+    def collect_barrier(self) -> None:
+        """A request to a service in this turn is answered when what the service did is safe."""
+        if self.asked is not None:
+            self.barrier = max(self.barrier, self.asked.barrier)
+            self.asked = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether what an answer waits for will never be on the disk."""
+        durability = self._broker.storage.durability
+        return bool(self.barrier) and durability is not None and durability.is_lost
+
+    @property
+    def is_withholding(self) -> bool:
+        """Whether nothing may be sent yet."""
+        durability = self._broker.storage.durability
+        if not self.barrier or durability is None:
+            return False
+        if not durability.is_behind if self.barrier == UNTIL_STATED else self.barrier <= durability.safe_lsn:
+            self.barrier = 0
+        return bool(self.barrier)
+
+    # -- reads ------------------------------------------------------------------------------------------------------
+
+    def publishes(self, durability: Durability, *, is_stored: bool) -> None:
+        """Messages are published. Whose messages the journal does not keep need not wait for it."""
+        self.has_acted = True
+        if is_stored or durability.takes_transient:
+            self.has_published = True
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether nothing persistent is accepted now: the disk is full, or has failed."""
+        durability = self._broker.storage.durability
+        return durability is not None and durability.has_failed
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the peer publishes faster than the journal writes: it is not read until that has caught up."""
+        durability = self._broker.storage.durability
+        if not self.has_published:
+            return False
+        if durability is None or not durability.is_congested:
+            self.has_published = False
+            return False
+        self.notify()
+        return True

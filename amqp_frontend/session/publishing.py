@@ -1,0 +1,342 @@
+"""Publishes: from a run of them to the engine, and what is remembered of their routes. The hot path.
+
+Where there are limits: what is published now, what is held, and what is refused, and how.
+Source: performance page 4, rules 4 and 6; behaviour page 2.7; queues page E.4, the decision table; E.5.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from ...engine import Envelope, Full, ServiceExchange, Session, check_expiration, errors
+from ..flow.parking import Work
+from ..peer.channel import Channel, KnownRoute, part_max_of
+from ..peer.deliveries import render_returns
+from ..wire.events import ChannelMethod, MixedReceived, PublishReceived
+from ..wire.peer_errors import ImmediateNotImplemented, PeerError, UserIdMismatch
+from .session import AmqpSession
+
+MS = 1_000_000
+RESOURCE_ERROR = 506
+
+
+def offer_run(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:
+    """Publish as much of a run as there is room for; the rest is held or refused.
+
+    Raises: DestinationFull (E.4 row 7), and what `Session.offer` raises.
+    """
+    area, engine_session, effort = session.backlog.area, channel.session, session.broker.effort
+    route, envelope, blobs = known.route, known.envelope, event.blobs
+    part_max = part_max_of(route)
+    if engine_session.confirms is not None:
+        session.confirming.channels[channel] = None
+    start = 0
+    while start < len(blobs):
+        if start and effort.spent >= session.effort_max:
+            session.backlog.unfinished = PublishReceived(channel, event.kind, blobs[start:])
+            return
+        allowance = area.allowance
+        part = blobs[start : start + part_max] if start or len(blobs) > part_max else blobs
+        if allowance is None:
+            taken, returned, full = engine_session.offer(route, envelope, part, mandatory=known.mandatory)
+        else:
+            taken, returned, full = engine_session.offer(
+                route,
+                envelope,
+                part,
+                mandatory=known.mandatory,
+                octets_max=allowance.octets,
+                messages_max=allowance.messages,
+            )
+            allowance.spend(part[:taken])
+        start += taken
+        if returned:
+            session.send_returns(channel, returned)
+        if full is None:
+            if not taken:
+                area.put_back(channel, _rest(event, start))
+                return
+        elif is_refused(session, full):
+            count = 1 if route.queues is None else len(blobs) - start  # as full for one as for the next
+            refuse(session, channel, known, full, blobs[start : start + count], behind=len(blobs) - start - count)
+            start += count
+        else:
+            area.hold_for(full, channel, _rest(event, start))
+            return
+
+
+def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Channel) -> bool:
+    """Whether tx.commit is held, as one: the journal refuses, or there is no room (E.4 row 13).
+
+    Raises: DestinationFull.
+    """
+    area = session.backlog.area
+    if session.journal.is_refusing:
+        hold_for_disk(session, event, channel)
+        return True
+    full = channel.session.full_for_commit()
+    if full is not None:
+        if is_refused(session, full):
+            raise errors.DestinationFull(destination=full.destination, limit=full.limit)
+        area.hold_for(full, channel, event)
+        return True
+    transaction, allowance = channel.session.transaction, area.allowance
+    if allowance is not None and transaction is not None:
+        if transaction.size > allowance.octets:
+            area.put_back(channel, event)
+            return True
+        allowance.spend_octets(transaction.size, sum(len(one.blobs) for one in transaction.publishes))
+    return False
+
+
+def hold_for_disk(session: AmqpSession, event: Work, channel: Channel) -> None:
+    """The journal takes nothing now (`[address-setting] disk-full-policy`)."""
+    disk = session.broker.flow.disk
+    disk.switch("low on disk")
+    session.backlog.area.hold_for(disk.full_for(), channel, event)
+
+
+def is_refused(session: AmqpSession, full: Full) -> bool:
+    """Whether what is handled now is refused instead of held, because of the policy, or because it has waited."""
+    if full.fails or not full.fails_after_ms:
+        return full.fails
+    since_ns = session.backlog.area.since_ns
+    return since_ns is not None and session.broker.clock.monotonic_ns() >= since_ns + full.fails_after_ms * MS
+
+
+def _rest(event: PublishReceived, start: int) -> PublishReceived:
+    return PublishReceived(event.channel, event.kind, event.blobs[start:]) if start else event
+
+
+def refuse(
+    session: AmqpSession, channel: Channel, known: KnownRoute, full: Full, blobs: Sequence[bytes], *, behind: int = 0
+) -> None:
+    """Rows 5 to 7: nack; or return; or the channel's end, and with it that of so many `behind` in the same run.
+
+    Raises: DestinationFull, for the last.
+    """
+    engine_session = channel.session
+    is_last = engine_session.confirms is None and not known.mandatory
+    engine_session.pass_over(len(blobs) + (behind if is_last else 0), refused=True)
+    if engine_session.confirms is not None:
+        session.confirming.channels[channel] = None
+        return
+    if is_last:
+        raise errors.DestinationFull(destination=full.destination, limit=full.limit)
+    text = f"RESOURCE_ERROR - {full.destination}: {full.limit} limit"
+    session.output.render()
+    frame_max = session.connection.frame_max
+    session.output.send_raw(
+        *render_returns(channel.number, known.envelope, blobs, frame_max, code=RESOURCE_ERROR, text=text)
+    )
+
+
+_KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter("envelope")
+
+#: The fixed cost of asking for a route, by the measure of `Effort`.
+LOOK_UP_COST = 24
+
+
+def published(session: AmqpSession, event: PublishReceived) -> None:
+    """Handle a run of publishes. The hot path: its kind knows the route, one call for the whole run."""
+    channel = event.channel
+    assert isinstance(channel, Channel)
+    known: KnownRoute | None = event.kind.known
+    if known is None or known.route.is_stale or event.oversized:
+        if _meets_alarm(session, event, channel):
+            return
+        known = _find_route(session, event, channel)
+        firehose = channel.session.client.vhost.firehose
+        if firehose is not None:
+            firehose.expect(channel.session, known.route, known.envelope, event.blobs)
+    engine_session = channel.session
+    durability = session.broker.storage.durability
+    if durability is not None:
+        if durability.has_failed and _must_wait(engine_session, known):
+            hold_for_disk(session, event, channel)
+            return
+        session.journal.publishes(durability, is_stored=known.may_be_stored)
+    if event.kind.facts.is_marked or len(event.blobs) > known.run_max:
+        _publish_parts(session, event, channel, known)
+        return
+    returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
+    if returned:
+        session.send_returns(channel, returned)
+    if engine_session.confirms is not None:
+        session.confirming.channels[channel] = None
+
+
+def published_mixed(session: AmqpSession, event: MixedReceived) -> None:
+    """Handle a mixed run: in one go where all go to queues that take them plainly, else one kind after the other."""
+    channel = event.channel
+    assert isinstance(channel, Channel)
+    engine_session = channel.session
+    durability = session.broker.storage.durability
+    knowns: list[KnownRoute] = list(map(_KNOWN, event.kinds))
+    distinct = set(knowns)
+    if (
+        engine_session.transaction is not None
+        or (durability is not None and durability.has_failed)
+        or not all(map(_is_together, distinct))
+    ):
+        _publish_stretches(session, event)
+        return
+    if durability is not None:
+        session.journal.publishes(durability, is_stored=any(known.is_stored for known in distinct))
+    engine_session.publish_mixed(list(map(_QUEUE, knowns)), list(map(_ENVELOPE, knowns)), event.blobs)
+    if engine_session.confirms is not None:
+        session.confirming.channels[channel] = None
+
+
+def _is_together(known: KnownRoute | None) -> bool:
+    """Whether messages of a kind can be published together with others."""
+    return known is not None and known.queue is not None and not known.route.is_stale
+
+
+def _publish_stretches(
+    session: AmqpSession, event: MixedReceived, publish: Callable[[AmqpSession, PublishReceived], None] = published
+) -> None:
+    """One kind after the other. What comes behind one that is blocked, or when the turn has become long, waits."""
+    backlog, channel = session.backlog, event.channel
+    assert isinstance(channel, Channel)
+    start = 0
+    for kind, run in groupby(event.kinds):
+        is_long = session.broker.effort.spent >= session.effort_max and start
+        if is_long or backlog.unfinished is not None or backlog.area.is_waiting(channel):
+            rest = MixedReceived(channel, event.kinds[start:], event.blobs[start:])
+            backlog.area.put_rest(channel, rest)
+            return
+        stop = start + sum(1 for _ in run)
+        publish(session, PublishReceived(channel, kind, event.blobs[start:stop]))
+        start = stop
+
+
+def published_late(session: AmqpSession, event: PublishReceived) -> None:
+    """The same for what was held: it may have expired meanwhile (queues page E.4, row 15)."""
+    if _has_expired(session, event):
+        channel = event.channel
+        assert isinstance(channel, Channel)
+        _find_route(session, event, channel)  # what is wrong with it counts all the same
+        channel.session.pass_over(len(event.blobs), refused=False)
+        if channel.session.confirms is not None:
+            session.confirming.channels[channel] = None
+    else:
+        published(session, event)
+
+
+def published_mixed_late(session: AmqpSession, event: MixedReceived) -> None:
+    """The same for a mixed run: kind by kind, where one may have expired."""
+    if any(kind.facts.expiration is not None for kind in set(event.kinds)):
+        _publish_stretches(session, event, published_late)
+    else:
+        published_mixed(session, event)
+
+
+def _has_expired(session: AmqpSession, event: PublishReceived) -> bool:
+    since_ns, expiration = session.backlog.area.since_ns, event.kind.facts.expiration
+    if since_ns is None or expiration is None or not expiration.isdigit():
+        return False  # what is no number is refused when it is published
+    assert isinstance(event.channel, Channel)
+    if event.channel.session.transaction is not None:
+        return False
+    return session.broker.clock.monotonic_ns() >= since_ns + int(expiration) * MS
+
+
+def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel) -> bool:
+    """Whether an operator's alarm holds a publish, or refuses it; what is wrong with one is said when it goes on.
+
+    A transaction meets it with its commit (queues page E.4, rows 3 to 8, 13).
+    """
+    alarm = session.broker.flow.alarm
+    if not alarm.is_full or channel.session.transaction is not None or _is_request(session, event):
+        return False
+    try:
+        known = _find_route(session, event, channel)
+    except (errors.EngineError, PeerError):
+        full = alarm.full_for()
+    else:
+        full = alarm.full_for(known.route.queues or (), channel.session.client)
+        if is_refused(session, full):
+            refuse(session, channel, known, full, event.blobs)
+            return True
+    session.backlog.area.hold_for(full, channel, event)
+    return True
+
+
+def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
+    """Whether it is a request to a service; these are handled during an alarm, so that an operator can end it."""
+    assert session.login.client is not None
+    name = session.connection.memory.arguments_of(event.kind.method_frame).exchange
+    return isinstance(session.login.client.vhost.exchanges.get(name), ServiceExchange)
+
+
+def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
+    """Whether messages wait for room on the disk. A transaction waits with its commit."""
+    if engine_session.transaction is not None:
+        return False
+    return known.route.waits_for_disk(known.envelope, is_confirmed=engine_session.confirms is not None)
+
+
+def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:
+    """Publish a run to many queues until the turn has become long enough; the rest is for the next turn.
+
+    Messages that may be refused one by one are published one by one, too: those before the refused one are published,
+    returned and confirmed.
+    """
+    blobs = event.blobs
+    engine_session = channel.session
+    broker = session.broker
+    if not known.run_max and broker.flow.is_on and engine_session.transaction is None:
+        offer_run(session, event, channel, known)
+        return
+    # A transaction gathers them for the commit, which has slices of its own.
+    is_gathered = engine_session.transaction is not None and known.route.queues is not None
+    size = 1 if event.kind.facts.is_marked else len(blobs) if is_gathered else part_max_of(known.route)
+    for start in range(0, len(blobs), size):
+        if broker.effort.spent >= session.effort_max and start:
+            session.backlog.unfinished = PublishReceived(channel, event.kind, blobs[start:])
+            return
+        part = blobs[start : start + size]
+        returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
+        if returned:
+            session.send_returns(channel, returned)
+        if engine_session.confirms is not None:
+            session.confirming.channels[channel] = None
+
+
+def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) -> KnownRoute:
+    """Check a publish and find its route; remembered until the route is stale.
+
+    Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
+        TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
+    """
+    session.broker.effort.spent += LOOK_UP_COST
+    arguments = session.connection.memory.arguments_of(event.kind.method_frame)
+    if arguments.immediate:
+        raise ImmediateNotImplemented
+    if event.oversized:
+        raise errors.MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
+    client = session.login.client
+    assert client is not None
+    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user, client)
+    facts = event.kind.facts
+    if facts.is_marked:
+        channel.session.subscriptions.check_reply_to(channel.framing, event.blobs[0])
+    user_id = facts.user_id
+    if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
+        raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
+    check_expiration(facts.expiration)
+    known: KnownRoute | None = event.kind.known
+    envelope = (
+        known.envelope
+        if known is not None
+        else Envelope(arguments.exchange, arguments.routing_key, facts, channel.framing, arguments.address)
+    )
+    if type(route.exchange) is ServiceExchange:  # not remembered, so that each request is noted
+        session.journal.asked = route.exchange
+        return KnownRoute(route, envelope, arguments.mandatory)
+    if client.vhost.firehose is not None or session.broker.alarm is not None:
+        # Nor here: each publish is traced with its session, or is to meet the alarm.
+        return KnownRoute(route, envelope, arguments.mandatory)
+    fresh = event.kind.known = KnownRoute(route, envelope, arguments.mandatory)
+    return fresh

@@ -1,0 +1,212 @@
+"""A connection's session: protocol events in, calls to the engine, answers out. Synchronous from end to end.
+
+It puts the parts of a connection together, and is what handlers are given. The edge calls `turn.handle_bytes` with each
+read and sends what `take_output` returns; everything between happens inside one turn. Source: behaviour page 1, 2.
+"""
+
+import base64
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ...engine import Broker, Clock, Deadlines, Emptying, Envelope, Queue
+from ..flow.parking import HoldArea
+from ..options import FrontendOptions
+from ..peer.channel import Channel
+from ..peer.deliveries import render_returns
+from ..peer.login import Login, Peer
+from ..peer.output import Output
+from ..wire.codec import Method
+from ..wire.events import ChannelMethod
+from ..wire.frames import Connection
+from ..wire.large_output import Octets
+from ..wire.peer_errors import InternalError, NoQueueDeclared
+from .backlog import Backlog
+from .closing import Closing
+from .confirming import Confirming
+from .heartbeat import Heartbeat
+from .journal_wait import JournalWait
+
+
+def generated_name(prefix: str) -> str:
+    """A unique name: `prefix` and 22 random characters."""
+    return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+
+
+class AmqpSession:
+    """One connection. `effort_max`: the `Effort` spent at which the turn ends."""
+
+    #: What the test broker replaces.
+    confirming_type: type[Confirming] = Confirming
+    closing_type: type[Closing] = Closing
+
+    def __init__(
+        self,
+        broker: Broker,
+        options: FrontendOptions,
+        peer: Peer,
+        on_output: Callable[[], None],
+        *,
+        clock: Clock | None = None,
+        deadlines: Deadlines | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        """Args:
+
+        on_output: called when another connection's turn, or a deadline, produced something to send.
+        clock, deadlines: for heartbeats and timeouts, where they are not the broker's.
+        connection: the frame reader, where it is not an ordinary one.
+        """
+        clock = clock or broker.clock
+        deadlines = broker.deadlines if deadlines is None else deadlines
+        self.broker = broker
+        self.options = options
+        self.connection = connection or Connection(max(options.incomplete_max, options.message_size_max))
+        self.channel_max = options.channel_max
+        self.effort_max = 0
+        self.login = Login(peer)
+        self.output = Output(self.login, self.connection, on_output)
+        self.journal = JournalWait(broker, self.login)
+        self.confirming = self.confirming_type(broker, self.journal, self.output)
+        self.backlog = Backlog(HoldArea(broker, self.login, self.output))
+        self.heartbeat = Heartbeat(clock, deadlines, self.output.wake, self._is_unread)
+        self.closing = self.closing_type(
+            options,
+            self.connection,
+            self.login,
+            self.output,
+            self.confirming,
+            self.backlog.area,
+            self.heartbeat,
+            clock,
+            deadlines,
+        )
+        self.output.on_session_failed = self.closing.session_failed
+        self.backlog.area.on_stuck = self.closing.expel
+        self._emptying: Emptying | None = None  # what a method waits for, and that method
+        self._emptied_for: Method | None = None
+
+    # -- what the edge calls ----------------------------------------------------------------------------------------
+
+    def take_output(self) -> list[Octets]:
+        """Everything to send now, in parts; deliveries included."""
+        journal = self.journal
+        if (journal.barrier or journal.asked is not None) and self._is_withheld():
+            journal.notify()
+            return self.heartbeat.take_due()  # it says nothing of what waits for the disk
+        backlog = self.backlog
+        if backlog.unfinished is not None or not backlog.area.waits_for_others:
+            journal.notify()
+        if self.confirming.channels:
+            self.confirming.send_due()
+        taken, heartbeat = self.output.take(), self.heartbeat
+        if heartbeat.is_due and not taken:
+            return heartbeat.take_due()
+        if taken and heartbeat.interval_s:
+            heartbeat.is_due = False
+            heartbeat.sent_ns = heartbeat.now()
+        return taken
+
+    def _is_withheld(self) -> bool:
+        """Whether nothing may be sent before the journal has made progress."""
+        journal = self.journal
+        journal.collect_barrier()
+        if journal.is_lost:
+            journal.withhold_output(0)
+            self.output.clear()  # the peer must not read that it was done
+            self.closing.refuse(InternalError(), None)
+        return journal.is_withholding
+
+    def output_sent(self) -> None:
+        """All of what was taken is with the kernel: consumers may get more."""
+        client = self.login.client
+        if client is not None:
+            client.unsent = 0
+            if client.paused and not client.closed:
+                client.drained()
+
+    def handle_end(self) -> None:
+        """The peer is gone, in whatever way: requeue, clean up. Idempotent."""
+        self.closing.end()
+        client = self.login.client
+        if client is not None:
+            client.close(failed=True)  # unless it was closed before, by its own wish
+            client.flush = _nothing
+            client.on_expelled = client.on_withheld = None
+        # No cycles are left behind: memory is free at once, without waiting for the collector.
+        self.output.end()
+        self.backlog.clear()
+        self.confirming.channels.clear()
+        self.connection.channels.clear()
+
+    def _is_unread(self) -> bool:
+        """Whether the peer is not read now: a heartbeat of its own would not be seen."""
+        backlog = self.backlog
+        area = backlog.area
+        is_left = backlog.unfinished is not None or area.is_full or area.waits_for_alarm or area.says_goodbye
+        return is_left or self.journal.has_published
+
+    # -- what handlers share ----------------------------------------------------------------------------------------
+
+    def open_channel(self, number: int) -> Channel:
+        """A new channel with a session of the engine's."""
+        assert self.login.client is not None
+        channel = Channel(
+            number,
+            self.login.client.open_session(number),
+            self.connection.memory,
+            frame_max=self.connection.frame_max,
+            message_size_max=self.options.message_size_max,
+        )
+        self.connection.channels[number] = channel
+        return channel
+
+    #: Names for queues and consumers that were not given any.
+    make_name = staticmethod(generated_name)
+
+    def queue_name(self, channel: Channel, name: str) -> str:
+        """The queue that a method means: an empty name is the last one declared. Raises: NoQueueDeclared."""
+        if name:
+            return name
+        if not channel.last_queue:
+            raise NoQueueDeclared
+        return channel.last_queue
+
+    def must_wait_for(self, queue: Queue | None, channel: Channel, method: Method) -> bool:
+        """Whether a method that looks into a queue is for another turn: its messages come or go in slices."""
+        if self._emptied_for is method:
+            assert self._emptying is not None
+            is_waiting = not self._emptying.is_small
+        else:
+            is_waiting = queue is not None and queue.is_busy()
+        if is_waiting:
+            self.backlog.unfinished = ChannelMethod(channel.number, channel, method)
+        return is_waiting
+
+    def wait_until_small(self, emptying: Emptying, channel: Channel, method: Method) -> None:
+        """A method that ends a queue, or what is in it, is for the turn when there is little left in it."""
+        self._emptying, self._emptied_for = emptying, method
+        self.backlog.unfinished = ChannelMethod(channel.number, channel, method)
+
+    def count_before(self, method: Method) -> int | None:
+        """Messages that had gone for this method while it waited, which is over now; None: it did not wait."""
+        emptying = self._emptying
+        if emptying is None or self._emptied_for is not method:
+            return None
+        self._emptying = self._emptied_for = None
+        self.journal.has_acted = True  # the answer says that these are gone, too
+        return emptying.finish()
+
+    def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:
+        """basic.return for mandatory messages that no queue took."""
+        for envelope, blobs in returned:
+            self.output.render()
+            self.output.send_raw(*render_returns(channel.number, envelope, blobs, self.connection.frame_max))
+
+
+def _nothing() -> None:
+    """What a client that is over flushes."""
+
+
+#: What handles a method: (session, channel, method) -> None.
+Handler = Callable[[AmqpSession, Channel, Any], None]

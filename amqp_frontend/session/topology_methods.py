@@ -1,0 +1,180 @@
+"""Handlers of the classes exchange and queue. Source: behaviour page 2.1 to 2.6."""
+
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from ...engine import REPLY_TO, is_large
+from ..peer.channel import Channel
+from ..wire.codec import Method, encode_method
+from .session import AmqpSession, Handler
+
+if TYPE_CHECKING:
+    from ...engine import Client, FieldTable, VirtualHost
+
+#: Carriage return and line feed are removed from declared names, not refused (behaviour page 0.7). In publish, consume,
+#: get and purge they stay, so that such a spelling finds nothing.
+_STRIPPED = {13: None, 10: None}
+
+
+def clean(name: str) -> str:
+    """A name as it is declared."""
+    return name.translate(_STRIPPED)
+
+
+def _client(session: AmqpSession) -> "Client":
+    assert session.login.client is not None
+    return session.login.client
+
+
+def _vhost(session: AmqpSession) -> "VirtualHost":
+    assert session.login.vhost is not None
+    return session.login.vhost
+
+
+def _table(arguments: object) -> "FieldTable":
+    """Decoded by our codec: pamqp's annotation does not apply."""
+    return arguments  # type: ignore[return-value]
+
+
+def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.Exchange.Declare) -> None:
+    _vhost(session).declare_exchange(
+        clean(method.exchange),
+        method.exchange_type,
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        internal=method.internal,
+        arguments=_table(method.arguments),
+        passive=method.passive,
+        client=_client(session),
+    )
+    if not method.nowait:
+        session.output.send(channel.number, commands.Exchange.DeclareOk)
+
+
+def _exchange_delete(session: AmqpSession, channel: Channel, method: commands.Exchange.Delete) -> None:
+    _vhost(session).delete_exchange(clean(method.exchange), if_unused=method.if_unused, client=_client(session))
+    if not method.nowait:
+        session.output.send(channel.number, commands.Exchange.DeleteOk)
+
+
+def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exchange.Bind) -> None:
+    _vhost(session).bind_exchange(
+        clean(method.destination),
+        clean(method.source),
+        method.routing_key,
+        _table(method.arguments),
+        _client(session),
+    )
+    if not method.nowait:
+        session.output.send(channel.number, commands.Exchange.BindOk)
+
+
+def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Exchange.Unbind) -> None:
+    _vhost(session).unbind_exchange(
+        clean(method.destination),
+        clean(method.source),
+        method.routing_key,
+        _table(method.arguments),
+        _client(session),
+    )
+    if not method.nowait:
+        session.output.send(channel.number, commands.Exchange.UnbindOk)
+
+
+def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queue.Declare) -> None:
+    name = clean(method.queue)
+    if method.queue.startswith(REPLY_TO) and _vhost(session).has_reply_queue(name):
+        channel.last_queue = name
+        if not method.nowait:
+            session.output.send(channel.number, commands.Queue.DeclareOk, name, 0, 1)
+        return
+    server_named = not name and not method.passive
+    if server_named:
+        name = session.make_name("amq.gen-")
+    queue = _vhost(session).declare_queue(
+        name,
+        client=_client(session),
+        durable=method.durable,
+        exclusive=method.exclusive,
+        auto_delete=method.auto_delete,
+        arguments=_table(method.arguments),
+        passive=method.passive,
+        server_named=server_named,
+    )
+    channel.last_queue = name
+    if not method.nowait:
+        session.broker.dispatch_now(queue)
+        session.output.send(channel.number, commands.Queue.DeclareOk, name, queue.ready_count, len(queue.consumers))
+
+
+def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
+    """The queue to bind or delete. An empty name means the last one declared; a name of line ends alone does not."""
+    return clean(queue) if queue else session.queue_name(channel, "")
+
+
+def _bound_queue(session: AmqpSession, channel: Channel, queue: str, routing_key: str) -> tuple[str, str]:
+    """Queue and routing key of a (un)bind: both empty mean the last declared queue's name twice."""
+    name = _queue_name(session, channel, queue)
+    return name, name if not queue and not routing_key else routing_key
+
+
+def _queue_bind(session: AmqpSession, channel: Channel, method: commands.Queue.Bind) -> None:
+    name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
+    _vhost(session).bind_queue(name, clean(method.exchange), routing_key, _table(method.arguments), _client(session))
+    if not method.nowait:
+        session.output.send(channel.number, commands.Queue.BindOk)
+
+
+def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue.Unbind) -> None:
+    name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
+    _vhost(session).unbind_queue(name, clean(method.exchange), routing_key, _table(method.arguments), _client(session))
+    session.output.send(channel.number, commands.Queue.UnbindOk)
+
+
+def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> None:
+    name = session.queue_name(channel, method.queue)
+    vhost, client = _vhost(session), _client(session)
+    queue = vhost.queues.get(name)
+    if session.must_wait_for(queue, channel, method):
+        return
+    before = session.count_before(method)
+    if before is None and queue is not None and is_large(queue, deletes=False):
+        session.wait_until_small(vhost.begin_purge(name, client), channel, method)
+        return
+    count = vhost.purge_queue(name, client) + (before or 0)
+    if not method.nowait:
+        session.output.send(channel.number, commands.Queue.PurgeOk, count)
+
+
+def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> None:
+    name = _queue_name(session, channel, method.queue)
+    vhost, client = _vhost(session), _client(session)
+    queue = vhost.queues.get(name)
+    if session.must_wait_for(queue, channel, method):
+        return
+    before = session.count_before(method)
+    # The conditions were for what is there when it begins; what is half gone goes.
+    if_unused, if_empty = method.if_unused and before is None, method.if_empty and before is None
+    if before is None and queue is not None and is_large(queue, deletes=True):
+        emptying = vhost.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
+        session.wait_until_small(emptying, channel, method)
+        return
+    session.output.render()
+    count = vhost.delete_queue(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
+    if not method.nowait:
+        # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's test suite relies on it.
+        session.output.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))
+
+
+TOPOLOGY_HANDLERS: dict[type[Method], Handler] = {
+    commands.Exchange.Declare: _exchange_declare,
+    commands.Exchange.Delete: _exchange_delete,
+    commands.Exchange.Bind: _exchange_bind,
+    commands.Exchange.Unbind: _exchange_unbind,
+    commands.Queue.Declare: _queue_declare,
+    commands.Queue.Bind: _queue_bind,
+    commands.Queue.Unbind: _queue_unbind,
+    commands.Queue.Purge: _queue_purge,
+    commands.Queue.Delete: _queue_delete,
+}

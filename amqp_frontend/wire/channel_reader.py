@@ -1,0 +1,177 @@
+"""A channel as the frame reader knows it: its state, and the content that is being assembled on it. No engine.
+
+Most contents come in one piece and never get here: see runs.py. Source: AMQP 0-9-1 4.2.6; behaviour page 1.13.
+"""
+
+from ...engine import PropertyFacts
+from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, stays
+from .layout import BODY, CONTENT_HEAD, FRAME_OVERHEAD, HEADER, ContentFraming, content_frames, frame
+from .peer_errors import (
+    ContentBodyExpected,
+    ContentBodyTooLong,
+    ContentHeaderExpected,
+    ContentHeaderOfOtherClass,
+    ContentSizeTooLarge,
+    UnknownFrame,
+)
+from .publish_memory import PublishMemory
+from .states import CHANNEL_NEXT, ChannelState, ChannelStep
+
+BASIC_CLASS = 60
+#: The most that any content header may announce (behaviour page 1.13).
+BODY_SIZE_MAX = 512 * 1024 * 1024
+#: What fits into the smallest frame that peers can agree on.
+PIECE_MAX = 4096 - FRAME_OVERHEAD
+#: What stands before the payload of a header frame, so that one layout reads both; its type and size do not matter.
+_NO_HEAD = bytes(7)
+
+
+class Assembly:
+    """A content that did not come in one piece: publish seen, header or body frames still to come.
+
+    The body is in `large`, or in `body` and `pieces`; those with less than `PIECE_MIN` are joined as they come, because
+    each by itself would cost many times its octets.
+    """
+
+    __slots__ = ("body", "body_size", "header", "is_oversized", "large", "method_frame", "pieces", "remaining")
+
+    def __init__(self, method_frame: bytes) -> None:
+        self.method_frame = method_frame
+        self.header: bytes | None = None
+        self.body: list[bytes] = []
+        self.pieces = bytearray()  # small ones, not yet a part of `body`
+        self.large: LargeBody | None = None
+        self.body_size = 0
+        self.remaining = 0
+        self.is_oversized = False
+
+    def add(self, payload: bytes) -> None:
+        """Take a piece of the body."""
+        pieces = self.pieces
+        if len(payload) >= PIECE_MIN:
+            self.join_pieces()
+            self.body.append(payload)
+            return
+        if len(pieces) + len(payload) > PIECE_MAX:
+            self.join_pieces()
+        pieces += payload
+
+    def join_pieces(self) -> None:
+        """Make one part of the small ones."""
+        if self.pieces:
+            self.body.append(bytes(self.pieces))
+            self.pieces.clear()
+
+    def leave_large(self) -> None:
+        """The body goes on in parts: a frame cannot stay as it came."""
+        if self.large is not None:
+            self.body, self.large = self.large.payloads(), None
+
+    @property
+    def octets(self) -> int:
+        """Octets of the body that are in memory."""
+        return 0 if self.is_oversized else self.body_size - self.remaining
+
+
+class ChannelReader:
+    """One open (or closing) channel of a connection; what it is for is a subclass's matter."""
+
+    __slots__ = ("assembly", "framing", "is_mixed", "memory", "message_size_max", "number", "state")
+
+    def __init__(self, number: int, memory: PublishMemory, *, frame_max: int, message_size_max: int) -> None:
+        self.number = number
+        self.memory = memory  # the connection's
+        self.framing = ContentFraming(number, frame_max)
+        self.message_size_max = message_size_max
+        self.state = ChannelState.OPEN
+        self.assembly: Assembly | None = None
+        self.is_mixed = False  # few messages in a row are of one kind: see runs.py
+
+    def step(self, step: ChannelStep) -> None:
+        """Move on by the table; a step that is not in it is our own mistake."""
+        self.state = CHANNEL_NEXT[self.state][step]
+
+    def add_content(self, kind: int, payload: bytes) -> tuple[bytes, PropertyFacts, bytes, int] | None:
+        """Add a header or body frame to the content being assembled.
+
+        Returns: (publish frame, facts, blob, oversized body size) when the content is whole, else None.
+        Raises: ContentHeaderExpected, ContentHeaderOfOtherClass, ContentSizeTooLarge, UnknownFrame,
+            ContentBodyExpected, ContentBodyTooLong, PropertiesUndecodable.
+        """
+        assembly = self.assembly
+        assert assembly is not None
+        if assembly.header is None:
+            self._add_header(assembly, kind, payload)
+        else:
+            self._add_body(assembly, kind, payload)
+        return None if assembly.remaining else self.take_content(assembly)
+
+    def take_content(self, assembly: Assembly) -> tuple[bytes, PropertyFacts, bytes, int]:
+        """As `add_content`, of a content that is whole. Raises: PropertiesUndecodable."""
+        self.assembly = None
+        header = assembly.header
+        assert header is not None
+        facts = self.memory.facts_of(header[12:])
+        if assembly.is_oversized:
+            return assembly.method_frame, facts, b"", assembly.body_size
+        if assembly.large is not None:
+            return assembly.method_frame, facts, assembly.large.blob(), 0
+        assembly.join_pieces()
+        return assembly.method_frame, facts, self._blob(header, assembly.body), 0
+
+    def large_body(self, payload: int, capacity_max: int) -> LargeBody | None:
+        """Where the body that comes is read to, if it is large and its frames can stay as they come.
+
+        payload: octets in its next frame. capacity_max: how many may be reserved.
+        """
+        assembly = self.assembly
+        if assembly is None or assembly.header is None:
+            return None
+        size, payload_max = assembly.body_size, self.framing.frame_max - FRAME_OVERHEAD
+        if not stays(payload, assembly.remaining, payload_max):
+            return None
+        if (
+            assembly.large is None
+            and LARGE_MIN <= size == assembly.remaining
+            and size <= capacity_max
+            and not assembly.is_oversized
+        ):
+            try:
+                assembly.large = LargeBody(self.number, assembly.header, size, payload, payload_max)
+            except MemoryError:
+                pass  # in parts, as far as it goes
+        return assembly.large
+
+    def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:
+        if kind != HEADER:
+            raise ContentHeaderExpected
+        if len(payload) < 14:
+            raise UnknownFrame(type=kind, payload=payload)
+        _, _, _, class_id, weight, size = CONTENT_HEAD.unpack_from(_NO_HEAD + payload[:12])
+        if class_id != BASIC_CLASS:
+            raise ContentHeaderOfOtherClass(found=class_id)
+        if weight:
+            raise ContentHeaderExpected
+        if size > BODY_SIZE_MAX:
+            raise ContentSizeTooLarge(size=size, limit=BODY_SIZE_MAX)
+        assembly.header = payload
+        assembly.body_size = assembly.remaining = size
+        assembly.is_oversized = size > self.message_size_max
+
+    def _add_body(self, assembly: Assembly, kind: int, payload: bytes) -> None:
+        if kind != BODY:
+            raise ContentBodyExpected
+        assembly.remaining -= len(payload)
+        if assembly.remaining < 0:
+            raise ContentBodyTooLong
+        if payload and not assembly.is_oversized:
+            assembly.leave_large()
+            assembly.add(payload)
+
+    def _blob(self, header: bytes, body: list[bytes]) -> bytes:
+        payload_max = self.framing.frame_max - FRAME_OVERHEAD
+        if all(len(part) <= payload_max for part in body):
+            frames = [frame(BODY, self.number, part) for part in body]
+            return frame(HEADER, self.number, header) + b"".join(frames)
+        # Larger than was agreed, and tolerated: but other peers get frames of the right size.
+        return content_frames(self.number, header, b"".join(body), self.framing.frame_max)

@@ -1,0 +1,431 @@
+"""The frame reader: octets in, protocol events out. No sockets, no time; of the engine only what octets mean.
+
+`events()` is lazy: the session handles one event before the next is read, so an error that closes a channel takes
+effect on the very next frame. Publishes with their content and single acks are read as runs (runs.py); everything
+else goes one frame at a time. Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.13.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from .channel_reader import Assembly, ChannelReader
+from .codec import INDEX_OF, METHODS, encode_method, ids_of, received_method
+from .events import (
+    ChannelMethod,
+    ConnectionMethod,
+    HeaderReceived,
+    HeaderRejected,
+    MixedReceived,
+    ProtocolEvent,
+    PublishReceived,
+)
+from .large_body import EXCESS, MORE, OTHER, WHOLE, LargeBody, Progress
+from .layout import (
+    BODY,
+    FRAME_END,
+    FRAME_END_OCTET,
+    FRAME_HEAD,
+    FRAME_HEAD_SIZE,
+    FRAME_OVERHEAD,
+    HEADER,
+    HEADERS_ACCEPTED,
+    HEARTBEAT,
+    METHOD,
+    METHOD_HEAD,
+    METHOD_HEAD_SIZE,
+)
+from .peer_errors import (
+    ChannelAlreadyOpen,
+    ChannelNotOpen,
+    ContentBodyExpected,
+    ContentHeaderExpected,
+    FrameEndMissing,
+    FrameTooLarge,
+    IncompleteTooLarge,
+    MalformedConnectionString,
+    MalformedShortString,
+    MethodFrameExpected,
+    NotLoggedIn,
+    PeerError,
+    UnexpectedFrame,
+    UnexpectedMethod,
+    UnimplementedMethod,
+    UnknownFrame,
+)
+from .publish_memory import PUBLISH, PublishMemory
+from .runs import is_cut_short, read_acks, read_publishes
+from .states import (
+    CHANNEL_METHODS,
+    CONNECTION_METHODS,
+    CONNECTION_NEXT,
+    ChannelState,
+    ConnectionState,
+    ConnectionStep,
+)
+
+OPEN = ChannelState.OPEN
+
+
+class IncompleteBodies:
+    """`octets`: of all bodies that are not whole, at most `octets_max`. `reserved`: of the buffers of large ones.
+
+    `direct`: the large body that what comes next belongs to. It may be read to `direct.room`, too.
+    """
+
+    __slots__ = ("_channels", "direct", "octets", "octets_max", "reserved")
+
+    def __init__(self, channels: Mapping[int, ChannelReader], octets_max: int) -> None:
+        self._channels = channels
+        self.octets_max = octets_max
+        self.octets = 0
+        self.reserved = 0
+        self.direct: LargeBody | None = None
+
+    def drop(self, channel: ChannelReader) -> bytes:
+        """Forget the content of a channel. Returns: the beginning of a frame that had come for it."""
+        assembly, rest = channel.assembly, b""
+        if assembly is not None:
+            self.octets -= assembly.octets
+            if assembly.large is not None:
+                self.reserved -= assembly.large.capacity
+                if self.direct is assembly.large:
+                    rest = self._leave_direct()
+            channel.assembly = None
+        return rest
+
+    def put(self, data: bytes) -> bytes:
+        """Take what `direct` has room for. Returns: the rest."""
+        assert self.direct is not None
+        return data[self.direct.put(memoryview(data)) :] if data else data
+
+    def add(self, channel: ChannelReader, kind: int, payload: bytes) -> PublishReceived | None:
+        """A header or body frame, the careful way. Returns: the publish, if it is whole.
+
+        Raises: as `ChannelReader.add_content`; IncompleteTooLarge.
+        """
+        assembly = channel.assembly
+        assert assembly is not None
+        before, large = assembly.octets, assembly.large
+        try:
+            whole = channel.add_content(kind, payload)
+        finally:  # also of a content that is whole and wrong: nobody has it any more
+            self.octets += (assembly.octets if channel.assembly is assembly else 0) - before
+            if large is not None and (channel.assembly is not assembly or assembly.large is None):
+                self.reserved -= large.capacity
+        if whole is None:
+            if self.octets > self.octets_max:
+                raise IncompleteTooLarge(limit=self.octets_max)
+            return None
+        method_frame, facts, blob, oversized = whole
+        return PublishReceived(channel, channel.memory.kind_of(method_frame, facts), [blob], oversized)
+
+    # -- large ones -------------------------------------------------------------------------------------------------
+
+    def large_body(self, number: int, payload: int) -> LargeBody | None:
+        """What a body frame on a channel belongs to; None: it is taken the careful way."""
+        channel = self._channels.get(number)
+        if channel is None or channel.assembly is None or channel.state is not OPEN:
+            return None
+        is_new = channel.assembly.large is None
+        large = channel.large_body(payload, self.octets_max - self.reserved)
+        if large is not None and is_new:
+            self.reserved += large.capacity
+        return large
+
+    def take(self, large: LargeBody, octets: memoryview) -> Progress:
+        """Take a frame of a large body, or its beginning: what follows then belongs to `direct`."""
+        large.put(octets)
+        progress = self._look(large)
+        if progress is OTHER:
+            large.filled = large.checked
+        elif progress is MORE and large.filled > large.checked:
+            self.direct = large
+        return progress
+
+    def go_on(self, data: bytes, *, is_running: bool) -> tuple[Progress, bytes]:
+        """Look at what came for `direct`; `data` came behind that. Returns: with what is to be read as ever."""
+        large = self.direct
+        assert large is not None
+        channel = self._channels.get(large.number)
+        progress = self._look(large) if is_running and channel is not None and channel.state is OPEN else OTHER
+        while progress is MORE and data:
+            data = self.put(data)
+            progress = self._look(large)
+        return progress, data if progress is MORE else self._leave_direct() + data
+
+    def received(self, large: LargeBody, progress: Progress) -> PublishReceived:
+        """The publish whose body is whole. Raises: PropertiesUndecodable; IncompleteTooLarge, for EXCESS."""
+        if progress is EXCESS:
+            raise IncompleteTooLarge(ids=PublishReceived.ids, limit=self.octets_max)
+        channel = self._channels[large.number]
+        assembly = channel.assembly
+        assert assembly is not None
+        self.octets -= assembly.body_size
+        self.reserved -= large.capacity
+        try:
+            method_frame, facts, blob, _ = channel.take_content(assembly)
+        except PeerError as error:
+            error.ids = PublishReceived.ids
+            raise
+        return PublishReceived(channel, channel.memory.kind_of(method_frame, facts), [blob])
+
+    def _look(self, large: LargeBody) -> Progress:
+        assembly = self._channels[large.number].assembly
+        assert assembly is not None
+        before = assembly.remaining
+        progress, assembly.remaining = large.look(before, self.octets_max - self.octets)
+        self.octets += before - assembly.remaining
+        return progress
+
+    def _leave_direct(self) -> bytes:
+        """What is no part of the frames of `direct` that are whole."""
+        large, self.direct = self.direct, None
+        assert large is not None
+        return large.take_tail()
+
+
+HEADER_, STARTING, SECURING, TUNING, OPENING, RUNNING, CLOSING, CLOSED, REFUSED = ConnectionState
+
+ACK = 60 << 16 | 80
+CHANNEL_OPEN = 20 << 16 | 10
+
+_CLOSE_OK_FRAME = encode_method(0, METHODS[INDEX_OF["connection.close-ok"]])
+
+#: The largest frame before tuning is done; room for big tokens, not for floods.
+FRAME_MAX_UNTUNED = 8192
+
+#: The tables of states.py by class and method id.
+_ON_CONNECTION = {state: frozenset(map(INDEX_OF.__getitem__, names)) for state, names in CONNECTION_METHODS.items()}
+_ON_CHANNEL = {state: frozenset(map(INDEX_OF.__getitem__, names)) for state, names in CHANNEL_METHODS.items()}
+_ON_OPEN_CHANNEL = _ON_CHANNEL[OPEN]
+
+
+class Connection:
+    """The protocol state of one connection, from the server's side."""
+
+    __slots__ = (
+        "_buffer",
+        "_to_skip",
+        "channels",
+        "frame_max",
+        "incomplete",
+        "memory",
+        "state",
+    )
+
+    def __init__(self, incomplete_max: int = 1 << 62) -> None:
+        self.state = HEADER_
+        self.frame_max = FRAME_MAX_UNTUNED
+        self.channels: dict[int, ChannelReader] = {}
+        self.incomplete = IncompleteBodies(self.channels, incomplete_max)
+        self.memory = PublishMemory()
+        self._buffer = b""
+        self._to_skip = 0  # octets that belong to a frame that was refused
+
+    def drop_content(self, channel: ChannelReader) -> None:
+        """Forget the part of a message that came on a channel."""
+        self._buffer = self.incomplete.drop(channel) + self._buffer
+
+    def skip_everything(self) -> None:
+        """The rest of what the peer sends cannot be read: throw it away."""
+        self._buffer = b""
+        self.incomplete.direct = None
+        self._to_skip = 1 << 62
+
+    def step(self, step: ConnectionStep) -> None:
+        """Move on by the table; a step that is not in it is our own mistake."""
+        self.state = CONNECTION_NEXT[self.state][step]
+
+    def receive_bytes(self, data: bytes) -> None:
+        """Take what one read of the socket brought."""
+        if self.state is CLOSED or self.state is REFUSED:
+            return  # whatever still comes is neither read nor stored
+        if self._buffer:
+            self._buffer += data
+        else:
+            self._buffer = data if self.incomplete.direct is None else self.incomplete.put(data)
+        if self._to_skip:
+            self._skip()
+
+    def _skip(self) -> None:
+        if self._buffer.endswith(_CLOSE_OK_FRAME):
+            # The refused frame never came whole, and the peer has heard of its end: this is its goodbye.
+            self._to_skip = len(self._buffer) - len(_CLOSE_OK_FRAME)
+        skipped = min(self._to_skip, len(self._buffer))
+        self._to_skip -= skipped
+        self._buffer = self._buffer[skipped:]
+
+    def events(self) -> Iterator[ProtocolEvent]:
+        """What the octets so far mean. Raises PeerError at the octet that is wrong; call again for what follows."""
+        if self._to_skip:
+            self._skip()
+        data = self._buffer
+        self._buffer = b""
+        size = len(data)
+        position = 0
+        incomplete = self.incomplete
+        last: PublishReceived | MixedReceived | None = None  # in this read
+        try:
+            if (direct := incomplete.direct) is not None:
+                progress, data = incomplete.go_on(data, is_running=self.state is RUNNING)
+                size = len(data)
+                if progress is WHOLE or progress is EXCESS:
+                    yield incomplete.received(direct, progress)
+            if self.state is HEADER_:
+                header, position = _read_protocol_header(data)
+                if header is not None:
+                    yield header
+                if type(header) is not HeaderReceived:
+                    return
+            while size - position >= FRAME_HEAD_SIZE:
+                if self.state is RUNNING and size - position >= METHOD_HEAD_SIZE:
+                    kind, number, length, index = METHOD_HEAD.unpack_from(data, position)
+                    if kind == METHOD and (index == PUBLISH or (index == ACK and length == 13)):
+                        channel = self.channels.get(number)
+                        if channel is not None and channel.state is OPEN and channel.assembly is None:
+                            if index == PUBLISH:
+                                event, position = read_publishes(channel, data, position, length, self.frame_max, last)
+                                if event is not None:
+                                    yield event
+                                    last = event
+                                    continue
+                                if last is not None and is_cut_short(channel, data, position, length, self.frame_max):
+                                    return  # it begins the run of the next read
+                            else:
+                                acks, position = read_acks(channel, data, position)
+                                if acks is not None:
+                                    yield acks
+                                    continue
+                kind, number, length = FRAME_HEAD.unpack_from(data, position)
+                if length > self.frame_max:
+                    position += FRAME_HEAD_SIZE
+                    self._to_skip = length + 1  # what follows its head is never looked at
+                    if self.state is CLOSING:
+                        return
+                    raise FrameTooLarge(type=kind, size=length, limit=self.frame_max - FRAME_OVERHEAD)
+                end = position + length + FRAME_OVERHEAD
+                if kind == BODY and self.state is RUNNING:
+                    large = incomplete.large_body(number, length)
+                    if large is not None:
+                        progress = incomplete.take(large, memoryview(data)[position:end])
+                        if progress is not OTHER:
+                            position = min(end, size)
+                            if progress is WHOLE or progress is EXCESS:
+                                yield incomplete.received(large, progress)
+                            continue
+                if end > size:
+                    return
+                payload = data[position + 7 : end - 1]
+                position = end
+                if data[end - 1] != FRAME_END:
+                    raise FrameEndMissing(type=kind, payload=payload, end=data[end - 1])
+                other = self._read_frame(kind, number, payload)
+                if other is not None:
+                    yield other
+        finally:
+            if position < size:
+                self._buffer = data[position:] if position else data
+
+    # -- one frame --------------------------------------------------------------------------------------------------
+
+    def _read_frame(self, kind: int, number: int, payload: bytes) -> ProtocolEvent | None:
+        state = self.state
+        if state is RUNNING:
+            if kind == METHOD and len(payload) >= 4:
+                index = int.from_bytes(payload[:4], "big")
+                if number == 0:
+                    return self._connection_method(index, payload[4:])
+                return self._channel_method(number, index, payload[4:])
+            if kind in (HEADER, BODY):
+                return self._content_frame(kind, number, payload)
+            _check_heartbeat(kind, number, payload)
+            return None
+        if state is OPENING:
+            if kind == METHOD and number == 0 and len(payload) >= 4:
+                return self._connection_method(int.from_bytes(payload[:4], "big"), payload[4:])
+            if kind != HEARTBEAT or number or payload:
+                raise UnexpectedFrame(type=kind, payload=payload)
+            return None
+        if state is CLOSED or state is REFUSED:
+            return None
+        index = int.from_bytes(payload[:4], "big") if kind == METHOD and number == 0 and len(payload) >= 4 else -1
+        is_legal = index in _ON_CONNECTION[state]
+        if state is CLOSING:
+            # Only the goodbye matters now; anything else was sent before the peer knew.
+            return ConnectionMethod(METHODS[index].__new__(METHODS[index])) if is_legal else None
+        if not is_legal:
+            raise NotLoggedIn(why=f"frame type {kind} on channel {number} in state {state.name.lower()}")
+        return self._connection_method(index, payload[4:])
+
+    def _connection_method(self, index: int, arguments: bytes) -> ProtocolEvent:
+        if index not in METHODS:
+            raise UnimplementedMethod(ids=ids_of(index))
+        if index not in _ON_CONNECTION[self.state]:
+            raise UnexpectedMethod(ids=ids_of(index), state=self.state.name.lower())
+        try:
+            return ConnectionMethod(received_method(index, arguments))
+        except MalformedShortString:
+            raise MalformedConnectionString(ids=ids_of(index)) from None
+
+    def _channel_method(self, number: int, index: int, arguments: bytes) -> ProtocolEvent | None:
+        channel = self.channels.get(number)
+        if channel is None:
+            if index not in _ON_CHANNEL[ChannelState.CLOSED]:
+                raise ChannelNotOpen(ids=ids_of(index))
+            return ChannelMethod(number, None, received_method(index, arguments))
+        if channel.state is not OPEN:
+            if index not in _ON_CHANNEL[channel.state]:
+                return None
+            if index == CHANNEL_OPEN:
+                del self.channels[number]
+                return ChannelMethod(number, None, received_method(index, arguments))
+            return ChannelMethod(number, channel, METHODS[index].__new__(METHODS[index]))
+        if channel.assembly is not None:
+            if channel.assembly.header is None:
+                raise ContentHeaderExpected(ids=PublishReceived.ids)
+            raise ContentBodyExpected(ids=PublishReceived.ids)
+        if index == PUBLISH:
+            method_frame = METHOD_HEAD.pack(METHOD, number, len(arguments) + 4, index) + arguments + FRAME_END_OCTET
+            try:
+                self.memory.arguments_of(method_frame)
+            except PeerError as error:
+                error.ids = PublishReceived.ids
+                raise
+            channel.assembly = Assembly(method_frame)
+            return None
+        if index in _ON_OPEN_CHANNEL:
+            return ChannelMethod(number, channel, received_method(index, arguments))
+        if index != CHANNEL_OPEN:
+            raise UnimplementedMethod(ids=ids_of(index))
+        received_method(index, arguments)  # what is wrong with these comes first
+        raise ChannelAlreadyOpen(ids=ids_of(index))
+
+    def _content_frame(self, kind: int, number: int, payload: bytes) -> ProtocolEvent | None:
+        if number == 0:
+            raise UnexpectedFrame(type=kind, payload=payload)
+        channel = self.channels.get(number)
+        if channel is not None and channel.state is not OPEN:
+            return None
+        if channel is None or channel.assembly is None:
+            raise MethodFrameExpected
+        try:
+            return self.incomplete.add(channel, kind, payload)
+        except PeerError as error:
+            error.ids = PublishReceived.ids
+            raise
+
+
+def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected | None, int]:
+    """The event of the first eight octets, None while they are not all there, and how many octets are done with."""
+    if len(data) < 8 and b"AMQP".startswith(data[:4]):
+        return None, 0
+    if data[:8] in HEADERS_ACCEPTED:
+        return HeaderReceived(), 8
+    return HeaderRejected(data[:8]), len(data)
+
+
+def _check_heartbeat(kind: int, number: int, payload: bytes) -> None:
+    """A heartbeat on channel 0 is fine; everything else is wrong."""
+    if kind != HEARTBEAT or payload:
+        raise UnknownFrame(type=kind, payload=payload)
+    if number:
+        raise UnexpectedFrame(type=kind, payload=payload)

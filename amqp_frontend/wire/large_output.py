@@ -1,0 +1,140 @@
+"""Large messages as output: content frames in parts that are slices of a blob, sent without joining them.
+
+Small parts are joined, because each entry of a vector costs about what copying some KiB costs; so are the frames of a
+body in many small frames, because their heads would weigh more.
+Source: AMQP 0-9-1 4.2.3, 4.2.6; sendmsg(2), "msg_iov"; benchmarks/README.md, "Large bodies".
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from .layout import BODY, FRAME_END_OCTET, FRAME_HEAD, FRAME_OVERHEAD, HEADER, frame
+
+#: Octets that are sent as they are.
+Octets = bytes | bytearray | memoryview
+
+#: Parts with less are joined with their neighbours, up to `JOINED_MAX` octets.
+PART_MIN = 8 * 1024
+JOINED_MAX = 128 * 1024
+#: Output whose parts have so many octets on average is worth a vector.
+AVERAGE_MIN = 8 * 1024
+#: Entries of a vector that the kernel takes in one call.
+ENTRIES_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in getattr(os, "sysconf_names", {}) else 16
+
+
+class Vectored(Protocol):
+    """What is needed of a non-blocking socket."""
+
+    def sendmsg(self, buffers: Sequence[Octets], /) -> int:
+        """Raises: BlockingIOError, OSError."""
+
+
+class Gathered:
+    """Parts on their way to a socket; what was sent is freed at once. `sent`: octets that were."""
+
+    __slots__ = ("_entries", "sent")
+
+    def __init__(self, parts: Sequence[Octets]) -> None:
+        self._entries = joined(parts)
+        self.sent = 0
+        self._entries.reverse()  # the next one is last: taking it away costs nothing
+
+    def send(self, sock: Vectored) -> bool:
+        """Send what the kernel takes. Returns: whether that was all. Raises: BlockingIOError: nothing. OSError."""
+        entries = self._entries
+        while entries:
+            sent = sock.sendmsg(entries[: -ENTRIES_MAX - 1 : -1])
+            self.sent += sent
+            while entries and sent >= len(entries[-1]):
+                sent -= len(entries.pop())
+            if sent:
+                entries[-1] = memoryview(entries[-1])[sent:]
+                return False
+        return True
+
+
+def joined(parts: Sequence[Octets]) -> list[Octets]:
+    """The same octets, with small parts joined."""
+    found: list[Octets] = []
+    small: list[Octets] = []
+    octets = 0
+    for part in parts:
+        size = len(part)
+        if size < PART_MIN:
+            if octets + size > JOINED_MAX:
+                found.append(b"".join(small))
+                small.clear()
+                octets = 0
+            small.append(part)
+            octets += size
+            continue
+        if small:
+            found.append(b"".join(small))
+            small.clear()
+            octets = 0
+        found.append(part)
+    if small:
+        found.append(b"".join(small))
+    return found
+
+
+#: Blobs with less are copied as a whole when something about their frames has to change.
+LARGE = 64 * 1024
+#: Frames that are smaller on average are copied, to be patched in place: slices cost more.
+FRAME_MIN = 8 * 1024
+
+
+def on_channel(blob: bytes, channel: int) -> Sequence[Octets]:
+    """A blob of `ContentFraming` as frames on another channel."""
+    number = channel.to_bytes(2, "big")
+    starts = _frame_starts(blob)
+    if len(blob) < len(starts) * FRAME_MIN:
+        patched = bytearray(blob)
+        for start in starts:
+            patched[start + 1 : start + 3] = number
+        return (patched,)
+    view = memoryview(blob)
+    parts: list[Octets] = []
+    for start, end in zip(starts, [*starts[1:], len(blob)]):
+        parts += (blob[start : start + 1] + number, view[start + 3 : end])
+    return parts
+
+
+def body_parts(blob: bytes) -> tuple[bytes, list[memoryview]]:
+    """A blob of `ContentFraming`: the payload of its header frame, and those of its body frames as slices."""
+    view = memoryview(blob)
+    header_end = 7 + int.from_bytes(blob[3:7], "big")
+    starts = _frame_starts(blob)[1:]
+    ends = [*starts[1:], len(blob)] if starts else []
+    return blob[7:header_end], [view[start + 7 : end - 1] for start, end in zip(starts, ends)]
+
+
+def framed(channel: int, header: bytes, body: Iterable[memoryview], frame_max: int) -> list[Octets]:
+    """As `content_frames`, of a body in slices."""
+    payload_max = frame_max - FRAME_OVERHEAD
+    body = list(body)
+    left = sum(map(len, body))
+    parts: list[Octets] = [frame(HEADER, channel, header)]
+    room = 0  # of the body frame that is being filled
+    for piece in body:
+        at = 0
+        while at < len(piece):
+            if not room:
+                room = min(payload_max, left)
+                parts.append(FRAME_HEAD.pack(BODY, channel, room))
+            taken = piece[at : at + room]
+            at, room, left = at + len(taken), room - len(taken), left - len(taken)
+            parts.append(taken)
+            if not room:
+                parts.append(FRAME_END_OCTET)
+    return parts
+
+
+def _frame_starts(blob: bytes) -> list[int]:
+    starts = []
+    position, size = 0, len(blob)
+    while position < size:
+        starts.append(position)
+        position += FRAME_OVERHEAD + int.from_bytes(blob[position + 3 : position + 7], "big")
+    return starts

@@ -1,0 +1,231 @@
+"""What a connection remembers of publishes that keep coming back: their decoded arguments, and facts of property lists.
+
+Bounded whatever the peer sends: a memory that is full is emptied and filled again.
+Source: performance page 4, rules 3 and 4.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, NamedTuple
+
+from ...engine import ContentError, PropertyFacts, Shape, Shapes, scan_properties
+from .codec import METHODS, decode_method
+from .layout import FRAME_OVERHEAD, HEADER_FIXED
+from .peer_errors import PropertiesUndecodable
+
+PUBLISH = 60 << 16 | 40
+#: Property lists that a connection remembers.
+MEMORY_MAX = 512
+#: Publish frames, and kinds of messages, that it remembers: a client may publish to a thousand queues in turn.
+KINDS_MAX = 2048
+#: Longer property lists are scanned each time.
+_REMEMBERED_SIZE_MAX = 256
+#: Equal facts are one object, so that runs are compared by identity.
+_INTERNED: dict[PropertyFacts, PropertyFacts] = {}
+
+
+class PublishArguments(NamedTuple):
+    """basic.publish, decoded. `address`: the octets of exchange and routing key, as deliveries carry them."""
+
+    exchange: str
+    routing_key: str
+    mandatory: bool
+    immediate: bool
+    address: bytes
+
+
+class PublishKind:
+    """A kind of message: whole basic.publish frame and property facts. One object for all alike of a connection.
+
+    `known`: what a session remembers of the kind; the reader does not look into it.
+    """
+
+    __slots__ = ("facts", "known", "method_frame")
+
+    def __init__(self, method_frame: bytes, facts: PropertyFacts) -> None:
+        self.method_frame = method_frame
+        self.facts = facts
+        self.known: Any = None
+
+
+#: Octets of the head of a remembered message besides the payload of its method frame: the frame's own, and the header
+#: frame up to the size of the body, which is all that stays the same from message to message.
+HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
+#: Longer basic.publish frames are not told apart by one octet of their size.
+_METHOD_SIZE_MAX = 255 + FRAME_OVERHEAD
+#: Forms of property lists that a head leads to; more are looked for by their facts.
+FORMS_MAX = 8
+
+
+class Form(NamedTuple):
+    """What property lists of one kind have in common: read as a number, `number & mask == value`."""
+
+    mask: int
+    value: int
+    kind: PublishKind
+
+
+class Forms:
+    """All forms that a head leads to, and where others come from: `alike`, `shapes` as `PublishMemory.kinds` and
+    `Shapes.by_length` have them.
+    """
+
+    __slots__ = ("alike", "known", "shapes")
+
+    def __init__(self, first: Form, alike: dict[int, PublishKind], shapes: list[Shape]) -> None:
+        self.known = [first]
+        self.alike = alike
+        self.shapes = shapes
+
+
+class PublishHead(NamedTuple):
+    """What is known of messages by their basic.publish frame, and by the size of their property list.
+
+    `unpack`: (octets, where the message begins) -> body size, property list, the octets from the header frame's end to
+    the body as one number. `method_size`: octets of the basic.publish frame. `head_size`: octets before the body.
+    `mask`, `value`, `kind`: of `forms` the one that was learnt last.
+    """
+
+    unpack: Callable[[bytes, int], tuple[int, bytes, int]]
+    method_size: int
+    head_size: int
+    mask: int
+    value: int
+    kind: PublishKind
+    forms: Forms
+
+
+class PublishMemory:
+    """`facts`: property list -> its facts. `arguments`: whole basic.publish frame -> its arguments.
+
+    `kinds`: whole basic.publish frame -> identity of the facts -> kind. `shapes`: facts of property lists that differ
+    from message to message; what has a shape is not in `facts`. `heads`: basic.publish frame and beginning of the
+    header frame, `HEAD_FIXED` octets and the method's -> what is known of such messages.
+    """
+
+    __slots__ = ("_kind_count", "arguments", "facts", "heads", "kinds", "shapes")
+
+    def __init__(self) -> None:
+        self.facts: dict[bytes, PropertyFacts] = {}
+        self.shapes = Shapes()
+        self.arguments: dict[bytes, PublishArguments] = {}
+        self.kinds: dict[bytes, dict[int, PublishKind]] = {}
+        self.heads: dict[bytes, PublishHead] = {}
+        self._kind_count = 0
+
+    def kind_of(self, method_frame: bytes, facts: PropertyFacts) -> PublishKind:
+        """The kind of messages with this basic.publish frame and these facts."""
+        alike = self.kinds.get(method_frame)
+        kind = None if alike is None else alike.get(id(facts))
+        if kind is None:
+            if self._kind_count >= KINDS_MAX:
+                self.kinds.clear()
+                self.heads.clear()
+                self._kind_count = 0
+            self._kind_count += 1
+            kind = self.kinds.setdefault(method_frame, {})[id(facts)] = PublishKind(method_frame, facts)
+        return kind
+
+    def add_head(self, data: bytes, start: int, kind: PublishKind) -> None:
+        """Remember how a message begins that was read with care; its kind is one of `kinds`."""
+        method_size = len(kind.method_frame)
+        header_start = start + method_size
+        key = data[start : header_start + HEADER_FIXED - 8]
+        list_size = int.from_bytes(data[header_start + 3 : header_start + 7], "big") - 12
+        shapes = self.shapes.of_length(list_size)
+        if method_size > _METHOD_SIZE_MAX or key in self.heads or shapes is None:
+            return
+        if len(self.heads) >= KINDS_MAX:
+            self.heads.clear()
+        list_start = header_start + HEADER_FIXED
+        mask, value = _form_of(data[list_start : list_start + list_size], shapes)[:2]
+        self.heads[key] = PublishHead(
+            Struct(f">{len(key)}xQ{list_size}sQ").unpack_from,
+            method_size,
+            len(key) + 8 + list_size + 8,
+            mask,
+            value,
+            kind,
+            Forms(Form(mask, value, kind), self.kinds[kind.method_frame], shapes),
+        )
+
+    def other_kind(self, key: bytes, head: PublishHead, properties: bytes) -> PublishKind | None:
+        """The kind of a message whose property list is not of the form that was learnt last for its head.
+
+        None: it is to be read with care.
+        """
+        number = int.from_bytes(properties, "big")
+        forms = head.forms
+        for mask, value, kind in forms.known:
+            if number & mask == value:
+                return kind
+        mask, value, facts = _form_of(properties, forms.shapes)
+        found = forms.alike.get(id(facts or self.facts.get(properties)))  # None is nobody's key
+        if found is not None and len(forms.known) < FORMS_MAX:
+            forms.known.append(Form(mask, value, found))
+            self.heads[key] = head._replace(mask=mask, value=value, kind=found)
+        return found
+
+    def facts_of(self, properties: bytes) -> PropertyFacts:
+        """The facts of a property list, scanned once for each list, or shape of lists, that keeps coming back.
+
+        Raises: PropertiesUndecodable (541).
+        """
+        facts = self.shapes.facts_of(properties) or self.facts.get(properties)
+        if facts is None:
+            try:
+                facts = scan_properties(properties)
+            except ContentError:
+                raise PropertiesUndecodable from None
+            facts = _INTERNED.setdefault(facts, facts)
+            if len(_INTERNED) > 4 * MEMORY_MAX:
+                _INTERNED.clear()
+            if not self.shapes.learn(properties, facts) and len(properties) <= _REMEMBERED_SIZE_MAX:
+                if len(self.facts) >= MEMORY_MAX:
+                    self.facts.clear()
+                self.facts[properties] = facts
+        return facts
+
+    def is_valid(self, properties: bytes) -> bool:
+        """Whether the facts of a property list are remembered, so that nothing can be wrong with it."""
+        return properties in self.facts or self.shapes.find(properties) is not None
+
+    def arguments_of(self, method_frame: bytes) -> PublishArguments:
+        """Decode the arguments of a basic.publish frame, once for each that keeps coming back.
+
+        Raises: UndecodableArguments, MalformedShortString.
+        """
+        known = self.arguments.get(method_frame)
+        if known is None:
+            known = _publish_arguments(method_frame[11:-1])
+            if len(self.arguments) >= KINDS_MAX:
+                self.arguments.clear()
+            self.arguments[method_frame] = known
+        return known
+
+
+def _publish_arguments(raw: bytes) -> PublishArguments:
+    """Of the octets behind the ids. New routing keys are often all new: a third of the time of `decode_method`.
+
+    Raises: as `decode_method`, which is asked about all that is not as it should be.
+    """
+    try:
+        exchange_end = 3 + raw[2]
+        key_start = exchange_end + 1
+        key_end = key_start + raw[exchange_end]
+        if len(raw) == key_end + 1:
+            exchange, routing_key = raw[3:exchange_end].decode(), raw[key_start:key_end].decode()
+            return PublishArguments(exchange, routing_key, bool(raw[key_end] & 1), bool(raw[key_end] & 2), raw[2:-1])
+    except (IndexError, UnicodeDecodeError):
+        pass
+    method: Any = decode_method(METHODS[PUBLISH], raw)
+    return PublishArguments(method.exchange, method.routing_key, method.mandatory, method.immediate, raw[2:-1])
+
+
+def _form_of(properties: bytes, shapes: list[Shape]) -> Shape | tuple[int, int, None]:
+    """The shape of a property list; if it has none, what is so for no other list of that length."""
+    number = int.from_bytes(properties, "big")
+    for shape in shapes:
+        if number & shape[0] == shape[1]:
+            return shape
+    return (1 << 8 * len(properties)) - 1, number, None

@@ -1,0 +1,487 @@
+"""The one table of reply codes and texts: which refusal becomes which close, word for word.
+
+Engine errors and the frontend's own errors have a row each; `{...}` names facts of the error, filled in by `Facts`. A
+test fails when a class has no row. RabbitMQ's texts have values as Erlang writes them, and clients and their tests
+compare whole texts. Source: behaviour page 0 to 2; tests/spec/error_cases.json.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from ...engine import Field, Reason
+from ...engine import errors as engine
+from .peer_errors import (
+    BadFieldTable,
+    BrokerStopping,
+    ChannelAlreadyOpen,
+    ChannelNotOpen,
+    ChannelTimedOut,
+    ContentBodyExpected,
+    ContentBodyTooLong,
+    ContentHeaderExpected,
+    ContentHeaderOfOtherClass,
+    ContentSizeTooLarge,
+    FlowNotImplemented,
+    FrameEndMissing,
+    FrameTooLarge,
+    HoldExhausted,
+    ImmediateNotImplemented,
+    IncompleteTooLarge,
+    InternalError,
+    MalformedConnectionString,
+    MalformedShortString,
+    MethodFrameExpected,
+    NoQueueDeclared,
+    NotLoggedIn,
+    PrefetchSizeNotImplemented,
+    PropertiesUndecodable,
+    RequeueFalseNotImplemented,
+    TooManyChannels,
+    TuneTooHigh,
+    TuneTooLow,
+    UndecodableArguments,
+    UnexpectedFrame,
+    UnexpectedMethod,
+    UnimplementedMethod,
+    UnknownFrame,
+    UserIdMismatch,
+)
+
+
+class Facts(dict[str, object]):
+    """The facts of an error, and the few texts that are made of facts."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(vars(error))
+
+    def __missing__(self, key: str) -> object:
+        return DERIVED_TEXTS[key](self)
+
+
+def _difference(facts: Facts) -> str:
+    received, current = facts["received"], facts["current"]
+    if isinstance(received, Field) and isinstance(current, Field):
+        return f"received '{_value(received)}' but current is '{_value(current)}'"
+    return f"received {_described(received)} but current is {_described(current)}"
+
+
+def _described(field: object) -> str:
+    return f"the value '{_value(field)}' of type '{field.type_name}'" if isinstance(field, Field) else "none"
+
+
+def _value(field: Field) -> str:
+    return field.text if isinstance(field.value, bytes) else _term_of(field)
+
+
+def _term_of(field: Field) -> str:
+    """A value as Erlang writes it; without its line breaks, which come where a text is long."""
+    match field.value:
+        case bytes():
+            return term(field.value)
+        case bool():
+            return str(field.value).lower()
+        case float():
+            mantissa, _, exponent = repr(field.value).partition("e")
+            return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent)}" if exponent else mantissa
+        case tuple():
+            return f"{{{field.value[0]},{field.value[1]}}}"
+        case list():
+            return f"[{','.join(f'{{{item.type_name},{_term_of(item)}}}' for item in field.value)}]"
+        case dict():
+            items = (f"{{{term(k.encode())},{v.type_name},{_term_of(v)}}}" for k, v in field.value.items())
+            return f"[{','.join(items)}]"
+        case None:
+            return "undefined"
+        case number:
+            return str(number)
+
+
+def _reason(facts: Facts) -> str:
+    reason = facts["reason"]
+    assert isinstance(reason, Reason)
+    if reason.kind == "type":
+        return f'"expected integer, got {reason.word}"'
+    if reason.kind == "unacceptable":
+        return f"{{unacceptable_type,{reason.word}}}"
+    if reason.kind == "text":
+        return f'"{reason.word}"'
+    return f"{{{reason.word},{reason.value}}}" if reason.kind == "tuple" else reason.word
+
+
+def _octets(facts: Facts) -> str:
+    payload = facts["payload"]
+    assert isinstance(payload, bytes)
+    if len(payload) <= 16:
+        return f"all octets = {term(payload)}"
+    return f"first 16 octets = {term(payload[:16])}"
+
+
+def _arguments_term(facts: Facts) -> str:
+    return term(_bytes(facts["arguments"]))
+
+
+def _value_term(facts: Facts) -> str:
+    return term(_bytes(facts["value"]))
+
+
+def _field_term(facts: Facts) -> str:
+    field = facts["field"]
+    assert isinstance(field, Field)
+    return _term_of(field)
+
+
+def _weight_fault(facts: Facts) -> str:
+    if facts["is_integer"]:
+        return "The binding key must be greater than 0"
+    return f"The binding key must be an integer: {term(_bytes(facts['value']))}"
+
+
+def _bytes(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+DERIVED_TEXTS = {
+    "difference": _difference,
+    "reason_text": _reason,
+    "octets": _octets,
+    "octets_term": _arguments_term,
+    "value_term": _value_term,
+    "field_term": _field_term,
+    "weight_fault": _weight_fault,
+}
+
+_PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])
+
+
+def term(octets: bytes) -> str:
+    """Octets as texts spell them: quoted when all are printable Latin-1, else as numbers."""
+    if octets and all(octet in _PRINTABLE for octet in octets):
+        return f'<<"{octets.decode("latin-1")}">>'
+    return f"<<{','.join(map(str, octets))}>>"
+
+
+TEXT_MAX = 255
+#: The end of a text that had to be cut.
+CUT = "..."
+
+
+class Scope(Enum):
+    """What a refusal closes."""
+
+    CHANNEL = "channel"
+    CONNECTION = "connection"
+
+
+CHANNEL, CONNECTION = Scope
+
+#: Reply codes and their names (AMQP 0-9-1 1.2).
+CONSTANTS = {
+    311: "CONTENT_TOO_LARGE",
+    312: "NO_ROUTE",
+    313: "NO_CONSUMERS",
+    320: "CONNECTION_FORCED",
+    402: "INVALID_PATH",
+    403: "ACCESS_REFUSED",
+    404: "NOT_FOUND",
+    405: "RESOURCE_LOCKED",
+    406: "PRECONDITION_FAILED",
+    501: "FRAME_ERROR",
+    502: "SYNTAX_ERROR",
+    503: "COMMAND_INVALID",
+    504: "CHANNEL_ERROR",
+    505: "UNEXPECTED_FRAME",
+    506: "RESOURCE_ERROR",
+    530: "NOT_ALLOWED",
+    540: "NOT_IMPLEMENTED",
+    541: "INTERNAL_ERROR",
+}
+
+
+class Row(NamedTuple):
+    """`text` None: the bare constant. `with_ids`: whether the close names the method that was being handled.
+
+    `constant`: where it is not that of the code.
+    """
+
+    code: int
+    scope: Scope
+    text: str | None
+    with_ids: bool = True
+    constant: str = ""
+
+
+_RESOURCE = "{kind} '{name}' in vhost '{vhost}'"
+
+_LOGIN_REFUSED = Row(
+    403,
+    CONNECTION,
+    "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
+    False,
+)
+
+REPLY: dict[type[Exception], Row] = {
+    # the engine's errors
+    engine.EngineError: Row(541, CONNECTION, None, False),
+    engine.NotFound: Row(404, CHANNEL, "not found"),
+    engine.AccessRefused: Row(403, CHANNEL, "access refused"),
+    engine.PreconditionFailed: Row(406, CHANNEL, "precondition failed"),
+    engine.NotAllowed: Row(530, CONNECTION, "not allowed"),
+    engine.VirtualHostNotFound: Row(530, CONNECTION, "vhost {vhost} not found"),
+    engine.VirtualHostRefused: Row(530, CONNECTION, "access to vhost '{vhost}' refused for user '{user}'"),
+    engine.LoginRefused: _LOGIN_REFUSED,
+    engine.LoginBraked: _LOGIN_REFUSED,
+    engine.PermissionRefused: Row(403, CHANNEL, "{action} access to " + _RESOURCE + " refused for user '{user}'"),
+    engine.TopicRefused: Row(
+        403,
+        CHANNEL,
+        "{action} access to topic '{topic}' in exchange '{name}' in vhost '{vhost}' refused for user '{user}'",
+    ),
+    engine.QueueNotFound: Row(404, CHANNEL, "no queue '{name}' in vhost '{vhost}'"),
+    engine.ExchangeNotFound: Row(404, CHANNEL, "no exchange '{name}' in vhost '{vhost}'"),
+    engine.ReservedName: Row(403, CHANNEL, "{kind} name '{name}' contains reserved prefix 'amq.*'"),
+    engine.DefaultExchangeRefused: Row(403, CHANNEL, "operation not permitted on the default exchange"),
+    engine.SystemExchangeRefused: Row(
+        403, CHANNEL, "deletion of system exchange '{name}' in vhost '{vhost}' not allowed"
+    ),
+    engine.InternalExchangeRefused: Row(
+        403, CHANNEL, "cannot publish to internal exchange '{name}' in vhost '{vhost}'"
+    ),
+    engine.ExclusiveConsumerRefused: Row(403, CHANNEL, "queue '{name}' in vhost '{vhost}' in exclusive use"),
+    engine.ConsumersMaxReached: Row(
+        403, CHANNEL, "queue '{name}' in vhost '{vhost}' has reached its maximum of {limit} consumers"
+    ),
+    engine.ResourceLocked: Row(
+        405,
+        CHANNEL,
+        "cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'. It could be originally declared "
+        "on another connection or the exclusive property value does not match that of the original declaration.",
+    ),
+    engine.UnknownExchangeType: Row(406, CHANNEL, "invalid exchange type '{type}'"),
+    engine.InequivalentField: Row(
+        406,
+        CHANNEL,
+        "inequivalent arg '{field}' for " + _RESOURCE + ": received '{received}' but current is '{current}'",
+    ),
+    engine.InequivalentArgument: Row(406, CHANNEL, "inequivalent arg '{key}' for " + _RESOURCE + ": {difference}"),
+    engine.InvalidArgument: Row(
+        406, CHANNEL, "invalid arg '{key}' for queue '{name}' in vhost '{vhost}': {reason_text}"
+    ),
+    engine.UnsupportedArgument: Row(
+        406,
+        CHANNEL,
+        "invalid arg '{key}' for queue '{name}' in vhost '{vhost}' of queue type rabbit_{queue_type}_queue",
+    ),
+    engine.InvalidDelayedType: Row(
+        406, CHANNEL, "Invalid argument, 'x-delayed-type' must be an existing exchange type"
+    ),
+    engine.InvalidDeadLetterExchange: Row(406, CHANNEL, "invalid type '{type}' for arg '{key}' in " + _RESOURCE),
+    engine.UnsupportedProperty: Row(
+        406, CHANNEL, "invalid property '{property}' for queue '{name}' in vhost '{vhost}'"
+    ),
+    engine.TransientQueueRefused: Row(
+        541,
+        CONNECTION,
+        "Feature `transient_nonexcl_queues` is deprecated.\nBy default, this feature is not permitted anymore.",
+    ),
+    engine.ServerNamedRefused: Row(
+        406, CHANNEL, "Cannot declare a server-named queue for type rabbit_{queue_type}_queue"
+    ),
+    engine.InvalidHeadersMatch: Row(
+        406,
+        CHANNEL,
+        "Invalid x-match field value {value_term}; expected all, any, all-with-x, or any-with-x",
+    ),
+    engine.InvalidHeadersMatchType: Row(
+        406, CHANNEL, "Invalid x-match field type {type} (value {field_term}); expected longstr"
+    ),
+    engine.InvalidWeight: Row(406, CHANNEL, "{weight_fault}"),
+    engine.HashesContradict: Row(406, CHANNEL, "hash-header and hash-property are mutually exclusive"),
+    engine.UnsupportedHashProperty: Row(406, CHANNEL, "Unsupported property: {property}"),
+    engine.ReplyConsumerMissing: Row(406, CHANNEL, "fast reply consumer does not exist"),
+    engine.ReplyConsumerTaken: Row(406, CHANNEL, "reply consumer already set"),
+    engine.ReplyConsumerAcknowledges: Row(406, CHANNEL, "reply consumer cannot acknowledge"),
+    engine.InvalidCopies: Row(406, CHANNEL, 'invalid message: {{unacceptable_type_in_header,"{header}",{type}}}'),
+    engine.AcknowledgementTimedOut: Row(
+        406,
+        CHANNEL,
+        "delivery acknowledgement timed out. Timeout value used: {timeout_ms} ms",
+        False,
+    ),
+    engine.InvalidExpiration: Row(406, CHANNEL, "invalid expiration '{value}': {reason}"),
+    engine.PartialCommit: Row(406, CHANNEL, "partial tx completion"),
+    engine.InUse: Row(406, CHANNEL, _RESOURCE + " in use"),
+    engine.NotEmpty: Row(406, CHANNEL, "queue '{name}' in vhost '{vhost}' not empty"),
+    engine.UnknownDeliveryTag: Row(406, CHANNEL, "unknown delivery tag {tag}"),
+    engine.NotTransactional: Row(406, CHANNEL, "channel is not transactional"),
+    engine.ConfirmAfterTx: Row(406, CHANNEL, "cannot switch from tx to confirm mode"),
+    engine.TxAfterConfirm: Row(406, CHANNEL, "cannot switch from confirm to tx mode"),
+    engine.MessageTooLarge: Row(406, CHANNEL, "message size {size} is larger than configured max size {limit}"),
+    engine.ConsumerTagInUse: Row(530, CONNECTION, "attempt to reuse consumer tag '{tag}'"),
+    engine.LimitReached: Row(530, CONNECTION, "reached maximum ({limit}) of {what}"),
+    engine.ConnectionsMaxReached: Row(
+        530, CONNECTION, "access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
+    ),
+    engine.UserConnectionsMaxReached: Row(
+        530, CONNECTION, "connection refused for user '{user}': user connection limit ({limit}) is reached"
+    ),
+    engine.UserChannelsMaxReached: Row(
+        530,
+        CONNECTION,
+        "number of channels opened for user '{user}' has reached the maximum allowed user limit of ({limit})",
+        False,
+    ),
+    engine.QueuesMaxReached: Row(
+        406, CHANNEL, "cannot declare queue '{name}': queue limit in vhost '{vhost}' ({limit}) is reached"
+    ),
+    engine.AllQueuesMaxReached: Row(
+        406, CHANNEL, "cannot declare queue '{name}': queue limit in cluster ({limit}) is reached"
+    ),
+    engine.BindingsMaxReached: Row(406, CHANNEL, "cannot bind {kind} '{name}': binding limit ({limit}) is reached"),
+    engine.ConditionsMaxReached: Row(
+        406,
+        CHANNEL,
+        "cannot bind to exchange '{name}' in vhost '{vhost}': condition limit ({limit}) is reached",
+    ),
+    engine.TopicStatesMaxReached: Row(
+        406,
+        CHANNEL,
+        "cannot bind to exchange '{name}' in vhost '{vhost}': limit of topic states ({limit}) is reached",
+    ),
+    # 506 is a hard error in AMQP 0-9-1; a soft code leaves the connection its consumers.
+    engine.DestinationFull: Row(406, CHANNEL, "{destination}: {limit} limit", constant="RESOURCE_ERROR"),
+    engine.TransactionTooLarge: Row(406, CHANNEL, "transaction is larger than configured max size {limit}"),
+    engine.UnackedMaxReached: Row(
+        406, CHANNEL, "cannot get from queue '{name}': limit of unacknowledged deliveries ({limit}) is reached"
+    ),
+    engine.Expelled: Row(320, CONNECTION, "Closed via management plugin", False),
+    engine.ConnectionForced: Row(320, CONNECTION, "{reason}", False),
+    engine.UserDeleted: Row(320, CONNECTION, "user '{user}' is deleted", False),
+    engine.VirtualHostDeleted: Row(320, CONNECTION, "vhost '{vhost}' is deleted", False),
+    engine.NotSupported: Row(540, CONNECTION, "not supported"),
+    engine.GlobalPrefetchNotSupported: Row(
+        540, CONNECTION, "queue '{name}' in vhost '{vhost}' does not support global qos"
+    ),
+    engine.ConditionalDeleteNotSupported: Row(
+        540,
+        CONNECTION,
+        "cannot delete queue '{name}' in vhost '{vhost}'. queue.delete operations with {flag} flag set are not "
+        "supported by quorum queues",
+    ),
+    engine.NoAckNotSupported: Row(
+        540,
+        CONNECTION,
+        "automatic acknowledgement not supported by stream queues queue '{name}' in vhost '{vhost}'",
+    ),
+    engine.StreamOperationNotSupported: Row(
+        540, CONNECTION, "{operation} not supported by stream queues queue '{name}' in vhost '{vhost}'"
+    ),
+    engine.PrefetchMissing: Row(
+        406, CHANNEL, "consumer prefetch count is not set for 'queue '{name}' in vhost '{vhost}''"
+    ),
+    engine.GetBesideActiveConsumerRefused: Row(
+        405,
+        CHANNEL,
+        "cannot obtain access to locked queue '{name}' in vhost '{vhost}'. basic.get operations are not supported by "
+        "quorum queues with single active consumer",
+    ),
+    # the frontend's own errors
+    UnknownFrame: Row(501, CONNECTION, "type {type}, {octets}: unknown_frame", False),
+    FrameEndMissing: Row(501, CONNECTION, "type {type}, {octets}: {{invalid_frame_end_marker,{end}}}", False),
+    FrameTooLarge: Row(501, CONNECTION, "type {type}, all octets = <<>>: {{frame_too_large,{size},{limit}}}", False),
+    UnexpectedFrame: Row(505, CONNECTION, "type {type}, {octets}", False),
+    UndecodableArguments: Row(501, CONNECTION, "cannot decode {octets_term}"),
+    MalformedShortString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr", False),
+    MalformedConnectionString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr"),
+    BadFieldTable: Row(502, CONNECTION, "{why}"),
+    UnimplementedMethod: Row(503, CONNECTION, "unimplemented method"),
+    UnexpectedMethod: Row(504, CONNECTION, "unexpected method in connection state {state}"),
+    ChannelNotOpen: Row(504, CONNECTION, "expected 'channel.open'"),
+    ChannelAlreadyOpen: Row(504, CONNECTION, "second 'channel.open' seen"),
+    TooManyChannels: Row(
+        530,
+        CONNECTION,
+        "number of channels opened ({count}) has reached the negotiated channel_max ({limit})",
+        False,
+    ),
+    IncompleteTooLarge: Row(506, CONNECTION, "incomplete messages of more than {limit} octets on this connection"),
+    HoldExhausted: Row(506, CONNECTION, "{destination}: {limit} limit, no room for {waited_ms} ms", False),
+    MethodFrameExpected: Row(505, CONNECTION, "expected method frame, got non method frame instead", False),
+    ContentHeaderExpected: Row(
+        505, CONNECTION, "expected content header for class 60, got non content header frame instead"
+    ),
+    ContentHeaderOfOtherClass: Row(
+        505, CONNECTION, "expected content header for class 60, got one for class {found} instead"
+    ),
+    ContentBodyExpected: Row(505, CONNECTION, "expected content body, got non content body frame instead"),
+    ContentBodyTooLong: Row(501, CONNECTION, "content body frame exceeds remaining content size"),
+    ContentSizeTooLarge: Row(501, CONNECTION, "content body size {size} exceeds maximum allowed size {limit}"),
+    PropertiesUndecodable: Row(541, CONNECTION, None, False),
+    TuneTooLow: Row(530, CONNECTION, "negotiated {what} = {value} is lower than the minimum allowed value ({limit})"),
+    TuneTooHigh: Row(530, CONNECTION, "negotiated {what} = {value} is higher than the maximum allowed value ({limit})"),
+    NoQueueDeclared: Row(404, CHANNEL, "no previously declared queue"),
+    ImmediateNotImplemented: Row(540, CONNECTION, "immediate=true"),
+    ChannelTimedOut: Row(
+        406,
+        CHANNEL,
+        "delivery acknowledgement on channel {channel} timed out. Timeout value used: {timeout_ms} ms. "
+        "This timeout value can be configured, see consumers doc guide to learn more",
+        False,
+    ),
+    UserIdMismatch: Row(406, CHANNEL, "user_id property set to '{claimed}' but authenticated user was '{user}'"),
+    PrefetchSizeNotImplemented: Row(540, CONNECTION, "prefetch_size!=0 ({size})"),
+    RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),
+    FlowNotImplemented: Row(540, CONNECTION, "active=false"),
+    BrokerStopping: Row(320, CONNECTION, "broker forced connection closure with reason 'shutdown'", False),
+    NotLoggedIn: Row(504, CONNECTION, "{why}", False),
+    InternalError: Row(541, CONNECTION, None, False),
+}
+
+
+class Reply(NamedTuple):
+    """What a close method carries, and what it closes."""
+
+    code: int
+    text: str
+    scope: Scope
+    with_ids: bool
+
+
+#: Facts that are octets as the peer sent them: a password or a body may be in them.
+_SECRET = frozenset({"payload", "arguments"})
+
+
+def text_for_log(error: Exception, text: str) -> str:
+    """`text`, the reply to an error, for the log: octets that the peer sent are counted, not shown, and why a login was
+    refused, which the peer does not learn."""
+    if isinstance(error, engine.LoginBraked):
+        return f"{text} (too many failed: no password is looked at for {error.wait_ns // 1_000_000} ms)"
+    for name in _SECRET & vars(error).keys():
+        return f"{text.partition(' - ')[0]} - {type(error).__name__}, {_counted(vars(error)[name])}"
+    return text
+
+
+def describe(error: Exception) -> str:
+    """An error without a reply, for the log."""
+    facts = (f"{key}={_counted(value) if key in _SECRET else repr(value)}" for key, value in vars(error).items())
+    return f"{type(error).__name__} {', '.join(facts)}".rstrip()
+
+
+def _counted(value: object) -> str:
+    assert isinstance(value, bytes)
+    return f"{len(value)} octets"
+
+
+def reply_for(error: Exception) -> Reply:
+    """The reply to a refusal; for an exception without a row, 541: it is our fault then."""
+    row = REPLY.get(type(error))
+    if row is None:
+        row = REPLY[InternalError]
+    constant = row.constant or CONSTANTS[row.code]
+    if row.text is None:
+        return Reply(row.code, constant, row.scope, row.with_ids)
+    text = f"{constant} - {row.text.format_map(Facts(error))}"
+    raw = text.encode()
+    if len(raw) > TEXT_MAX:
+        text = raw[: TEXT_MAX - len(CUT)].decode(errors="ignore") + CUT
+    return Reply(row.code, text, row.scope, row.with_ids)
