@@ -204,17 +204,17 @@ $(VENV)/.interop: pyproject.toml | $(VENV)/.dev
 	@touch $@
 
 interop: $(VENV)/.interop
-	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq,qpid --scorecard docs/scorecard)
-	@$(if $(ARGS),,$(BIN)/python -m leveret.interop --quiet --broker leveret --leases --scorecard docs/lease-clients)
-	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.flow --write docs/flow-clients.md)
+	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq,qpid --scorecard benchmarks/results/scorecard)
+	@$(if $(ARGS),,$(BIN)/python -m leveret.interop --quiet --broker leveret --leases --scorecard benchmarks/results/lease-clients)
+	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.flow --write benchmarks/results/flow-clients.md)
 
-# Ring and redelivery scenarios against a real Artemis (from Maven Central, once) and Leveret; writes docs/artemis.md.
+# Ring and redelivery scenarios against a real Artemis (from Maven Central, once) and Leveret; writes benchmarks/results/artemis.md.
 $(VENV)/.artemis: pyproject.toml | $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[artemis]'
 	@touch $@
 
 artemis: $(VENV)/.artemis
-	@$(BIN)/python -m leveret.interop.artemis $(if $(ARGS),$(ARGS),--write docs/artemis.md)
+	@$(BIN)/python -m leveret.interop.artemis $(if $(ARGS),$(ARGS),--write benchmarks/results/artemis.md)
 
 # Generated programs against RabbitMQ and Leveret at once, or (PEER=model) against a model of what RabbitMQ does not have
 # and the engine; OPERATIONS=200000 SEED=7.

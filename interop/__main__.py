@@ -1,8 +1,8 @@
 """Scenarios by real clients against a broker.
 
     python -m leveret.interop --url amqp://guest:guest@localhost:5672/ [--client pika,amqplib] [--only 'queue-*']
-    python -m leveret.interop --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard
-    python -m leveret.interop --broker leveret --leases --scorecard docs/lease-clients
+    python -m leveret.interop --broker leveret,rabbitmq,garagemq --scorecard benchmarks/results/scorecard
+    python -m leveret.interop --broker leveret --leases --scorecard benchmarks/results/lease-clients
 
 With --url the broker is one that is already running; with --broker a fresh one is started here. Clients whose toolchain
 is not on this machine are skipped, and the summary says which and why. Exit code 1: a scenario failed (with

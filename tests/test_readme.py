@@ -64,8 +64,9 @@ def test_the_top_is_the_two_commands() -> None:
 
 
 def test_pages_that_are_linked_exist() -> None:
-    """No dead links inside the repository, in the pages at its root, in docs/ or in the fragments."""
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changelog.d").glob("*.md")]:
+    """No dead links inside the repository: in pages at its root, of docs/ and of results, and in the fragments."""
+    folders = [ROOT / folder for folder in ("docs", "changelog.d", "benchmarks/results")]
+    for page in [*ROOT.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

@@ -2,5 +2,5 @@
 
 Both read the same broker.xml. Artemis is driven through AMQP 1.0, leveret through AMQP 0-9-1.
 
-    python -m leveret.interop.artemis [--only 'ring-*'] [--write docs/artemis.md]
+    python -m leveret.interop.artemis [--only 'ring-*'] [--write benchmarks/results/artemis.md]
 """

@@ -1,6 +1,6 @@
 """Ring and redelivery scenarios against a real Artemis and a real leveret.
 
-    python -m leveret.interop.artemis [--only 'ring-*'] [--write docs/artemis.md]
+    python -m leveret.interop.artemis [--only 'ring-*'] [--write benchmarks/results/artemis.md]
 
 Artemis is fetched from Maven Central once; Java and Maven are needed. Exit code 1: a broker did not behave as in the
 table. 2: it could not be run.

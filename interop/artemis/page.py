@@ -19,7 +19,7 @@ HEAD = """\
 Written by `make artemis` on {date}: Apache Artemis {artemis} (Java {java}) through AMQP 1.0 (qpid-proton {proton}),
 Leveret {leveret} (Python {python}) through AMQP 0-9-1 (pika {pika}). Both load the same `broker.xml`, in real
 time; order, counts and "not before" are compared, not exact times. The table:
-[scenarios.toml](../interop/artemis/scenarios.toml).
+[scenarios.toml](../../interop/artemis/scenarios.toml).
 
 A failed attempt is `modified` with `delivery-failed` in Artemis and `basic.nack` with requeue in Leveret; a released
 message is `released` and `basic.recover`; a rejected one is `rejected` and `basic.reject` without requeue.

@@ -1,6 +1,7 @@
 """Flow control as real clients see it: every row by every client, over sockets, against fresh brokers.
 
-    python -m leveret.interop.flow [--client pika,amqp091-go] [--only E01,E05] [--write docs/flow-clients.md]
+    python -m leveret.interop.flow [--client pika,amqp091-go] [--only E01,E05]
+        [--write benchmarks/results/flow-clients.md]
 
 Clients whose toolchain is not on this machine are skipped, and the summary says which and why. Exit code 1: a client
 saw something else than its row says. 2: it could not be run.

@@ -16,8 +16,8 @@ Written by `make interop`: rows of the queues page, G.E, over sockets, against L
 rows of its decision table, M4 is one of its modes. Where all saw the same there is one line. The clients:
 {clients}.
 
-How to write a publisher that copes: [when-the-broker-is-full.md](when-the-broker-is-full.md). The rows:
-[interop/flow](../interop/flow).
+How to write a publisher that copes: [when-the-broker-is-full.md](../../docs/when-the-broker-is-full.md). The rows:
+[interop/flow](../../interop/flow).
 """
 
 

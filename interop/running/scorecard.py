@@ -32,7 +32,7 @@ class Book:
     @property
     def link(self) -> str:
         """From the page to the folder."""
-        return f"../interop/{self.folder}"
+        return f"../../interop/{self.folder}"
 
     def link_to(self, scenario: Scenario) -> str:
         """From the page to a scenario."""

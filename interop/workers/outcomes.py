@@ -30,7 +30,7 @@ def differences(name: str, runs: dict[str, Run]) -> list[str]:
 
 
 def render(results: dict[str, dict[str, Run]]) -> str:
-    """The table of docs/workers.md: one row per scenario, with the seconds on each broker."""
+    """The table of benchmarks/results/workers.md: one row per scenario, with the seconds on each broker."""
     lines = ["| | scenario | RabbitMQ | Leveret |", "|---|---|---|---|"]
     for runs in results.values():
         some = next(iter(runs.values()))
