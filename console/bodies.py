@@ -11,6 +11,8 @@ from .messages import Request, bad_request
 
 #: Levels of arrays and objects in each other, and digits of a number; more is no JSON to us.
 DEPTH_MAX, DIGITS_MAX = 100, 30
+#: Of a name.
+OCTETS_MAX = 255
 #: Erlang's printer breaks a list that is longer.
 _LINE = 80
 _DOUBLY = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
@@ -118,6 +120,13 @@ def text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise bad_request(["not_string", name])
     return value
+
+
+def check_size(what: str, name: str) -> None:
+    """Raises: Refusal, where a name is too long for AMQP."""
+    size = len(name.encode())
+    if size > OCTETS_MAX:
+        raise bad_request(f"{what} should be less than 255 bytes, actually was {size}\n")
 
 
 def arguments(given: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from .options import ConsoleOptions
 from .pages import Pages
 from .places import Place
 from .proxies import behind
-from .routes import ROUTES
+from .routes import routes_with
 from .sampler import Sampler
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Answering:
     ) -> None:
         self.runtime = runtime
         self.options = options
-        self.api = Api(lambda: runtime.broker, options, ROUTES, Pages(), sampler)
+        self.api = Api(lambda: runtime.broker, options, routes_with(options().control.routes()), Pages(), sampler)
         self._facts = self.api.facts = facts
         self._metrics: Metrics | None = None
         self._at_once = dict.fromkeys(Work, 0)

@@ -70,6 +70,28 @@ class Route:
         return self.actions.get("GET" if method == "HEAD" and self.has_head else method)
 
 
+@dataclass(slots=True, frozen=True)
+class Http:
+    """The route of a command. Words in capitals of the path, and the body or query, are its arguments.
+
+    `status`: of the answer, which has the result if it is 200; a function of the result, where it depends on that.
+    """
+
+    method: str
+    path: str
+    level: Level
+    status: int | Callable[[Any], int] = 200
+
+
+@dataclass(slots=True, frozen=True)
+class CommandRoute:
+    """A command that has a route. `arguments`: name -> the word of its kind, as in usage lines."""
+
+    words: str
+    http: Http
+    arguments: Mapping[str, str]
+
+
 @dataclass(slots=True)
 class Dispatcher:
     """Routes by the number of their segments, those with the most literal words first."""

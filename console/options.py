@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from .dispatcher import CommandRoute
+
 Network = IPv4Network | IPv6Network
 
 #: Work in short steps: the turn is ended after each, and others have theirs. Returns what it comes to.
@@ -36,6 +38,9 @@ class Control(Protocol):
     def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
         """Run a command; the last step comes when what it did is safe. Also those that only read, and take long where
         there is much. Raises: CommandRefused."""
+
+    def routes(self) -> "list[CommandRoute]":
+        """The commands that have routes."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,5 +1,9 @@
-"""All routes of the API, family by family."""
+"""All routes of the API, family by family: those that commands have, and the others."""
 
+from collections.abc import Iterable
+
+from .commands import Before, View, with_commands
+from .dispatcher import CommandRoute, Route
 from .resources import (
     bindings,
     connections,
@@ -41,3 +45,11 @@ ROUTES = [
     *events.ROUTES,
     *ours.ROUTES,
 ]
+
+_BEFORE: dict[str, Before] = {**queues.BEFORE, **exchanges.BEFORE}
+_VIEWS: dict[str, View] = {}
+
+
+def routes_with(commands: Iterable[CommandRoute]) -> list[Route]:
+    """All routes, with those of commands."""
+    return with_commands(ROUTES, commands, _BEFORE, _VIEWS)

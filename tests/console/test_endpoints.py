@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from all_routes import ROUTES
 from api_client import ApiClient
 
 from leveret.console.dispatcher import Dispatcher
-from leveret.console.routes import ROUTES
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "management.md"
 #: Path -> why there is no route. Each is a line of docs/DEVIATIONS.md.

@@ -3,10 +3,10 @@
 import socket
 
 import pytest
+from all_routes import ROUTES
 from api_client import ApiClient, basic
 
 from leveret.console.dispatcher import Dispatcher
-from leveret.console.routes import ROUTES
 from leveret.testing import RunningBroker, start_broker
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from all_routes import ROUTES
 from api_client import basic
 
 from leveret.console import slices
@@ -19,7 +20,6 @@ from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
 from leveret.console.options import Machine
 from leveret.console.pages import Pages
-from leveret.console.routes import ROUTES
 from leveret.console.sampler import Sampler
 from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost
 from leveret.operator.steps import finished

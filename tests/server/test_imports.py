@@ -35,6 +35,7 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
     "module, who_needs_it",
     [
         ("leveret.operator.command_table", "the first control command"),
+        ("leveret.operator.topology", "the first control command"),
         ("leveret.operator.definitions", "the first control command"),
         ("leveret.settings.explain", "`ctl explain`"),
         ("leveret.settings.difference", "`leveret diff`"),

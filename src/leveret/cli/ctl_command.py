@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from ..operator.command_arguments import Command
+from ..operator.command import Command
 from ..operator.command_error import CommandError
 from ..operator.command_table import COMMANDS, find
 from ..settings.printable import printable, printable_lines
@@ -162,8 +162,8 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
     elif words and words[0].startswith("action="):
         given["action"] = words.pop(0).partition("=")[2]
     command = find(name, dict(given))
-    typed = {argument.typed or argument.name: argument.name for argument in command.arguments}
-    first = [argument.typed or argument.name for argument in command.arguments if argument.is_first]
+    typed = {argument.typed: argument.name for argument in command.arguments}
+    first = [argument.typed for argument in command.arguments if argument.is_positional]
     if vhost is not None:
         given["vhost"] = vhost
     for item in words:
@@ -208,9 +208,9 @@ def _help_of(name: str) -> str:
 def _lines_of(command: Command) -> Iterator[str]:
     yield f"usage: leveret ctl {command.usage}"
     yield f"  {command.help}"
-    width = max((len(argument.typed or argument.name) for argument in command.arguments), default=0)
+    width = max((len(argument.typed) for argument in command.arguments), default=0)
     for argument in command.arguments:
-        yield f"    {argument.typed or argument.name:{width}}  {argument.help}"
+        yield f"    {argument.typed:{width}}  {argument.help}"
 
 
 # -- answers -----------------------------------------------------------------------------------------------

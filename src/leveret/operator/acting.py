@@ -4,14 +4,13 @@ Refusals of the engine become the command's, with their cause, so that who runs 
 tell. Source: ruling 24; management page 1.5, 6.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from ..configured.configured import text_of
-from ..engine import Broker, Client, EngineError, Field, FieldTable, Queue, User, VirtualHost, table_of_json
+from ..engine import Broker, Client, Queue, User, VirtualHost
 from ..settings.faults import nearest
 from .command_error import CommandError
+from .operator import refusals
 
 #: Who acts where nobody is named.
 BROKER_ITSELF = "leveret.control"
@@ -59,37 +58,6 @@ def queue_of(broker: Broker, arguments: dict[str, Any]) -> Queue:
 def vhosts_to_list(broker: Broker, arguments: dict[str, Any]) -> list[VirtualHost]:
     """That of a command, or all. Raises: CommandError."""
     return [vhost_of(broker, arguments)] if "vhost" in arguments else list(broker.virtual_hosts.values())
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """What the engine refuses the command refuses, for the same cause."""
-    try:
-        yield
-    except EngineError as error:
-        raise CommandError(text_of(error)) from error
-
-
-def table_of(command: str, arguments: dict[str, Any]) -> FieldTable:
-    """The arguments of a declaration or binding; integers are long, as in RabbitMQ's API. Raises: CommandError."""
-    try:
-        return wide(table_of_json(arguments.get("arguments") or {}))
-    except ValueError as error:
-        raise CommandError(f"{command}: arguments: expected {error}") from None
-
-
-def wide(table: FieldTable) -> FieldTable:
-    """The same with integers of 64 bits."""
-    return {key: _wide(field) for key, field in table.items()}
-
-
-def _wide(field: Field) -> Field:
-    value = field.value
-    if field.tag == "I":
-        return Field("l", value)
-    if isinstance(value, list):
-        return Field(field.tag, [_wide(item) for item in value])
-    return Field(field.tag, wide(value)) if isinstance(value, dict) else field
 
 
 #: Runs one command.

@@ -3,21 +3,24 @@
 Source: ruling 24; interfaces page.
 """
 
-from .command_arguments import (
+from typing import Any
+
+from .kinds import FLAG, JSON, NAME, TEXT
+from .shared_arguments import (
     ANY_PATTERN,
     DOCUMENT,
-    FLAG,
-    JSON,
+    IN_VHOST,
     LIMIT,
-    NAME,
+    OF_USER,
+    OF_VHOST,
     PATTERN,
     QUEUE_TYPE,
-    TEXT,
     WORDS,
     Argument,
     Command,
+    named,
+    vhost,
 )
-from .shared_arguments import IN_VHOST, OF_USER, OF_VHOST, named, vhost
 
 _USER = Argument("user", NAME, "the user's name", is_required=True, is_first=True)
 _PASSWORD = (
@@ -27,7 +30,7 @@ _PASSWORD = (
 )
 
 
-def _pattern(name: str, text: str) -> Argument:
+def _pattern(name: str, text: str) -> Any:
     return Argument(name, PATTERN, text, is_required=True, is_first=True)
 
 
@@ -38,7 +41,7 @@ _PARAMETER = (
 _VALUE = Argument("value", JSON, "any JSON", is_required=True, is_first=True)
 
 
-def _policies(command: str, title: str) -> tuple[Command, ...]:
+def _policies(command: str, title: str) -> tuple[Any, ...]:
     return (
         Command(f"{command} list", f"{title}, the highest priority first", (OF_VHOST,)),
         Command(
@@ -183,7 +186,7 @@ ADMINISTRATION = (
         "definitions import",
         "add and replace the contents of a file of RabbitMQ's JSON",
         (
-            Argument("definitions", DOCUMENT, "the file", is_required=True, is_first=True, typed="file"),
+            Argument("definitions", DOCUMENT, "the file", is_required=True, is_first=True),
             vhost("everything in it is for this virtual host"),
             Argument("all-or-nothing", FLAG, "change nothing if anything in it is wrong"),
         ),

@@ -18,14 +18,14 @@ from ..engine import (
     decode_properties,
     holder_of,
 )
-from .acting import Handlers, acting, queue_of, refusals, vhost_of, vhosts_to_list
+from .acting import Handlers, acting, queue_of, vhost_of, vhosts_to_list
 from .choosing import Takes, chosen
 from .command_error import CommandError
 from .event_log import Entry, EventLog
 from .look_through import READY, SCHEDULED, STATES, Seen, look_through
 from .messages import shown_message
+from .operator import refusals, until_idle
 from .steps import Steps
-from .topology import until_idle
 
 if TYPE_CHECKING:
     from ..journal import JournalStories

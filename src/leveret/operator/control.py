@@ -21,13 +21,12 @@ from ..engine import (
     decode_properties,
 )
 from .command_error import CommandError
+from .operator import Operator
 from .steps import Steps, finished
 
 if TYPE_CHECKING:
-    from ..journal import JournalStories
-    from .command_arguments import Command
+    from .command import Command
     from .definitions import Definitions
-    from .jobs import Jobs
 
 logger = logging.getLogger("leveret.control")
 
@@ -36,7 +35,6 @@ LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 #: What serves commands, in such an order that each takes a few milliseconds to import at most.
 PARTS = (
-    "command_arguments",
     "command_table",
     "..expressions.patterns.pattern_syntax",
     "definitions_reader",
@@ -67,14 +65,7 @@ class ControlTable:
         edge_status: Callable[[], dict[str, Any]] | None = None,
         log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     ) -> None:
-        self._broker: Broker | None = None
-        self._objects: ConfiguredObjects | None = None
-        self._reload = reload
-        self._edge_status = edge_status
-        self._log_lines = log_lines or list
-        self._started_ms = 0
-        #: Makes the stories of a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
-        self.stories: Callable[..., JournalStories] | None = None
+        self.operator = Operator(reload=reload, edge_status=edge_status, log_lines=log_lines)
 
     # What serves a command is made for the first one: most brokers hear of none, and its modules take a tenth of the
     # time to start.
@@ -85,13 +76,6 @@ class ControlTable:
         from .definitions import Definitions
 
         return Definitions(lambda: self.broker)
-
-    @cached_property
-    def jobs(self) -> "Jobs":
-        """What goes on, and what has ended."""
-        from .jobs import Jobs
-
-        return Jobs()
 
     @cached_property
     def handlers(self) -> dict[str, Handler]:
@@ -107,15 +91,13 @@ class ControlTable:
         from .parameters import ParameterCommands
         from .policies import PolicyCommands
         from .routing import RoutingCommands
-        from .topology import TopologyCommands
 
         whole = BrokerCommands(
             lambda: self.broker,
-            objects=lambda: self._objects,
-            started_ms=lambda: self._started_ms,
-            edge_status=self._edge_status,
+            objects=lambda: self.operator.configured,
+            started_ms=lambda: self.operator.started_ms,
+            edge_status=self.operator.edge_status,
         )
-        events = EventCommands(lambda: self.broker)
         return {
             **whole.handlers,
             "reload": self._reload_command,
@@ -123,30 +105,24 @@ class ControlTable:
             **ConnectionCommands(lambda: self.broker).handlers,
             **AccessCommands(lambda: self.broker).handlers,
             **PolicyCommands(lambda: self.broker).handlers,
-            **TopologyCommands(lambda: self.broker).handlers,
             **MessageCommands(lambda: self.broker).handlers,
-            **events.handlers,
-            **DraftCommands(lambda: self.broker, lambda: self._objects).handlers,
-            **BrowseCommands(lambda: self.broker, lambda: events.log, lambda: self.stories).handlers,
+            **EventCommands(lambda: self.broker, self.operator).handlers,
+            **DraftCommands(lambda: self.broker, lambda: self.operator.configured).handlers,
+            **BrowseCommands(lambda: self.broker, lambda: self.operator.events, lambda: self.operator.stories).handlers,
             **RoutingCommands(lambda: self.broker).handlers,
-            **MovingCommands(lambda: self.broker, self.jobs).handlers,
+            **MovingCommands(lambda: self.broker, self.operator.jobs).handlers,
             **ParameterCommands(lambda: self.broker, self._cluster_name).handlers,
             **self.definitions.handlers,
         }
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
         """Set the broker that the commands are for, and the configuration's objects in it."""
-        if self._broker not in (None, broker):
-            self.jobs.forget()
-        self._broker = broker
-        self._objects = objects
-        self._started_ms = broker.clock.wall_ms()
+        self.operator.attach(broker, objects)
 
     @property
     def broker(self) -> Broker:
         """The attached broker."""
-        assert self._broker is not None
-        return self._broker
+        return self.operator.broker
 
     def run(self, name: object, arguments: object = None) -> Any:
         """Run one command, to its end. Raises: CommandError."""
@@ -160,6 +136,12 @@ class ControlTable:
         if not isinstance(result, Generator):
             result = _at_once(result)
         return (yield from result if command.reads else self._until_safe(result))
+
+    def load(self) -> None:
+        """Import what serves commands, at once."""
+        from . import command_table
+
+        assert command_table.COMMANDS and self.handlers
 
     def _parts(self) -> Steps:
         """Import them, for the first command: all in one step would be 20 ms, for which everybody waits."""
@@ -177,7 +159,9 @@ class ControlTable:
 
         given = dict(arguments or {})
         command = find(name, given)
-        return command, self.handlers[command.words](command.read(given))
+        if command.words in self.handlers:
+            return command, command.function(self.handlers, command.words, command.read(given))
+        return command, command.call(self.operator, given)
 
     # -- over AMQP --------------------------------------------------------------------------------------------------
 
@@ -237,16 +221,17 @@ class ControlTable:
         if level not in LOG_LEVELS:
             raise CommandError(f"log: level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
         levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
-        return [line for line in self._log_lines() if line["level"] in levels]
+        return [line for line in self.operator.log_lines() if line["level"] in levels]
 
     def _cluster_name(self) -> str:
         """As the configuration has it; "" if it says nothing."""
-        return "" if self._objects is None else self._objects.configuration.explicit.get(("broker", "cluster-name"), "")
+        configured = self.operator.configured
+        return "" if configured is None else configured.configuration.explicit.get(("broker", "cluster-name"), "")
 
     def _reload_command(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if self._reload is None:
+        if self.operator.reload is None:
             raise CommandError("this broker was started without configuration files")
-        report = self._reload()
+        report = self.operator.reload()
         if report.faults:
             raise CommandError("nothing was changed:\n" + "\n".join(report.faults))
         return {"reloaded": True, "done": report.done, "warnings": report.warnings}

@@ -8,6 +8,7 @@ from ..settings.faults import nearest
 from .acting import Handlers
 from .command_error import CommandError
 from .event_log import Entry, EventLog
+from .operator import Operator
 
 #: Events that are answered by default, and at most.
 SHOWN, SHOWN_MAX = 100, 1000
@@ -18,17 +19,15 @@ class EventCommands:
     """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
     later."""
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
+    def __init__(self, broker: Callable[[], Broker], operator: Operator) -> None:
         self._broker = broker
-        self._log: EventLog | None = None
+        self._operator = operator
         self.handlers: Handlers = {"events": self._events}
 
     @property
     def log(self) -> EventLog:
         """What happened since somebody looked first."""
-        if self._log is None:
-            self._log = EventLog(self._broker())
-        return self._log
+        return self._operator.events
 
     def _events(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """`next`: what to go on with as `since`. `dropped`: of those that `since` asks for so many are not kept."""

@@ -22,10 +22,10 @@ from ..engine import (
     scan_properties,
     table_of_json,
 )
-from .acting import Handlers, acting, refusals, vhost_of, wide
+from .acting import Handlers, acting, vhost_of
 from .command_error import CommandError
+from .operator import refusals, until_idle, wide
 from .steps import Steps
-from .topology import until_idle
 
 TEXTS = (
     "content_type",

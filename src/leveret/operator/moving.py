@@ -30,13 +30,13 @@ from ..engine import (
     to_queue,
     why_not,
 )
-from .acting import Handlers, acting, refusals, vhost_of, vhosts_to_list
+from .acting import Handlers, acting, vhost_of, vhosts_to_list
 from .choosing import chosen
 from .command_error import CommandError
 from .jobs import Jobs
 from .messages import shown_message
+from .operator import refusals, until_idle
 from .steps import Steps
-from .topology import until_idle
 
 logger = logging.getLogger("leveret.control")
 

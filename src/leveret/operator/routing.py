@@ -18,9 +18,10 @@ from ..engine import (
     json_of_table,
     scan_properties,
 )
-from .acting import Handlers, acting, refusals, vhost_of
+from .acting import Handlers, acting, vhost_of
 from .command_error import CommandError
 from .messages import FLAGS_AT, OCTETS_MAX, body_of, properties_of
+from .operator import refusals
 from .steps import Steps
 
 #: Queues that are listed; the rest is counted.

@@ -110,7 +110,7 @@ def build_broker(
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     if data is not None:
-        control.stories = partial(_stories, data)
+        control.operator.stories = partial(_stories, data)
     report = objects.apply(configuration)
     broker.review_queues(all_of_them=reviews_all)
     return BuiltBroker(broker, control, objects, keeper, report)

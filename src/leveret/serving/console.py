@@ -20,9 +20,11 @@ import trio
 from .. import __version__
 from ..amqp_frontend.wire.replies import reply_for
 from ..configured.machine import process_memory
+from ..console.dispatcher import CommandRoute
 from ..console.options import Certificate, CommandRefused, ConsoleOptions, Listening, Machine, Steps
 from ..engine import EngineError, errors
 from ..operator.command_error import CommandError
+from ..operator.command_table import COMMANDS
 from ..operator.control import ControlTable
 from ..settings import Configuration
 from .addresses import Address
@@ -62,6 +64,15 @@ class Commands:
             return (yield from self.table.steps(*_words(command, arguments)))
         except CommandError as error:
             raise refused(error) from error
+
+    def routes(self) -> list[CommandRoute]:
+        """See `Control`."""
+        return [
+            CommandRoute(command.words, command.http, {one.name: one.kind.word for one in command.arguments})
+            for actions in COMMANDS.values()
+            for command in actions.values()
+            if command.http is not None
+        ]
 
 
 def _words(command: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -44,7 +44,7 @@ class ConsoleParts:
         if self._facts is None:
             from .console import ConsoleFacts, listening
 
-            assert self.control().handlers  # imports as much as all of the above, and not when a client waits
+            self.control().load()  # imports as much as all of the above, and not when a client waits
             self._facts = ConsoleFacts(
                 self.control,
                 self.configuration,

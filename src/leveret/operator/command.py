@@ -1,0 +1,183 @@
+"""A command for a running broker: a function with typed parameters, called by `leveret ctl`, AMQP requests and HTTP.
+
+    @command("delete-queue", http=Http("DELETE", "queues/V/Q", Level.VHOST, status=204))
+    def delete_queue(at: Operator, queue: QueueName, *, if_empty: bool = False) -> Steps:
+        '''Delete a queue with its messages.
+
+        if_empty: true: only if nothing is ready in it
+        '''
+
+A parameter without a star is positional on the command line; one without a default is required. Its annotation gives
+its kind; its help is the line of the docstring that begins with its name, or what the annotation says. A parameter of a
+dataclass stands for the fields of that. `_` in a name is `-` everywhere but in bodies of HTTP. Source: ruling 24.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, get_args, get_type_hints
+
+from ..console.dispatcher import Http
+from ..settings.faults import nearest
+from ..settings.values import shown
+from .command_error import CommandError
+from .kinds import FLAG, NUMBER, TEXT, Kind, NotOfItsKind
+
+
+@dataclass(slots=True, frozen=True)
+class Argument:
+    """`is_positional`: on the command line it may be given without its name, in the order of the parameters."""
+
+    name: str
+    kind: Kind
+    help: str
+    is_required: bool
+    is_positional: bool
+
+    @property
+    def typed(self) -> str:
+        """Its name on the command line."""
+        return self.kind.typed or self.name
+
+    @property
+    def usage(self) -> str:
+        """Its form in usage lines."""
+        word = self.typed.upper() if self.is_positional else f"{self.typed}={self.kind.word}"
+        return word if self.is_required else f"[{word}]"
+
+
+@dataclass(slots=True, frozen=True)
+class Command:
+    """One command. `words`: its name, and its action if it has any. `reads`: it changes nothing, so that nothing has to
+    become safe before it is answered. `groups`: parameter -> the dataclass whose fields are its arguments."""
+
+    words: str
+    help: str
+    arguments: tuple[Argument, ...]
+    function: Callable[..., Any]
+    http: Http | None
+    reads: bool
+    groups: Mapping[str, Any]
+
+    @property
+    def usage(self) -> str:
+        """The command with its arguments, on one line."""
+        return " ".join((self.words, *(argument.usage for argument in self.arguments)))
+
+    def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The given arguments by the names of the parameters, each read by its kind. Raises: CommandError."""
+        known = {argument.name: argument for argument in self.arguments}
+        for name in given:
+            if name not in known:
+                near = nearest(name, known) if isinstance(name, str) else ""
+                raise self.error(f"unknown argument {shown(name)}{near}", with_usage=True)
+        values: dict[str, Any] = {}
+        for argument in self.arguments:
+            value = given.get(argument.name)
+            if value is None:
+                if argument.is_required:
+                    raise self.error(f"expected {argument.name}={argument.kind.word}", with_usage=True)
+                continue
+            try:
+                values[argument.name.replace("-", "_")] = argument.kind.read(argument.name, value)
+            except NotOfItsKind:
+                raise self.error(f"expected {argument.name}={argument.kind.word}", with_usage=True) from None
+            except ValueError as error:
+                raise self.error(str(error)) from None
+        return values
+
+    def call(self, at: Any, given: Mapping[str, Any]) -> Any:
+        """The result for an operator, or the steps that lead to it. Raises: CommandError."""
+        values = self.read(given)
+        for name, group in self.groups.items():
+            values[name] = group(**{one.name: values.pop(one.name) for one in fields(group) if one.name in values})
+        return self.function(at, **values)
+
+    def error(self, text: str, *, with_usage: bool = False) -> CommandError:
+        """A fault, with the command's name."""
+        return CommandError(f"{self.words}: {text}" + (f"\nusage: {self.usage}" if with_usage else ""))
+
+
+#: Command -> action ("" where it has none) -> itself. The first action is the default.
+COMMANDS: dict[str, dict[str, Command]] = {}
+
+
+def command(words: str, *, http: Http | None = None, reads: bool = False) -> Callable[[Any], Any]:
+    """Make a function a command. Its first parameter is the `Operator`."""
+
+    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+        name, _, action = words.partition(" ")
+        text, helps = _documented(function)
+        arguments = tuple(_arguments_of(function, helps))
+        groups = {name: hint for name, hint in _hints(function).items() if is_dataclass(hint) and name != "at"}
+        one = Command(words, text, arguments, function, http, reads, groups)
+        COMMANDS.setdefault(name, {})[action] = one
+        return function
+
+    return made
+
+
+def find(name: object, arguments: dict[str, Any]) -> Command:
+    """A command by its name; `action` is removed from the arguments. Raises: CommandError."""
+    actions = COMMANDS.get(name) if isinstance(name, str) else None
+    if actions is None:
+        near = nearest(name, COMMANDS) if isinstance(name, str) else ""
+        raise CommandError(f"unknown command {shown(name)}{near}, expected one of {', '.join(COMMANDS)}")
+    if "" in actions:
+        return actions[""]
+    wanted = arguments.pop("action", None)
+    if wanted is None:
+        return next(iter(actions.values()))
+    if not isinstance(wanted, str) or wanted not in actions:
+        near = nearest(wanted, actions) if isinstance(wanted, str) else ""
+        raise CommandError(f"{name}: unknown action {shown(wanted)}{near}, expected one of {', '.join(actions)}")
+    return actions[wanted]
+
+
+# -- what a function says of itself ---------------------------------------------------------------------------------
+
+
+def _arguments_of(function: Callable[..., Any], helps: Mapping[str, str]) -> Iterator[Argument]:
+    hints = _hints(function)
+    for one in list(inspect.signature(function).parameters.values())[1:]:
+        hint = hints[one.name]
+        if not is_dataclass(hint):
+            is_positional = one.kind is one.POSITIONAL_OR_KEYWORD
+            yield _argument(one.name, hint, helps, is_required=one.default is one.empty, is_positional=is_positional)
+            continue
+        inner = get_type_hints(hint, include_extras=True)
+        for field in fields(hint):
+            is_required = field.default is MISSING
+            yield _argument(
+                field.name, inner[field.name], helps, is_required=is_required, is_positional=not field.kw_only
+            )
+
+
+def _argument(name: str, hint: Any, helps: Mapping[str, str], *, is_required: bool, is_positional: bool) -> Argument:
+    """A parameter without help is a KeyError at import."""
+    kind, text = _kind_of(hint)
+    text = helps.get(name, text) if text else helps[name]
+    return Argument(name.replace("_", "-"), kind, text, is_required, is_positional)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    found = get_type_hints(function, include_extras=True)
+    return {name: hint for name, hint in found.items() if name != "return"}
+
+
+def _kind_of(hint: Any) -> tuple[Kind, str]:
+    """Its kind, and the help that the annotation has."""
+    for one in get_args(hint) if type(None) in get_args(hint) else (hint,):
+        kind, *text = getattr(one, "__metadata__", (None,))
+        if isinstance(kind, Kind):
+            return kind, text[0] if text else ""
+        if one in (str, bool, int):
+            return {str: TEXT, bool: FLAG, int: NUMBER}[one], ""
+    raise TypeError(f"{hint}: no kind of argument")
+
+
+def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The first sentence of its docstring, and the help of its parameters, of which lines that follow are indented."""
+    first, _, rest = (inspect.getdoc(function) or "").partition("\n")
+    lines = (line.partition(": ") for line in rest.replace("\n    ", " ").splitlines())
+    return first.rstrip("."), {name: text for name, _, text in lines}

@@ -1,0 +1,120 @@
+"""The kinds of arguments that commands take: how each is read, from JSON or from text of the command line.
+
+An annotation names a kind, and perhaps the help that its arguments have in every command.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from ..engine import QUEUE_TYPES
+from ..settings.values import LONG_MAX, shown
+
+OCTETS_MAX = 255
+
+
+class NotOfItsKind(ValueError):
+    """A value of another kind; the refusal says which kind was expected."""
+
+
+@dataclass(slots=True, frozen=True)
+class Kind:
+    """`word`: its name in usage lines. `read(name, value)`: the value; raises ValueError with the whole fault.
+
+    `typed`: what the argument is called on the command line, if it has another name there.
+    """
+
+    word: str
+    read: Callable[[str, object], Any]
+    typed: str = ""
+
+
+def _read_name(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value or len(value.encode(errors="replace")) > OCTETS_MAX:
+        raise NotOfItsKind
+    return value
+
+
+def _read_text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise NotOfItsKind
+    return value
+
+
+def _read_number(name: str, value: object) -> int:
+    text = str(value)
+    if isinstance(value, bool) or not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise ValueError(f"{name} must be a number, not {shown(value)}")
+    return int(text)
+
+
+def _read_limit(name: str, value: object) -> int | None:
+    """Anything below zero is no limit, as in RabbitMQ."""
+    text = str(value)
+    if text.startswith("-") and text[1:].isascii() and text[1:].isdigit():
+        return None
+    return _read_number(name, value)
+
+
+def _read_ring_size(name: str, value: object) -> int:
+    size = -1 if str(value) == "-1" else _read_number(name, value)
+    if not (size == -1 or 1 <= size <= LONG_MAX):
+        raise ValueError(f"{name} must be -1 or a number from 1, not {shown(value)}")
+    return size
+
+
+def _read_json(name: str, value: object) -> object:
+    """Text of the command line parsed as JSON; anything else unchanged."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{name}: is not JSON") from None
+
+
+def _read_queue_type(name: str, value: object) -> str:
+    if not isinstance(value, str) or value not in QUEUE_TYPES:
+        raise ValueError(f"{name} must be classic, quorum or stream, not {shown(value)}")
+    return value
+
+
+def _read_flag(name: str, value: object) -> bool:
+    if value in (True, "true"):
+        return True
+    if value in (False, "false"):
+        return False
+    raise ValueError(f"{name} must be true or false, not {shown(value)}")
+
+
+def _read_anything(name: str, value: object) -> Any:
+    return value
+
+
+NAME, TEXT = Kind("NAME", _read_name), Kind("TEXT", _read_text)
+NUMBER, FLAG, JSON = Kind("NUMBER", _read_number), Kind("BOOLEAN", _read_flag), Kind("JSON", _read_json)
+WORD = Kind("WORD", _read_name)
+
+#: A name is never empty; the text of a pattern, a password or a reason may be.
+Name = Annotated[str, NAME]
+Pattern = Annotated[str, Kind("PATTERN", _read_text)]
+#: One of a few, which the command knows.
+Word = Annotated[str, WORD]
+#: -1: none.
+Limit = Annotated[int, Kind("NUMBER", _read_limit)]
+RingSize = Annotated[int, Kind("NUMBER", _read_ring_size)]
+QueueType = Annotated[str, Kind("TYPE", _read_queue_type)]
+Json = Annotated[Any, JSON]
+#: Checked by the command itself, with messages of its own.
+Words = Annotated[Any, Kind("WORD,WORD", _read_anything)]
+AnyPattern = Annotated[Any, Kind("PATTERN", _read_anything)]
+Document = Annotated[Any, Kind("FILE", _read_anything, typed="file")]
+
+QueueName = Annotated[str, NAME, "the queue's name"]
+ExchangeName = Annotated[str, NAME, "the exchange's name"]
+UserName = Annotated[str, NAME, "the user's name"]
+VhostName = Annotated[str, NAME, 'its virtual host (default "/")']
+OnlyVhost = Annotated[str, NAME, "only in this virtual host"]
+OnlyUser = Annotated[str, NAME, "only of this user"]
+AsUser = Annotated[str, NAME, "with the permissions of this user (default: all)"]

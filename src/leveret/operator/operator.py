@@ -1,0 +1,157 @@
+"""What commands work on: the broker, the configuration's objects in it, jobs, the events that are kept, and the log.
+
+A command that acts as a user has the user's permissions, or the broker's own, which are all. Refusals of the engine
+become the command's, with their cause, so that HTTP can answer with the code of that. Source: ruling 24; management
+page 1.5, 6.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..configured.configured import ConfiguredObjects, Report, text_of
+from ..engine import Broker, Client, EngineError, Field, FieldTable, Queue, User, VirtualHost, table_of_json
+from ..settings.faults import nearest
+from .command_error import CommandError
+from .steps import Steps
+
+if TYPE_CHECKING:
+    from ..journal import JournalStories
+    from .event_log import EventLog
+    from .jobs import Jobs
+
+#: The name of the client of commands for which no user is named.
+BROKER_ITSELF = "leveret.control"
+
+
+class Operator:
+    """The first argument of each command. `reload`, `edge_status` and `log_lines` belong to the composition root."""
+
+    def __init__(
+        self,
+        *,
+        reload: Callable[[], Report] | None = None,
+        edge_status: Callable[[], dict[str, Any]] | None = None,
+        log_lines: Callable[[], list[dict[str, Any]]] | None = None,
+    ) -> None:
+        self._broker: Broker | None = None
+        self.configured: ConfiguredObjects | None = None
+        self.reload = reload
+        self.edge_status = edge_status or dict
+        self.log_lines = log_lines or list
+        self.started_ms = 0
+        #: Makes the stories of a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
+        self.stories: Callable[..., JournalStories] | None = None
+
+    def attach(self, broker: Broker, configured: ConfiguredObjects | None = None) -> None:
+        """Set the broker that the commands are for, and the configuration's objects in it."""
+        if self._broker not in (None, broker):
+            self.jobs.forget()
+        self._broker = broker
+        self.configured = configured
+        self.started_ms = broker.clock.wall_ms()
+
+    @cached_property
+    def jobs(self) -> "Jobs":
+        """Jobs that are under way, and those that have ended."""
+        from .jobs import Jobs  # most brokers hear of no command: what serves them is imported for the first one
+
+        return Jobs()
+
+    @cached_property
+    def events(self) -> "EventLog":
+        """Events since the first request for them."""
+        from .event_log import EventLog
+
+        return EventLog(self.broker)
+
+    @property
+    def broker(self) -> Broker:
+        """The attached broker."""
+        assert self._broker is not None
+        return self._broker
+
+    @property
+    def objects(self) -> ConfiguredObjects:
+        """Raises: CommandError."""
+        if self.configured is None:
+            raise CommandError("this broker has no configuration")
+        return self.configured
+
+    # -- what a command names: each raises CommandError where it is not there ----------------------------------------
+
+    def vhost(self, name: str = "/") -> VirtualHost:
+        """A virtual host."""
+        found = self.broker.virtual_hosts.get(name)
+        if found is None:
+            raise CommandError(f"no virtual host {name!r}")
+        return found
+
+    def vhosts(self, name: str | None) -> list[VirtualHost]:
+        """The one with this name; None: all."""
+        return list(self.broker.virtual_hosts.values()) if name is None else [self.vhost(name)]
+
+    def queue(self, vhost: str, name: str) -> Queue:
+        """A queue; the refusal has the nearest name."""
+        host = self.vhost(vhost)
+        if name not in host.queues:
+            raise CommandError(f"no queue {name!r} in virtual host {vhost!r}{nearest(name, host.queues)}")
+        return host.queues[name]
+
+    def user(self, name: str) -> User:
+        """A user."""
+        found = self.broker.users.find(name)
+        if found is None:
+            raise CommandError(f"no user {name!r}")
+        return found
+
+    @contextmanager
+    def acting(self, vhost: str, as_user: str | None) -> Iterator[tuple[Client, VirtualHost]]:
+        """A client in a virtual host, in no list of connections. Refusals of the engine become CommandError."""
+        host = self.vhost(vhost)
+        user = User(BROKER_ITSELF, tags=("administrator",)) if as_user is None else self.user(as_user)
+        with refusals():
+            user.check_vhost(vhost)
+            yield Client(host, user, BROKER_ITSELF, _discard, self.broker.unsent_max, {}), host
+
+
+def _discard() -> None:
+    """Nothing is sent to such a client."""
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the engine refuses the command refuses, for the same cause."""
+    try:
+        yield
+    except EngineError as error:
+        raise CommandError(text_of(error)) from error
+
+
+def until_idle(vhost: VirtualHost, name: str) -> Steps:
+    """Wait while a queue is in the middle of an expiry or a requeue, which its reader has to see as done."""
+    while (queue := vhost.queues.get(name)) is not None and queue.is_busy():
+        yield
+
+
+def table_of(command: str, arguments: object) -> FieldTable:
+    """The arguments of a declaration or binding; integers are long, as in RabbitMQ's API. Raises: CommandError."""
+    try:
+        return wide(table_of_json(arguments or {}))
+    except ValueError as error:
+        raise CommandError(f"{command}: arguments: expected {error}") from None
+
+
+def wide(table: FieldTable) -> FieldTable:
+    """The same with integers of 64 bits."""
+    return {key: _wide(field) for key, field in table.items()}
+
+
+def _wide(field: Field) -> Field:
+    value = field.value
+    if field.tag == "I":
+        return Field("l", value)
+    if isinstance(value, list):
+        return Field(field.tag, [_wide(item) for item in value])
+    return Field(field.tag, wide(value)) if isinstance(value, dict) else field
