@@ -3,18 +3,13 @@
 import json
 from dataclasses import fields
 
-from leveret.settings.addresses.fields import (
-    DELAY,
-    FIELDS,
-    Field,
-)
 from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS
 from leveret.settings.declared.access_declarations import USER_TAGS
 from leveret.settings.declared.configuration import BY_PROFILE, KEYS, Key
 from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
 from leveret.settings.declared.logged_topics import ACTS as LOGGED_ACTS
 from leveret.settings.files.toml_users import ALGORITHMS
-from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP, LEASED_HELP, LOGGED_HELP
+from leveret.settings.help import ATTRIBUTE_HELP, KEY_HELP, LEASED_HELP, LOGGED_HELP
 from leveret.settings.leased.elements import BY_ARGUMENT
 from leveret.settings.leased.lifetimes import ACTS
 from leveret.settings.leased.model import LeasedSettings
@@ -30,6 +25,8 @@ from leveret.settings.lifetime import (
     WITHOUT_MEANING,
     Lifetime,
 )
+from leveret.settings.rows.address_settings import SETTINGS, Setting
+from leveret.settings.values import DELAY
 from leveret.settings.written import written
 
 MEANINGS = {
@@ -42,20 +39,6 @@ MEANINGS = {
     RESTART: "a reload does not change it.",
     NEVER: "the queue keeps what it was declared with.",
 }
-
-DERIVED = {
-    "max-delivery-attempts": "unlimited; 10 where an entry sets redelivery or dead letters",
-    "max-redelivery-delay": "10 x redelivery-delay",
-    "max-read-page-bytes": "2 x page-size-bytes",
-    "prefetch-page-messages": "max-read-page-messages",
-    "prefetch-page-bytes": "max-read-page-bytes",
-    "page-full-policy": "unset",
-    "disk-full-policy": "unset",
-    "send-fail-if-no-space": "that of [system-usage]",
-    "send-fail-if-no-space-after": "that of [system-usage]",
-    "pending-message-limit-prefetch-rate": "unset",
-}
-
 
 #: What stands above a table of keys.
 NOTES = {
@@ -77,7 +60,7 @@ def shown(value: object, read: object = None) -> str:
     return "unset" if value is None or value == "" else f"`{json.dumps(written(value, read))}`"
 
 
-def _acts(row: Key | Field) -> str:
+def _acts(row: Key | Setting) -> str:
     """When a changed value takes effect; *nothing*: it has no meaning here."""
     return _when(row.acts)
 
@@ -194,9 +177,9 @@ def _address_settings() -> list[str]:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| `{field.name}` | {_default(field)} | {_acts(field)} | {FIELD_HELP[field.name]} |"
-        for field in FIELDS
-        if not field.reason
+        f"| `{setting.key}` | {_default(setting)} | {_acts(setting)} | {setting.help} |"
+        for setting in SETTINGS
+        if not setting.reason
     ]
     return [
         *lines,
@@ -208,15 +191,15 @@ def _address_settings() -> list[str]:
         "| key | default | what it is in Artemis | why it means nothing here |",
         "|---|---|---|---|",
         *(
-            f"| `{field.name}` | {_default(field)} | {FIELD_HELP[field.name]} | {field.reason} |"
-            for field in FIELDS
-            if field.reason
+            f"| `{setting.key}` | {_default(setting)} | {setting.help} | {setting.reason} |"
+            for setting in SETTINGS
+            if setting.reason
         ),
     ]
 
 
-def _default(field: Field) -> str:
-    return DERIVED.get(field.name) or shown(field.default, field.kind.read)
+def _default(setting: Setting) -> str:
+    return setting.default_text or shown(setting.default, setting.kind.read)
 
 
 def _addresses() -> list[str]:

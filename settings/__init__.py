@@ -1,17 +1,15 @@
 """What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out.
 
-Rooms, each of which imports only those before it: `addresses` < `policies` < `declared` < `leased` < `files`. Beside
-them: `explain`, `difference` and `written`, which need no files; `faults`, `lifetime`, `values`, `flow_control`,
+Rooms, each of which imports only those before it: `rows` < `addresses` < `policies` < `declared` < `leased` < `files`.
+Beside them: `explain`, `difference` and `written`, which need no files; `faults`, `lifetime`, `values`, `flow_control`,
 `printable` and `help`, which import no room.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination
 from .addresses.entries import Entry, entry
 from .addresses.matching import MatchFault, Wildcards
-from .addresses.model import AddressSettings
 from .addresses.queue_arguments import QUEUE_ARGUMENTS, ArgumentFault, OwnSettings, settings_of_arguments
 from .addresses.repository import NO_SETTINGS, SettingsRepository
-from .addresses.resolved import ResolvedSettings
 from .addresses.topics import strictest
 from .declared.access_declarations import LimitsDeclaration, PermissionDeclaration, UserDeclaration
 from .declared.configuration import Configuration
@@ -32,6 +30,7 @@ from .policies.policies import (
     make_policy,
     policy_layer,
 )
+from .rows.address_settings import Layer, ResolvedSettings, layer_of
 
 __all__ = [
     "NO_DESTINATIONS",
@@ -41,7 +40,6 @@ __all__ = [
     "NO_SETTINGS",
     "NO_WHOLE_LIMITS",
     "QUEUE_ARGUMENTS",
-    "AddressSettings",
     "ArgumentFault",
     "Configuration",
     "DestinationPolicies",
@@ -51,6 +49,7 @@ __all__ = [
     "ExchangeDeclaration",
     "Fault",
     "Flow",
+    "Layer",
     "LimitsDeclaration",
     "LoggedTopic",
     "MatchFault",
@@ -69,6 +68,7 @@ __all__ = [
     "WholeLimits",
     "Wildcards",
     "entry",
+    "layer_of",
     "load_configuration",
     "make_policy",
     "parse_destination",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .addresses.entries import Entry
-from .addresses.fields import FIELDS
 from .addresses.queue_arguments import LIVE_ARGUMENTS, OwnSettings, is_leased, settings_of_arguments
 from .declared.access_declarations import NO_LIMITS_DECLARED, TopicPermissionDeclaration, UserDeclaration
 from .declared.configuration import KEYS, Configuration
@@ -20,6 +19,7 @@ from .leased.lifetimes import ACTS
 from .leased.model import read_leased
 from .lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
+from .rows.address_settings import SETTINGS
 from .values import value_text
 
 _T = TypeVar("_T")
@@ -96,10 +96,10 @@ def _of_matches(old: Configuration, new: Configuration) -> Iterator[Change]:
         elif key not in before:
             yield Change(what, f"added: {_fields_of(after[key])}", None)
         else:
-            for field in FIELDS:
-                one, other = (getattr(entry.settings, field.attribute) for entry in (before[key], after[key]))
+            for setting in SETTINGS:
+                one, other = (entry.settings.get(setting.attribute) for entry in (before[key], after[key]))
                 if one != other:
-                    yield Change(what, f"{field.name}: {_text(one)} -> {_text(other)}", field.acts)
+                    yield Change(what, f"{setting.key}: {_text(one)} -> {_text(other)}", setting.acts)
 
 
 def _of_queues(old: Configuration, new: Configuration) -> Iterator[Change]:
@@ -142,14 +142,14 @@ def _of_queue(
         one.repository.resolve_queue(queue.address, queue.vhost, own.settings, name=queue.name)
         for one, queue, own in ((old, before, own_before), (new, after, own_after))
     )
-    for field in FIELDS:
-        one, other = (getattr(resolved, field.attribute) for resolved in (resolved_before, resolved_after))
+    for setting in SETTINGS:
+        one, other = (getattr(resolved, setting.attribute) for resolved in (resolved_before, resolved_after))
         if one != other:
-            given_by = {own.given_by.get(field.attribute) for own in (own_before, own_after)} - {None}
-            acts = field.acts
+            given_by = {own.given_by.get(setting.attribute) for own in (own_before, own_after)} - {None}
+            acts = setting.acts
             if given_by:
                 acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
-            yield f"{field.name}: {_text(one)} -> {_text(other)}", acts
+            yield f"{setting.key}: {_text(one)} -> {_text(other)}", acts
     compared = _settled(own_before, own_after)
     if is_leased(before.arguments) and is_leased(after.arguments):
         compared |= BY_ARGUMENT.keys()
@@ -323,11 +323,10 @@ def _in(vhost: str) -> str:
 
 
 def _fields_of(one: Entry) -> str:
-    explicit = one.settings.explicit()
     return ", ".join(
-        f"{field.name} {_text(explicit[field.attribute])} ({field.acts.value})"
-        for field in FIELDS
-        if field.attribute in explicit
+        f"{setting.key} {_text(one.settings[setting.attribute])} ({setting.acts.value})"
+        for setting in SETTINGS
+        if setting.attribute in one.settings
     )
 
 

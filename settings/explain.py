@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .addresses.entries import MATCH, Entry
-from .addresses.fields import BY_ATTRIBUTE, FIELDS
-from .addresses.model import merge
 from .addresses.queue_arguments import (
     NO_OWN_SETTINGS,
     QUEUE_ARGUMENTS,
@@ -15,7 +13,6 @@ from .addresses.queue_arguments import (
     settings_of_arguments,
 )
 from .addresses.repository import SettingsRepository, sources_of
-from .addresses.resolved import ResolvedSettings, sets_redelivery, why_flow_controlled
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
 from .leased.elements import BY_ARGUMENT, ELEMENTS
@@ -23,14 +20,17 @@ from .leased.model import read_leased
 from .leased.topics import selects
 from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy, Policies, PolicyLayer, policy_layer
 from .policies.policy_keys import CLASSIC
+from .rows.address_settings import (
+    BY_ATTRIBUTE,
+    DERIVED,
+    SETTINGS,
+    ResolvedSettings,
+    merge,
+    sets_redelivery,
+    why_flow_controlled,
+)
 from .values import shown, value_text
 
-_DERIVED = {
-    "max_redelivery_delay_ms": "default: 10 x redelivery-delay",
-    "max_read_page_bytes": "default: 2 x page-size-bytes",
-    "prefetch_page_messages": "default: max-read-page-messages",
-    "prefetch_page_bytes": "default: max-read-page-bytes",
-}
 _BY, _USAGE = "by ", "[system-usage]"
 _BY_USAGE = _BY + _USAGE
 _NO_FLOW = (
@@ -203,7 +203,7 @@ def flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
     sources = sources_of(entries)
     why = [_USAGE] if repository.usage is not None else []
     for attribute in why_flow_controlled(merge(one.settings for one in entries)):
-        why.append(f"{BY_ATTRIBUTE[attribute].name} ({rule_of(sources[attribute], attribute)})")
+        why.append(f"{BY_ATTRIBUTE[attribute].key} ({rule_of(sources[attribute], attribute)})")
     return _BY + ", ".join(why) if why else _NO_FLOW
 
 
@@ -249,9 +249,9 @@ def explain_topic(repository: SettingsRepository, name: str, vhost: str = "/") -
     entries = repository.topic_entries(name, vhost)
     resolved, sources = repository.resolve_topic(name, vhost), sources_of(entries)
     rows = tuple(
-        Row(field.name, getattr(resolved, field.attribute), rule_of(sources[field.attribute], field.attribute))
-        for field in FIELDS
-        if field.attribute in sources
+        Row(setting.key, getattr(resolved, setting.attribute), rule_of(sources[setting.attribute], setting.attribute))
+        for setting in SETTINGS
+        if setting.attribute in sources
     )
     matches = matches_of(repository, name, vhost)
     titles = titles_of(NO_POLICY, entries)
@@ -274,8 +274,8 @@ def explain_rows(
     resolved = repository.resolve_queue(address, vhost, own.settings, layer.settings, name)
     sources = repository.sources(address, vhost, name)
     rows: list[Row] = []
-    for field in FIELDS:
-        attribute = field.attribute
+    for setting in SETTINGS:
+        attribute = setting.attribute
         if _is_of_policy(attribute, own, layer, resolved):
             argument, policy = layer.giver_of(attribute)
             rule = f"{policy.title} ({argument.removeprefix('x-')})"
@@ -291,19 +291,17 @@ def explain_rows(
         elif attribute == "id_cache_size" and repository.id_cache_size is not None:
             rule = "default: [broker] id-cache-size"
         else:
-            rule = _DERIVED.get(attribute, "default")
-        rows.append(Row(field.name, getattr(resolved, attribute), rule))
+            rule = f"default: {setting.default_text}" if attribute in DERIVED else "default"
+        rows.append(Row(setting.key, getattr(resolved, attribute), rule))
     return rows
 
 
 def _is_of_policy(attribute: str, own: OwnSettings, layer: PolicyLayer, resolved: ResolvedSettings) -> bool:
     """Whether a setting comes from the policy: the queue does not set it, or allows more attempts."""
-    given = getattr(layer.settings, attribute)
-    if given is None:
+    if attribute not in layer.settings:
         return False
-    return attribute not in own.given_by or (
-        given == getattr(resolved, attribute) and given != getattr(own.settings, attribute)
-    )
+    given = layer.settings[attribute]
+    return attribute not in own.given_by or (given == getattr(resolved, attribute) and given != own.settings[attribute])
 
 
 def rule_of(one: Entry, attribute: str) -> str:

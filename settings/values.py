@@ -229,6 +229,40 @@ def word_any_case(*words: str) -> Reader:
     return read
 
 
+# -- kinds ------------------------------------------------------------------------------------------------------------
+
+BOOLEAN = Kind(boolean, parse_boolean)
+TEXT = Kind(text)
+ADDRESS = Kind(address_text)
+DELAY = Kind(duration_ms, parse_integer)
+DELAY_OR_OFF = Kind(duration_or_off_ms, parse_integer)
+PERIOD = Kind(period_ms, parse_integer)
+LIMIT = Kind(integer(-1, LONG_MAX), parse_integer)  # -1: none
+LIMIT_NOT_ZERO = Kind(integer(-1, LONG_MAX, except_zero=True), parse_integer)
+COUNT = Kind(integer(0, LONG_MAX), parse_integer)
+COUNT_INT = Kind(integer(0, INT_MAX), parse_integer)
+ANY_INT = Kind(integer(-LONG_MAX - 1, LONG_MAX), parse_integer)
+BYTES = Kind(size_between(0), parse_integer)
+BYTES_OR_OFF = Kind(size_between(0, or_off=True), parse_integer)
+BYTES_NOT_ZERO = Kind(size_between(1, or_off=True), parse_integer)
+PAGE_SIZE = Kind(size_between(1, INT_MAX), parse_integer)
+MULTIPLIER = Kind(number(0, float("inf"), above_low=True), parse_number)
+RATE_OR_OFF = Kind(rate_or_off, parse_number)
+FACTOR = Kind(number(0, 1), parse_number)
+ATTEMPTS = Kind(integer(-1, INT_MAX), parse_integer)
+
+
+def choice(*words: str) -> Kind:
+    """One of some words in any case."""
+    return Kind(word_any_case(*words))
+
+
+ROUTING_TYPE = choice("ANYCAST", "MULTICAST")
+DELETION = choice("OFF", "FORCE")
+
+# -- values as text ---------------------------------------------------------------------------------------------------
+
+
 def value_text(value: object) -> str:
     """A value in TOML's notation."""
     import json  # only for reports

@@ -1,9 +1,8 @@
 """Values as people write them: "30m" rather than 1800000, "256MiB" rather than 268435456."""
 
-from .addresses.fields import BYTES, BYTES_NOT_ZERO, BYTES_OR_OFF, DELAY, DELAY_OR_OFF, PAGE_SIZE, PERIOD
 from .declared.configuration import KEYS
 from .flow_control import size_or_percent
-from .values import size_bytes
+from .values import BYTES, BYTES_NOT_ZERO, BYTES_OR_OFF, DELAY, DELAY_OR_OFF, PAGE_SIZE, PERIOD, size_bytes
 
 DURATIONS = {DELAY.read, DELAY_OR_OFF.read, PERIOD.read}
 SIZES = {

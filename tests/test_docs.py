@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from import_graph import ROOMS
 
-from leveret.settings.addresses.fields import FIELDS
 from leveret.settings.declared.configuration import KEYS
 from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
 from leveret.settings.files.toml_queues import LOGGED_KEYS
-from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP, LEASED_HELP, LOGGED_HELP
+from leveret.settings.help import ATTRIBUTE_HELP, KEY_HELP, LEASED_HELP, LOGGED_HELP
 from leveret.settings.lifetime import WITHOUT_MEANING
+from leveret.settings.rows.address_settings import SETTINGS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -52,11 +52,16 @@ def test_every_key_has_one_plain_sentence() -> None:
     assert {table: list(keys) for table, keys in KEYS.items()} == {
         table: list(keys) for table, keys in KEY_HELP.items()
     }
-    assert [field.name for field in FIELDS] == list(FIELD_HELP)
     assert set(QUEUE_ATTRIBUTES) == set(ATTRIBUTE_HELP)
     assert list(LEASED_ATTRIBUTES) == list(LEASED_HELP)
     assert list(LOGGED_KEYS) == list(LOGGED_HELP)
-    for sentences in (*KEY_HELP.values(), FIELD_HELP, ATTRIBUTE_HELP, LEASED_HELP, LOGGED_HELP):
+    for sentences in (
+        *KEY_HELP.values(),
+        {one.key: one.help for one in SETTINGS},
+        ATTRIBUTE_HELP,
+        LEASED_HELP,
+        LOGGED_HELP,
+    ):
         for name, sentence in sentences.items():
             assert re.fullmatch(r"[A-Z`][^\n|]{10,130}\.", sentence), (name, sentence)
 
@@ -67,9 +72,9 @@ def test_no_key_about_sizes_pages_or_slow_consumers_waits_for_a_later_version() 
     for name in ("size", "page", "disk", "global-max", "slow", "prefetch", "max-read"):
         waiting = [row for row in rows if row.startswith("|") and name in row.split("|")[1] and "*later*" in row]
         assert [row for row in waiting if "management" not in row] == []
-    for field in FIELDS:
+    for field in SETTINGS:
         assert (field.acts is WITHOUT_MEANING) == bool(field.reason)
-        assert not field.reason or re.fullmatch(r"[A-Z][^\n|]{10,130}\.", field.reason), field.name
+        assert not field.reason or re.fullmatch(r"[A-Z][^\n|]{10,130}\.", field.reason), field.key
 
 
 def test_defaults_are_in_units_that_people_write() -> None:

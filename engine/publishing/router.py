@@ -6,7 +6,7 @@ Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 from collections.abc import Callable, Container, Iterable
 
 from ...settings import Divert, ResolvedSettings
-from ...settings.addresses.model import NOTHING_SET
+from ...settings.rows.address_settings import NOTHING_SET
 from ..errors import InternalExchangeRefused
 from ..exchanges.exchange import Destination, Exchange, TopicExchange
 from ..exchanges.routed import Routed
@@ -176,7 +176,7 @@ class Router:
         settings, vhost = self._broker.settings, self.topology.name
         for name in (routing_key, exchange.name) if exchange.is_topic else (exchange.name,):
             layer = settings.topic_layer(name, vhost) if name else NOTHING_SET
-            if layer is not NOTHING_SET:
+            if layer:
                 for queue in queues:
                     if queue.is_transient_subscriber:
                         queue.follow_topic(name, layer)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from ...settings import (
     NO_LAYER,
     NO_POLICY,
-    AddressSettings,
     EffectivePolicy,
+    Layer,
     PolicyLayer,
     ResolvedSettings,
     strictest,
@@ -30,7 +30,7 @@ from ..rules.queue_rules import (
 )
 from .surroundings import Surroundings
 
-NO_TOPICS: Mapping[str, AddressSettings] = MappingProxyType({})
+NO_TOPICS: Mapping[str, Layer] = MappingProxyType({})
 
 
 class Change(NamedTuple):
@@ -83,21 +83,21 @@ class Terms:
         self.layer = layer
         self.effective = effective_arguments(arguments, layer)
         self.rules = rules
-        self.topics: Mapping[str, AddressSettings] = NO_TOPICS
+        self.topics: Mapping[str, Layer] = NO_TOPICS
 
     def resolved(self, surroundings: Surroundings[Any]) -> ResolvedSettings:
         """Its own arguments, over its topics, over its policy, over the settings of its address, as they are now."""
-        own = self.own_settings.over(strictest(self.topics)) if self.topics else self.own_settings
+        own = {**strictest(self.topics), **self.own_settings} if self.topics else self.own_settings
         return surroundings.resolve(self.name, self.address, own, self.layer.settings)
 
-    def topic_found(self, surroundings: Surroundings[Any], name: str, layer: AddressSettings) -> Change | None:
+    def topic_found(self, surroundings: Surroundings[Any], name: str, layer: Layer) -> Change | None:
         """Messages of a topic are routed to the queue. None: that changes nothing."""
         if layer in self.topics.values():
             return None
         self.topics = {**self.topics, name: layer}
         return self._resolved_anew(surroundings)
 
-    def redeclared(self, arguments: FieldTable, own: AddressSettings) -> None:
+    def redeclared(self, arguments: FieldTable, own: Layer) -> None:
         """The configuration that declared the queue gives it other arguments; see `policy_changed`."""
         self.arguments = arguments
         self.own_settings = own

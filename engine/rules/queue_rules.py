@@ -7,10 +7,10 @@ Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...settings import AddressSettings, PolicyLayer, ResolvedSettings, settings_of_arguments
-from ...settings.addresses.model import NOTHING_SET
+from ...settings import Layer, PolicyLayer, ResolvedSettings, settings_of_arguments
 from ...settings.addresses.queue_arguments import SELECTOR
 from ...settings.leased.elements import BY_ARGUMENT
+from ...settings.rows.address_settings import NOTHING_SET
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
 from ..messages.levels import OF_QUORUM, Levels, up_to
@@ -147,7 +147,7 @@ class QueueRules:
 NO_RULES = QueueRules()
 
 
-def own_settings(arguments: FieldTable) -> AddressSettings:
+def own_settings(arguments: FieldTable) -> Layer:
     """What a queue's arguments say of the settings of its address. Raises: ArgumentFault (contradictions)."""
     if not arguments:
         return NOTHING_SET

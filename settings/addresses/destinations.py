@@ -7,7 +7,7 @@ E.2.
 
 from collections.abc import Iterable
 
-from .entries import Entry, Layer
+from .entries import Entry, EntryIndex
 from .matching import EXACT, Match, MatchFault, Wildcards, parse_match
 
 #: ActiveMQ's wildcards, whatever [wildcard-addresses] says.
@@ -30,7 +30,7 @@ class DestinationPolicies:
         self, queues: Iterable[Entry] = (), topics: Iterable[Entry] = (), default: Entry | None = None
     ) -> None:
         self.queues, self.topics, self.default = tuple(queues), tuple(topics), default
-        self._queues, self._topics = _layer(self.queues), _layer(self.topics)
+        self._queues, self._topics = _index(self.queues), _index(self.topics)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -45,8 +45,8 @@ class DestinationPolicies:
         """The entry that applies to a topic: to publishes with that routing key or to that exchange."""
         return self._chosen(self._topics, name)
 
-    def _chosen(self, layer: Layer, name: str) -> Entry | None:
-        found = layer.matches(name, name.split(WILDCARDS.delimiter))
+    def _chosen(self, index: EntryIndex, name: str) -> Entry | None:
+        found = index.matches(name, name.split(WILDCARDS.delimiter))
         if not found:
             return self.default
         if found[0].match.kind is EXACT:
@@ -64,11 +64,11 @@ def parse_destination(text: str) -> Match:
     return parse_match(text, WILDCARDS)
 
 
-def _layer(entries: Iterable[Entry]) -> Layer:
-    layer = Layer()
+def _index(entries: Iterable[Entry]) -> EntryIndex:
+    index = EntryIndex()
     for one in entries:
-        layer.add(one)
-    return layer
+        index.add(one)
+    return index
 
 
 def _is_wider(one: Match, other: Match) -> bool:

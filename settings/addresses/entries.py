@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ..faults import Origin
+from ..rows.address_settings import Layer, layer_of
 from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, WordPattern, parse_match
-from .model import AddressSettings
 
 #: What an address-setting is called where it is reported.
 MATCH = "match"
@@ -21,27 +21,27 @@ class Entry:
     """One address-setting. `vhost` None: for every virtual host, with lower precedence than the virtual host's own."""
 
     match: Match
-    settings: AddressSettings
+    settings: Layer  # attribute -> value
     vhost: str | None = None
     origin: Origin = field(default=Origin("", 0))
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))  # attribute -> where
     kind: str = MATCH  # or what a destination policy is called
 
     def origin_of(self, attribute: str) -> Origin:
-        """Where a field is set."""
+        """Where an attribute is set."""
         return self.origins.get(attribute, self.origin)
 
 
 def entry(text: str, vhost: str | None = None, wildcards: Wildcards = DEFAULT_WILDCARDS, **fields: Any) -> Entry:
     """An entry made in code: `entry("ring.#", default_ring_size=3)`. Raises: MatchFault."""
-    return Entry(parse_match(text, wildcards), AddressSettings(**fields), vhost)
+    return Entry(parse_match(text, wildcards), layer_of(**fields), vhost)
 
 
 class DuplicateMatch(ValueError):
     """Two entries have the same match text in one virtual host."""
 
 
-class Layer:
+class EntryIndex:
     """The entries of one virtual host, or of all."""
 
     __slots__ = ("exact", "literal", "root", "texts")

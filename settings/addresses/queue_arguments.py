@@ -13,21 +13,25 @@ from typing import Any
 from ..leased.elements import AMPS, BY_ARGUMENT
 from ..leased.lifetimes import LIVE_LEASED
 from ..lifetime import LIVE
-from ..values import INT_MAX, LONG_MAX, Kind, integer, parse_integer, shown
-from .fields import (
+from ..rows.address_settings import BY_ATTRIBUTE, NOTHING_SET, Layer, layer_of
+from ..values import (
     ADDRESS,
     BOOLEAN,
-    BY_ATTRIBUTE,
     COUNT_INT,
     DELAY,
     DELAY_OR_OFF,
     FACTOR,
+    INT_MAX,
     LIMIT,
     LIMIT_NOT_ZERO,
+    LONG_MAX,
     MULTIPLIER,
     TEXT,
+    Kind,
+    integer,
+    parse_integer,
+    shown,
 )
-from .model import NOTHING_SET, AddressSettings
 
 
 class ArgumentFault(ValueError):
@@ -101,7 +105,7 @@ CONFLICTS: tuple[tuple[str, str], ...] = (
 class OwnSettings:
     """The layer made of a queue's arguments. `given_by`: attribute -> the argument that sets it."""
 
-    settings: AddressSettings = NOTHING_SET
+    settings: Layer = field(default_factory=lambda: NOTHING_SET)
     given_by: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -140,7 +144,7 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
         if key in arguments:
             given |= overruled
             given_by |= dict.fromkeys(overruled, key)
-    return OwnSettings(AddressSettings(**given), MappingProxyType(given_by)) if given else NO_OWN_SETTINGS
+    return OwnSettings(layer_of(**given), MappingProxyType(given_by)) if given else NO_OWN_SETTINGS
 
 
 def is_leased(arguments: Mapping[str, object]) -> bool:

@@ -10,11 +10,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..flow_control import SystemUsage
+from ..rows.address_settings import (
+    NOTHING_SET,
+    Layer,
+    ResolvedSettings,
+    default_attempts,
+    merge,
+    resolve,
+    with_fewer_attempts,
+)
 from .destinations import NO_DESTINATIONS, QUEUE_ENTRY, TOPIC_ENTRY, DestinationPolicies
-from .entries import Entry, Layer
+from .entries import Entry, EntryIndex
 from .matching import DEFAULT_WILDCARDS, Wildcards
-from .model import NOTHING_SET, AddressSettings, merge, with_fewer_attempts
-from .resolved import ResolvedSettings, default_attempts, resolve
 from .topics import concerns_subscribers, of_subscribers
 
 #: Addresses whose settings are cached; beyond it the oldest is dropped.
@@ -29,7 +36,7 @@ class SettingsRepository:
 
     __slots__ = (
         "_cache",
-        "_layers",
+        "_indexes",
         "_of_destinations",
         "_resolved",
         "_of_layers",
@@ -64,23 +71,23 @@ class SettingsRepository:
         self.id_cache_size = id_cache_size
         self.usage = usage
         self.destinations = destinations
-        self._layers: dict[str | None, Layer] = {}
+        self._indexes: dict[str | None, EntryIndex] = {}
         for one in self.entries:
-            self._layers.setdefault(one.vhost, Layer()).add(one)
+            self._indexes.setdefault(one.vhost, EntryIndex()).add(one)
         self._cache: dict[tuple[str | None, str], ResolvedSettings] = {}
         self._resolved: dict[tuple[int, ...], ResolvedSettings] = {}
         self._of_layers: dict[tuple[object, ...], ResolvedSettings] = {}
         self._of_destinations: dict[tuple[str, str | None, str, str], ResolvedSettings] = {}
-        self._of_topics: dict[tuple[str | None, str], AddressSettings] = {}
+        self._of_topics: dict[tuple[str | None, str], Layer] = {}
         default = () if destinations.default is None else (destinations.default,)
         #: Whether any topic has settings for its subscribers: if not, nobody needs to ask `topic_layer`.
         self.concerns_topics = any(
             concerns_subscribers(one.settings) for one in (*self.entries, *destinations.topics, *default)
         )
         #: Whether `auto-delete-created-queues` is set anywhere: if not, nobody needs to look at clients' queues.
-        self.deletes_declared_queues = any(one.settings.auto_delete_created_queues for one in self.entries)
+        self.deletes_declared_queues = any(one.settings.get("auto_delete_created_queues") for one in self.entries)
         #: Whether any address has `enable-metrics = false`: if not, nobody needs to ask for each queue.
-        self.hides_metrics = any(one.settings.enable_metrics is False for one in self.entries)
+        self.hides_metrics = any(one.settings.get("enable_metrics") is False for one in self.entries)
 
     def with_entries(self, entries: Iterable[Entry]) -> "SettingsRepository":
         """With these as well, each in place of the one that has its match and virtual host. Raises: DuplicateMatch."""
@@ -99,7 +106,7 @@ class SettingsRepository:
     @property
     def vhosts(self) -> list[str]:
         """Virtual hosts that have entries of their own."""
-        return sorted(vhost for vhost in self._layers if vhost is not None)
+        return sorted(vhost for vhost in self._indexes if vhost is not None)
 
     def lookup_name(self, address: str) -> str:
         """The name by which an address is looked up: for server-named queues, within the uuid-namespace."""
@@ -110,23 +117,23 @@ class SettingsRepository:
     def matches(self, address: str, vhost: str | None = "/") -> tuple[Entry, ...]:
         """The entries that apply, most specific first; the virtual host's own before those for every one."""
         name = self.lookup_name(address)
-        own = self._layers.get(vhost) if vhost is not None else None
-        everywhere = self._layers.get(None)
+        own = self._indexes.get(vhost) if vhost is not None else None
+        everywhere = self._indexes.get(None)
         found: list[Entry] = []
         if own is not None or everywhere is not None:
             words = name.split(self.wildcards.delimiter)
-            for layer in (own, everywhere):
-                if layer is not None:
-                    found += layer.matches(name, words)
+            for index in (own, everywhere):
+                if index is not None:
+                    found += index.matches(name, words)
         return tuple(found)
 
-    def merged(self, address: str, vhost: str | None = "/") -> AddressSettings:
-        """The matching entries merged; None where none sets a field."""
+    def merged(self, address: str, vhost: str | None = "/") -> Layer:
+        """The matching entries merged."""
         return merge(one.settings for one in self.matches(address, vhost))
 
     def resolve(self, address: str, vhost: str | None = "/") -> ResolvedSettings:
         """The settings of an address, without destination policies. Cached; equal sets of entries give one object."""
-        key = (vhost, address) if self._layers else _ANY  # without entries all addresses are alike
+        key = (vhost, address) if self._indexes else _ANY  # without entries all addresses are alike
         resolved = self._cache.get(key)
         if resolved is None:
             resolved = self._of_entries(self.matches(address, vhost))
@@ -144,7 +151,7 @@ class SettingsRepository:
             _remember(self._of_destinations, key, resolved)
         return resolved
 
-    def topic_layer(self, name: str, vhost: str | None = "/") -> AddressSettings:
+    def topic_layer(self, name: str, vhost: str | None = "/") -> Layer:
         """What a topic sets for the queues of its transient subscribers (queues page E.2). Cached."""
         key = (vhost, name)
         layer = self._of_topics.get(key)
@@ -176,14 +183,14 @@ class SettingsRepository:
 
     def sets_id_cache_size(self, address: str, vhost: str | None = "/") -> bool:
         """Whether an id-cache-size is configured for an address: in its settings, or for the broker."""
-        return self.id_cache_size is not None or self.merged(address, vhost).id_cache_size is not None
+        return self.id_cache_size is not None or "id_cache_size" in self.merged(address, vhost)
 
     def resolve_queue(
         self,
         address: str,
         vhost: str | None,
-        own: AddressSettings,
-        policy: AddressSettings = NOTHING_SET,
+        own: Layer,
+        policy: Layer = NOTHING_SET,
         name: str | None = None,
     ) -> ResolvedSettings:
         """The settings of a queue: its own, over its policy's, over its destination policy's, over its address's.
@@ -192,10 +199,10 @@ class SettingsRepository:
               policy: what its policy (RabbitMQ's kind) sets.
               name: of the queue, for its destination policy; None: that of its address.
         """
-        if policy is NOTHING_SET and (own is NOTHING_SET or own == NOTHING_SET):
+        if not policy and not own:
             return self._resolve_plain_queue(address, vhost, name)
         found = self.queue_entries(address, vhost, name)
-        key = (tuple(id(one) for one in found), own, policy)
+        key = (tuple(id(one) for one in found), frozenset(own.items()), frozenset(policy.items()))
         resolved = self._of_layers.get(key)
         if resolved is None:
             own = with_fewer_attempts(own, policy)
@@ -214,9 +221,9 @@ class SettingsRepository:
             _remember(self._of_destinations, key, resolved)
         return resolved
 
-    def _finish(self, merged: AddressSettings, own: AddressSettings) -> ResolvedSettings:
+    def _finish(self, merged: Layer, own: Layer) -> ResolvedSettings:
         attempts = default_attempts(merged, self.attempts)
-        return resolve(own.over(merged), attempts=attempts, id_cache_size=self.id_cache_size, usage=self.usage)
+        return resolve(merge((own, merged)), attempts=attempts, id_cache_size=self.id_cache_size, usage=self.usage)
 
     def sources(self, address: str, vhost: str | None = "/", name: str | None = None) -> dict[str, Entry]:
         """Attribute -> the entry that gives a queue its value; attributes that no entry sets are absent."""
@@ -227,7 +234,7 @@ def sources_of(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Attribute -> the first of the entries that sets it. Args: entries: most specific first."""
     given: dict[str, Entry] = {}
     for one in entries:
-        for attribute in one.settings.explicit():
+        for attribute in one.settings:
             given.setdefault(attribute, one)
     return given
 

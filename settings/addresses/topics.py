@@ -5,12 +5,11 @@ Source: queues page E.2.
 
 from collections.abc import Mapping
 
-from .model import NOTHING_SET, AddressSettings
-from .resolved import FLOW_FIELDS
+from ..rows.address_settings import FLOW, Layer, layer_of, merge
 
 #: Settings that a subscriber's queue has from its topics; all others it has by its own address.
-SUBSCRIBER_FIELDS = (
-    *FLOW_FIELDS,
+SUBSCRIBER_SETTINGS = (
+    *FLOW,
     "cursor_memory_high_water_mark",
     "minimum_message_size",
     "blocked_producer_warning_interval_ms",
@@ -41,32 +40,26 @@ _LIMITS = {
 }
 
 
-def concerns_subscribers(settings: AddressSettings) -> bool:
-    """Whether a field is set that subscribers' queues have from their topics."""
-    return any(getattr(settings, name) is not None for name in SUBSCRIBER_FIELDS)
+def concerns_subscribers(settings: Layer) -> bool:
+    """Whether a setting is set that subscribers' queues have from their topics."""
+    return not settings.keys().isdisjoint(SUBSCRIBER_SETTINGS)
 
 
-def of_subscribers(merged: AddressSettings) -> AddressSettings:
-    """Those fields of a topic's settings."""
-    explicit = merged.explicit()
-    found = {name: explicit[name] for name in SUBSCRIBER_FIELDS if name in explicit}
-    return AddressSettings(**found) if found else NOTHING_SET
+def of_subscribers(merged: Layer) -> Layer:
+    """Those settings of a topic."""
+    return layer_of(**{name: merged[name] for name in SUBSCRIBER_SETTINGS if name in merged})
 
 
-def strictest(layers: Mapping[str, AddressSettings]) -> AddressSettings:
+def strictest(layers: Mapping[str, Layer]) -> Layer:
     """One layer for a queue with several topics (name -> what it sets): the smallest of each limit holds.
 
     Of what is no limit the topic that comes first by name has its way.
     """
     if len(layers) == 1:
         return next(iter(layers.values()))
-    merged = NOTHING_SET
-    for name in sorted(layers, reverse=True):
-        merged = layers[name].over(merged)
-    values = merged.explicit()
-    for field, lowest in _LIMITS.items():
-        given = [value for layer in layers.values() if (value := getattr(layer, field)) is not None]
-        limits = [value for value in given if value >= lowest]
+    values = dict(merge(layers[name] for name in sorted(layers)))
+    for attribute, lowest in _LIMITS.items():
+        limits = [layer[attribute] for layer in layers.values() if layer.get(attribute, lowest - 1) >= lowest]
         if limits:
-            values[field] = min(limits)
-    return AddressSettings(**values)
+            values[attribute] = min(limits)
+    return layer_of(**values)

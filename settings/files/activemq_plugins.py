@@ -5,8 +5,8 @@ redelivery, so that the nearest one alone rules. Source: ActiveMQ's RedeliveryPl
 """
 
 from ..addresses.destinations import parse_destination
-from ..addresses.fields import BY_NAME
 from ..addresses.matching import Match, MatchFault, Wildcards
+from ..rows.address_settings import BY_KEY
 from ..values import LONG_MAX, shown
 from .activemq_names import REDELIVERY, TARGETS, Attribute
 from .activemq_strategies import SHARED_QUEUE, Strategies
@@ -139,7 +139,7 @@ def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bo
         written = "the default redelivery policy" if is_default else f"redelivery policy {name}"
         raw = RawEntry(name, None, at, written=written, rank=rank, parse=parse_policy)
         for key, value in {**settings, "dead-letter-address": beyond}.items():
-            draft.set_field(raw, at, key, BY_NAME[key], value, as_text=False)
+            draft.set_field(raw, at, key, BY_KEY[key], value, as_text=False)
         draft.replace_entry(raw)
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ..addresses.destinations import DEFAULT_ENTRY, QUEUE_ENTRY, TOPIC_ENTRY
-from ..addresses.fields import BY_NAME
 from ..declared.declarations import ANYCAST, QueueDeclaration
+from ..rows.address_settings import BY_KEY
 from .activemq_names import DEAD_LETTERS, QUEUES_ONLY, STRATEGIES, TOPICS_ONLY, Attribute
 from .draft import RawEntry
 from .xml_source import XmlSource
@@ -163,7 +163,7 @@ class Strategies(XmlSource):
 
     def set(self, raw: RawEntry, element: Element, key: str, value: object, written: str) -> None:
         """One address-setting of the layer."""
-        self.draft.set_field(raw, self.at(element), written, BY_NAME[key], value, as_text=False)
+        self.draft.set_field(raw, self.at(element), written, BY_KEY[key], value, as_text=False)
 
     def no_text(self, element: Element) -> None:
         """Text between elements means nothing; dots are those of an example."""

@@ -6,12 +6,12 @@ Source: address-settings page 3.7, 6.1, 6.3; ruling 18.
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
-from ..addresses.fields import BOOLEAN, BY_NAME, OLD_NAMES
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import SELECTOR, parse_argument
 from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
-from ..values import Kind, shown
+from ..rows.address_settings import BY_KEY, OLD_NAMES
+from ..values import BOOLEAN, Kind, shown
 from .activemq_names import ACTIVEMQ_ROOTS
 from .amps_names import AMPS_ROOTS
 from .draft import OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, Draft, RawEntry
@@ -141,12 +141,12 @@ class _Loader(XmlSource):
         raw = RawEntry(plain, None, self.at(element), written=written, rank=rank, parse=parse_artemis_match)
         for child in self.each_once(element):
             name = OLD_NAMES.get(child.name, child.name)
-            row = BY_NAME.get(name)
+            row = BY_KEY.get(name)
             if name in SETTINGS_WITHOUT_EFFECT:
                 self.draft.no_effect(self.at(child), name)
                 continue
             if row is None:
-                self.draft.unknown(self.at(child), child.name, "<address-setting>", BY_NAME)
+                self.draft.unknown(self.at(child), child.name, "<address-setting>", BY_KEY)
                 continue
             if row.attribute in raw.values:
                 self.draft.fault(self.at(child), child.name, f"the same as {name}, which is given as well")

@@ -7,12 +7,12 @@ import re
 from dataclasses import replace
 from types import MappingProxyType
 
-from ..addresses.fields import BOOLEAN, BY_BEAN, ROUTING_TYPE, bean_name
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import SELECTOR, parse_argument
 from ..declared.declarations import ANYCAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
-from ..values import Kind
+from ..rows.address_settings import BY_BEAN, bean_name
+from ..values import BOOLEAN, ROUTING_TYPE, Kind
 from .draft import WILDCARD_KEYS, Draft, RawEntry
 from .foreign_names import BEANS_WITHOUT_EFFECT, GLOBALS, NO_TRANSFORMER
 from .properties_lines import logical_lines, split_key

@@ -8,9 +8,9 @@ from ..addresses.entries import Entry
 from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
 from ..addresses.repository import SettingsRepository
-from ..addresses.resolved import ResolvedSettings
 from ..declared.configuration import Configuration
 from ..faults import Origin
+from ..rows.address_settings import ResolvedSettings
 from ..values import shown
 
 #: What a chain of expiry addresses is followed for at most.
@@ -40,10 +40,10 @@ def _poison(configuration: Configuration) -> Iterator[str]:
         return
     limits: list[tuple[Origin, str]] = []
     for one in configuration.repository.entries:
-        if (one.settings.max_delivery_attempts or 0) > 0:
+        if one.settings.get("max_delivery_attempts", 0) > 0:
             limits.append((one.origin_of("max_delivery_attempts"), f"match {shown(one.match.text)}"))
     for queue in configuration.queues:
-        if (settings_of_arguments(queue.arguments).settings.max_delivery_attempts or 0) > 0:
+        if settings_of_arguments(queue.arguments).settings.get("max_delivery_attempts", 0) > 0:
             limits.append((queue.origin, f"queue {shown(queue.name)}"))
     is_said = ("broker", "nack-counts") in configuration.explicit
     why = "in [broker]" if is_said else f"profile {configuration.value('broker', 'profile')}"
@@ -66,8 +66,8 @@ def _unkept(configuration: Configuration) -> Iterator[str]:
     declared = {(vhost, one.name) for one in configuration.exchanges for vhost in (None, one.vhost)}
     for one in repository.entries:
         for attribute, key, own_queues in TARGETS:
-            address = getattr(one.settings, attribute)
-            name = _name_in(address or "")
+            address = one.settings.get(attribute, "")
+            name = _name_in(address)
             if not address or (one.vhost, name) in taken:
                 continue
             resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
@@ -100,7 +100,7 @@ def _why_not_made(name: str) -> str:
 
 def _circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     """What expires at each address of a circle is dropped when it would come back to the first."""
-    if not one.settings.expiry_address:
+    if not one.settings.get("expiry_address"):
         return
     chain = [example_address(one.match, repository.wildcards)]
     while len(chain) < CHAIN_MAX:
@@ -124,7 +124,7 @@ def _circles_of_the_dead(one: Entry, repository: SettingsRepository) -> Iterator
     Only from a match without wildcards: `#` with a dead-letter address matches that address as well, as everywhere.
     """
     first = example_address(one.match, repository.wildcards)
-    if not one.settings.dead_letter_address or first != one.match.text:
+    if not one.settings.get("dead_letter_address") or first != one.match.text:
         return
     chain = [first]
     while len(chain) < CHAIN_MAX:
@@ -147,7 +147,7 @@ def _circles_of_the_dead(one: Entry, repository: SettingsRepository) -> Iterator
 
 def _returning(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     """A delay for messages that fail, and no number of attempts after which they leave."""
-    attempts = one.settings.max_delivery_attempts
+    attempts = one.settings.get("max_delivery_attempts")
     if attempts is None or attempts > 0:
         return  # not said: where a match rules redelivery there is a limit by default
     resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
@@ -160,7 +160,7 @@ def _returning(one: Entry, repository: SettingsRepository) -> Iterator[str]:
 
 def _never_dispatching(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     """Queues that wait for more consumers than they accept."""
-    if one.settings.default_consumers_before_dispatch:
+    if one.settings.get("default_consumers_before_dispatch"):
         resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
         problem = _waits_for_ever(resolved)
         if problem:
@@ -170,7 +170,7 @@ def _never_dispatching(one: Entry, repository: SettingsRepository) -> Iterator[s
 def _queues_never_dispatching(configuration: Configuration) -> Iterator[str]:
     for queue in configuration.queues:
         own = settings_of_arguments(queue.arguments)
-        if own.settings.default_consumers_before_dispatch:
+        if own.settings.get("default_consumers_before_dispatch"):
             resolved = configuration.repository.resolve_queue(queue.address, queue.vhost, own.settings, name=queue.name)
             problem = _waits_for_ever(resolved)
             if problem:

@@ -61,7 +61,7 @@ def references(configuration: Configuration) -> Iterator[Reference]:
     """The queues and exchanges that settings, queues, diverts, policies and users name."""
     for entry in configuration.repository.entries:
         for attribute, key in (("dead_letter_address", "dead-letter-address"), ("expiry_address", "expiry-address")):
-            address = getattr(entry.settings, attribute)
+            address = entry.settings.get(attribute)
             yield from _of_address(entry.origin_of(attribute), key, address, entry.vhost)
     for queue in configuration.queues:
         origins = {key: queue.origin_of(key) for key in queue.arguments}

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 from ..addresses.entries import Entry
-from ..addresses.fields import BY_ATTRIBUTE
 from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
 from ..addresses.repository import SettingsRepository
-from ..addresses.resolved import ResolvedSettings, sets_redelivery
 from ..declared.configuration import Configuration
+from ..rows.address_settings import BY_ATTRIBUTE, ResolvedSettings, sets_redelivery
 from ..values import shown
 from .doubtful_endings import doubtful_endings
 from .doubtful_names import doubtful_names
@@ -39,10 +38,10 @@ def doubts_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[st
         if not {"\r", "\n"}.isdisjoint(one.name)
     ]
     for queue in configuration.queues:
-        attempts = settings_of_arguments(queue.arguments).settings.max_delivery_attempts or -1
-        target = repository.merged(queue.address, queue.vhost).dead_letter_address
+        attempts = settings_of_arguments(queue.arguments).settings.get("max_delivery_attempts", -1)
+        has_target = "dead_letter_address" in repository.merged(queue.address, queue.vhost)
         has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
-        if attempts > 0 and target is None and not has_own_target:
+        if attempts > 0 and not has_target and not has_own_target:
             doubts.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
     doubts += leased_doubts(configuration.queues, configuration.logged_topics, logs)
     return [*doubts, *doubtful_endings(configuration), *doubtful_names(configuration)]
@@ -53,11 +52,11 @@ def _doubts_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str
     resolved = repository.resolve(address, one.vhost)
     where = f"match {shown(one.match.text)}"
     attempts = resolved.max_delivery_attempts
-    has_no_target = repository.merged(address, one.vhost).dead_letter_address is None
+    has_no_target = "dead_letter_address" not in repository.merged(address, one.vhost)
     if sets_redelivery(one.settings) and attempts > 0 and has_no_target:
         yield f"{one.origin}: {where}: {_removed_after(attempts)}"
     cap, delay = resolved.max_redelivery_delay_ms, resolved.redelivery_delay_ms
-    says_either = one.settings.max_redelivery_delay_ms is not None or one.settings.redelivery_delay_ms is not None
+    says_either = not one.settings.keys().isdisjoint(("max_redelivery_delay_ms", "redelivery_delay_ms"))
     if says_either and cap < delay:
         origin = one.origin_of("max_redelivery_delay_ms")
         yield f"{origin}: {where}: max-redelivery-delay {cap} is below redelivery-delay {delay}: every wait is {cap}"
@@ -76,21 +75,25 @@ def _idle_limits(one: Entry, resolved: ResolvedSettings, where: str) -> Iterator
         ("page_limit_bytes", not resolved.page_full_policy, "without page-full-policy"),
         ("page_limit_messages", not resolved.page_full_policy, "without page-full-policy"),
     ):
-        value = getattr(one.settings, attribute)
-        if idle and value not in (None, -1):
-            yield f"{one.origin_of(attribute)}: {where}: {BY_ATTRIBUTE[attribute].name} has no effect {why}"
+        if idle and one.settings.get(attribute, -1) != -1:
+            yield f"{one.origin_of(attribute)}: {where}: {BY_ATTRIBUTE[attribute].key} has no effect {why}"
 
 
 def _doubts_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
-    where, limit, usage = f"{one.kind} {shown(one.match.text)}", one.settings.memory_limit, configuration.system_usage
+    where, limit, usage = (
+        f"{one.kind} {shown(one.match.text)}",
+        one.settings.get("memory_limit"),
+        configuration.system_usage,
+    )
     if limit is not None and usage is not None and 0 < usage.memory < limit and not usage.memory_percent:
         origin = one.origin_of("memory_limit")
         yield f"{origin}: {where}: memory-limit {limit} is above the {usage.memory} of [system-usage] for all together"
-    if one.settings.message_eviction == "unique-property" and not one.settings.message_eviction_property:
+    is_unique = one.settings.get("message_eviction") == "unique-property"
+    if is_unique and not one.settings.get("message_eviction_property"):
         origin = one.origin_of("message_eviction")
         yield f"{origin}: {where}: unique-property needs a message-eviction-property: the oldest message goes instead"
-    policy = one.settings.address_full_policy
-    if policy not in (None, "PAGE") and not _says_any_size(configuration):
+    policy = one.settings.get("address_full_policy", "PAGE")
+    if policy != "PAGE" and not _says_any_size(configuration):
         origin = one.origin_of("address_full_policy")
         yield f"{origin}: {where}: address-full-policy {policy} has no effect: nothing sets max-size-bytes or -messages"
 
@@ -101,15 +104,11 @@ def _says_any_size(configuration: Configuration) -> bool:
     if whole.octets_max is not None or whole.messages_max is not None or configuration.system_usage is not None:
         return True
     limits = ("max_size_bytes", "max_size_messages", "max_size_bytes_reject_threshold", "memory_limit")
-    said = (getattr(one.settings, limit) for one in configuration.repository.entries for limit in limits)
-    return any(limit is not None and limit >= 0 for limit in said)
+    return any(one.settings.get(limit, -1) >= 0 for one in configuration.repository.entries for limit in limits)
 
 
 def _keeps_pages(one: Entry, repository: SettingsRepository) -> bool:
-    says_limit = any(
-        limit is not None and limit >= 0 for limit in (one.settings.max_size_bytes, one.settings.max_size_messages)
-    )
-    if not says_limit:
+    if all(one.settings.get(limit, -1) < 0 for limit in ("max_size_bytes", "max_size_messages")):
         return False
     resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
     return resolved.address_full_policy == "PAGE" and resolved.cursor == "vm"

@@ -18,9 +18,7 @@ from ..addresses.destinations import (
     parse_destination,
 )
 from ..addresses.entries import Entry
-from ..addresses.fields import Field
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_match, parse_match
-from ..addresses.model import AddressSettings
 from ..addresses.queue_arguments import SELECTOR, ArgumentFault, is_leased, selector_text, settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.access_declarations import LimitsDeclaration, UserDeclaration
@@ -32,6 +30,7 @@ from ..flow_control import SystemUsage, system_usage_of
 from ..leased.faults import LeasedFault
 from ..leased.model import read_leased
 from ..policies.policies import Policy
+from ..rows.address_settings import Setting, layer_of
 from ..values import shown
 from .doubts import doubts_of
 from .leased_queues import (
@@ -175,7 +174,7 @@ class Draft:
         """`[table] key` where no file gives it: what a foreign system does without being told."""
         self.implied.setdefault((table, key), (value, origin))
 
-    def set_field(self, raw: RawEntry, origin: Origin, key: str, row: Field, value: object, *, as_text: bool) -> None:
+    def set_field(self, raw: RawEntry, origin: Origin, key: str, row: Setting, value: object, *, as_text: bool) -> None:
         """One field of an address-setting."""
         try:
             read = row.kind.read_text(value) if as_text and isinstance(value, str) else row.kind.read(value)
@@ -384,7 +383,7 @@ class Draft:
         entries: list[Entry] = []
         for match, raws in self._by_match(wildcards):
             one = raws[0] if len(raws) == 1 else self._combined(raws)
-            settings = AddressSettings(**self._with_missing_queues(one))
+            settings = layer_of(**self._with_missing_queues(one))
             entries.append(Entry(match, settings, one.vhost, one.origin, MappingProxyType(one.origins)))
         explicit = self.explicit
         return SettingsRepository(
@@ -401,7 +400,7 @@ class Draft:
         kinds: dict[str, list[Entry]] = {QUEUE_ENTRY: [], TOPIC_ENTRY: [], DEFAULT_ENTRY: []}
         for (kind, _), raw in self.destinations.items():
             values = raw.values | dict.fromkeys(self.discarded, "")
-            match, settings = parse_destination(raw.match), AddressSettings(**values)
+            match, settings = parse_destination(raw.match), layer_of(**values)
             kinds[kind].append(Entry(match, settings, None, raw.origin, MappingProxyType(raw.origins), kind))
         if not self.destinations:
             return NO_DESTINATIONS

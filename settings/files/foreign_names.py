@@ -3,8 +3,8 @@
 Source: address-settings page 6.1; the element names of artemis-configuration.xsd and hornetq-configuration.xsd.
 """
 
-from ..addresses.fields import BOOLEAN, BYTES_OR_OFF, COUNT_INT, DELAY_OR_OFF, LIMIT, TEXT, bean_name
-from ..values import Kind
+from ..rows.address_settings import bean_name
+from ..values import BOOLEAN, BYTES_OR_OFF, COUNT_INT, DELAY_OR_OFF, LIMIT, TEXT, Kind
 
 #: Element -> key of [broker] (the same name), and how its text is read.
 GLOBALS: dict[str, Kind] = {

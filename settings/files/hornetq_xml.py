@@ -5,10 +5,10 @@ Source: address-settings page 6.1; ruling 18; seed 004.
 
 from types import MappingProxyType
 
-from ..addresses.fields import BOOLEAN
 from ..addresses.queue_arguments import SELECTOR
 from ..declared.declarations import ANYCAST, MULTICAST, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin
+from ..values import BOOLEAN
 from .draft import Draft
 from .xml_tree import Element
 

@@ -8,11 +8,11 @@ import tomllib
 from collections.abc import Callable
 from typing import Any
 
-from ..addresses.fields import BY_NAME, ROUTING_TYPE
 from ..declared.configuration import KEYS
 from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration
 from ..faults import Origin, nearest
-from ..values import boolean, name_text, text, texts, word_any_case
+from ..rows.address_settings import BY_KEY
+from ..values import ROUTING_TYPE, boolean, name_text, text, texts, word_any_case
 from .draft import WILDCARD_KEYS, Draft, RawEntry
 from .foreign_names import NO_TRANSFORMER
 from .toml_homes import home_of
@@ -139,10 +139,10 @@ class Loader(QueueTables):
         for key, value in item.items():
             if key in ("match", "vhost"):
                 continue
-            row = BY_NAME.get(key)
+            row = BY_KEY.get(key)
             origin = self.at(*path, key)
             if row is None:
-                self.draft.unknown(origin, key, "[[address-setting]]", (*BY_NAME, "match", "vhost"), home_of(key))
+                self.draft.unknown(origin, key, "[[address-setting]]", (*BY_KEY, "match", "vhost"), home_of(key))
             else:
                 self.draft.set_field(raw, origin, key, row, value, as_text=False)
         if match is not None:

@@ -7,12 +7,11 @@ queues page A.3.
 from types import MappingProxyType
 from typing import Any
 
-from ..addresses.fields import ROUTING_TYPE
 from ..declared.declarations import ANYCAST, LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES, QueueDeclaration
 from ..declared.logged_topics import LoggedTopic
 from ..leased.elements import AMPS, BY_ARGUMENT, MESSAGE_TYPES
 from ..leased.readers import duration
-from ..values import boolean, duration_ms, name_text, word
+from ..values import ROUTING_TYPE, boolean, duration_ms, name_text, word
 from .toml_homes import home_of
 from .toml_lines import Path
 from .toml_source import TomlSource

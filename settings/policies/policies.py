@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..addresses.model import NOTHING_SET, AddressSettings, with_fewer_attempts
 from ..addresses.queue_arguments import (
     CONFLICTS,
     QUEUE_ARGUMENTS,
@@ -23,6 +22,7 @@ from ..addresses.queue_arguments import (
 from ..faults import Origin
 from ..leased.elements import AMPS
 from ..leased.elements import BY_ARGUMENT as LEASED_ARGUMENTS
+from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, erlang, fault_of_definition
 
@@ -165,15 +165,15 @@ class PolicyLayer:
     """
 
     arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
-    settings: AddressSettings = NOTHING_SET
+    settings: Layer = field(default_factory=lambda: NOTHING_SET)
     given_by: Mapping[str, Policy] = field(default_factory=lambda: MappingProxyType({}))
 
     def giver_of(self, attribute: str) -> tuple[str, Policy]:
         """The argument, and the policy, that set an attribute of `settings`. Raises: KeyError."""
-        value = getattr(self.settings, attribute)
+        value = self.settings[attribute]
         for argument, policy in self.given_by.items():
             own = settings_of_arguments({argument: self.arguments[argument]})
-            if attribute in own.given_by and getattr(own.settings, attribute) == value:
+            if attribute in own.given_by and own.settings[attribute] == value:
                 return argument, policy
         raise KeyError(attribute)
 
@@ -213,7 +213,7 @@ def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> 
     return PolicyLayer(MappingProxyType(given), _settings(given), MappingProxyType(given_by))
 
 
-def _settings(given: Mapping[str, object]) -> AddressSettings:
+def _settings(given: Mapping[str, object]) -> Layer:
     """One by one, since an operator's cap may contradict a policy's argument for the same limit."""
     settings = NOTHING_SET
     for argument, value in given.items():

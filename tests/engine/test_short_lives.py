@@ -13,15 +13,22 @@ from leveret.engine.publishing.arrival_rules import arrival_rules, rules_for_all
 from leveret.engine.rules.arguments import check_queue_arguments
 from leveret.engine.rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from leveret.engine.rules.queue_rules import NO_RULES, own_settings, rules_of
-from leveret.settings import AddressSettings, Divert, Origin
-from leveret.settings.addresses.resolved import ResolvedSettings, resolve
+from leveret.settings import Divert, Layer, Origin, layer_of
+from leveret.settings.rows.address_settings import ResolvedSettings, resolve
 
 #: An argument without effect on a queue: with it nothing can be skipped.
 OF_NO_MEANING = {"x-of-no-meaning": Field("t", True)}
 
 numbers = st.none() | st.integers(0, 3)
+
+
+def said(**values: object) -> Layer:
+    """A layer without what is None."""
+    return layer_of(**{name: value for name, value in values.items() if value is not None})
+
+
 layers = st.builds(
-    AddressSettings,
+    said,
     default_ring_size=numbers,
     default_max_consumers=numbers,
     default_non_destructive=st.none() | st.booleans(),
@@ -36,7 +43,7 @@ layers = st.builds(
 
 
 @given(layers)
-def test_a_queue_without_arguments_has_the_rules_of_its_settings(layer: AddressSettings) -> None:
+def test_a_queue_without_arguments_has_the_rules_of_its_settings(layer: Layer) -> None:
     """Looked up or worked out: the same rules, and `NO_RULES` itself where there are none."""
     settings = resolve(layer)
     for _ in range(2):
@@ -49,11 +56,11 @@ def test_no_arguments_are_right_and_set_nothing() -> None:
     """As one that means nothing to anybody."""
     for arguments in ({}, OF_NO_MEANING):
         check_queue_arguments(arguments, name="q", vhost="/")
-        assert own_settings(arguments) == AddressSettings()
+        assert own_settings(arguments) == layer_of()
 
 
 @given(layers)
-def test_the_policy_of_expiry_is_none_only_where_nothing_is_set(layer: AddressSettings) -> None:
+def test_the_policy_of_expiry_is_none_only_where_nothing_is_set(layer: Layer) -> None:
     """`NO_EXPIRY_POLICY` itself, which is asked for by identity."""
     settings = resolve(layer)
     limits = (settings.expiry_delay_ms, settings.min_expiry_delay_ms, settings.max_expiry_delay_ms)
@@ -86,7 +93,7 @@ def test_counters_are_added_name_by_name(one: dict[str, int], other: dict[str, i
 
 @given(
     st.builds(
-        AddressSettings,
+        said,
         enable_ingress_timestamp=st.none() | st.booleans(),
         retroactive_message_count=numbers,
         no_expiry=st.none() | st.booleans(),
@@ -94,7 +101,7 @@ def test_counters_are_added_name_by_name(one: dict[str, int], other: dict[str, i
     ),
     st.booleans(),
 )
-def test_an_address_whose_rules_nobody_meets_has_none(layer: AddressSettings, diverts: bool) -> None:
+def test_an_address_whose_rules_nobody_meets_has_none(layer: Layer, diverts: bool) -> None:
     """Rules that concern unmarked messages are those of the address; otherwise there are none."""
     settings = resolve(layer)
     diverted = (Divert("d", "a", "b", origin=Origin("f", 1)),) if diverts else ()

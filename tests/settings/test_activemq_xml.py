@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.settings import AddressSettings, Configuration, ResolvedSettings, SystemUsage, load_configuration
+from leveret.settings import Configuration, ResolvedSettings, SystemUsage, layer_of, load_configuration
 from leveret.settings.explain import explain
 from leveret.settings.files.activemq_names import (
     ACTIVEMQ_ROOTS,
@@ -37,7 +37,7 @@ def load(text: str) -> Configuration:
 
 def queue(configuration: Configuration, name: str) -> ResolvedSettings:
     """The settings of a queue."""
-    return configuration.repository.resolve_queue(name, "/", AddressSettings())
+    return configuration.repository.resolve_queue(name, "/", layer_of())
 
 
 def entry(text: str, name: str = 'queue="Q"') -> str:

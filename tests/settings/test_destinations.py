@@ -4,11 +4,11 @@ import pytest
 
 from leveret.settings import (
     NO_DESTINATIONS,
-    AddressSettings,
     DestinationPolicies,
     MatchFault,
     SettingsRepository,
     entry,
+    layer_of,
     parse_destination,
 )
 from leveret.settings.addresses.entries import Entry
@@ -16,7 +16,7 @@ from leveret.settings.addresses.entries import Entry
 
 def policy(name: str, limit: int = 1) -> Entry:
     """An entry with a memory limit."""
-    return Entry(parse_destination(name), AddressSettings(memory_limit=limit))
+    return Entry(parse_destination(name), layer_of(memory_limit=limit))
 
 
 def chosen(policies: DestinationPolicies, name: str) -> str:
@@ -68,7 +68,7 @@ def test_the_default_applies_to_what_nothing_else_covers() -> None:
     """To queues and topics alike."""
     policies = DestinationPolicies([policy("A", 1)], [policy("B", 2)], policy(">", 3))
     limits = {name: (policies.for_queue(name), policies.for_topic(name)) for name in ("A", "B")}
-    assert {name: [one.settings.memory_limit for one in both if one] for name, both in limits.items()} == {
+    assert {name: [one.settings["memory_limit"] for one in both if one] for name, both in limits.items()} == {
         "A": [1, 3],
         "B": [3, 2],
     }
@@ -80,7 +80,7 @@ def test_the_entry_lies_over_the_merged_address_settings() -> None:
         [entry("#", memory_limit=9, cursor="vm"), entry("A.#", redelivery_delay_ms=5)],
         destinations=DestinationPolicies([policy("A.>", 1)], [policy("A.*", 2)]),
     )
-    nothing = AddressSettings()
+    nothing = layer_of()
     for _ in range(2):  # also from the cache
         queue, topic = settings.resolve_queue("A.B", "/", nothing), settings.resolve_topic("A.B")
         assert (queue.memory_limit, queue.cursor, queue.redelivery_delay_ms) == (1, "vm", 5)
@@ -95,14 +95,14 @@ def test_a_queue_is_looked_up_by_its_name() -> None:
     settings = SettingsRepository(
         [entry("orders", redelivery_delay_ms=5)], destinations=DestinationPolicies([policy("jobs.>", 1)])
     )
-    nothing, own = AddressSettings(), AddressSettings(redelivery_delay_ms=7)
+    nothing, own = layer_of(), layer_of(redelivery_delay_ms=7)
     one = settings.resolve_queue("orders", "/", nothing, name="jobs.a")
     assert (one.memory_limit, one.redelivery_delay_ms) == (1, 5)
     assert settings.resolve_queue("orders", "/", nothing, name="orders").memory_limit == -1
     assert settings.resolve_queue("orders", "/", nothing).memory_limit == -1
     one = settings.resolve_queue("orders", "/", own, name="jobs.a")
     assert (one.memory_limit, one.redelivery_delay_ms) == (1, 7)
-    one = settings.resolve_queue("orders", "/", nothing, AddressSettings(memory_limit=3), name="jobs.a")
+    one = settings.resolve_queue("orders", "/", nothing, layer_of(memory_limit=3), name="jobs.a")
     assert (one.memory_limit, one.redelivery_delay_ms) == (3, 5)
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from leveret.settings import Configuration, SettingsRepository, SystemUsage, Wildcards, entry, make_policy
 from leveret.settings.addresses.destinations import WILDCARDS, DestinationPolicies
-from leveret.settings.addresses.fields import FIELDS, Field
 from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from leveret.settings.declared.access_declarations import (
     LimitsDeclaration,
@@ -23,6 +22,7 @@ from leveret.settings.declared.configuration import KEYS
 from leveret.settings.declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from leveret.settings.difference import differences
 from leveret.settings.lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
+from leveret.settings.rows.address_settings import SETTINGS, Setting
 
 
 def with_entries(*entries: Any, **more: Any) -> Configuration:
@@ -53,7 +53,7 @@ def told(old: Configuration, new: Configuration) -> list[tuple[str, str, Lifetim
     return [(one.what, one.how, one.acts) for one in differences(old, new)]
 
 
-def values_of(field: Field) -> tuple[Any, Any]:
+def values_of(field: Setting) -> tuple[Any, Any]:
     default = field.default
     if isinstance(default, bool):
         return False, True
@@ -62,8 +62,8 @@ def values_of(field: Field) -> tuple[Any, Any]:
     return ("one", "two") if isinstance(default, str) else (7, 11)
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
-def test_each_key_of_an_entry(field: Field) -> None:
+@pytest.mark.parametrize("field", SETTINGS, ids=lambda field: field.key)
+def test_each_key_of_an_entry(field: Setting) -> None:
     """Set, changed, unset, in every kind of entry: its name, both values, and when it takes effect."""
     one, other = values_of(field)
     for vhost, at in ((None, ""), ("v", " in vhost 'v'")):
@@ -73,13 +73,13 @@ def test_each_key_of_an_entry(field: Field) -> None:
         assert told(with_one, with_one) == []
         ((what, how, acts),) = told(with_one, with_other)
         assert (what, acts) == (f"match 'a.#'{at}", field.acts)
-        assert how.startswith(f"{field.name}: ") and how.partition(" -> ")[0] != f"{field.name}: unset"
-        assert told(without, with_one)[0][1].startswith(f"{field.name}: unset -> ")
+        assert how.startswith(f"{field.key}: ") and how.partition(" -> ")[0] != f"{field.key}: unset"
+        assert told(without, with_one)[0][1].startswith(f"{field.key}: unset -> ")
         assert told(with_one, without)[0][1].endswith(" -> unset")
         ((what, how, acts),) = told(Configuration(), with_one)
-        assert (what, acts) == (f"match 'a.#'{at}", None) and how.startswith(f"added: {field.name} ")
+        assert (what, acts) == (f"match 'a.#'{at}", None) and how.startswith(f"added: {field.key} ")
         ((what, how, acts),) = told(with_one, Configuration())
-        assert (what, acts) == (f"match 'a.#'{at}", None) and how.startswith(f"removed: {field.name} ")
+        assert (what, acts) == (f"match 'a.#'{at}", None) and how.startswith(f"removed: {field.key} ")
     kinds = (
         {"queues": [entry("a.>", None, WILDCARDS, **{field.attribute: one})]},
         {"topics": [entry("a.>", None, WILDCARDS, **{field.attribute: one})]},
@@ -94,11 +94,11 @@ def test_each_key_of_an_entry(field: Field) -> None:
 def test_each_argument_of_a_queue(argument: str) -> None:
     """One that can change on a queue that exists takes effect; another one needs a new queue."""
     row = QUEUE_ARGUMENTS[argument]
-    (field,) = (one for one in FIELDS if one.attribute == row.attribute)
+    (field,) = (one for one in SETTINGS if one.attribute == row.attribute)
     one, other = values_of(field)
     old, new = (with_queue(arguments=MappingProxyType({argument: value})) for value in (one, other))
     changes = {how.partition(":")[0]: acts for what, how, acts in told(old, new) if what == "queue 'q'"}
-    assert changes[field.name] is (LIVE if argument in LIVE_ARGUMENTS else NEVER)
+    assert changes[field.key] is (LIVE if argument in LIVE_ARGUMENTS else NEVER)
 
 
 #: Of what, from what, to what; how it is told, and when it takes effect.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.settings.addresses.fields import BY_NAME, FIELDS
+from leveret.settings.rows.address_settings import BY_KEY, SETTINGS
 from leveret.settings.values import INT_MAX, LONG_MAX
 
 #: By a key of each kind: what is taken, and what is not.
@@ -35,7 +35,7 @@ LIMITS: dict[str, tuple[list[object], list[object]]] = {
 @pytest.mark.parametrize("name", LIMITS)
 def test_what_a_key_takes(name: str) -> None:
     taken, refused = LIMITS[name]
-    read = BY_NAME[name].kind.read
+    read = BY_KEY[name].kind.read
     for value in taken:
         read(value)
     for value in refused:
@@ -45,7 +45,7 @@ def test_what_a_key_takes(name: str) -> None:
 
 def test_the_attribute_of_a_key_is_its_name() -> None:
     """With underscores for dashes, and the unit behind it where it is a time."""
-    for field in FIELDS:
-        plain = field.name.replace("-", "_")
-        assert field.attribute in (plain, f"{plain}_ms", f"{plain}_s"), field.name
+    for field in SETTINGS:
+        plain = field.key.replace("-", "_")
+        assert field.attribute in (plain, f"{plain}_ms", f"{plain}_s"), field.key
         assert field.is_supported is not bool(field.reason)

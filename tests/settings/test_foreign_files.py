@@ -12,7 +12,7 @@ import pytest
 from leveret.configured.options import broker_options
 from leveret.engine.rules.queue_rules import QueueRules
 from leveret.engine.rules.redelivery import redelivery_delay_ms
-from leveret.settings import AddressSettings, Configuration, load_configuration
+from leveret.settings import Configuration, layer_of, load_configuration
 
 XI = "xmlns:xi='http://www.w3.org/2001/XInclude'"
 
@@ -385,7 +385,7 @@ def test_several_destinations_in_one_entry() -> None:
     """With commas between them."""
     text = '<policyEntry queue="a, queue://b.>" memoryLimit="5"/>'
     repository = load(text).repository
-    limits = [repository.resolve_queue(name, "/", AddressSettings()).memory_limit for name in ("a", "b.c", "c")]
+    limits = [repository.resolve_queue(name, "/", layer_of()).memory_limit for name in ("a", "b.c", "c")]
     assert limits == [5, 5, -1]
 
 
@@ -422,7 +422,7 @@ def test_destinations_that_are_there_from_the_start() -> None:
 def test_attributes_that_concern_delivery(attribute: str, field: str, value: object) -> None:
     """They have counterparts."""
     configuration = load(f'<policyEntry queue="q" {attribute}/>')
-    assert getattr(configuration.repository.resolve_queue("q", "/", AddressSettings()), field) == value
+    assert getattr(configuration.repository.resolve_queue("q", "/", layer_of()), field) == value
     assert configuration.warnings == ()
 
 
@@ -441,7 +441,7 @@ def redelivery(policies: str, flags: str = "", others: str = "") -> str:
 
 def waits(configuration: Configuration, queue: str) -> list[int]:
     """The first four waits of a message."""
-    resolved = configuration.repository.resolve_queue(queue, "/", AddressSettings())
+    resolved = configuration.repository.resolve_queue(queue, "/", layer_of())
     rules = QueueRules(
         redelivery_delay_ms=resolved.redelivery_delay_ms,
         redelivery_delay_multiplier=resolved.redelivery_delay_multiplier,
@@ -471,11 +471,11 @@ def test_a_redelivery_policy(policy: str, attempts: int, expected: list[int]) ->
     """As ActiveMQ's RedeliveryPlugin waits; then the message goes to ActiveMQ's queue for dead letters."""
     entry = f"<redeliveryPolicyEntries><redeliveryPolicy queue='a.>' {policy}/></redeliveryPolicyEntries>"
     configuration = load(redelivery(entry))
-    resolved = configuration.repository.resolve_queue("a.b", "/", AddressSettings())
+    resolved = configuration.repository.resolve_queue("a.b", "/", layer_of())
     assert (resolved.max_delivery_attempts, resolved.dead_letter_address) == (attempts, "ActiveMQ.DLQ")
     assert waits(configuration, "a.b") == expected
     assert [queue.name for queue in configuration.queues] == ["ActiveMQ.DLQ"]
-    assert configuration.repository.resolve_queue("b", "/", AddressSettings()).max_delivery_attempts == -1
+    assert configuration.repository.resolve_queue("b", "/", layer_of()).max_delivery_attempts == -1
 
 
 def test_the_nearest_redelivery_policy_rules() -> None:
@@ -486,7 +486,7 @@ def test_the_nearest_redelivery_policy_rules() -> None:
         </redeliveryPolicyEntries><defaultEntry><redeliveryPolicy maximumRedeliveries="9"/></defaultEntry>"""
     )
     configuration = load(text)
-    near, wide = (configuration.repository.resolve_queue(name, "/", AddressSettings()) for name in "ab")
+    near, wide = (configuration.repository.resolve_queue(name, "/", layer_of()) for name in "ab")
     assert (near.max_delivery_attempts, near.redelivery_delay_ms) == (2, 1000)
     assert near.redelivery_collision_avoidance_factor == 0.15
     assert (wide.max_delivery_attempts, wide.redelivery_delay_ms) == (3, 2000)
@@ -503,7 +503,7 @@ def test_redelivery_beside_policies_of_destinations() -> None:
     toml = '[[address-setting]]\nmatch = "#"\nno-expiry = true\nmax-delivery-attempts = 50'
     configuration, faults = load_configuration([("a.xml", both), ("b.toml", toml)])
     assert not faults
-    resolved = configuration.repository.resolve_queue("q", "/", AddressSettings())
+    resolved = configuration.repository.resolve_queue("q", "/", layer_of())
     assert (resolved.dead_letter_address, resolved.dead_letter_queue_prefix) == ("DLQ.", "DLQ.")
     assert resolved.no_expiry is True
 
@@ -516,7 +516,7 @@ def test_messages_that_are_discarded_in_the_end() -> None:
         redelivery(policies, others="<discardingDLQBrokerPlugin dropAll='true'/>"),
     ):
         configuration = load(text)
-        resolved = configuration.repository.resolve_queue("q", "/", AddressSettings())
+        resolved = configuration.repository.resolve_queue("q", "/", layer_of())
         assert (resolved.max_delivery_attempts, resolved.dead_letter_address) == (3, "")
         assert configuration.queues == ()
 

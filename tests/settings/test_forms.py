@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.settings import AddressSettings, load_configuration
-from leveret.settings.addresses.fields import BY_ATTRIBUTE, FIELDS, Field, bean_name
+from leveret.settings import Layer, layer_of, load_configuration
+from leveret.settings.rows.address_settings import BY_ATTRIBUTE, SETTINGS, Setting, bean_name
 
 
 def toml(name: str, value: Any) -> str:
@@ -15,23 +15,21 @@ def toml(name: str, value: Any) -> str:
     return f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}\n"
 
 
-def read(form: str, settings: dict[Field, Any]) -> AddressSettings:
+def read(form: str, settings: dict[Setting, Any]) -> Layer:
     """The settings of `a.#` as some form writes them."""
     if form == "toml":
-        text = "[[address-setting]]\nmatch = 'a.#'\n" + "".join(
-            toml(one.name, value) for one, value in settings.items()
-        )
+        text = "[[address-setting]]\nmatch = 'a.#'\n" + "".join(toml(one.key, value) for one, value in settings.items())
     elif form == "xml":
-        inner = "".join(f"<{one.name}> {value} </{one.name}>" for one, value in settings.items())
+        inner = "".join(f"<{one.key}> {value} </{one.key}>" for one, value in settings.items())
         text = f"<address-settings><address-setting match='a.#'>{inner}</address-setting></address-settings>"
     else:
-        text = "".join(f'addressSettings."a.#".{bean_name(one.name)}={value}\n' for one, value in settings.items())
+        text = "".join(f'addressSettings."a.#".{bean_name(one.key)}={value}\n' for one, value in settings.items())
     configuration, faults = load_configuration([("f", text)])
     assert not faults, faults
     return configuration.repository.merged("a.b")
 
 
-def candidates(field: Field) -> list[Any]:
+def candidates(field: Setting) -> list[Any]:
     """Values that a field may have."""
     possible = [
         True,
@@ -59,16 +57,16 @@ def candidates(field: Field) -> list[Any]:
     return kept
 
 
-CANDIDATES = {field: candidates(field) for field in FIELDS}
+CANDIDATES = {field: candidates(field) for field in SETTINGS}
 
 
 @pytest.mark.parametrize("form", ["toml", "xml", "properties"])
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
-def test_each_field_in_each_form(field: Field, form: str) -> None:
+@pytest.mark.parametrize("field", SETTINGS, ids=lambda field: field.key)
+def test_each_field_in_each_form(field: Setting, form: str) -> None:
     """What is written is what is read."""
     assert CANDIDATES[field]
     for value in CANDIDATES[field]:
-        assert read(form, {field: value}) == AddressSettings(**_with_implied(form, {field.attribute: value}))
+        assert read(form, {field: value}) == layer_of(**_with_implied(form, {field.attribute: value}))
 
 
 def _with_implied(form: str, said: dict[str, Any]) -> dict[str, Any]:
@@ -89,4 +87,4 @@ def test_three_forms_mean_the_same(said: dict[str, Any]) -> None:
     settings = {BY_ATTRIBUTE[attribute]: value for attribute, value in said.items()}
     if settings:
         for form in ("toml", "xml", "properties"):
-            assert read(form, settings) == AddressSettings(**_with_implied(form, said))
+            assert read(form, settings) == layer_of(**_with_implied(form, said))

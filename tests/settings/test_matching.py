@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.settings import AddressSettings, MatchFault, SettingsRepository, Wildcards, entry
+from leveret.settings import MatchFault, SettingsRepository, Wildcards, entry, layer_of
 from leveret.settings.addresses.entries import DuplicateMatch, Entry
 from leveret.settings.addresses.matching import parse_artemis_match, parse_match
 
@@ -232,5 +232,5 @@ def test_the_order_of_entries_is_irrelevant(patterns: list[str], address: str, c
 )
 def test_wildcards_inside_of_words(text: str, covers: list[str], others: list[str]) -> None:
     """In files of Artemis: each stands for one character at least of its word."""
-    repository = SettingsRepository([Entry(parse_artemis_match(text), AddressSettings(no_expiry=True))])
+    repository = SettingsRepository([Entry(parse_artemis_match(text), layer_of(no_expiry=True))])
     assert [name for name in (*covers, *others) if repository.resolve(name).no_expiry] == covers

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.settings import AddressSettings, ResolvedSettings, SettingsRepository, Wildcards, entry
-from leveret.settings.addresses.fields import FIELDS
-from leveret.settings.addresses.model import ATTRIBUTES, NOTHING_SET, merge
+from leveret.settings import Layer, ResolvedSettings, SettingsRepository, Wildcards, entry, layer_of
 from leveret.settings.addresses.repository import CACHE_MAX
+from leveret.settings.rows.address_settings import NOTHING_SET, SETTINGS, merge
 
 
 def repository(said: dict[str, dict[str, Any]], **options: Any) -> SettingsRepository:
@@ -159,7 +158,7 @@ def test_dead_letter_addresses(row: str, said: dict[str, Any], expected: dict[st
     entries = {
         match: {"dead_letter_address": target[0], "expiry_address": target[1]}
         if isinstance(target, tuple)
-        else {"dead_letter_address": target, "max_delivery_attempts": 1}
+        else {"max_delivery_attempts": 1} | ({} if target is None else {"dead_letter_address": target})
         for match, target in said.items()
     }
     settings = repository(entries, wildcards=Wildcards(literal_markers="()"))
@@ -223,12 +222,17 @@ def test_id_cache_size_of_the_broker() -> None:
 # -- the table, and laws ----------------------------------------------------------------------------------------------
 
 
-def test_the_table_and_the_models_say_the_same() -> None:
-    """One row for each attribute, in the same order; a resolved setting is never None."""
-    attributes = tuple(field.attribute for field in FIELDS)
-    assert set(attributes) == set(ATTRIBUTES) == set(ResolvedSettings.__dataclass_fields__) - {"is_flow_controlled"}
-    assert attributes == ATTRIBUTES
-    assert None not in [getattr(ResolvedSettings(), attribute) for attribute in attributes]
+def test_a_resolved_setting_is_never_none() -> None:
+    """And it has the value of its row."""
+    assert [(one.default, one.default is None) for one in SETTINGS] == [
+        (getattr(ResolvedSettings(), one.attribute), False) for one in SETTINGS
+    ]
+
+
+def test_a_layer_has_only_settings_that_there_are() -> None:
+    assert layer_of(no_expiry=True) == {"no_expiry": True} and layer_of() is NOTHING_SET
+    with pytest.raises(TypeError, match="no_expire"):
+        layer_of(no_expire=True)
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -239,26 +243,24 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "dead_letter_address": st.sampled_from(["", "D", "E"]),
     "no_expiry": st.booleans(),
 }
-LAYERS = st.fixed_dictionaries({}, optional=VALUES).map(lambda said: AddressSettings(**said))
+LAYERS = st.fixed_dictionaries({}, optional=VALUES).map(lambda said: layer_of(**said))
 MATCHES = st.sampled_from(["#", "a.#", "a.b.#", "a.*", "*.b", "a.b", "a", "*", "*.*"])
 
 
 @given(st.lists(LAYERS, max_size=5))
-def test_merging_is_a_fold_from_the_widest(layers: list[AddressSettings]) -> None:
-    """Per field: the first value in order of precedence."""
-    assert merge(layers) == reduce(lambda wide, near: near.over(wide), reversed(layers), NOTHING_SET)
-    for attribute in ATTRIBUTES:
-        said = [getattr(layer, attribute) for layer in layers if getattr(layer, attribute) is not None]
-        assert getattr(merge(layers), attribute) == (said[0] if said else None)
+def test_merging_is_a_fold_from_the_widest(layers: list[Layer]) -> None:
+    """Per setting: the first value in order of precedence."""
+    assert merge(layers) == reduce(lambda wide, near: merge((near, wide)), reversed(layers), NOTHING_SET)
+    for attribute in VALUES:
+        said = [layer[attribute] for layer in layers if attribute in layer]
+        assert merge(layers).get(attribute) == (said[0] if said else None)
 
 
 @given(LAYERS, LAYERS, LAYERS)
-def test_layers_can_be_merged_in_any_grouping(
-    one: AddressSettings, two: AddressSettings, three: AddressSettings
-) -> None:
-    """`over` is associative, and nothing said changes nothing."""
-    assert one.over(two).over(three) == one.over(two.over(three))
-    assert one.over(NOTHING_SET) == NOTHING_SET.over(one) == one
+def test_layers_can_be_merged_in_any_grouping(one: Layer, two: Layer, three: Layer) -> None:
+    """`merge` is associative, and a layer that sets nothing changes nothing."""
+    assert merge((merge((one, two)), three)) == merge((one, merge((two, three)))) == merge((one, two, three))
+    assert merge((one, NOTHING_SET)) == merge((NOTHING_SET, one)) == one
 
 
 @given(
@@ -266,22 +268,22 @@ def test_layers_can_be_merged_in_any_grouping(
     st.sampled_from(["a", "a.b", "c", "a.b.c"]),
 )
 def test_the_source_of_a_value_is_the_entry_that_gave_it(
-    said: dict[tuple[str | None, str], AddressSettings], address: str
+    said: dict[tuple[str | None, str], Layer], address: str
 ) -> None:
     """Provenance is the truth: the named entry matches, says the value, and none before it says the field."""
-    settings = SettingsRepository([entry(match, vhost, **layer.explicit()) for (vhost, match), layer in said.items()])
+    settings = SettingsRepository([entry(match, vhost, **layer) for (vhost, match), layer in said.items()])
     merged, sources = settings.merged(address), settings.sources(address)
-    assert set(sources) == set(merged.explicit())
+    assert set(sources) == set(merged)
     order = settings.matches(address)
     for attribute, source in sources.items():
-        assert getattr(source.settings, attribute) == getattr(merged, attribute)
+        assert source.settings[attribute] == merged[attribute]
         before = order[: order.index(source)]
-        assert all(getattr(one.settings, attribute) is None for one in before)
+        assert all(attribute not in one.settings for one in before)
 
 
 @given(st.dictionaries(MATCHES, LAYERS), st.sampled_from(["a", "a.b"]))
-def test_an_exact_match_beats_every_wildcard(said: dict[str, AddressSettings], address: str) -> None:
+def test_an_exact_match_beats_every_wildcard(said: dict[str, Layer], address: str) -> None:
     """What the exact entry says, holds."""
-    said[address] = AddressSettings(default_ring_size=77)
-    settings = SettingsRepository([entry(match, **layer.explicit()) for match, layer in said.items()])
+    said[address] = layer_of(default_ring_size=77)
+    settings = SettingsRepository([entry(match, **layer) for match, layer in said.items()])
     assert settings.resolve(address).default_ring_size == 77

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.addresses.fields import FIELDS, bean_name
 from leveret.settings.files.broker_properties import is_properties
 from leveret.settings.files.properties_lines import logical_lines, split_key
+from leveret.settings.rows.address_settings import SETTINGS, bean_name
 
 
 def load(*texts: str) -> Configuration:
@@ -150,13 +150,13 @@ def test_the_form_is_seen_by_its_first_key(text: str, expected: bool) -> None:
     assert is_properties(text) is expected
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+@pytest.mark.parametrize("field", SETTINGS, ids=lambda field: field.key)
 def test_every_field_has_a_bean(field: "object") -> None:
     """`a-b` is `aB`; those with names of their own have both."""
-    from leveret.settings.addresses.fields import BY_BEAN, Field
+    from leveret.settings.rows.address_settings import BY_BEAN, Setting
 
-    assert isinstance(field, Field)
-    for bean in (bean_name(field.name), *field.beans):
+    assert isinstance(field, Setting)
+    for bean in (bean_name(field.key), *field.beans):
         assert BY_BEAN[bean] is field
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import QUEUE_ARGUMENTS, ArgumentFault, SettingsRepository, entry, settings_of_arguments
-from leveret.settings.addresses.model import ATTRIBUTES, NOTHING_SET
+from leveret.settings.rows.address_settings import BY_ATTRIBUTE, NOTHING_SET
 
 RULED = SettingsRepository(
     [
@@ -94,7 +94,7 @@ def test_nothing_own_is_the_settings_of_the_address_themselves() -> None:
 
 def test_every_argument_overrides_an_attribute_that_there_is() -> None:
     """The table and the model agree."""
-    assert {argument.attribute for argument in QUEUE_ARGUMENTS.values()} <= set(ATTRIBUTES)
+    assert {argument.attribute for argument in QUEUE_ARGUMENTS.values()} <= BY_ATTRIBUTE.keys()
 
 
 @given(
@@ -108,4 +108,4 @@ def test_any_values_are_read_or_refused(arguments: dict[str, object]) -> None:
         own = settings_of_arguments(arguments)
     except ArgumentFault:
         return
-    assert set(own.given_by) == set(own.settings.explicit())
+    assert set(own.given_by) == set(own.settings)

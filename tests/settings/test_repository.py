@@ -12,21 +12,19 @@ from typing import Any
 import pytest
 from effort import examples
 
-from leveret.settings import AddressSettings, ResolvedSettings, SettingsRepository, SystemUsage, entry
+from leveret.settings import Layer, ResolvedSettings, SettingsRepository, SystemUsage, entry, layer_of
 from leveret.settings.addresses.destinations import WILDCARDS, DestinationPolicies
 from leveret.settings.addresses.entries import Entry
-from leveret.settings.addresses.fields import FIELDS, Field
-from leveret.settings.addresses.model import NOTHING_SET
 from leveret.settings.addresses.repository import CACHE_MAX
-from leveret.settings.addresses.resolved import ZERO_IS_NONE
-from leveret.settings.addresses.topics import SUBSCRIBER_FIELDS
+from leveret.settings.addresses.topics import SUBSCRIBER_SETTINGS
+from leveret.settings.rows.address_settings import NOTHING_SET, SETTINGS, Setting
 
-EACH_FIELD = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+EACH_FIELD = pytest.mark.parametrize("field", SETTINGS, ids=lambda field: field.key)
 #: Matches that cover a.b, the nearest first.
 NEAREST_FIRST = ("a.b", "a.*", "*.b", "a.b.#", "a.#", "#")
 
 
-def values_of(field: Field) -> tuple[Any, Any, Any]:
+def values_of(field: Setting) -> tuple[Any, Any, Any]:
     """Two that are not the default, and one that is false."""
     default = field.default
     if isinstance(default, bool):
@@ -36,22 +34,22 @@ def values_of(field: Field) -> tuple[Any, Any, Any]:
     return (0.5, 0.25, 0.0) if isinstance(default, float) else (7, 11, 0)
 
 
-def as_resolved(field: Field, value: Any) -> Any:
+def as_resolved(field: Setting, value: Any) -> Any:
     """0 of some limits is none."""
-    is_none = value == 0 and (field.attribute in ZERO_IS_NONE or field.attribute == "max_delivery_attempts")
+    is_none = value == 0 and (field.zero_is_none or field.attribute == "max_delivery_attempts")
     return -1 if is_none else value
 
 
-def found(field: Field, resolved: ResolvedSettings) -> Any:
+def found(field: Setting, resolved: ResolvedSettings) -> Any:
     return getattr(resolved, field.attribute)
 
 
-def one_of(field: Field, text: str, value: Any, vhost: str | None = None) -> Entry:
+def one_of(field: Setting, text: str, value: Any, vhost: str | None = None) -> Entry:
     return entry(text, vhost, **{field.attribute: value})
 
 
 @EACH_FIELD
-def test_the_nearest_that_says_it_holds(field: Field) -> None:
+def test_the_nearest_that_says_it_holds(field: Setting) -> None:
     """Whichever of the matches say it, in whatever order they stand, and also if it says false, 0 or nothing."""
     one, other, false = values_of(field)
     for at, nearest in enumerate(NEAREST_FIRST):
@@ -65,7 +63,7 @@ def test_the_nearest_that_says_it_holds(field: Field) -> None:
 
 
 @EACH_FIELD
-def test_a_virtual_host_s_own_entries_come_first(field: Field) -> None:
+def test_a_virtual_host_s_own_entries_come_first(field: Setting) -> None:
     """Its widest before the nearest of all; in others it says nothing."""
     one, other, false = values_of(field)
     for value in (one, false):
@@ -76,18 +74,18 @@ def test_a_virtual_host_s_own_entries_come_first(field: Field) -> None:
 
 
 @EACH_FIELD
-def test_the_layers_of_a_queue(field: Field) -> None:
+def test_the_layers_of_a_queue(field: Setting) -> None:
     """Its own, its policy's, its destination policy's, its address's: the first that says it, false or not."""
     one, other, false = values_of(field)
     attribute = field.attribute
     for value in (one, false):
         for at in range(4):
-            layers = [NOTHING_SET] * at + [AddressSettings(**{attribute: value})]
-            layers += [AddressSettings(**{attribute: other})] * (3 - at)
+            layers = [NOTHING_SET] * at + [layer_of(**{attribute: value})]
+            layers += [layer_of(**{attribute: other})] * (3 - at)
             own, policy, destination, address = layers
             settings = SettingsRepository(
-                [entry("a.#", **address.explicit())],
-                destinations=DestinationPolicies([entry("a.>", None, WILDCARDS, **destination.explicit())]),
+                [entry("a.#", **address)],
+                destinations=DestinationPolicies([entry("a.>", None, WILDCARDS, **destination)]),
             )
             expected = as_resolved(field, value)
             if attribute == "max_delivery_attempts" and not at:  # of these the smaller limit holds
@@ -97,7 +95,7 @@ def test_the_layers_of_a_queue(field: Field) -> None:
 
 
 @EACH_FIELD
-def test_an_entry_that_is_set_at_run_time(field: Field) -> None:
+def test_an_entry_that_is_set_at_run_time(field: Setting) -> None:
     """It takes the place of its match; all else of the repository stays, and the old one is as it was."""
     one, other, _ = values_of(field)
     usage = SystemUsage(1000, 0, 0)
@@ -124,15 +122,15 @@ def test_an_entry_that_is_set_at_run_time(field: Field) -> None:
 
 
 @EACH_FIELD
-def test_what_subscribers_have_from_their_topic(field: Field) -> None:
+def test_what_subscribers_have_from_their_topic(field: Setting) -> None:
     """Flow control and what slow ones suffer, by the topic's destination policy first; nothing else."""
     one, other, _ = values_of(field)
-    is_theirs = field.attribute in SUBSCRIBER_FIELDS
+    is_theirs = field.attribute in SUBSCRIBER_SETTINGS
     topics = DestinationPolicies(topics=[entry("t.>", None, WILDCARDS, **{field.attribute: one})])
     settings = SettingsRepository([one_of(field, "#", other)], destinations=topics)
     for _ in range(2):
-        assert getattr(settings.topic_layer("t.x"), field.attribute) == (one if is_theirs else None)
-        assert getattr(settings.topic_layer("u"), field.attribute) == (other if is_theirs else None)
+        assert settings.topic_layer("t.x").get(field.attribute) == (one if is_theirs else None)
+        assert settings.topic_layer("u").get(field.attribute) == (other if is_theirs else None)
         assert found(field, settings.resolve_topic("t.x")) == one
         assert found(field, settings.resolve_queue("t.x", "/", NOTHING_SET)) == other
     assert settings.concerns_topics is is_theirs
@@ -163,7 +161,7 @@ class Model:
     def __init__(self, entries: list[Entry], queues: list[Entry], topics: list[Entry]) -> None:
         self.entries, self.queues, self.topics = entries, queues, topics
 
-    def layers(self, address: str, vhost: str) -> list[AddressSettings]:
+    def layers(self, address: str, vhost: str) -> list[Layer]:
         """Of the entries, the nearest first (address-settings page 2.2)."""
         layers = []
         for host in (vhost, None):
@@ -180,22 +178,21 @@ class Model:
         return exact + stars + open_
 
     @staticmethod
-    def destination(entries: list[Entry], name: str) -> list[AddressSettings]:
+    def destination(entries: list[Entry], name: str) -> list[Layer]:
         """Exactly one: that of the name, else the pattern that covers the fewest."""
         here = {one.match.text: one.settings for one in entries}
         names = [name, "a.>" if name == "a" or name.startswith("a.") else "", ">"]
         return next(([here[text]] for text in names if text in here), [])
 
     @staticmethod
-    def merged(layers: Iterable[AddressSettings]) -> dict[str, Any]:
+    def merged(layers: Iterable[Layer]) -> dict[str, Any]:
         said: dict[str, Any] = {}
         for layer in layers:
-            for name in SAID:
-                if (value := getattr(layer, name)) is not None:
-                    said.setdefault(name, value)
+            for name in SAID.keys() & layer:
+                said.setdefault(name, layer[name])
         return said
 
-    def resolved(self, layers: Iterable[AddressSettings]) -> dict[str, Any]:
+    def resolved(self, layers: Iterable[Layer]) -> dict[str, Any]:
         said = self.merged(layers)
         if said.get("memory_limit") == 0:
             said["memory_limit"] = -1
@@ -224,7 +221,7 @@ def test_nothing_depends_on_what_was_asked_before(seed: int) -> None:
         queues, topics = [], []
     more = {"destinations": DestinationPolicies(queues, topics)} if has_destinations else {}
     model, settings = Model(entries, queues, topics), SettingsRepository(entries, **more)
-    layers = [NOTHING_SET, *(AddressSettings(**drawn(chance, rare=0.7)) for _ in range(3))]
+    layers = [NOTHING_SET, *(layer_of(**drawn(chance, rare=0.7)) for _ in range(3))]
     names = ["a", "b", "a.b", "b.a", "a.a", "a.b.c", "c"]
     for _ in range(150):
         name, host, own, policy = chance.choice(names), chance.choice(("/", "v", "w")), *chance.choices(layers, k=2)
@@ -235,9 +232,9 @@ def test_nothing_depends_on_what_was_asked_before(seed: int) -> None:
         assert seen(settings.resolve(name, host)) == model.resolved(given)
         assert seen(settings.resolve_topic(name, host)) == model.resolved(of_topic)
         assert seen(settings.resolve_queue(name, host, own, policy, other)) == model.resolved([own, policy, *of_queue])
-        theirs = {key: value for key, value in model.merged(of_topic).items() if key in SUBSCRIBER_FIELDS}
-        assert settings.topic_layer(name, host).explicit() == theirs
-        said = {name: layer for name, layer in settings.merged(name, host).explicit().items() if name in SAID}
+        theirs = {key: value for key, value in model.merged(of_topic).items() if key in SUBSCRIBER_SETTINGS}
+        assert settings.topic_layer(name, host) == theirs
+        said = {name: layer for name, layer in settings.merged(name, host).items() if name in SAID}
         assert said == model.merged(given)
         if chance.random() < 0.03:
             text, at = chance.choice(PATTERNS), chance.choice(VHOSTS)
@@ -251,12 +248,12 @@ def test_no_cache_grows_with_what_is_asked() -> None:
     topics = [entry("t.>", None, WILDCARDS, memory_limit=9)]
     settings = SettingsRepository([entry("#", max_size_messages=5)], destinations=DestinationPolicies(topics, topics))
     for number in range(CACHE_MAX + 50):
-        name, own = f"t.{number}", AddressSettings(max_size_messages=number)
+        name, own = f"t.{number}", layer_of(max_size_messages=number)
         assert settings.resolve(name).max_size_messages == 5
         assert settings.resolve_topic(name).memory_limit == 9
-        assert settings.topic_layer(name).memory_limit == 9
+        assert settings.topic_layer(name) == {"memory_limit": 9}
         assert settings.resolve_queue(name, "/", NOTHING_SET).memory_limit == 9
         assert settings.resolve_queue("t", "/", own).max_size_messages == number
     caches = [getattr(settings, name) for name in SettingsRepository.__slots__ if name.startswith("_")]
     assert max(len(cache) for cache in caches if isinstance(cache, dict)) <= CACHE_MAX
-    assert settings.resolve_queue("t", "/", AddressSettings(max_size_messages=0)).max_size_messages == 0
+    assert settings.resolve_queue("t", "/", layer_of(max_size_messages=0)).max_size_messages == 0

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.addresses.fields import BY_NAME, FIELDS
 from leveret.settings.files.toml_lines import lines_of
+from leveret.settings.rows.address_settings import BY_KEY, SETTINGS
 from leveret.settings.values import size_bytes
 
 
@@ -374,23 +374,23 @@ def test_byte_notation_that_is_refused(written: str) -> None:
         size_bytes(written)
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+@pytest.mark.parametrize("field", SETTINGS, ids=lambda field: field.key)
 def test_every_field_reads_its_default_and_refuses_a_date(field: Any) -> None:
     """The default can be written down, and what is no value of the field's kind cannot."""
     default = field.default
     if default == "":
-        default = "DROP" if field.name in ("page-full-policy", "disk-full-policy") else default
-    elif field.name == "address-full-policy":
+        default = "DROP" if field.key in ("page-full-policy", "disk-full-policy") else default
+    elif field.key == "address-full-policy":
         default = "FAIL"
     written = (
         str(default).lower() if isinstance(default, bool) else f'"{default}"' if isinstance(default, str) else default
     )
-    resolved = load(setting(field.name, written)).repository.resolve("q")
+    resolved = load(setting(field.key, written)).repository.resolve("q")
     assert getattr(resolved, field.attribute) == default
-    assert f":3: {field.name}: " in faults_of(setting(field.name, "2020-01-01"))[0]
+    assert f":3: {field.key}: " in faults_of(setting(field.key, "2020-01-01"))[0]
 
 
-@given(st.sampled_from(sorted(BY_NAME)), st.data())
+@given(st.sampled_from(sorted(BY_KEY)), st.data())
 def test_a_misspelt_key_gets_the_nearest(name: str, data: st.DataObject) -> None:
     """One letter dropped, doubled or replaced: the hint names a key that is as near."""
     at = data.draw(st.integers(0, len(name) - 1))
@@ -399,7 +399,7 @@ def test_a_misspelt_key_gets_the_nearest(name: str, data: st.DataObject) -> None
             [name[:at] + name[at + 1 :], name[:at] + name[at] + name[at:], name[:at] + "x" + name[at + 1 :]]
         )
     )
-    if how in BY_NAME or how.startswith("-") or not how:
+    if how in BY_KEY or how.startswith("-") or not how:
         return
     (fault,) = faults_of(setting(how, 1))
     hint = re.search("did you mean '(.*)'", fault)

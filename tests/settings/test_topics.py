@@ -4,20 +4,13 @@ from typing import Any
 
 import pytest
 
-from leveret.settings import (
-    AddressSettings,
-    DestinationPolicies,
-    SettingsRepository,
-    entry,
-    parse_destination,
-    strictest,
-)
+from leveret.settings import DestinationPolicies, SettingsRepository, entry, layer_of, parse_destination, strictest
 from leveret.settings.addresses.entries import Entry
 
 
 def policies(**fields: Any) -> DestinationPolicies:
     """One entry for topics below FOO."""
-    return DestinationPolicies(topics=[Entry(parse_destination("FOO.>"), AddressSettings(**fields))])
+    return DestinationPolicies(topics=[Entry(parse_destination("FOO.>"), layer_of(**fields))])
 
 
 @pytest.mark.parametrize(
@@ -42,7 +35,7 @@ def test_each_virtual_host_has_topics_of_its_own() -> None:
     one, other = entry("t", "one", pending_message_limit=1), entry("t", "other", pending_message_limit=2)
     repository = SettingsRepository([one, other])
     for _ in range(2):
-        found = [repository.topic_layer("t", vhost).pending_message_limit for vhost in ("one", "other", "/")]
+        found = [repository.topic_layer("t", vhost).get("pending_message_limit") for vhost in ("one", "other", "/")]
         assert found == [1, 2, None]
 
 
@@ -52,8 +45,8 @@ def test_the_layer_of_a_topic() -> None:
         [entry("FOO.#", memory_limit=7, cursor="vm", redelivery_delay_ms=5)],
         destinations=policies(memory_limit=5, pending_message_limit=3),
     )
-    assert repository.topic_layer("FOO.A") == AddressSettings(memory_limit=5, pending_message_limit=3, cursor="vm")
-    assert repository.topic_layer("BAR").explicit() == {}
+    assert repository.topic_layer("FOO.A") == layer_of(memory_limit=5, pending_message_limit=3, cursor="vm")
+    assert repository.topic_layer("BAR") == {}
 
 
 @pytest.mark.parametrize(
@@ -70,5 +63,5 @@ def test_the_layer_of_a_topic() -> None:
 )
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_several_topics(layers: list[dict[str, Any]], expected: dict[str, Any], is_reversed: bool) -> None:
-    named = [(f"T{number}", AddressSettings(**fields)) for number, fields in enumerate(layers)]
-    assert strictest(dict(reversed(named) if is_reversed else named)).explicit() == expected
+    named = [(f"T{number}", layer_of(**fields)) for number, fields in enumerate(layers)]
+    assert strictest(dict(reversed(named) if is_reversed else named)) == expected

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.addresses.fields import FIELDS
 from leveret.settings.declared.configuration import KEYS
+from leveret.settings.rows.address_settings import SETTINGS
 
 
 def load(*texts: str) -> Configuration:
@@ -156,7 +156,7 @@ def test_a_whole_broker_xml() -> None:
     assert (archive.durable, archive.exchange) == (False, "news")
     assert sorted(exchange.name for exchange in configuration.exchanges) == ["empty", "news"]
     assert configuration.diverts[0].forwarding_addresses == ("a", "b")
-    waiting = {field.name for field in FIELDS if not field.is_supported} | {"last-value-queue"}  # an older name
+    waiting = {field.key for field in SETTINGS if not field.is_supported} | {"last-value-queue"}  # an older name
     waiting |= {key for keys in KEYS.values() for key, row in keys.items() if not row.is_supported}
     keys = [warning.split(": ")[1] for warning in configuration.warnings]
     assert [key for key in keys if key not in waiting] == [

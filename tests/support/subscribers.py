@@ -20,11 +20,11 @@ from leveret.engine.peers.effects import Delivered
 from leveret.settings import (
     NO_DESTINATIONS,
     NO_WHOLE_LIMITS,
-    AddressSettings,
     DestinationPolicies,
     SettingsRepository,
     SystemUsage,
     WholeLimits,
+    layer_of,
     parse_destination,
 )
 from leveret.settings.addresses.entries import Entry
@@ -37,7 +37,7 @@ def topics(**policies: dict[str, object]) -> DestinationPolicies:
     names = {name: name.replace("_", ".") + (">" if name.endswith("_") else "") for name in policies}
     return DestinationPolicies(
         topics=[
-            Entry(parse_destination(names[name]), AddressSettings(**fields))  # type: ignore[arg-type]
+            Entry(parse_destination(names[name]), layer_of(**fields))  # type: ignore[arg-type]
             for name, fields in policies.items()
         ]
     )

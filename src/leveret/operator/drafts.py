@@ -4,7 +4,7 @@ Source: management page 15, 16; address-settings page 3.8.
 """
 
 from collections.abc import Callable, Container, Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ..configured.configured import ConfiguredObjects, faults_of
@@ -19,7 +19,6 @@ from ..settings import (
     make_policy,
     settings_of_arguments,
 )
-from ..settings.addresses.fields import BY_ATTRIBUTE, BY_NAME
 from ..settings.explain import (
     Explanation,
     argument_rows,
@@ -30,6 +29,7 @@ from ..settings.explain import (
     titles_of,
     with_leased_rows,
 )
+from ..settings.rows.address_settings import BY_KEY, SETTINGS
 from ..settings.values import value_text
 from .acting import Handlers
 from .command_error import CommandError
@@ -196,7 +196,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
         mine = {
             name: rule
             for name, rule in given.items()
-            if (known := BY_NAME.get(name)) is not None and rule == rule_of(entry, known.attribute)
+            if (known := BY_KEY.get(name)) is not None and rule == rule_of(entry, known.attribute)
         }
         yield {**row, **place, **_won(list(row["settings"]), mine, given)}
 
@@ -228,9 +228,9 @@ def _policy_row(policy: Policy) -> dict[str, Any]:
 
 def _entry_row(entry: Entry) -> dict[str, Any]:
     settings = {
-        BY_ATTRIBUTE[field.name].name: value_text(value)
-        for field in fields(entry.settings)
-        if (value := getattr(entry.settings, field.name)) is not None and field.name in BY_ATTRIBUTE
+        setting.key: value_text(entry.settings[setting.attribute])
+        for setting in SETTINGS
+        if setting.attribute in entry.settings
     }
     where = {"vhost": entry.vhost, "name": entry.match.text, "pattern": entry.match.text}
     return {"kind": entry.kind, **where, "settings": settings, "origin": str(entry.origin)}

@@ -10,10 +10,10 @@ from ..configured.configured import ConfiguredObjects, faults_of
 from ..configured.typed_arguments import plain_of
 from ..engine import Queue
 from ..settings import Configuration, Policies, load_configuration, settings_of_arguments
-from ..settings.addresses.fields import BY_NAME
 from ..settings.difference import differences
 from ..settings.explain import Row, argument_rows, explain_rows
 from ..settings.lifetime import AT_CREATION, LIVE, WITHOUT_MEANING
+from ..settings.rows.address_settings import BY_KEY
 from ..settings.values import value_text
 from .command_error import CommandError
 from .steps import Steps
@@ -97,7 +97,7 @@ def _of_queue(
 
 
 def _line(old: object, row: Row) -> Iterator[str]:
-    field = BY_NAME.get(row.name)
+    field = BY_KEY.get(row.name)
     acts = LIVE if field is None else field.acts
     if old != row.value and acts not in (AT_CREATION, WITHOUT_MEANING):
         yield f"{row.name}: {_text(old)} -> {_text(row.value)} ({acts.value}), {row.rule}"

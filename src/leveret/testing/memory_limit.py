@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..engine import BlockedEvent, Event, EventKind
-from ..settings import AddressSettings, Configuration, SettingsRepository, SystemUsage, entry
+from ..settings import Configuration, Layer, SettingsRepository, SystemUsage, entry, layer_of
 from .fault import Aim, Fault, Stage
 
 
@@ -48,13 +48,13 @@ class MemoryLimit(Fault):
 
     def _limited(self, configuration: Configuration) -> Configuration:
         """A configuration with this limit in it. All that is in memory counts, whatever the cursor."""
-        settings = AddressSettings(cursor="vm", producer_flow_control=True, **self._fails)
+        settings = layer_of(cursor="vm", producer_flow_control=True, **self._fails)
         usage = configuration.system_usage
         if self._address is None:
             usage = replace(usage or SystemUsage(store=0, temp=0), memory=self._size, memory_percent=0, **self._fails)
             match, vhost = configuration.repository.wildcards.any_words, None
         else:
-            settings = replace(settings, memory_limit=self._size)
+            settings = layer_of(**settings, memory_limit=self._size)
             match, vhost = self._address, self.aim.vhost
         return replace(
             configuration,
@@ -64,12 +64,12 @@ class MemoryLimit(Fault):
 
 
 def _with_entry(
-    repository: SettingsRepository, match: str, vhost: str | None, settings: AddressSettings, usage: SystemUsage | None
+    repository: SettingsRepository, match: str, vhost: str | None, settings: Layer, usage: SystemUsage | None
 ) -> SettingsRepository:
     """One address-setting more, or more in the one that is there. Raises: MatchFault."""
     before = next((one for one in repository.entries if (one.match.text, one.vhost) == (match, vhost)), None)
-    merged = settings if before is None else settings.over(before.settings)
-    added = entry(match, vhost, repository.wildcards, **merged.explicit())
+    wider = {} if before is None else before.settings
+    added = entry(match, vhost, repository.wildcards, **{**wider, **settings})
     return SettingsRepository(
         (*(one for one in repository.entries if one is not before), added),
         repository.wildcards,

@@ -1,0 +1,1 @@
+"""The tables of settings. A row says everything about one setting: key, reader, default, lifetime, help."""

@@ -1,0 +1,46 @@
+"""A row: everything that is said about one setting. A table is a class whose fields are rows."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ..lifetime import LIVE, WITHOUT_MEANING, Lifetime
+from ..values import Kind
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """One setting.
+
+    `attribute`: its name in the table's class. `key`: its name in TOML and XML. `acts`: when a changed value takes
+    effect. `help`: one sentence for docs/configuration.md. `reason`: why it is accepted without meaning here; empty: it
+    has a meaning. `default_text`: how the page shows a default that depends on other settings.
+    """
+
+    attribute: str
+    key: str
+    kind: Kind
+    default: Any
+    acts: Lifetime
+    help: str
+    reason: str = ""
+    default_text: str = ""
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether it has an effect."""
+        return self.acts is not WITHOUT_MEANING
+
+
+def row(kind: Kind, default: Any, acts: Lifetime = LIVE, **columns: Any) -> Any:
+    """A field of a table's class. `columns`: the others of its row; `key` defaults to the attribute without a unit."""
+    return field(default=default, metadata={"kind": kind, "acts": acts, **columns})
+
+
+def columns_of(table: type) -> Iterator[dict[str, Any]]:
+    """The columns of each row of a table's class, in order."""
+    for one in fields(table):
+        if one.metadata:
+            key = re.sub(r"-(ms|s)$", "", one.name.replace("_", "-"))
+            yield {"attribute": one.name, "key": key, "default": one.default, **one.metadata}
