@@ -1,10 +1,11 @@
 """The journal: what happened, on disk, in order. The one truth for recovery, replay, audit and Spark.
 
-Frontends and the pipeline use what is named here. Rooms, each of which imports only those before it: `format` (what
-docs/journal-format.md describes) < `disk` < `recovery` < `reading` < `appending` < `journal.py` < `recording`, which
-alone knows the engine's queues.
+Frontends and the pipeline use what is named here. Each folder imports only those before it: `format` (what
+docs/journal-format.md describes) < `disk` < `recovery` (all that reads) < `appending` (`Journal`, turns of records) <
+`recording`, which alone knows the engine's queues.
 """
 
+from .appending.journal import Journal, JournalStatistics
 from .appending.options import JournalOptions
 from .disk.directory import forget_journal, forget_reader, reader_offsets, register_reader
 from .disk.files import REAL, Files, RealFiles
@@ -25,13 +26,12 @@ from .format.errors import (
 from .format.heap import Bound, Content, Declared
 from .format.names import Names
 from .format.record import Record
-from .journal import Journal, JournalStatistics
-from .reading.content_reader import ContentReader
-from .reading.reader import JournalReader
-from .reading.stories import JournalStories
+from .recovery.content_reader import ContentReader
+from .recovery.reader import JournalReader
 from .recovery.recovered import MessageState, RecoveredMessage, RecoveredQueue
 from .recovery.recovery import ended_us, recover
 from .recovery.replay import Recovered
+from .recovery.stories import JournalStories
 
 __all__ = [
     "REAL",

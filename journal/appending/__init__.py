@@ -1,1 +1,1 @@
-"""Appending: turns of records into blocks, what the records say, checkpoints, and segments that nobody needs."""
+"""The journal as the broker has it: turns of records into blocks, checkpoints, segments that are no longer needed."""

@@ -7,8 +7,8 @@ from ..disk.directory import reader_offsets
 from ..disk.files import Files
 from ..disk.jobs import Unlink
 from ..disk.reserve import Reserve
-from ..reading.content_reader import ContentReader
-from ..reading.moving import contents_of, moved_record
+from ..recovery.content_reader import ContentReader
+from ..recovery.moving import contents_of, moved_record
 from .turns import Turns
 
 #: What a checkpoint takes at most, for each message, for each name, and beside these.

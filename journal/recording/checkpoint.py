@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from ...engine import Broker, Message, Queue
 from ...engine.state import Part
-from ..journal import Journal
+from ..appending.journal import Journal
 from ..recovery.recovered import MessageState, RecoveredMessage
 from ..recovery.snapshot import PART_MESSAGES, run_record
 from .object_recorder import is_declared

@@ -29,8 +29,8 @@ from ...engine import (
     ScheduledEvent,
     bounded_ms,
 )
+from ..appending.journal import Journal
 from ..format.record import COUNTED, REASON_CODES, TIME_MAX
-from ..journal import Journal
 from .content_index import ContentIndex
 from .object_recorder import ObjectRecorder
 

@@ -26,10 +26,10 @@ from ...engine import (
     encode_table,
 )
 from ...settings import Policy
+from ..appending.journal import Journal
 from ..format.heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from ..format.needs import LOGGED_TOPICS
 from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
-from ..journal import Journal
 from .access_records import limits_octets, parameter_name, parameter_octets, policy_octets, user_octets
 
 #: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from ...engine import PLAIN, Broker, CommonHeader, Envelope, PropertyFacts, Unreadable, scan_properties
 from ...engine.state import Run
+from ..appending.journal import Journal
 from ..format.errors import JournalError
-from ..journal import Journal
-from ..reading.content_reader import ContentRun
+from ..recovery.content_reader import ContentRun
 from .insistence import insist, pause
 from .recorder import Recorder
 

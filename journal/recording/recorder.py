@@ -34,9 +34,9 @@ from ...engine import (
     VirtualHostEvent,
 )
 from ...engine.state import body_size
+from ..appending.journal import Journal
 from ..format.errors import JournalFailed
 from ..format.record import EXCHANGE, VHOST
-from ..journal import Journal
 from ..recovery.recovered import MessageState, RecoveredMessage
 from .message_recorder import MessageRecorder, PublishedRun
 from .object_recorder import is_durable

@@ -21,9 +21,9 @@ from ...engine import (
 )
 from ...engine.state import HEADER_OCTETS, Left, NonDestructiveQueue, StreamQueue, TopicLog
 from ...settings import Policy
+from ..appending.journal import Journal
 from ..format.heap import IS_AUTO_DELETE, IS_INTERNAL
 from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
-from ..journal import Journal
 from ..recovery.recovered import RecoveredMessage, RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from ...engine import Broker
 from ...engine.state import IdCache
+from ..appending.journal import Journal
 from ..format.heap import IdsSeen
 from ..format.record import VHOST
-from ..journal import Journal
 from ..recovery.replay import Recovered
 
 #: Ids that are stated between two turns (about 2 ms).

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from ...engine import PLAIN, Broker, Envelope, Message, PropertyFacts, Unreadable, scan_properties
 from ...engine.state import OVERHEAD, Entered, LoggedMessage, Page, Wanted
+from ..appending.journal import Journal
 from ..format.block import Block
 from ..format.errors import JournalError, NotInJournal
 from ..format.heap import Content, decode_content
 from ..format.record import ENQUEUED, EXCHANGE, PUBLISHED, Fields
-from ..journal import Journal
-from ..reading.content_reader import ContentReader
+from ..recovery.content_reader import ContentReader
 from .insistence import insist
 from .recorder import Recorder
 

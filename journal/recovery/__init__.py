@@ -1,1 +1,1 @@
-"""What happened by a journal, and what is there now: replay, snapshots, checking, repair, what may be removed."""
+"""Reading: contents, live readers, replay, snapshots, checking, repair, what may be removed."""

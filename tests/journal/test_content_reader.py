@@ -13,8 +13,8 @@ from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
 from leveret.journal.format.block import Block, encode_records, read_block
 from leveret.journal.format.record import PUBLISHED, Record
-from leveret.journal.reading import read_ahead
-from leveret.journal.reading.read_ahead import ReadAhead
+from leveret.journal.recovery import read_ahead
+from leveret.journal.recovery.read_ahead import ReadAhead
 
 from ..support.journal_workload import blob
 from ..support.simulated_files import SimulatedFiles

@@ -14,7 +14,7 @@ from leveret.journal import Journal, JournalOptions, MessageState, RecoveredQueu
 from leveret.journal.disk import writer as writing
 from leveret.journal.disk.directory import register_reader
 from leveret.journal.disk.segment import segments_in
-from leveret.journal.reading.reader import JournalReader
+from leveret.journal.recovery.reader import JournalReader
 from leveret.journal.recovery.reclaim import Ledger
 
 

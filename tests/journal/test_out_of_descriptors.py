@@ -28,9 +28,9 @@ from leveret.journal.disk import (
     writer,
 )
 from leveret.journal.disk.spare_files import SpareFiles
-from leveret.journal.reading.read_ahead import ReadAhead
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.temp_store import FileTempStore
+from leveret.journal.recovery.read_ahead import ReadAhead
 
 Fault = Callable[[str, str], object]
 

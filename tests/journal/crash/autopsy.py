@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from leveret.engine.messages.content import PLAIN
 from leveret.journal.disk.files import REAL
 from leveret.journal.format.record import MOVED, QUEUE, SNAPSHOT
-from leveret.journal.reading.content_reader import ContentReader
-from leveret.journal.reading.reader import JournalReader
+from leveret.journal.recovery.content_reader import ContentReader
+from leveret.journal.recovery.reader import JournalReader
 from leveret.journal.recovery.recovered import RecoveredMessage
 from leveret.journal.recovery.recovery import recover
 from leveret.journal.recovery.replay import Recovered

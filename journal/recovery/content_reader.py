@@ -16,8 +16,8 @@ from ..format.block import HEADER_SIZE, IS_GAP, Block
 from ..format.errors import BadRecord, Damaged, NotInJournal
 from ..format.heap import Content, decode_content
 from ..format.record import MOVED, PUBLISHED, RECORD, RECORD_SIZE, Record, from_fields
-from ..recovery.recovered import RecoveredMessage, RecoveredQueue
 from .read_ahead import ReadAhead
+from .recovered import RecoveredMessage, RecoveredQueue
 
 OPEN_FILES_MAX = 16
 #: What one read of a content asks the system for: about the distance of index entries.

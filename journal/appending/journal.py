@@ -15,23 +15,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..engine import Clock
-from .appending.checkpoints import Checkpoints
-from .appending.message_records import MessageRecords
-from .appending.object_records import ObjectRecords
-from .appending.old_segments import OldSegments
-from .appending.options import JournalOptions
-from .appending.turns import Turns
-from .disk.directory import Directory
-from .disk.files import REAL, Files
-from .disk.jobs import Hold, Tick
-from .disk.reserve import Reserve
-from .disk.segment_file import NO_ROOM
-from .disk.writer import Writer, WriterState
-from .format.errors import JournalError
-from .reading.content_reader import ContentReader
-from .recovery.opening import prepare
-from .recovery.replay import Recovered
+from ...engine import Clock
+from ..disk.directory import Directory
+from ..disk.files import REAL, Files
+from ..disk.jobs import Hold, Tick
+from ..disk.reserve import Reserve
+from ..disk.segment_file import NO_ROOM
+from ..disk.writer import Writer, WriterState
+from ..format.errors import JournalError
+from ..recovery.content_reader import ContentReader
+from ..recovery.opening import prepare
+from ..recovery.replay import Recovered
+from .checkpoints import Checkpoints
+from .message_records import MessageRecords
+from .object_records import ObjectRecords
+from .old_segments import OldSegments
+from .options import JournalOptions
+from .turns import Turns
 
 
 @dataclass(slots=True, frozen=True)
