@@ -14,6 +14,7 @@ from typing import Protocol
 import trio
 
 from ...engine import Broker, Queue
+from ..flow.steps import Step
 from ..flow.throttle import SLICE_S, hold_of
 from ..options import FrontendOptions
 from ..peer.login import Peer
@@ -29,6 +30,8 @@ from .proxy_protocol import ProxyFault
 from .tls import TlsFault, TlsTransport
 
 logger = logging.getLogger("leveret.amqp")
+
+DONE, STALLED = Step.DONE, Step.STALLED
 
 #: What is read at once from a peer that sends large bodies.
 LARGE_READ_SIZE = 512 * 1024
@@ -239,11 +242,11 @@ class Endpoint:
     async def _read(self) -> None:
         """Turn after turn, until the peer is gone or the session is over."""
         session = self.session
-        closing, output, backlog, journal = session.closing, session.output, session.backlog, session.journal
+        closing, output, journal = session.closing, session.output, session.journal
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
         handle, pressure = self.handle, session.broker.pressure
-        incomplete, area, link = session.connection.incomplete, backlog.area, session.login.link
+        incomplete, link = session.connection.incomplete, session.login.link
         data = await self._first_octets()
         while not closing.finished:
             if not data:
@@ -262,21 +265,15 @@ class Endpoint:
             pressure.queue = None
             link.octets_in += len(data)
             link.reads += 1
-            handle(session, data)
+            step = handle(session, data)
             data = b""  # freed while waiting
             crowded = pressure.queue
             end_turn()  # sends what this and other connections got
-            stalled = output.reply_size > REPLIES_MAX
+            is_stalled = output.reply_size > REPLIES_MAX
             if output.parts or closing.finished:
                 self.flush()
-            if (
-                stalled
-                or area.channels
-                or backlog.unfinished is not None
-                or backlog.is_cut
-                or (journal.has_published and journal.is_behind)
-            ):
-                await self._catch_up(stalled)
+            if step not in (DONE, STALLED) or is_stalled or (journal.has_published and journal.is_behind):
+                await self._catch_up(is_stalled)
                 if self._has_ended:
                     break
             if crowded is not None:
@@ -331,11 +328,11 @@ class Endpoint:
         self.session.heartbeat.has_received = True
         self._server.admission.half_open.has_begun(self)
 
-    async def _catch_up(self, stalled: bool) -> None:
+    async def _catch_up(self, is_stalled: bool) -> None:
         """Do all that the peer asked for before it is read again.
 
-        stalled: it does not read the answers. Otherwise the journal does not accept a publish now, or cannot keep up;
-        or there was too much to do for one turn.
+        is_stalled: it does not read the answers. Otherwise the journal does not accept a publish now, or cannot keep
+        up; or there was too much to do for one turn.
         """
         session = self.session
         backlog, effort = session.backlog, session.broker.effort
@@ -343,12 +340,12 @@ class Endpoint:
             if self._has_ended and backlog.area.channels and not backlog.area.waits_for_alarm:
                 return  # nobody is there any more whose publishes should have room
             data = b""
-            if stalled and (self._writing or session.journal.is_withholding):
+            if is_stalled and (self._writing or session.journal.is_withholding):
                 self.drained = trio.Event()
                 await self.drained.wait()
-            elif not stalled and self._must_wait():
+            elif not is_stalled and self._must_wait():
                 data = await self._wait_until_unblocked()
-            elif stalled or backlog.has_more:
+            elif is_stalled or backlog.has_more:
                 effort.waiting += 1
                 try:
                     await trio.lowlevel.checkpoint()  # others' turns come between
@@ -358,7 +355,7 @@ class Endpoint:
                 return
             self.handle(session, data)
             self._server.runtime.end_turn()
-            stalled = session.output.is_stalled
+            is_stalled = session.output.is_stalled
             self.flush()
 
     async def _let_consumers_take(self, queue: Queue) -> None:

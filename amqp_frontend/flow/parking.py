@@ -22,6 +22,7 @@ from ..wire.events import AcksReceived, ChannelMethod, MixedReceived, ProtocolEv
 from ..wire.peer_errors import HoldExhausted
 from ..wire.states import HOLD_NEXT, HoldState, HoldStep
 from .notices import BlockedNotice, ChannelFlow
+from .steps import Quota, Turn
 
 #: What a turn handles: what the reader yields, and the rest of a large commit.
 Work = ProtocolEvent | CommitUnderWay
@@ -35,32 +36,6 @@ _ALWAYS_PASSING = frozenset(
         commands.Channel.CloseOk,
     }
 )
-
-
-class Allowance:
-    """What may be published of what is held before other connections have their turn. `used`: octets so far.
-
-    `full`: what was waited for. `is_over`: others have their turn now.
-    """
-
-    __slots__ = ("full", "is_over", "messages", "octets", "used")
-
-    def __init__(self, full: Full, octets: int, messages: int) -> None:
-        self.full = full
-        self.is_over = False
-        self.octets = octets
-        self.messages = messages
-        self.used = 0
-
-    def spend(self, blobs: Sequence[bytes]) -> None:
-        """These were published."""
-        self.spend_octets(sum(map(len, blobs)), len(blobs))
-
-    def spend_octets(self, octets: int, messages: int) -> None:
-        """So much was published."""
-        self.octets -= octets
-        self.messages -= messages
-        self.used += octets
 
 
 class HeldWork(NamedTuple):
@@ -114,8 +89,8 @@ class HeldChannel:
         "work",
     )
 
-    def __init__(self, channel: Channel, resume: "Callable[[HeldChannel, Allowance], None]") -> None:
-        """`resume`: handle what is held, up to an allowance."""
+    def __init__(self, channel: Channel, resume: "Callable[[HeldChannel, Quota], None]") -> None:
+        """`resume`: handle what is held, up to a quota."""
         self._resume = resume
         self.channel = channel
         self.work: deque[HeldWork] = deque()
@@ -129,9 +104,9 @@ class HeldChannel:
     def resume(self, octets: int, messages: int) -> tuple[int, int]:
         """A `Waiter` of the engine: there is room."""
         assert self.full is not None
-        allowance = Allowance(self.full, octets, messages)
-        self._resume(self, allowance)
-        return allowance.used, messages - allowance.messages
+        quota = Quota(self.full, octets, messages)
+        self._resume(self, quota)
+        return quota.used, messages - quota.messages
 
     def lets_pass(self, event: ProtocolEvent) -> bool:
         """Whether an event of this channel is handled at once: it settles deliveries, or ends something."""
@@ -307,9 +282,8 @@ class HoldArea:
 
     `says_goodbye`: the peer closes the connection, but that waits for what is held (`HeldChannel.has_last_words`).
 
-    `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at. `since_ns`: when
-    what is handled now came, if it was held; None: it is new. `allowance`: how much of it may be published now.
-    `go_on`: handles what is held on a channel. `on_stuck`: too long nothing of it could be published.
+    `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at. `go_on`: handles
+    what is held on a channel, up to a quota. `on_stuck`: too long nothing of it could be published.
     """
 
     __slots__ = (
@@ -320,14 +294,12 @@ class HoldArea:
         "_stall",
         "_stalled_at",
         "_tried",
-        "allowance",
         "channels",
         "contents",
         "go_on",
         "has_unread",
         "on_stuck",
         "says_goodbye",
-        "since_ns",
         "state",
     )
 
@@ -342,9 +314,7 @@ class HoldArea:
         self.state = OPEN
         self.has_unread = False
         self.says_goodbye = False
-        self.since_ns: int | None = None
-        self.allowance: Allowance | None = None
-        self.go_on: Callable[[Channel], None] = _nothing
+        self.go_on: Callable[[Channel, Quota | None], None] = _nothing
         self.on_stuck: Callable[[HoldExhausted], None] = _nothing
         self._stall: Deadline | None = None
 
@@ -357,9 +327,9 @@ class HoldArea:
 
     # -- what is held -----------------------------------------------------------------------------------------------
 
-    def hold_for(self, full: Full, channel: Channel, event: Work) -> None:
+    def hold_for(self, full: Full, channel: Channel, event: Work, turn: Turn) -> None:
         """A publish or commit has to wait for room, or an alarm to end, and what comes behind it on its channel."""
-        held = self._put_first(channel, event)
+        held = self._put_first(channel, event, turn)
         client = self._login.client
         assert client is not None
         client.holding = self.contents
@@ -369,7 +339,7 @@ class HoldArea:
             self._limit_stall()  # for this limit the peer may make room itself
         if full.fails_after_ms:
             due_ns = held.work[0].since_ns + full.fails_after_ms * MS
-            held.deadline = self._broker.deadlines.set(due_ns, lambda: self._let_go(held))
+            held.deadline = self._broker.deadlines.set(due_ns, lambda: self._let_go(held, None))
         if full.concerns_all and not client.is_blocked:
             level = logging.WARNING if full.is_alarm else logging.INFO
             logger.log(level, "%s: blocked: %r", self._login.peer.name, full.reason)
@@ -377,49 +347,49 @@ class HoldArea:
         self._channel_flow.stop(channel)
         client.is_blocked = True
 
-    def put_back(self, channel: Channel, event: Work) -> None:
-        """The allowance is used up: a publish or commit waits again, because others have their turn."""
-        assert self.allowance is not None
-        self.allowance.is_over = True
-        full = self.allowance.full
-        if full.node.is_full:  # it may be for elsewhere: it is tried as a new one
-            held, work = self._held(channel), self._work(event)
+    def put_back(self, channel: Channel, event: Work, turn: Turn) -> None:
+        """The quota of the turn is used up: a publish or commit waits again, because others have their turn."""
+        quota = turn.quota
+        assert quota is not None
+        quota.is_over = True
+        if quota.full.node.is_full:  # it may be for elsewhere: it is tried as a new one
+            held, work = self._held(channel), self._work(event, turn)
             held.put_first(work)
-            self._added(work)
+            self._added(work, turn)
         else:
-            self.hold_for(full, channel, event)
+            self.hold_for(quota.full, channel, event, turn)
 
-    def put_rest(self, channel: Channel, event: Work) -> None:
+    def put_rest(self, channel: Channel, event: Work, turn: Turn) -> None:
         """The rest of what is being handled: before all that is held on its channel, but behind what was just held."""
-        held, work = self._held(channel), self._work(event)
-        if held.is_waiting or (self.allowance is not None and self.allowance.is_over):
+        held, work = self._held(channel), self._work(event, turn)
+        if held.is_waiting or turn.is_over:
             held.put_second(work)
         else:
             held.put_first(work)
-        self._added(work)
+        self._added(work, turn)
 
-    def queues(self, event: ProtocolEvent) -> bool:
+    def queues(self, event: ProtocolEvent, turn: Turn) -> bool:
         """Put an event behind what is held on its channel, unless it may pass. Returns: whether it was put there."""
         channel: Channel | None = getattr(event, "channel", None)
         held = None if channel is None else self.channels.get(channel)
         if held is None or held.lets_pass(event):
             return False
-        work = self.contents.placed(self._work(event), self._makes_room)
+        work = self.contents.placed(self._work(event, turn), self._makes_room)
         held.append(work)
-        self._added(work)
+        self._added(work, turn)
         return True
 
-    def take(self, held: HeldChannel) -> Work:
+    def take(self, held: HeldChannel, turn: Turn) -> Work:
         """The first of what is held on a channel, to be handled now; `taken` is to be called then."""
         work = held.take()
-        self.since_ns = work.since_ns
+        turn.since_ns = work.since_ns
         self._tried = self._held_octets
         self._removed(work)
         return self.contents.brought(work)
 
-    def taken(self, held: HeldChannel) -> None:
+    def taken(self, held: HeldChannel, turn: Turn) -> None:
         """What was taken is handled."""
-        self.since_ns = None
+        turn.since_ns = None
         if self.is_full and self._held_octets < self._tried:
             self._limit_stall()  # something of it was published
         if not held.work:
@@ -452,16 +422,13 @@ class HoldArea:
         for channel in list(self.channels):
             self.drop(channel)
 
-    def is_waiting(self, channel: Channel) -> bool:
-        """Whether nothing of a channel that is held may go on now."""
-        held = self.channels.get(channel)
-        if held is None:
-            return False
-        return held.is_waiting or (self.allowance is not None and self.allowance.is_over)
-
-    def next_ready(self) -> HeldChannel | None:
-        """A channel whose first may be handled."""
-        for held in self.channels.values():
+    def next_ready(self, only: Channel | None = None) -> HeldChannel | None:
+        """A channel whose first may be handled; of all, or this one alone."""
+        channels = self.channels
+        if only is not None:
+            held = channels.get(only)
+            return None if held is None or held.is_waiting else held
+        for held in channels.values():
             if not held.is_waiting:
                 return held
         return None
@@ -484,21 +451,21 @@ class HoldArea:
     def _held(self, channel: Channel) -> HeldChannel:
         held = self.channels.get(channel)
         if held is None:
-            held = self.channels[channel] = HeldChannel(channel, self._resume)
+            held = self.channels[channel] = HeldChannel(channel, self._let_go)
         return held
 
-    def _work(self, event: Work) -> HeldWork:
+    def _work(self, event: Work, turn: Turn) -> HeldWork:
         octets = sum(map(len, blobs_of(event)))
-        since_ns = self._broker.clock.monotonic_ns() if self.since_ns is None else self.since_ns
+        since_ns = self._broker.clock.monotonic_ns() if turn.since_ns is None else turn.since_ns
         return HeldWork(event, octets, since_ns)
 
-    def _put_first(self, channel: Channel, event: Work) -> HeldChannel:
-        held, work = self._held(channel), self._work(event)
-        if self.since_ns is None:  # what was held before was counted before
+    def _put_first(self, channel: Channel, event: Work, turn: Turn) -> HeldChannel:
+        held, work = self._held(channel), self._work(event, turn)
+        if turn.since_ns is None:  # what was held before was counted before
             work = self.contents.placed(work, self._makes_room)
         held.put_first(work)
         held.is_waiting = True
-        self._added(work)
+        self._added(work, turn)
         return held
 
     def _forget(self, held: HeldChannel) -> None:
@@ -514,18 +481,10 @@ class HoldArea:
 
     # -- going on ---------------------------------------------------------------------------------------------------
 
-    def _resume(self, held: HeldChannel, allowance: Allowance) -> None:
-        """There is room, and it is this connection's turn."""
-        self.allowance = allowance
-        try:
-            self._let_go(held)
-        finally:
-            self.allowance = None
-
-    def _let_go(self, held: HeldChannel) -> None:
-        """What is held on a channel is tried again."""
+    def _let_go(self, held: HeldChannel, quota: Quota | None) -> None:
+        """What is held on a channel is tried again: there is room for the quota, or (None) its time is over."""
         self._stop_waiting(held)
-        self.go_on(held.channel)
+        self.go_on(held.channel, quota)
 
     def _stop_waiting(self, held: HeldChannel) -> None:
         held.is_waiting = False
@@ -554,13 +513,13 @@ class HoldArea:
         nodes = {held.full.node for held in self.channels.values() if held.full is not None}
         return any(client.makes_room_in(node) for node in nodes)
 
-    def _added(self, work: HeldWork) -> None:
+    def _added(self, work: HeldWork, turn: Turn) -> None:
         contents = self.contents
         contents.added(work)
         if self.state is OPEN:
             self._step(HoldStep.HOLD)
         # What is tried again and waits again was there before.
-        if self.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
+        if turn.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
             self._stalled_at = self._held_octets
             self._step(HoldStep.STALL)
             self._limit_stall()
@@ -613,5 +572,5 @@ class HoldArea:
             self._step(HoldStep.LIFT if self.channels else HoldStep.CALM)
 
 
-def _nothing(_: object) -> None:
+def _nothing(*_: object) -> None:
     """Instead of `go_on` and `on_stuck` before there is a channel, and once the connection is over."""

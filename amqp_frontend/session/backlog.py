@@ -1,32 +1,42 @@
-"""What was read of a peer and cannot be handled yet: unfinished work, and what is held. Source: rulings 5 and 15."""
+"""What was read of a peer and is not handled yet: the rest of an event, and what is held. Source: rulings 5 and 15."""
+
+from typing import NamedTuple
 
 from ..flow.parking import HoldArea, Work
+from ..flow.steps import Step, Turn
 from ..peer.channel import CommitUnderWay
 
 
+class Unfinished(NamedTuple):
+    """The rest of an event. `since_ns`: when it came (monotonic), if it was held before; else None."""
+
+    event: Work
+    since_ns: int | None
+
+
 class Backlog:
-    """`unfinished`: the rest of an event that is too much for one turn; nothing behind it is read. `since_ns`: when it
-    came (monotonic), if it was held before; else None.
+    """`unfinished`: what was too much for one turn; nothing behind it is handled before. `area`: what is held.
 
-    `area`: what is held.
-
-    `is_cut`: the turn ended before everything that had been read was handled, because the `Effort` of the turn had
-    reached its maximum.
+    `step`: why the last turn ended.
     """
 
-    __slots__ = ("area", "is_cut", "since_ns", "unfinished")
+    __slots__ = ("area", "step", "unfinished")
 
     def __init__(self, area: HoldArea) -> None:
         self.area = area
-        self.unfinished: Work | None = None
-        self.since_ns: int | None = None
-        self.is_cut = False
+        self.unfinished: Unfinished | None = None
+        self.step = Step.DONE
 
     def clear(self) -> None:
         """The connection is over."""
         self.unfinished = None
-        self.is_cut = False
+        self.step = Step.DONE
         self.area.end()
+
+    def leave(self, rest: Work, turn: Turn) -> Step:
+        """The rest of the event that is handled now is for another turn."""
+        self.unfinished = Unfinished(rest, turn.since_ns)
+        return Step.UNFINISHED
 
     @property
     def is_waiting(self) -> bool:
@@ -36,7 +46,10 @@ class Backlog:
     @property
     def is_committing(self) -> bool:
         """Whether a large commit is under way; the connection is flushed when it is done."""
-        return type(self.unfinished) is CommitUnderWay and not self.unfinished.commit.is_done
+        if self.unfinished is None:
+            return False
+        event = self.unfinished.event
+        return type(event) is CommitUnderWay and not event.commit.is_done
 
     @property
     def has_more(self) -> bool:
@@ -44,18 +57,10 @@ class Backlog:
         if self.unfinished is not None:
             return not self.is_committing
         area = self.area
-        return self.is_cut or area.has_unread or area.next_ready() is not None or self.is_goodbye_due
+        return self.step is Step.CUT or area.has_unread or area.next_ready() is not None or self.is_goodbye_due
 
     @property
     def is_goodbye_due(self) -> bool:
         """Whether the peer's connection.close waited, and may be answered now."""
         area = self.area
         return area.says_goodbye and self.unfinished is None and not area.has_last_words
-
-    def take_unfinished(self) -> Work | None:
-        """The unfinished event, if it can be handled now; `area.since_ns` is as when it was begun."""
-        if self.is_committing:
-            return None
-        event, self.unfinished = self.unfinished, None
-        self.area.since_ns = self.since_ns
-        return event

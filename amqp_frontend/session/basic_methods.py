@@ -15,6 +15,7 @@ from ...engine import (
 from ..peer.channel import Channel
 from ..peer.deliveries import ConsumerWire, content_parts
 from ..wire.codec import Method, encode_method
+from ..wire.events import ChannelMethod
 from ..wire.peer_errors import PrefetchSizeNotImplemented, RequeueFalseNotImplemented
 from .session import AmqpSession, Handler
 
@@ -75,15 +76,15 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
     """Some clients answer our basic.cancel although it asks for no answer."""
 
 
-def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> None:
+def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> ChannelMethod | None:
     assert session.login.vhost is not None
     queue = session.login.vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.login.client)
-    if session.must_wait_for(queue, channel, method):
-        return
+    if session.must_wait_for(queue, method):
+        return ChannelMethod(channel.number, channel, method)
     got = channel.session.get(queue, no_ack=method.no_ack)
     if got is None:
         session.output.send(channel.number, commands.Basic.GetEmpty, "")
-        return
+        return None
     tag, message, redelivered, ready_count = got
     envelope = message.envelope
     session.output.render()
@@ -99,6 +100,7 @@ def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> 
         ),
         *content_parts(envelope, message.blob, channel.number, session.connection.frame_max),
     )
+    return None
 
 
 def _ack(session: AmqpSession, channel: Channel, method: commands.Basic.Ack) -> None:

@@ -63,12 +63,12 @@ def _tx_select(session: AmqpSession, channel: Channel, method: commands.Tx.Selec
     session.output.send(channel.number, commands.Tx.SelectOk)
 
 
-def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commit) -> None:
+def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commit) -> CommitUnderWay | None:
     under_way = CommitUnderWay(channel, channel.session.commit())
-    if under_way.commit.is_done:
-        answer_commit(session, under_way)
-    else:
-        session.backlog.unfinished = under_way
+    if not under_way.commit.is_done:
+        return under_way
+    answer_commit(session, under_way)
+    return None
 
 
 def answer_commit(session: AmqpSession, done: CommitUnderWay) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from pamqp import commands
 
 from ...engine import Field, FieldTable, errors
+from ..flow.steps import Step, Turn
 from ..options import FrontendOptions
 from ..peer.login import MECHANISMS, MalformedResponse
 from ..wire.codec import Method, encode_method
@@ -36,10 +37,11 @@ CAPABILITIES = (
 )
 
 
-def header_received(session: AmqpSession, event: HeaderReceived) -> None:
+def header_received(session: AmqpSession, event: HeaderReceived, turn: Turn) -> Step:
     """Answer the protocol header with connection.start."""
     session.connection.step(ConnectionStep.HEADER)
     session.output.send_raw(_start_frame(session.options, session.login.peer.offered(session.options.mechanisms)))
+    return Step.DONE
 
 
 @lru_cache(maxsize=8)
@@ -127,16 +129,17 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
     session.output.send(0, commands.Connection.OpenOk, "")
 
 
-def _close(session: AmqpSession, method: commands.Connection.Close) -> None:
+def _close(session: AmqpSession, method: commands.Connection.Close) -> Step | None:
     if session.connection.state is ConnectionState.CLOSING:
         session.output.send(0, commands.Connection.CloseOk)  # our close crossed theirs, which is answered all the same
-        return
+        return None
     area = session.backlog.area
     if area.has_last_words:
         area.says_goodbye = True
         session.connection.skip_everything()
-    else:
-        session.closing.say_goodbye()
+        return Step.CLOSING
+    session.closing.say_goodbye()
+    return None
 
 
 def _close_ok(session: AmqpSession, method: commands.Connection.CloseOk) -> None:
@@ -149,7 +152,8 @@ def _update_secret(session: AmqpSession, method: commands.Connection.UpdateSecre
     session.output.send(0, commands.Connection.UpdateSecretOk)
 
 
-CONNECTION_HANDLERS: dict[type[Method], Callable[[AmqpSession, Any], None]] = {
+#: Method class -> (session, method) -> CLOSING, where nothing that follows matters.
+CONNECTION_HANDLERS: dict[type[Method], Callable[[AmqpSession, Any], Step | None]] = {
     commands.Connection.StartOk: _start_ok,
     commands.Connection.SecureOk: _secure_ok,
     commands.Connection.TuneOk: _tune_ok,

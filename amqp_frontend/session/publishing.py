@@ -10,34 +10,34 @@ from operator import attrgetter
 
 from ...engine import Envelope, Full, ServiceExchange, Session, check_expiration, errors
 from ..flow.parking import Work
+from ..flow.steps import Step, Turn
 from ..peer.channel import Channel, KnownRoute, part_max_of
 from ..peer.deliveries import render_returns
 from ..wire.events import ChannelMethod, MixedReceived, PublishReceived
 from ..wire.peer_errors import ImmediateNotImplemented, PeerError, UserIdMismatch
 from .session import AmqpSession
 
+DONE, PARKED = Step.DONE, Step.PARKED
 MS = 1_000_000
 RESOURCE_ERROR = 506
 
 
-def offer_run(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:
+def offer_run(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: Turn) -> Step:
     """Publish as much of a run as there is room for; the rest is held or refused.
 
     Raises: DestinationFull (E.4 row 7), and what `Session.offer` raises.
     """
-    area, engine_session, effort = session.backlog.area, channel.session, session.broker.effort
+    area, engine_session, quota = session.backlog.area, channel.session, turn.quota
     route, envelope, blobs = known.route, known.envelope, event.blobs
     part_max = part_max_of(route)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
     start = 0
     while start < len(blobs):
-        if start and effort.spent >= session.effort_max:
-            session.backlog.unfinished = PublishReceived(channel, event.kind, blobs[start:])
-            return
-        allowance = area.allowance
+        if start and turn.is_long:
+            return session.backlog.leave(PublishReceived(channel, event.kind, blobs[start:]), turn)
         part = blobs[start : start + part_max] if start or len(blobs) > part_max else blobs
-        if allowance is None:
+        if quota is None:
             taken, returned, full = engine_session.offer(route, envelope, part, mandatory=known.mandatory)
         else:
             taken, returned, full = engine_session.offer(
@@ -45,62 +45,64 @@ def offer_run(session: AmqpSession, event: PublishReceived, channel: Channel, kn
                 envelope,
                 part,
                 mandatory=known.mandatory,
-                octets_max=allowance.octets,
-                messages_max=allowance.messages,
+                octets_max=quota.octets,
+                messages_max=quota.messages,
             )
-            allowance.spend(part[:taken])
+            quota.spend(part[:taken])
         start += taken
         if returned:
             session.send_returns(channel, returned)
         if full is None:
             if not taken:
-                area.put_back(channel, _rest(event, start))
-                return
-        elif is_refused(session, full):
+                area.put_back(channel, _rest(event, start), turn)
+                return PARKED
+        elif is_refused(session, full, turn):
             count = 1 if route.queues is None else len(blobs) - start  # as full for one as for the next
             refuse(session, channel, known, full, blobs[start : start + count], behind=len(blobs) - start - count)
             start += count
         else:
-            area.hold_for(full, channel, _rest(event, start))
-            return
+            area.hold_for(full, channel, _rest(event, start), turn)
+            return PARKED
+    return DONE
 
 
-def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Channel) -> bool:
+def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Channel, turn: Turn) -> bool:
     """Whether tx.commit is held, as one: the journal refuses, or there is no room (E.4 row 13).
 
     Raises: DestinationFull.
     """
     area = session.backlog.area
     if session.journal.is_refusing:
-        hold_for_disk(session, event, channel)
+        hold_for_disk(session, event, channel, turn)
         return True
     full = channel.session.full_for_commit()
     if full is not None:
-        if is_refused(session, full):
+        if is_refused(session, full, turn):
             raise errors.DestinationFull(destination=full.destination, limit=full.limit)
-        area.hold_for(full, channel, event)
+        area.hold_for(full, channel, event, turn)
         return True
-    transaction, allowance = channel.session.transaction, area.allowance
-    if allowance is not None and transaction is not None:
-        if transaction.size > allowance.octets:
-            area.put_back(channel, event)
+    transaction, quota = channel.session.transaction, turn.quota
+    if quota is not None and transaction is not None:
+        if transaction.size > quota.octets:
+            area.put_back(channel, event, turn)
             return True
-        allowance.spend_octets(transaction.size, sum(len(one.blobs) for one in transaction.publishes))
+        quota.spend_octets(transaction.size, sum(len(one.blobs) for one in transaction.publishes))
     return False
 
 
-def hold_for_disk(session: AmqpSession, event: Work, channel: Channel) -> None:
+def hold_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Turn) -> Step:
     """The journal takes nothing now (`[address-setting] disk-full-policy`)."""
     disk = session.broker.flow.disk
     disk.switch("low on disk")
-    session.backlog.area.hold_for(disk.full_for(), channel, event)
+    session.backlog.area.hold_for(disk.full_for(), channel, event, turn)
+    return PARKED
 
 
-def is_refused(session: AmqpSession, full: Full) -> bool:
+def is_refused(session: AmqpSession, full: Full, turn: Turn) -> bool:
     """Whether what is handled now is refused instead of held, because of the policy, or because it has waited."""
     if full.fails or not full.fails_after_ms:
         return full.fails
-    since_ns = session.backlog.area.since_ns
+    since_ns = turn.since_ns
     return since_ns is not None and session.broker.clock.monotonic_ns() >= since_ns + full.fails_after_ms * MS
 
 
@@ -137,14 +139,15 @@ _KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter
 LOOK_UP_COST = 24
 
 
-def published(session: AmqpSession, event: PublishReceived) -> None:
+def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
     """Handle a run of publishes. The hot path: its kind knows the route, one call for the whole run."""
     channel = event.channel
     assert isinstance(channel, Channel)
     known: KnownRoute | None = event.kind.known
     if known is None or known.route.is_stale or event.oversized:
-        if _meets_alarm(session, event, channel):
-            return
+        step = _meets_alarm(session, event, channel, turn)
+        if step is not None:
+            return step
         known = _find_route(session, event, channel)
         firehose = channel.session.client.vhost.firehose
         if firehose is not None:
@@ -153,20 +156,19 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
     durability = session.broker.storage.durability
     if durability is not None:
         if durability.has_failed and _must_wait(engine_session, known):
-            hold_for_disk(session, event, channel)
-            return
+            return hold_for_disk(session, event, channel, turn)
         session.journal.publishes(durability, is_stored=known.may_be_stored)
     if event.kind.facts.is_marked or len(event.blobs) > known.run_max:
-        _publish_parts(session, event, channel, known)
-        return
+        return _publish_parts(session, event, channel, known, turn)
     returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
     if returned:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
+    return DONE
 
 
-def published_mixed(session: AmqpSession, event: MixedReceived) -> None:
+def published_mixed(session: AmqpSession, event: MixedReceived, turn: Turn) -> Step:
     """Handle a mixed run: in one go where all go to queues that take them plainly, else one kind after the other."""
     channel = event.channel
     assert isinstance(channel, Channel)
@@ -179,13 +181,13 @@ def published_mixed(session: AmqpSession, event: MixedReceived) -> None:
         or (durability is not None and durability.has_failed)
         or not all(map(_is_together, distinct))
     ):
-        _publish_stretches(session, event)
-        return
+        return _publish_stretches(session, event, turn)
     if durability is not None:
         session.journal.publishes(durability, is_stored=any(known.is_stored for known in distinct))
     engine_session.publish_mixed(list(map(_QUEUE, knowns)), list(map(_ENVELOPE, knowns)), event.blobs)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
+    return DONE
 
 
 def _is_together(known: KnownRoute | None) -> bool:
@@ -194,46 +196,48 @@ def _is_together(known: KnownRoute | None) -> bool:
 
 
 def _publish_stretches(
-    session: AmqpSession, event: MixedReceived, publish: Callable[[AmqpSession, PublishReceived], None] = published
-) -> None:
+    session: AmqpSession,
+    event: MixedReceived,
+    turn: Turn,
+    publish: Callable[[AmqpSession, PublishReceived, Turn], Step] = published,
+) -> Step:
     """One kind after the other. What comes behind one that is blocked, or when the turn has become long, waits."""
-    backlog, channel = session.backlog, event.channel
+    channel = event.channel
     assert isinstance(channel, Channel)
-    start = 0
+    start, step = 0, DONE
     for kind, run in groupby(event.kinds):
-        is_long = session.broker.effort.spent >= session.effort_max and start
-        if is_long or backlog.unfinished is not None or backlog.area.is_waiting(channel):
+        if step is not DONE or (start and turn.is_long):
             rest = MixedReceived(channel, event.kinds[start:], event.blobs[start:])
-            backlog.area.put_rest(channel, rest)
-            return
+            session.backlog.area.put_rest(channel, rest, turn)
+            return PARKED if step is DONE else step
         stop = start + sum(1 for _ in run)
-        publish(session, PublishReceived(channel, kind, event.blobs[start:stop]))
+        step = publish(session, PublishReceived(channel, kind, event.blobs[start:stop]), turn)
         start = stop
+    return step
 
 
-def published_late(session: AmqpSession, event: PublishReceived) -> None:
+def published_late(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
     """The same for what was held: it may have expired meanwhile (queues page E.4, row 15)."""
-    if _has_expired(session, event):
-        channel = event.channel
-        assert isinstance(channel, Channel)
-        _find_route(session, event, channel)  # what is wrong with it counts all the same
-        channel.session.pass_over(len(event.blobs), refused=False)
-        if channel.session.confirms is not None:
-            session.confirming.channels[channel] = None
-    else:
-        published(session, event)
+    if not _has_expired(session, event, turn):
+        return published(session, event, turn)
+    channel = event.channel
+    assert isinstance(channel, Channel)
+    _find_route(session, event, channel)  # what is wrong with it counts all the same
+    channel.session.pass_over(len(event.blobs), refused=False)
+    if channel.session.confirms is not None:
+        session.confirming.channels[channel] = None
+    return DONE
 
 
-def published_mixed_late(session: AmqpSession, event: MixedReceived) -> None:
+def published_mixed_late(session: AmqpSession, event: MixedReceived, turn: Turn) -> Step:
     """The same for a mixed run: kind by kind, where one may have expired."""
     if any(kind.facts.expiration is not None for kind in set(event.kinds)):
-        _publish_stretches(session, event, published_late)
-    else:
-        published_mixed(session, event)
+        return _publish_stretches(session, event, turn, published_late)
+    return published_mixed(session, event, turn)
 
 
-def _has_expired(session: AmqpSession, event: PublishReceived) -> bool:
-    since_ns, expiration = session.backlog.area.since_ns, event.kind.facts.expiration
+def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bool:
+    since_ns, expiration = turn.since_ns, event.kind.facts.expiration
     if since_ns is None or expiration is None or not expiration.isdigit():
         return False  # what is no number is refused when it is published
     assert isinstance(event.channel, Channel)
@@ -242,25 +246,27 @@ def _has_expired(session: AmqpSession, event: PublishReceived) -> bool:
     return session.broker.clock.monotonic_ns() >= since_ns + int(expiration) * MS
 
 
-def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel) -> bool:
-    """Whether an operator's alarm holds a publish, or refuses it; what is wrong with one is said when it goes on.
+def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: Turn) -> Step | None:
+    """An operator's alarm holds a publish, or refuses it; what is wrong with one is said when it goes on.
+
+    Returns: None: neither.
 
     A transaction meets it with its commit (queues page E.4, rows 3 to 8, 13).
     """
     alarm = session.broker.flow.alarm
     if not alarm.is_full or channel.session.transaction is not None or _is_request(session, event):
-        return False
+        return None
     try:
         known = _find_route(session, event, channel)
     except (errors.EngineError, PeerError):
         full = alarm.full_for()
     else:
         full = alarm.full_for(known.route.queues or (), channel.session.client)
-        if is_refused(session, full):
+        if is_refused(session, full, turn):
             refuse(session, channel, known, full, event.blobs)
-            return True
-    session.backlog.area.hold_for(full, channel, event)
-    return True
+            return DONE
+    session.backlog.area.hold_for(full, channel, event, turn)
+    return PARKED
 
 
 def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
@@ -277,7 +283,9 @@ def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
     return known.route.waits_for_disk(known.envelope, is_confirmed=engine_session.confirms is not None)
 
 
-def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:
+def _publish_parts(
+    session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: Turn
+) -> Step:
     """Publish a run to many queues until the turn has become long enough; the rest is for the next turn.
 
     Messages that may be refused one by one are published one by one, too: those before the refused one are published,
@@ -287,21 +295,20 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channe
     engine_session = channel.session
     broker = session.broker
     if not known.run_max and broker.flow.is_on and engine_session.transaction is None:
-        offer_run(session, event, channel, known)
-        return
+        return offer_run(session, event, channel, known, turn)
     # A transaction gathers them for the commit, which has slices of its own.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
     size = 1 if event.kind.facts.is_marked else len(blobs) if is_gathered else part_max_of(known.route)
     for start in range(0, len(blobs), size):
-        if broker.effort.spent >= session.effort_max and start:
-            session.backlog.unfinished = PublishReceived(channel, event.kind, blobs[start:])
-            return
+        if start and turn.is_long:
+            return session.backlog.leave(PublishReceived(channel, event.kind, blobs[start:]), turn)
         part = blobs[start : start + size]
         returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
         if returned:
             session.send_returns(channel, returned)
         if engine_session.confirms is not None:
             session.confirming.channels[channel] = None
+    return DONE
 
 
 def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) -> KnownRoute:

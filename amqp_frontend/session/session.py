@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...engine import Broker, Clock, Deadlines, Emptying, Envelope, Queue
-from ..flow.parking import HoldArea
+from ..flow.parking import HoldArea, Work
+from ..flow.steps import Step, Turn
 from ..options import FrontendOptions
 from ..peer.channel import Channel
 from ..peer.deliveries import render_returns
@@ -34,7 +35,7 @@ def generated_name(prefix: str) -> str:
 
 
 class AmqpSession:
-    """One connection. `effort_max`: the `Effort` spent at which the turn ends."""
+    """One connection."""
 
     #: What the test broker replaces.
     confirming_type: type[Confirming] = Confirming
@@ -63,7 +64,6 @@ class AmqpSession:
         self.options = options
         self.connection = connection or Connection(max(options.incomplete_max, options.message_size_max))
         self.channel_max = options.channel_max
-        self.effort_max = 0
         self.login = Login(peer)
         self.output = Output(self.login, self.connection, on_output)
         self.journal = JournalWait(broker, self.login)
@@ -172,21 +172,17 @@ class AmqpSession:
             raise NoQueueDeclared
         return channel.last_queue
 
-    def must_wait_for(self, queue: Queue | None, channel: Channel, method: Method) -> bool:
+    def must_wait_for(self, queue: Queue | None, method: Method) -> bool:
         """Whether a method that looks into a queue is for another turn: its messages come or go in slices."""
         if self._emptied_for is method:
             assert self._emptying is not None
-            is_waiting = not self._emptying.is_small
-        else:
-            is_waiting = queue is not None and queue.is_busy()
-        if is_waiting:
-            self.backlog.unfinished = ChannelMethod(channel.number, channel, method)
-        return is_waiting
+            return not self._emptying.is_small
+        return queue is not None and queue.is_busy()
 
-    def wait_until_small(self, emptying: Emptying, channel: Channel, method: Method) -> None:
+    def wait_until_small(self, emptying: Emptying, channel: Channel, method: Method) -> ChannelMethod:
         """A method that ends a queue, or what is in it, is for the turn when there is little left in it."""
         self._emptying, self._emptied_for = emptying, method
-        self.backlog.unfinished = ChannelMethod(channel.number, channel, method)
+        return ChannelMethod(channel.number, channel, method)
 
     def count_before(self, method: Method) -> int | None:
         """Messages that had gone for this method while it waited, which is over now; None: it did not wait."""
@@ -208,5 +204,7 @@ def _nothing() -> None:
     """What a client that is over flushes."""
 
 
-#: What handles a method: (session, channel, method) -> None.
-Handler = Callable[[AmqpSession, Channel, Any], None]
+#: What handles an event: (session, event, turn) -> how that ended.
+EventHandler = Callable[[AmqpSession, Any, Turn], Step]
+#: What handles a method: (session, channel, method) -> what is left of it for another turn, if anything is.
+Handler = Callable[[AmqpSession, Channel, Any], Work | None]

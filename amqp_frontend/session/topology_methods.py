@@ -7,6 +7,7 @@ from pamqp import commands
 from ...engine import REPLY_TO, is_large
 from ..peer.channel import Channel
 from ..wire.codec import Method, encode_method
+from ..wire.events import ChannelMethod
 from .session import AmqpSession, Handler
 
 if TYPE_CHECKING:
@@ -132,39 +133,39 @@ def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue
     session.output.send(channel.number, commands.Queue.UnbindOk)
 
 
-def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> None:
+def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> ChannelMethod | None:
     name = session.queue_name(channel, method.queue)
     vhost, client = _vhost(session), _client(session)
     queue = vhost.queues.get(name)
-    if session.must_wait_for(queue, channel, method):
-        return
+    if session.must_wait_for(queue, method):
+        return ChannelMethod(channel.number, channel, method)
     before = session.count_before(method)
     if before is None and queue is not None and is_large(queue, deletes=False):
-        session.wait_until_small(vhost.begin_purge(name, client), channel, method)
-        return
+        return session.wait_until_small(vhost.begin_purge(name, client), channel, method)
     count = vhost.purge_queue(name, client) + (before or 0)
     if not method.nowait:
         session.output.send(channel.number, commands.Queue.PurgeOk, count)
+    return None
 
 
-def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> None:
+def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> ChannelMethod | None:
     name = _queue_name(session, channel, method.queue)
     vhost, client = _vhost(session), _client(session)
     queue = vhost.queues.get(name)
-    if session.must_wait_for(queue, channel, method):
-        return
+    if session.must_wait_for(queue, method):
+        return ChannelMethod(channel.number, channel, method)
     before = session.count_before(method)
     # The conditions were for what is there when it begins; what is half gone goes.
     if_unused, if_empty = method.if_unused and before is None, method.if_empty and before is None
     if before is None and queue is not None and is_large(queue, deletes=True):
         emptying = vhost.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
-        session.wait_until_small(emptying, channel, method)
-        return
+        return session.wait_until_small(emptying, channel, method)
     session.output.render()
     count = vhost.delete_queue(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
     if not method.nowait:
         # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's test suite relies on it.
         session.output.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))
+    return None
 
 
 TOPOLOGY_HANDLERS: dict[type[Method], Handler] = {

@@ -119,9 +119,9 @@ def counted_mixed_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     real = turn.EVENT_HANDLERS[MixedReceived]
 
-    def count(session: Any, event: MixedReceived) -> None:
+    def count(session: Any, event: MixedReceived, now: Any) -> Any:
         sizes.append(len(event.blobs))
-        real(session, event)
+        return real(session, event, now)
 
     monkeypatch.setitem(turn.EVENT_HANDLERS, MixedReceived, count)
     return sizes

@@ -17,6 +17,7 @@ from crash.lane import RULES, Lane
 from crash.truth import Broken
 
 from leveret.amqp_frontend.flow.parking import HoldArea
+from leveret.amqp_frontend.flow.steps import Turn
 from leveret.amqp_frontend.peer.channel import Channel
 from leveret.amqp_frontend.wire.events import MixedReceived, PublishReceived
 from leveret.engine import Full
@@ -89,10 +90,10 @@ def test_a_broker_that_confirms_what_it_holds_is_noticed(tmp_path: Path, monkeyp
     """Publishes that wait for room are in no journal."""
     held = HoldArea.hold_for
 
-    def hold_for(area: HoldArea, full: Full, channel: Channel, event: Any) -> None:
+    def hold_for(area: HoldArea, full: Full, channel: Channel, event: Any, turn: Turn) -> None:
         if channel.session.confirms is not None and isinstance(event, PublishReceived | MixedReceived):
             channel.session.confirms.add(len(event.blobs), ())
-        held(area, full, channel, event)
+        held(area, full, channel, event, turn)
 
     monkeypatch.setattr(HoldArea, "hold_for", hold_for)
     lane = lane_in(tmp_path, 10, rules=(1,))

@@ -4,6 +4,7 @@ import random
 
 from pamqp import commands
 
+from ..amqp_frontend.flow.steps import Turn
 from ..amqp_frontend.peer.channel import Channel
 from ..amqp_frontend.session.turn import EVENT_HANDLERS
 from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
@@ -38,7 +39,7 @@ class NackConfirms(Fault):
             return event
         if self._keep:
             try:
-                EVENT_HANDLERS[PublishReceived](endpoint.session, event)
+                EVENT_HANDLERS[PublishReceived](endpoint.session, event, Turn(endpoint.session.broker))
             except EngineError:
                 return event  # nothing was done: let the session find out
             confirms.refused.append(confirms.published)
@@ -132,7 +133,7 @@ class Block(Fault):
             if event.channel.state is not ChannelState.OPEN or session.closing.finished:
                 continue
             try:
-                EVENT_HANDLERS[PublishReceived](session, event)
+                EVENT_HANDLERS[PublishReceived](session, event, Turn(session.broker))
             except EngineError as error:
                 session.closing.refuse(error, channel_of(event), event.ids)
             session.confirming.send_due()

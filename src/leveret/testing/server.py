@@ -14,6 +14,7 @@ import trio
 from ..amqp_frontend.edge.endpoint import Endpoint, Runtime
 from ..amqp_frontend.edge.server import Server
 from ..amqp_frontend.edge.tls import TlsTransport
+from ..amqp_frontend.flow.steps import Step
 from ..amqp_frontend.options import FrontendOptions
 from ..amqp_frontend.peer.channel import Channel
 from ..amqp_frontend.peer.login import Peer
@@ -352,23 +353,23 @@ class WatchedEndpoint(Endpoint):
     async def _let_consumers_take(self, queue: Queue) -> None:
         """Not here: when a test broker is quiet, all that clients sent has been read."""
 
-    def handle(self, session: AmqpSession, data: bytes) -> None:
+    def handle(self, session: AmqpSession, data: bytes) -> Step:
         """One read."""
         tap = self.edge.tap
         if tap is None or not data:
-            handle_bytes(session, data)
-            return
+            return handle_bytes(session, data)
         was_open = session.login.client is not None
         if was_open:
             tap.received(session, data)
         else:
             self.tapped += data
-        handle_bytes(session, data)
+        step = handle_bytes(session, data)
         if not was_open and session.login.client is not None:
             tap.opened(session)
             rest, self.tapped = behind_open(self.tapped), b""
             if rest:
                 tap.received(session, rest)
+        return step
 
 
 async def _pause(delay_s: float) -> None:

@@ -27,7 +27,7 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
 
     hold_for, refuse, expired = HoldArea.hold_for, publishing.refuse, publishing._has_expired
 
-    def held(area: HoldArea, full: Any, channel: Any, event: Any) -> None:
+    def held(area: HoldArea, full: Any, channel: Any, event: Any, turn: Any) -> None:
         if full.is_alarm:
             row(3 if "connection.blocked" in area._login.capabilities else 4)
         else:
@@ -38,14 +38,14 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
             row(10 if full.limit == "store" else 11)
         if type(event) is ChannelMethod and type(event.method) is commands.Tx.Commit:
             row(13)
-        hold_for(area, full, channel, event)
+        hold_for(area, full, channel, event, turn)
 
     def refused(session: Any, channel: Any, known: Any, full: Any, blobs: Any, *, behind: int = 0) -> None:
         row(5 if channel.session.confirms is not None else 6 if known.mandatory else 7)
         refuse(session, channel, known, full, blobs, behind=behind)
 
-    def has_expired(session: Any, known: Any) -> bool:
-        if is_over := expired(session, known):
+    def has_expired(session: Any, known: Any, turn: Any) -> bool:
+        if is_over := expired(session, known, turn):
             row(15)
         return is_over
 

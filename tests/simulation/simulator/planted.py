@@ -133,8 +133,8 @@ def _bring_users_back(original: Callable[..., Any], chance: Random) -> Callable[
 def _drop_held(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
     """The first of a run that was held."""
 
-    def take(area: Any, held: Any) -> Any:
-        event = original(area, held)
+    def take(area: Any, held: Any, turn: Any) -> Any:
+        event = original(area, held, turn)
         blobs = getattr(event, "blobs", ())
         return replace(event, blobs=blobs[1:]) if len(blobs) > 1 and chance.random() < 0.05 else event
 
