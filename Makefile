@@ -151,7 +151,7 @@ mutants-map: $(VENV)/.mutants
 	@$(BIN)/python tests/mutants/mutants.py --map --lanes $(LANES)
 
 mutants: $(VENV)/.mutants
-	@$(BIN)/python tests/mutants/mutants.py --room "$(ROOM)" --sample $(SAMPLE) --lanes $(LANES) \
+	@$(BIN)/python tests/mutants/mutants.py --room $(ROOM) --sample $(SAMPLE) --lanes $(LANES) \
 		$(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
 # Debian's packages of the brokers that we compare with, and of Perl's clients.

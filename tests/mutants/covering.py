@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import os
+import sqlite3
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
+from itertools import zip_longest
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -29,7 +31,7 @@ DIRECTORIES = (
     "tests/fuzz",
     "tests/server",
 )
-#: So many tests are kept of a function: those that run the fewest others, then the fastest.
+#: So many tests are kept of a function: of each file those that run the fewest others, then the fastest.
 TESTS_MAX = 400
 
 
@@ -88,30 +90,35 @@ def _seconds(times: Path) -> dict[str, float]:
 
 
 def _tests_by_function(data: Path, seconds: dict[str, float]) -> dict[str, list[str]]:
-    from coverage import CoverageData
-
-    covered = CoverageData(basename=str(data))
-    covered.read()
+    """By coverage's own tables: its library would need many minutes and gigabytes for so many tests."""
+    covered = sqlite3.connect(data)
+    covered.execute("create temp table within (file_id, line, name, primary key (file_id, line)) without rowid")
+    for file, measured in covered.execute("select id, path from file").fetchall():
+        if (path := Path(measured).resolve()).is_relative_to(ROOT):
+            names = _functions_by_line(path.read_text())
+            rows = [(file, line, f"{path.relative_to(ROOT)}::{name}") for line, name in names.items()]
+            covered.executemany("insert into within values (?, ?, ?)", rows)
+    contexts = {id_: name.partition("|")[0] for id_, name in covered.execute("select id, context from context")}
     found: dict[str, set[str]] = defaultdict(set)
-    breadth: dict[str, int] = defaultdict(int)
-    for measured in covered.measured_files():
-        path = Path(measured).resolve()
-        if not path.is_relative_to(ROOT):
-            continue
-        names = _functions_by_line(path.read_text())
-        for line, contexts in covered.contexts_by_lineno(measured).items():
-            if (name := names.get(line)) is None:
-                continue
-            for context in contexts:
-                test = context.partition("|")[0]
-                if test in seconds and test not in found[key := f"{path.relative_to(ROOT)}::{name}"]:
-                    found[key].add(test)
-                    breadth[test] += 1
+    for name, context in covered.execute(
+        "select distinct name, context_id from arc join within on within.file_id = arc.file_id and line = tono"
+    ):
+        if (test := contexts[context]) in seconds:
+            found[name].add(test)
+    breadth = Counter(test for tests in found.values() for test in tests)
 
     def rank(test: str) -> float:
         return breadth[test] * (0.01 + seconds[test])
 
-    return {name: sorted(tests, key=rank)[:TESTS_MAX] for name, tests in found.items()}
+    return {name: _spread(sorted(tests, key=rank))[:TESTS_MAX] for name, tests in found.items()}
+
+
+def _spread(tests: list[str]) -> list[str]:
+    """The first of each file, then the second of each: tests of one file look at the same."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for test in tests:
+        files[test.partition("::")[0]].append(test)
+    return [test for some in zip_longest(*files.values()) for test in some if test is not None]
 
 
 def _functions_by_line(source: str) -> dict[int, str]:

@@ -19,6 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
@@ -26,51 +27,81 @@ from time import monotonic
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering, measure, read_covering
 from mutant import Mutant, read_rows, sample_operators
-from tree import Result, Tree, Verdict
+from swap import changed_functions
+from tree import Job, Result, Tree, Verdict
+
+Tried = tuple[Mutant, Result, float]
 
 
-def tried_by_tests(tree: Tree, mutant: Mutant, covering: Covering, seconds: float) -> Result:
-    """By those that run the function, as many as half of the budget has room for when they are alone."""
+def make_job(mutant: Mutant, covering: Covering, seconds: float) -> Job:
+    """With the tests that run the function, as many as half of the time has room for when they are alone."""
     tests, sum_s = [], 0.0
     for test in covering.of(mutant.file, mutant.function):
         sum_s += covering.seconds[test] + 0.01
         if sum_s > seconds / 2:
             break
         tests.append(test)
-    return tree.run_tests(tests, seconds)
+    return Job(mutant, tests, seconds)
 
 
-def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[tuple[Mutant, Result, float]]:
-    """Each with what became of it, and the seconds that it took."""
-    covering = read_covering() if options.by == "tests" else None
-    trees: SimpleQueue[Tree] = SimpleQueue()
+def try_by_tests(tree: Tree, jobs: list[Job]) -> Iterator[tuple[Job, Result, float]]:
+    """All whose functions alone differ in one process, each other one in a process of its own."""
+    swapped: list[Job] = []
+    anew: list[Job] = []
+    for job in jobs:
+        before = tree.before(job.mutant)
+        (anew if changed_functions(before, job.mutant.source) is None else swapped).append(job)
+    if swapped:
+        for (result, seconds), job in zip(tree.try_jobs(swapped), swapped):
+            yield job, result, seconds
+    for job in anew:
+        yield job, *tree.try_anew(job)
 
-    def attempt(mutant: Mutant) -> tuple[Mutant, Result, float]:
-        tree, begun = trees.get(), monotonic()
+
+def try_by_simulation(tree: Tree, mutants: list[Mutant], seed: int, seconds: float) -> Iterator[Tried]:
+    """Each in worlds from the same seed on."""
+    for mutant in mutants:
+        begun = monotonic()
         tree.plant(mutant)
         try:
-            if covering is not None:
-                result = tried_by_tests(tree, mutant, covering, options.budget)
-            else:
-                result = tree.run_simulation(options.seed, options.budget)
+            result = tree.run_simulation(seed, seconds)
         finally:
-            tree.remove(mutant)
-            trees.put(tree)
-        return mutant, result, monotonic() - begun
+            tree.remove()
+        yield mutant, result, monotonic() - begun
 
-    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
-        copies = [Tree(Path(directory) / str(lane)).__enter__() for lane in range(options.lanes)]
-        for copy in copies:
-            trees.put(copy)
-        with ThreadPoolExecutor(options.lanes) as lanes:
-            yield from lanes.map(attempt, mutants)
+
+def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[Tried]:
+    """Each with what became of it, and the seconds that it took; in several lanes, a copy of the tree for each."""
+    covering = read_covering() if options.by == "tests" else None
+    tried: SimpleQueue[Tried | None] = SimpleQueue()
+
+    def run_lane(number: int) -> None:
+        share = mutants[number :: options.lanes]
+        try:
+            with Tree(Path(directory) / str(number)) as tree:
+                if covering is None:
+                    for each in try_by_simulation(tree, share, options.seed, options.budget):
+                        tried.put(each)
+                else:
+                    jobs = [make_job(mutant, covering, options.budget) for mutant in share]
+                    for job, result, seconds in try_by_tests(tree, jobs):
+                        tried.put((job.mutant, result, seconds))
+        finally:
+            tried.put(None)
+
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory, ThreadPoolExecutor(options.lanes) as lanes:
+        running = [lanes.submit(run_lane, number) for number in range(options.lanes)]
+        for _ in running:
+            yield from iter(tried.get, None)
+        for lane in running:
+            lane.result()
 
 
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--map", action="store_true", help="measure which tests cover what, and end")
-    parser.add_argument("--room", default="", help="a folder or a file; default: all that have rows")
+    parser.add_argument("--room", nargs="*", default=[], help="folders or files; default: all that have rows")
     parser.add_argument("--rows", action="store_true", help="no faults by operators")
     parser.add_argument("--operators", action="store_true", help="no rows")
     parser.add_argument("--only", nargs="*", help="rows by name")
@@ -87,11 +118,12 @@ def main() -> int:
     if options.map:
         measure(str(options.lanes))
         return 0
-    mutants = [] if options.operators else read_rows(options.room)
+    mutants = [] if options.operators else [row for room in options.room or [""] for row in read_rows(room)]
     if options.only:
         mutants = [mutant for mutant in mutants if mutant.name in options.only]
     elif not options.rows and options.room:
-        mutants += sample_operators(options.room, options.sample, options.seed)
+        samples = [sample_operators(room, options.sample, options.seed) for room in options.room]
+        mutants += [mutant for some in zip_longest(*samples) for mutant in some if mutant is not None]
     print(f"seed {options.seed}, {len(mutants)} faults", flush=True)
     results, begun = [], monotonic()
     for mutant, (verdict, how), seconds in try_all(mutants, options):

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
 from mutant import MODULE, BadRow, function_at, read_rows
-from mutants import tried_by_tests
-from tree import Tree, Verdict
+from mutants import make_job, try_by_tests
+from swap import changed_functions
+from tree import Job, Tree, Verdict
 
 #: A test that passes whatever settings do.
 ELSEWHERE = "tests/mutants/test_rows.py::test_functions_by_line"
@@ -52,18 +54,53 @@ def test_functions_by_line() -> None:
     assert [function_at(source, line) for line in range(1, 8)] == [MODULE, MODULE, MODULE, "B.d", "B.d", "B.d.e", "B.d"]
 
 
+#: A change of a method, of what a closure does, and of what no swap of code can change.
+PROGRAM = """
+class A:
+    limit = 1
+    def add(self, by=1):
+        return [one + by for one in self.all]
+def outer():
+    def inner():
+        return 1
+    return inner
+"""
+
+
+@pytest.mark.parametrize(
+    "find, instead, changed",
+    [
+        ("one + by", "one - by", {"A.add", "A.add.<locals>.<listcomp>"}),
+        ("return 1", "return 2", {"outer", "outer.<locals>.inner"}),
+        ("return 1", "return True", {"outer", "outer.<locals>.inner"}),
+        ("return inner", "return lambda: 1", {"outer"}),
+        ("\nclass", "\n\nclass", set()),
+        ("limit = 1", "limit = 2", None),
+        ("by=1", "by=2", None),
+        ("return 1", "return limit", {"outer", "outer.<locals>.inner"}),
+    ],
+)
+def test_changed_functions(find: str, instead: str, changed: set[str] | None) -> None:
+    """With those around them; None where a function is not all that differs."""
+    found = changed_functions(PROGRAM, PROGRAM.replace(find, instead, 1))
+    assert (None if found is None else {name for name, _ in found}) == changed
+
+
 def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
-    """And survives where those that run it do not look."""
+    """By swapped code and in a process that begins with it; it survives where those that run it do not look."""
     row = next(row for row in read_rows("settings/") if row.name == "settings/longer-pattern-loses")
     looks = "tests/settings/test_matching.py::test_matches_in_order[1-a.b-.#*]"
     key = f"{row.file}::{row.function}"
     seconds = {looks: 0.1, ELSEWHERE: 0.1}
-    covering, blind = Covering({key: [looks]}, seconds), Covering({key: [ELSEWHERE]}, seconds)
+    job = make_job(row, Covering({key: [looks]}, seconds), 120)
+    blind = make_job(row, Covering({key: [ELSEWHERE]}, seconds), 120)
+    constant = replace(row, source=row.source + "\nraise ValueError\n")
     with Tree(tmp_path / "tree") as tree:
-        tree.plant(row)
-        verdict, how = tried_by_tests(tree, row, covering, 120)
-        assert verdict is Verdict.FOUND and "test_matching" in how
-        assert tried_by_tests(tree, row, blind, 120).verdict is Verdict.SURVIVED
-        tree.remove(row)
-        assert tried_by_tests(tree, row, covering, 120).verdict is Verdict.SURVIVED
-        assert tree.run_tests([looks], 0).verdict is Verdict.UNDECIDED
+        harmless = Job(replace(row, source=tree.before(row)), job.tests, 120)
+        jobs = [job, blind, harmless, Job(row, ["no test"], 120), Job(row, job.tests, 0), Job(constant, job.tests, 120)]
+        found = {id(job): result.verdict for job, result, _ in try_by_tests(tree, jobs)}
+        assert [found[id(job)].name for job in jobs] == [
+            *("FOUND", "SURVIVED", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND")
+        ]
+        assert tree.try_anew(job)[0] == (Verdict.FOUND, looks)
+        assert tree.before(row) != row.source

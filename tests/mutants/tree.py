@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from mutant import ROOT, Mutant
 
@@ -37,8 +40,10 @@ PARTS = (
     "Makefile",
     "LICENSE",
 )
-#: Exit statuses of pytest: no such tests, none collected.
-NO_TESTS = (4, 5)
+#: A test that waits for so many seconds has failed.
+WAITS_S = 300
+#: Where pytest ended before the first test: a fault of which this comes is found.
+NOTHING = "no test was collected"
 
 
 class Verdict(Enum):
@@ -56,12 +61,22 @@ class Result(NamedTuple):
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A fault, and the tests that look for it, in this order, for `seconds` at most."""
+
+    mutant: Mutant
+    tests: list[str]
+    seconds: float
+
+
 class Tree:
     """A copy in `directory`. Use it as a context: it is removed at the end."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._begun = 0
+        self._planted: tuple[str, str] | None = None
 
     def __enter__(self) -> Tree:
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -80,41 +95,48 @@ class Tree:
     def plant(self, mutant: Mutant) -> None:
         """Write its file, with a time of its own: compiled code is told apart by whole seconds."""
         self._begun += 2
+        self._planted = mutant.file, self.before(mutant)
         path = self.directory / mutant.file
         path.write_text(mutant.source)
         os.utime(path, (2_000_000_000 + self._begun, 2_000_000_000 + self._begun))
 
-    def remove(self, mutant: Mutant) -> None:
+    def remove(self) -> None:
         """The file as it was."""
-        shutil.copy2(ROOT / mutant.file, self.directory / mutant.file)
+        if self._planted is not None:
+            file, source = self._planted
+            (self.directory / file).write_text(source)
+            self._planted = None
 
-    def run_tests(self, tests: list[str], seconds: float) -> Result:
-        """Run tests in this order until one fails. One that hangs for half of the time fails, too."""
-        if not tests:
-            return Result(Verdict.SURVIVED, "no test runs this function")
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "--no-header",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "in_order",
-        ]
-        command += ["--tb=no", f"--timeout={max(20, seconds / 2):.0f}", f"--in-order={self.directory}/.order"]
-        (self.directory / ".order").write_text("\n".join(tests))
-        code, printed = self.run([*command, *dict.fromkeys(test.partition("::")[0] for test in tests)], seconds)
-        if code is None:
-            return Result(Verdict.UNDECIDED, f"{seconds:.0f} s were over")
-        if code in NO_TESTS:
-            return Result(Verdict.UNDECIDED, "these tests are not there any more: make mutants-map")
-        if code == 0:
-            return Result(Verdict.SURVIVED, f"{len(tests)} tests passed")
-        lines = [line for line in printed.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return Result(Verdict.FOUND, lines[0] if lines else printed.strip()[-200:] or f"exit {code}")
+    def before(self, mutant: Mutant) -> str:
+        """Its file without it."""
+        if self._planted is not None and self._planted[0] == mutant.file:
+            return self._planted[1]
+        return (self.directory / mutant.file).read_text()
+
+    def try_jobs(self, jobs: list[Job]) -> Iterator[tuple[Result, float]]:
+        """What becomes of each, and the seconds that it takes: one process collects all their tests (`lane.py`)."""
+        files = dict.fromkeys(test.partition("::")[0] for job in jobs for test in job.tests)
+        there = [file for file in files if (self.directory / file).exists()]
+        (self.directory / ".jobs").write_bytes(pickle.dumps(jobs))
+        read, write = os.pipe()
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "lane"]
+        command += [f"--timeout={WAITS_S}", f"--jobs={self.directory}/.jobs", f"--results={write}"]
+        command += there or ["tests/mutants"]  # some test, or pytest would take all
+        with open(self.directory / ".said", "w+") as said, open(read, "rb") as results:
+            process = self._start(command, stdout=said, pass_fds=(write,))
+            os.close(write)
+            for _ in jobs:
+                yield _next_result(results, said)
+            process.wait()
+
+    def try_anew(self, job: Job) -> tuple[Result, float]:
+        """In a process that has the fault from the start."""
+        self.plant(job.mutant)
+        try:
+            ((result, seconds),) = self.try_jobs([job])
+            return (Result(Verdict.FOUND, result.how) if result.how.startswith(NOTHING) else result), seconds
+        finally:
+            self.remove()
 
     def run_simulation(self, seed: int, seconds: float) -> Result:
         """Run worlds from this seed on, for so many seconds."""
@@ -128,21 +150,33 @@ class Tree:
 
     def run(self, command: list[str], seconds: float) -> tuple[int | None, str]:
         """Exit status and what was printed; None: the time was over."""
-        environment = {**os.environ, "PYTHONPATH": f"{self.directory}/src:{Path(__file__).parent}"}
-        environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
         end = monotonic() + seconds
-        process = subprocess.Popen(
-            command,
-            cwd=self.directory,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        process = self._start(command, stdout=subprocess.PIPE)
         try:
             printed, _ = process.communicate(timeout=max(0, end - monotonic()))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return None, process.communicate()[0]
         return process.returncode, printed
+
+    def _start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": f"{self.directory}/src:{Path(__file__).parent}"}
+        environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+        return subprocess.Popen(
+            command,
+            cwd=self.directory,
+            env=environment,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            **options,
+        )
+
+
+def _next_result(results: BinaryIO, said: TextIO) -> tuple[Result, float]:
+    try:
+        result: tuple[Result, float] = pickle.load(results)
+    except EOFError:
+        said.seek(0)
+        result = Result(Verdict.UNDECIDED, f"{NOTHING}: {said.read()[-2000:]}"), 0.0
+    return result

@@ -1,0 +1,139 @@
+"""A plug-in of pytest: tests are collected once, then each fault gets a fork of this process (`--jobs FILE`).
+
+The fork has the fault's code instead of what it changes, runs the tests that were chosen for it until one fails, and
+ends. It has a directory for temporary files of its own; nothing that it opens is shared with another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import resource
+import select
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from time import monotonic, process_time
+
+import pytest
+from swap import Program, changed_functions
+from tree import Job, Result, Tree, Verdict
+
+#: A fault that takes more memory than this is found.
+MEMORY_MAX = 6 << 30
+#: A test that computes for so many seconds has failed; pytest-timeout looks after those that wait.
+HANGS_S = 30
+#: So many times what all tests may compute they may last: on a busy machine, and where they wait.
+WAITS_MAX = 20
+OVER = Result(Verdict.UNDECIDED, "the time was over before the tests were")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `Tree.try_jobs` says."""
+    parser.addoption("--jobs", metavar="FILE", help="try these faults, a pickled list of `Job`s")
+    parser.addoption("--results", metavar="DESCRIPTOR", type=int, help="where results are written to, pickled")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Instead of pytest's own."""
+    if (file := session.config.getoption("--jobs")) is None:
+        return None
+    lane = _Lane(session)
+    with open(session.config.getoption("--results"), "wb") as results:
+        for job in pickle.loads(Path(file).read_bytes()):
+            pickle.dump(lane.run(job), results)
+            results.flush()
+    return True
+
+
+class _Lane:
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+        self._items = {item.nodeid: item for item in session.items}
+        self._tree = Tree(session.config.rootpath)
+        gc.collect()
+        self._program = Program(session.config.rootpath.resolve())
+        gc.freeze()  # forks share what is there: nobody looks through it again
+
+    def run(self, job: Job) -> tuple[Result, float]:
+        """What became of it, and the seconds that it took."""
+        begun = monotonic()
+        if self._session.testsfailed:
+            return Result(Verdict.FOUND, "a module cannot be imported"), 0.0
+        items = [self._items[test] for test in job.tests if test in self._items]
+        if not job.tests:
+            result = Result(Verdict.SURVIVED, "no test runs this function")
+        elif not items:
+            result = Result(Verdict.UNDECIDED, "its tests are not there any more: make mutants-map")
+        else:
+            self._tree.plant(job.mutant)  # for programs that a test starts, and modules that it is the first to import
+            result = self._in_fork(job, items)
+            self._tree.remove()
+        return result, monotonic() - begun
+
+    def _in_fork(self, job: Job, items: list[pytest.Item]) -> Result:
+        temporary = tempfile.mkdtemp()
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                os.setsid()
+                os.close(read)
+                os.write(write, pickle.dumps(self._run_tests(job, items, temporary)))
+            os._exit(0)
+        os.close(write)
+        has_ended = bool(select.select([read], [], [], WAITS_MAX * job.seconds)[0])
+        said = os.read(read, 1 << 16) if has_ended else b""
+        os.close(read)
+        if has_ended and not said:
+            os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+        shutil.rmtree(temporary, ignore_errors=True)
+        if not has_ended:
+            return OVER
+        result: Result = pickle.loads(said) if said else Result(Verdict.FOUND, "the process of the tests ended")
+        return result
+
+    def _run_tests(self, job: Job, items: list[pytest.Item], temporary: str) -> Result:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
+        tempfile.tempdir = os.environ["TMPDIR"] = temporary
+        if self._tree.before(job.mutant) != job.mutant.source:  # else it was there at the start
+            self._program.swap(job.mutant.file, changed_functions(self._tree.before(job.mutant), job.mutant.source))
+        watch = _Watch()
+        self._session.config.pluginmanager.register(watch)
+        signal.signal(signal.SIGPROF, _hangs)
+        result = Result(Verdict.SURVIVED, f"{len(items)} tests passed")
+        for item, following in zip(items, [*items[1:], None]):
+            signal.setitimer(signal.ITIMER_PROF, HANGS_S)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            if watch.failed or process_time() > job.seconds:
+                result = Result(Verdict.FOUND, watch.failed) if watch.failed else OVER
+                with contextlib.suppress(BaseException):
+                    self._session._setupstate.teardown_exact(None)  # what a session's fixtures started
+                break
+        return result
+
+
+def _hangs(*_: object) -> None:
+    pytest.fail(f"more than {HANGS_S} s", pytrace=False)
+
+
+class _Watch:
+    def __init__(self) -> None:
+        self.failed = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The first that failed."""
+        if report.failed and not self.failed:
+            self.failed = f"{report.when if report.when != 'call' else ''} {report.nodeid}".strip()
