@@ -1,7 +1,8 @@
 """The routes of commands: what a command says of its arguments is how a request is read.
 
 What RabbitMQ's API has of its own stands beside the other routes of the resource: a `Before` looks at the body or query
-first, and gives what is to be read; a `View` makes the answer.
+first, and gives what is to be read; a `View` makes the value of the answer. At paths of RabbitMQ's a value of another
+kind is refused in RabbitMQ's words, at ours (leveret/...) in those of the command.
 """
 
 import json
@@ -18,19 +19,12 @@ from .options import Steps
 Before = Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]
 View = Callable[[Api, Request, Any], Any]
 
-#: Word of a path -> argument, where the command has one of that name.
-_PLACES = {
-    "V": "vhost",
-    "Q": "queue",
-    "X": "exchange",
-    "U": "user",
-    "NAME": "name",
-    "ID": "id",
-    "COMPONENT": "component",
-}
+#: Word of a path -> the argument, or the one that is meant where the command has no argument of that name.
+_PLACES = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name")}
 #: Arguments that only a path, or the login, says: they decide what the user may do.
 _NEVER_GIVEN = frozenset({"vhost", "as-user"})
 _HAVE_BODIES = frozenset({"PUT", "POST"})
+_WITHOUT_BODIES = frozenset({201, 204})
 
 
 def with_commands(
@@ -60,10 +54,10 @@ def _handler(command: CommandRoute, before: Before | None, view: View | None) ->
         if "as-user" in command.arguments:
             places["as-user"] = request.user.name
         result = yield from api.options.control.steps(command.words, {**_read(command, request, given), **places})
-        if view is not None:
-            return view(api, request, result)
         code = status if isinstance(status, int) else status(result)
-        return Answer(code, result if code == 200 else None)
+        if code in _WITHOUT_BODIES:
+            return Answer(code)
+        return Answer(code, result if view is None else view(api, request, result))
 
     return handle
 
@@ -77,26 +71,34 @@ def _places(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]
         for word, known in () if is_made else (("Q", vhost.queues), ("X", vhost.exchanges)):
             if word in names and names[word] not in known:
                 raise not_found()
-    places = {_PLACES.get(word, word.lower()): value for word, value in names.items()}
-    return {name: value for name, value in places.items() if name in command.arguments}
+    if "U" in names and not is_made and api.broker.users.find(names["U"]) is None:
+        raise not_found()
+    places: dict[str, Any] = {}
+    for word, value in names.items():
+        meant = next((name for name in _PLACES.get(word, (word.lower(),)) if name in command.arguments), None)
+        if meant is not None:
+            places[meant] = value
+    return places
 
 
 def _read(command: CommandRoute, request: Request, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments in a body or query; whatever else is there has no meaning. Raises: Refusal."""
-    is_body = request.method in _HAVE_BODIES
+    is_body, is_ours = request.method in _HAVE_BODIES, command.http.path.startswith("leveret/")
     values: dict[str, Any] = {}
     for name, kind in command.arguments.items():
         key = name.replace("-", "_") if is_body else name
-        if name in _NEVER_GIVEN or key not in given:
+        value = given.get(key)
+        if name in _NEVER_GIVEN or key not in given or (value is None and is_ours) or (value == "" and not is_body):
             continue
-        value = given[key]
-        if kind == "BOOLEAN":
-            value = boolean(value) if is_body else value == "true"
-        elif kind == "NUMBER":
-            value = integer(value)
-        elif name == "arguments":
+        if kind == "JSON" and name == "arguments":
             value = arguments(dict(given))
         elif kind == "JSON" and is_body and isinstance(value, str):
             value = json.dumps(value)  # text is JSON for a command
+        elif kind == "BOOLEAN" and not is_body:
+            value = value == "true"
+        elif kind == "BOOLEAN" and not is_ours:
+            value = boolean(value)
+        elif kind == "NUMBER" and not is_ours:
+            value = integer(value)
         values[name] = value
     return values

@@ -46,8 +46,16 @@ ROUTES = [
     *ours.ROUTES,
 ]
 
-_BEFORE: dict[str, Before] = {**queues.BEFORE, **exchanges.BEFORE}
-_VIEWS: dict[str, View] = {}
+_BEFORE: dict[str, Before] = {
+    **queues.BEFORE,
+    **exchanges.BEFORE,
+    **moving.BEFORE,
+    **users.BEFORE,
+    **policies.BEFORE,
+    **parameters.BEFORE,
+    **ours.BEFORE,
+}
+_VIEWS: dict[str, View] = {**moving.VIEWS}
 
 
 def routes_with(commands: Iterable[CommandRoute]) -> list[Route]:

@@ -3,6 +3,7 @@
 Each is a command of the control table, as `leveret ctl` has it. Source: management page 16.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..api import Api
@@ -14,41 +15,30 @@ from ..options import Steps
 
 #: What a body may say beside what one command knows alone. "count" is what management page 16 calls "limit".
 _SHARED = ("filter", "header", "routing_key", "text", "cause", "origin", "positions", "limit", "count", "rate", "dry")
-_ACCEPTED, _NO_CONTENT = 202, 204
+_NO_CONTENT = 204
 
 
-def _started(api: Api, request: Request, command: str, given: dict[str, Any], **own: Any) -> Steps:
-    """The job's id, or what a dry run found."""
-    queue = api.queue(request)
-    names = {"count": "limit", "dry": "dry_run"}
-    options = {names.get(name, name): value for name, value in given.items()}
-    found = yield from api.run(
-        command, queue=queue.name, vhost=queue.vhost_name, as_user=request.user.name, **options, **own
-    )
-    return Answer(_ACCEPTED, {"job": found["id"]}) if "id" in found else found
-
-
-def _given(request: Request, *own: str) -> dict[str, Any]:
-    """The body. Raises: Refusal (a word that nobody knows: what was meant by it would be done to too many)."""
-    given = json_object(request)
+def _checked(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
+    """The arguments of a command. Raises: Refusal (an unknown word: without it, too many messages would be meant)."""
     unknown = next((name for name in given if name not in (*_SHARED, *own)), None)
     if unknown is not None:
         raise bad_request(f"{unknown[:80]}: unknown, expected some of {', '.join((*own, *_SHARED))}")
     if "count" in given and "limit" in given:
         raise bad_request("count and limit are the same")
-    return given
+    names = {"count": "limit", "dry": "dry_run"}
+    return {names.get(name, name): value for name, value in given.items()}
 
 
-def _move(api: Api, request: Request) -> Steps:
-    given = _given(request, "to")
-    require(given, "to")
-    return (yield from _started(api, request, "move", given, **_place(given.pop("to"))))
+def _before_moving(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = _checked(given, "to")
+    require(found, "to")
+    return {**found, **_place(found.pop("to"))}
 
 
-def _replay(api: Api, request: Request) -> Steps:
-    given = _given(request, "to", "strip")
-    place = _place(given.pop("to")) if isinstance(given.get("to"), dict) and given["to"] else {}
-    return (yield from _started(api, request, "replay", given, **place))
+def _before_replaying(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = _checked(given, "to", "strip")
+    place = _place(found.pop("to")) if isinstance(found.get("to"), dict) and found["to"] else {}
+    return {**found, **place}
 
 
 def _place(to: object) -> dict[str, Any]:
@@ -58,8 +48,13 @@ def _place(to: object) -> dict[str, Any]:
     return {"to_queue": to.get("queue"), "to_exchange": to.get("exchange"), "to_key": to.get("routing_key")}
 
 
-def _discard(api: Api, request: Request) -> Steps:
-    return (yield from _started(api, request, "discard", _given(request, "bookmark", "option")))
+def _before_discarding(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _checked(given, "bookmark", "option")
+
+
+def _started(api: Api, request: Request, found: dict[str, Any]) -> dict[str, Any]:
+    """The job's id, or what a dry run found."""
+    return {"job": found["id"]} if "id" in found else found
 
 
 def _dead_letters(api: Api, request: Request) -> Steps:
@@ -105,11 +100,10 @@ def _set_state(api: Api, request: Request) -> Steps:
     return Answer(_NO_CONTENT)
 
 
+BEFORE = {"move": _before_moving, "replay": _before_replaying, "discard": _before_discarding}
+VIEWS = {"move": _started, "replay": _started, "discard": _started}
 ROUTES = [
     Route("leveret/queues/V/Q/state", {"PUT": Action(Level.ADMINISTRATOR, _set_state)}),
-    Route("leveret/queues/V/Q/move", {"POST": Action(Level.VHOST, _move)}),
-    Route("leveret/queues/V/Q/replay", {"POST": Action(Level.VHOST, _replay)}),
-    Route("leveret/queues/V/Q/discard", {"POST": Action(Level.VHOST, _discard)}),
     Route("leveret/dead-letters", {"GET": Action(Level.MONITORING, _dead_letters)}),
     Route("leveret/jobs", {"GET": Action(Level.ANY, _jobs)}),
     Route("leveret/jobs/ID", {"GET": Action(Level.ANY, _job), "DELETE": Action(Level.ANY, _cancel)}),

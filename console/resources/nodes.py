@@ -124,10 +124,6 @@ def _reset(api: Api, request: Request) -> Answer:
 _MONITORING, _ADMINISTRATOR = Level.MONITORING, Level.ADMINISTRATOR
 
 
-def _log(api: Api, request: Request) -> Any:
-    return api.ask("log", level=request.query.get("level") or None)
-
-
 def _turns(api: Api, request: Request) -> dict[str, Any]:
     """How late the event loop was, four times a second since the start: `counts` of each bucket alone."""
     if api.facts is None:
@@ -137,7 +133,6 @@ def _turns(api: Api, request: Request) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("leveret/log", {"GET": Action(Level.ADMINISTRATOR, _log)}),
     Route("leveret/turns", {"GET": Action(Level.MONITORING, _turns)}),
     Route("nodes", {"GET": Action(_MONITORING, _list)}),
     Route("nodes/N", {"GET": Action(_MONITORING, _show)}),

@@ -3,6 +3,7 @@
 Everything is a command of the control table, as `leveret ctl` has it. Source: management page 16, 20.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -35,23 +36,9 @@ def _who(api: Api, request: Request) -> dict[str, Any]:
     return {"name": request.user.name, "tags": list(request.user.tags)}
 
 
-def _status(api: Api, request: Request) -> Steps:
-    return api.run("status")
-
-
 def _blocked(api: Api, request: Request) -> Steps:
     status = yield from api.run("status")
     return {key: status[key] for key in ("alarm", "usage", "blocked", "held", "slow_consumers")}
-
-
-def _explain(api: Api, request: Request) -> Any:
-    vhost = api.vhost(request)
-    return api.ask("explain", name=request.names["NAME"], vhost=vhost.name)
-
-
-def _rules(api: Api, request: Request) -> Any:
-    """In the order in which they win; `?name=` of one queue or address."""
-    return api.ask("rules", name=request.query.get("name") or None, vhost=api.vhost(request).name)
 
 
 def _draft(api: Api, request: Request) -> Steps:
@@ -153,29 +140,21 @@ def _discard_leased(api: Api, request: Request) -> Steps:
     )
 
 
-def _browse(api: Api, request: Request) -> Steps:
-    queue = api.queue(request)
-    given = json_object(request)
-    numbers = {name: integer(given[name]) for name in ("count", "after", "truncate") if name in given}
+def _before_browsing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    numbers = _numbers(given, "count", "after", "truncate")
+    texts = {name: text(given[name], name) for name in ("state", "encoding") if name in given}
+    return {**texts, **numbers, **_filters(given)}
+
+
+def _numbers(given: Mapping[str, Any], *names: str) -> dict[str, int]:
+    """Raises: Refusal."""
+    numbers = {name: integer(given[name]) for name in names if name in given}
     if any(number < 0 for number in numbers.values()):
-        raise bad_request("count, after, truncate: expected numbers from 0 on")
-    state, encoding = text(given.get("state", "ready"), "state"), text(given.get("encoding", "auto"), "encoding")
-    filters = _filters(given)
-    return (
-        yield from api.run(
-            "browse",
-            queue=queue.name,
-            vhost=queue.vhost_name,
-            state=state,
-            encoding=encoding,
-            as_user=request.user.name,
-            **numbers,
-            **filters,
-        )
-    )
+        raise bad_request(f"{', '.join(names)}: expected numbers from 0 on")
+    return numbers
 
 
-def _filters(given: dict[str, Any], *more: str) -> dict[str, Any]:
+def _filters(given: Mapping[str, Any], *more: str) -> dict[str, Any]:
     """Which messages are meant. Raises: Refusal."""
     found = {name: text(given[name], name) for name in (*_FILTERS, *more) if given.get(name) not in (None, "")}
     header = given.get("header")
@@ -188,9 +167,7 @@ def _find(api: Api, request: Request) -> Steps:
     """Where a message is. Events are for monitors."""
     given = json_object(request)
     filters = _filters(given, "message_id", "correlation_id", "vhost", "queue")
-    numbers = {name: integer(given[name]) for name in ("id", "count") if name in given}
-    if any(number < 0 for number in numbers.values()):
-        raise bad_request("id, count: expected numbers from 0 on")
+    numbers = _numbers(given, "id", "count")
     journal = boolean(given.get("journal", False))
     return (yield from api.run("search", as_user=request.user.name, journal=journal, **filters, **numbers))
 
@@ -228,25 +205,16 @@ def _paged(rows: list[Any], page: dict[str, int], total: int) -> dict[str, Any]:
     return {"items": rows, "next": behind if len(rows) == page["count"] and behind < total else None, "total": total}
 
 
-def _route(api: Api, request: Request) -> Steps:
-    """Where a message would go: the body is as for publish, with `exchange`, and nothing of it is required."""
-    given = json_object(request)
+def _before_routing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body is as for publish, with `exchange`, and nothing of it is required. Raises: Refusal."""
     texts = {name: text(given[name], name) for name in ("exchange", "routing_key", "payload") if name in given}
     properties = given.get("properties", {})
     if not isinstance(properties, dict):
         raise bad_request("properties: expected an object")
     if "headers" in given:
         properties = {**properties, "headers": given["headers"]}
-    return (
-        yield from api.run(
-            "route",
-            **{"exchange": "", **texts},
-            payload_encoding=text(given.get("payload_encoding", "string"), "payload_encoding"),
-            properties=properties,
-            vhost=api.vhost(request).name,
-            as_user=request.user.name,
-        )
-    )
+    encoding = text(given.get("payload_encoding", "string"), "payload_encoding")
+    return {"exchange": "", **texts, "payload_encoding": encoding, "properties": properties}
 
 
 def _search(api: Api, request: Request) -> dict[str, Any]:
@@ -273,9 +241,9 @@ def _of_vhosts(part: str, names: Any) -> list[dict[str, str]]:
     return list(islice(found, FOUND_MAX))
 
 
+BEFORE = {"browse": _before_browsing, "route": _before_routing}
 ROUTES = [
     Route("leveret/session", {"GET": Action(Level.OPEN, _session)}),
-    Route("leveret/status", {"GET": Action(Level.MONITORING, _status)}),
     Route("leveret/blocked", {"GET": Action(Level.MONITORING, _blocked)}),
     Route("leveret/leases", {"GET": Action(Level.MONITORING, _leases)}),
     Route("leveret/leases/V/Q", {"GET": Action(Level.VHOST, _leases_of)}),
@@ -283,12 +251,8 @@ ROUTES = [
     Route("leveret/scheduled", {"GET": Action(Level.MONITORING, _scheduled)}),
     Route("leveret/scheduled/V/Q", {"GET": Action(Level.VHOST, _scheduled_of)}),
     Route("leveret/scheduled/V/Q/ID", {"POST": Action(Level.VHOST, _act_on_scheduled)}),
-    Route("leveret/explain/V/NAME", {"GET": Action(Level.VHOST, _explain)}),
-    Route("leveret/rules/V", {"GET": Action(Level.POLICYMAKER, _rules)}),
     Route("leveret/draft", {"POST": Action(Level.ADMINISTRATOR, _draft)}),
     Route("leveret/draft/V", {"POST": Action(Level.ADMINISTRATOR, _draft)}),
-    Route("leveret/queues/V/Q/browse", {"POST": Action(Level.VHOST, _browse)}),
-    Route("leveret/route/V", {"POST": Action(Level.VHOST, _route)}),
     Route("leveret/search", {"GET": Action(Level.ANY, _search)}),
     Route("leveret/search/messages", {"POST": Action(Level.ANY, _find)}),
 ]

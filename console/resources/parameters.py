@@ -4,6 +4,7 @@ Source: management page 8.2, 8.3.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from ...settings import Policy
@@ -136,13 +137,13 @@ def _set_global(api: Api, request: Request) -> Steps:
     return Answer(201 if done["created"] else 204)
 
 
-def _clear_global(api: Api, request: Request) -> Steps:
+def _before_clearing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
     _global_parameter(api, request)
-    yield from api.run("global-parameters clear", name=request.names["NAME"])
-    return Answer(204)
+    return given
 
 
 _POLICYMAKER = Level.POLICYMAKER
+BEFORE = {"global-parameters clear": _before_clearing}
 ROUTES = [
     Route("parameters", {"GET": Action(_POLICYMAKER, _parameters)}),
     Route("parameters/COMPONENT", {"GET": Action(_POLICYMAKER, _parameters)}),
@@ -161,7 +162,6 @@ ROUTES = [
         {
             "GET": Action(_POLICYMAKER, _show_global),
             "PUT": Action(_POLICYMAKER, _set_global),
-            "DELETE": Action(_POLICYMAKER, _clear_global),
         },
     ),
 ]

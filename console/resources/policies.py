@@ -1,6 +1,7 @@
 """Policies and operator policies. Source: management page 2, 8.1."""
 
 import html
+from collections.abc import Mapping
 from typing import Any
 
 from ...settings import Policy
@@ -77,6 +78,11 @@ class _Policies:
             raise bad_request(reason if self._is_operator else html.escape(reason, quote=False)) from None
         return Answer(204 if is_there else 201)
 
+    def before_clearing(self, api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """It is there. Raises: Refusal."""
+        self._find(api, request)
+        return given
+
     def delete(self, api: Api, request: Request) -> Steps:
         policy = self._find(api, request)
         yield from api.run(f"{self._command} clear", name=policy.name, vhost=policy.vhost)
@@ -87,6 +93,7 @@ OWN = _Policies("policies", is_operator=False)
 OPERATORS = _Policies("operator-policies", is_operator=True)
 
 
+BEFORE = {"policies clear": OWN.before_clearing, "operator-policies clear": OPERATORS.before_clearing}
 _POLICYMAKER, _ADMINISTRATOR = Level.POLICYMAKER, Level.ADMINISTRATOR
 ROUTES = [
     Route("policies", {"GET": Action(Level.ANY, OWN.list)}),
@@ -96,7 +103,6 @@ ROUTES = [
         {
             "GET": Action(_POLICYMAKER, OWN.show),
             "PUT": Action(_POLICYMAKER, OWN.put),
-            "DELETE": Action(_POLICYMAKER, OWN.delete),
         },
     ),
     Route("operator-policies", {"GET": Action(Level.ANY, OPERATORS.list)}),
@@ -106,7 +112,6 @@ ROUTES = [
         {
             "GET": Action(_ADMINISTRATOR, OPERATORS.show),
             "PUT": Action(_ADMINISTRATOR, OPERATORS.put, JSON_MEDIA),
-            "DELETE": Action(_ADMINISTRATOR, OPERATORS.delete),
         },
     ),
 ]

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...engine import User, read_password_hash
@@ -80,11 +80,6 @@ def _password(given: dict[str, Any]) -> dict[str, str]:
     return {"password": password} if password else {}
 
 
-def _delete(api: Api, request: Request) -> Steps:
-    yield from api.run("users delete", name=_user(api, request).name)
-    return Answer(204)
-
-
 def _bulk_delete(api: Api, request: Request) -> Steps:
     (names,) = require(json_object(request), "users")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -145,10 +140,9 @@ def _set_permission(api: Api, request: Request) -> Steps:
     return Answer(204 if is_there else 201)
 
 
-def _clear_permission(api: Api, request: Request) -> Steps:
-    row = _permission(api, request)
-    yield from api.run("permissions clear", user=row["user"], vhost=row["vhost"])
-    return Answer(204)
+def _before_clearing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    _permission(api, request)
+    return given
 
 
 def _check_both(api: Api, request: Request) -> None:
@@ -240,6 +234,7 @@ _TOPICS = {
     "PUT": Action(_ADMINISTRATOR, _set_topic),
     "DELETE": Action(_ADMINISTRATOR, _clear_topics),
 }
+BEFORE = {"permissions clear": _before_clearing}
 ROUTES = [
     Route("users", {"GET": Action(_ADMINISTRATOR, _list)}),
     Route("users/without-permissions", {"GET": Action(_ADMINISTRATOR, _without_permissions)}),
@@ -249,7 +244,6 @@ ROUTES = [
         {
             "GET": Action(_ADMINISTRATOR, _show),
             "PUT": Action(_ADMINISTRATOR, _put),
-            "DELETE": Action(_ADMINISTRATOR, _delete),
         },
     ),
     Route("users/U/permissions", _LIST_PERMISSIONS),
@@ -260,7 +254,6 @@ ROUTES = [
         {
             "GET": Action(_ADMINISTRATOR, _show_permission),
             "PUT": Action(_ADMINISTRATOR, _set_permission),
-            "DELETE": Action(_ADMINISTRATOR, _clear_permission),
         },
     ),
     Route("users/U/topic-permissions", _LIST_TOPICS),

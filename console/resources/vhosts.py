@@ -71,11 +71,6 @@ def _put(api: Api, request: Request) -> Steps:
     return Answer(204 if is_there else 201)
 
 
-def _delete(api: Api, request: Request) -> Steps:
-    yield from api.run("vhosts delete", name=api.vhost(request).name)
-    return Answer(204)
-
-
 def _start(api: Api, request: Request) -> Answer:
     """It runs; there is nothing to start."""
     api.vhost(request)
@@ -127,7 +122,6 @@ ROUTES = [
         {
             "GET": Action(_ADMINISTRATOR, _show),
             "PUT": Action(_ADMINISTRATOR, _put),
-            "DELETE": Action(_ADMINISTRATOR, _delete),
         },
     ),
     Route("vhosts/V/start/N", {"POST": Action(_ADMINISTRATOR, _start)}),

@@ -1,14 +1,15 @@
-"""Control commands about users, permissions and virtual hosts. Source: ruling 24; behaviour page 3.13 to 3.15.
+"""Commands about users, permissions and virtual hosts. Source: ruling 24; behaviour page 3.13 to 3.15.
 
 Changes take effect at once, also for clients that are connected.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from ..configured.configured_users import new_hash
+from ..console.dispatcher import Http, Level
 from ..engine import (
     NO_PASSWORD,
     SHA256,
@@ -19,250 +20,311 @@ from ..engine import (
     TopicPermission,
     User,
     VirtualHostLimits,
-    VirtualHostNotFound,
     read_password_hash,
 )
 from ..expressions.patterns.pattern_syntax import PatternFault
+from .command import command
 from .command_error import CommandError
+from .kinds import NAME, TEXT, Limit, OnlyUser, OnlyVhost, Pattern, QueueType, UserName, VhostName, Words
+from .operator import Operator
+
+OwnName = Annotated[str, NAME, "of the user"]
+HostName = Annotated[str, NAME, "of the virtual host"]
+TopicExchange = Annotated[str, NAME, "the topic exchange"]
 
 
-class AccessCommands:
-    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
-    later."""
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Password:
+    """A password, or its hash, as arguments give it."""
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
-        self._broker = broker
-        self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "users list": self._list_users,
-            "users add": self._add_user,
-            "users replace": self._replace_user,
-            "users delete": self._delete_user,
-            "users passwd": self._set_password,
-            "users tags": self._set_tags,
-            "users limits": self._limit_user,
-            "permissions list": self._list_permissions,
-            "permissions set": self._set_permissions,
-            "permissions clear": self._clear_permissions,
-            "topic-permissions list": self._list_topics,
-            "topic-permissions set": self._set_topic,
-            "topic-permissions clear": self._clear_topics,
-            "vhosts list": self._list_vhosts,
-            "vhosts add": self._add_vhost,
-            "vhosts delete": self._delete_vhost,
-            "vhosts limits": self._limit_vhost,
-            "vhosts default-queue-type": self._set_default_type,
-        }
+    password: (
+        Annotated[str, TEXT, "in clear text; without it, it is read from the terminal or standard input"] | None
+    ) = None
+    password_hash: Annotated[str, TEXT, "or salt and hash in base64, as in RabbitMQ's definitions"] | None = None
+    hashing_algorithm: Annotated[str, TEXT, "of the hash (default rabbit_password_hashing_sha256)"] = SHA256
 
     @property
-    def broker(self) -> Broker:
-        """The broker that the commands are for."""
-        return self._broker()
+    def is_given(self) -> bool:
+        """Whether there is one."""
+        return self.password is not None or self.password_hash is not None
 
-    # -- users ------------------------------------------------------------------------------------------------------
-
-    def _list_users(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        return [_shown_user(user) for user in self.broker.users]
-
-    def _add_user(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`; `password` or `password-hash` with `hashing-algorithm`; `tags`. Without permissions yet."""
-        name = arguments["name"]
-        if self.broker.users.find(name) is not None:
-            raise CommandError(f"user {name!r} exists already")
-        password = _password("users add", arguments)
-        tags = tags_of(arguments.get("tags", ""))
-        user = User(name, password, tags, permissions=MappingProxyType({}))
-        self.broker.replace_user(user)
-        return _shown_user(user)
-
-    def _replace_user(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """As `users add`, also for one who exists: permissions, limits and the rule about loopback stay.
-
-        Without a password or hash there is none.
-        """
-        name, tags = arguments["name"], tags_of(arguments["tags"])
-        has_password = bool({"password", "password-hash"} & arguments.keys())
-        password = _password("users replace", arguments) if has_password else NO_PASSWORD
-        before = self.broker.users.find(name) or User(name, permissions=MappingProxyType({}))
-        return self._replace(replace(before, password=password, tags=tags))
-
-    def _delete_user(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`: its connections are closed."""
-        user = self._user(arguments["name"])
-        connections = sum(client.user.name == user.name for client in self.broker.clients)
-        self.broker.delete_user(user.name)
-        return {"name": user.name, "connections_closed": connections}
-
-    def _set_password(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`, `password` or `password-hash`: for the next login."""
-        user = self._user(arguments["name"])
-        password = _password("users passwd", arguments)
-        return self._replace(replace(user, password=password))
-
-    def _set_tags(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`, `tags`: they replace the old ones."""
-        user = self._user(arguments["name"])
-        tags = tags_of(arguments.get("tags", ""))
-        return self._replace(replace(user, tags=tags))
-
-    def _limit_user(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`, `max-connections`, `max-channels`; -1: none. Missing ones stay."""
-        user = self._user(arguments["name"])
-        connections = arguments.get("max-connections", user.max_connections)
-        channels = arguments.get("max-channels", user.max_channels)
-        return self._replace(replace(user, max_connections=connections, max_channels=channels))
-
-    def _replace(self, user: User) -> dict[str, Any]:
-        self.broker.replace_user(user)
-        return _shown_user(user)
-
-    def _user(self, name: str) -> User:
-        user = self.broker.users.find(name)
-        if user is None:
-            raise CommandError(f"no user {name!r}")
-        return user
-
-    # -- permissions ------------------------------------------------------------------------------------------------
-
-    def _list_permissions(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        """Of one `user`, in one `vhost`, or all."""
-        wanted, place = arguments.get("user"), arguments.get("vhost")
-        return [
-            {"user": user.name, "vhost": vhost, "configure": grant.configure, "write": grant.write, "read": grant.read}
-            for user in self.broker.users
-            for vhost, grant in grants_of(user, self.broker).items()
-            if wanted in (None, user.name) and place in (None, vhost)
-        ]
-
-    def _set_permissions(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`user`, `vhost`, and the three patterns."""
-        user = self._user(arguments["user"])
-        vhost = self._vhost(arguments.get("vhost", "/"))
-        patterns = {key: _pattern("permissions set", arguments, key) for key in ("configure", "write", "read")}
-        grants = grants_of(user, self.broker)
-        before = grants.get(vhost)
-        topics = user.waiting_topics.get(vhost, MappingProxyType({})) if before is None else before.topics
-        changed = with_grants(user, {**grants, vhost: Grant(**patterns, topics=topics)})
-        self.broker.replace_user(with_waiting(changed, vhost, {}))
-        return {"user": user.name, "vhost": vhost, **patterns}
-
-    def _clear_permissions(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`user`, `vhost`: nothing is allowed there any more, and no new connection; open ones stay."""
-        user = self._user(arguments["user"])
-        vhost = self._vhost(arguments.get("vhost", "/"))
-        grants = grants_of(user, self.broker)
-        before = grants.pop(vhost, None)
-        changed = with_grants(user, grants)
-        self.broker.replace_user(changed if before is None else with_waiting(changed, vhost, before.topics))
-        return {"user": user.name, "vhost": vhost}
-
-    def _list_topics(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        """Of one `user`, in one `vhost`, or all."""
-        wanted, place = arguments.get("user"), arguments.get("vhost")
-        return [
-            {"user": user.name, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
-            for user in self.broker.users
-            for vhost, exchange, topic in user.topics()
-            if wanted in (None, user.name) and place in (None, vhost)
-        ]
-
-    def _set_topic(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`user`, `vhost`, `exchange`, `write`, `read`."""
-        user = self._user(arguments["user"])
-        vhost = self._vhost(arguments.get("vhost", "/"))
-        exchange = arguments["exchange"]
-        write, read = (_pattern("topic-permissions set", arguments, key) for key in ("write", "read"))
-        topic = {exchange: TopicPermission(write, read)}
+    def hashed(self, command: str) -> PasswordHash:
+        """Messages never contain the password or its hash. Raises: CommandError."""
+        if (self.password is None) == (self.password_hash is None):
+            raise CommandError(f"{command}: expected either a password or password-hash=TEXT")
+        if self.password is not None:
+            if not self.password:
+                raise CommandError(f"{command}: the password must be text that is not empty")
+            return new_hash(self.password)
         try:
-            Permissions(Grant(topics=topic), user=user.name, vhost=vhost).check()  # with the names in their places
-        except PatternFault as fault:
-            raise CommandError(f"topic-permissions set: {fault}") from None
-        self._change_topics(user, vhost, lambda topics: {**topics, **topic})
-        return {"user": user.name, "vhost": vhost, "exchange": exchange, "write": write, "read": read}
+            return read_password_hash(str(self.password_hash), self.hashing_algorithm)
+        except ValueError as error:
+            raise CommandError(f"{command}: password-hash: expected {error}") from None
 
-    def _clear_topics(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`user`, `vhost`, and perhaps one `exchange`."""
-        user = self._user(arguments["user"])
-        vhost = self._vhost(arguments.get("vhost", "/"))
-        exchange = arguments.get("exchange")
-        self._change_topics(
-            user,
-            vhost,
-            lambda topics: {name: topic for name, topic in topics.items() if exchange not in (None, name)},
-        )
-        return {"user": user.name, "vhost": vhost}
 
-    def _change_topics(
-        self,
-        user: User,
-        vhost: str,
-        change: Callable[[Mapping[str, TopicPermission]], dict[str, TopicPermission]],
-    ) -> None:
-        grants = grants_of(user, self.broker)
-        if vhost not in grants:
-            self.broker.replace_user(with_waiting(user, vhost, change(user.waiting_topics.get(vhost, {}))))
-            return
-        changed = replace(grants[vhost], topics=MappingProxyType(change(grants[vhost].topics)))
-        self.broker.replace_user(with_grants(user, {**grants, vhost: changed}))
+# -- users ----------------------------------------------------------------------------------------------------------
 
-    # -- virtual hosts ----------------------------------------------------------------------------------------------
 
-    def _list_vhosts(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        clients = [client.vhost for client in self.broker.clients]
-        return [
-            {
-                "name": vhost.name,
-                "connections": clients.count(vhost),
-                "queues": len(vhost.queues),
-                "max_connections": vhost.limits.max_connections,
-                "max_queues": vhost.limits.max_queues,
-                "default_queue_type": vhost.limits.default_queue_type,
-                "tracing": vhost.firehose is not None,
-            }
-            for vhost in self.broker.virtual_hosts.values()
-        ]
+@command("users list")
+def list_users(at: Operator) -> list[dict[str, Any]]:
+    """List all users."""
+    return [_shown_user(user) for user in at.broker.users]
 
-    def _add_vhost(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`; an existing one is not changed."""
-        name, default = arguments["name"], arguments.get("default-queue-type")
-        is_new = name not in self.broker.virtual_hosts
-        vhost = self.broker.create_virtual_host(name)
-        if is_new and default is not None:
-            self.broker.limit_virtual_host(vhost, VirtualHostLimits(default_queue_type=default))
-        return {"name": name, "default_queue_type": vhost.limits.default_queue_type}
 
-    def _delete_vhost(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`: with its queues, messages and everybody's permissions in it; its connections are closed."""
-        name = arguments["name"]
-        connections = sum(client.vhost.name == name for client in self.broker.clients)
-        try:
-            self.broker.delete_virtual_host(name)
-        except VirtualHostNotFound:
-            raise CommandError(f"no virtual host {name!r}") from None
-        return {"name": name, "connections_closed": connections}
+@command("users add")
+def add_user(at: Operator, name: OwnName, given: Password, *, tags: Words = "") -> dict[str, Any]:
+    """Add a user, without permissions yet.
 
-    def _limit_vhost(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`, `max-connections`, `max-queues`; -1: none. Missing ones stay."""
-        name = self._vhost(arguments["name"])
-        vhost = self.broker.virtual_hosts[name]
-        now = vhost.limits
-        connections = arguments.get("max-connections", now.max_connections)
-        queues = arguments.get("max-queues", now.max_queues)
-        limits = replace(now, max_connections=connections, max_queues=queues, is_configured=False)
-        self.broker.limit_virtual_host(vhost, limits)
-        return {"name": name, "max_connections": connections, "max_queues": queues}
+    tags: administrator, monitoring, ...
+    """
+    if at.broker.users.find(name) is not None:
+        raise CommandError(f"user {name!r} exists already")
+    return _replace(at, User(name, given.hashed("users add"), tags_of(tags), permissions=MappingProxyType({})))
 
-    def _set_default_type(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """For later declarations."""
-        name, default = self._vhost(arguments["name"]), arguments.get("type")
-        vhost = self.broker.virtual_hosts[name]
-        limits = replace(vhost.limits, default_queue_type=default, is_configured=False)
-        self.broker.limit_virtual_host(vhost, limits)
-        return {"name": name, "default_queue_type": default}
 
-    def _vhost(self, name: str) -> str:
-        if name not in self.broker.virtual_hosts:
-            raise CommandError(f"no virtual host {name!r}")
-        return name
+@command("users delete", http=Http("DELETE", "users/U", Level.ADMINISTRATOR, 204))
+def delete_user(at: Operator, name: OwnName) -> dict[str, Any]:
+    """Delete a user, and close its connections."""
+    at.user(name)
+    connections = sum(client.user.name == name for client in at.broker.clients)
+    at.broker.delete_user(name)
+    return {"name": name, "connections_closed": connections}
+
+
+@command("users passwd")
+def set_password(at: Operator, name: OwnName, given: Password) -> dict[str, Any]:
+    """Set a new password, for later logins."""
+    return _replace(at, replace(at.user(name), password=given.hashed("users passwd")))
+
+
+@command("users tags")
+def set_tags(at: Operator, name: OwnName, tags: Words = "") -> dict[str, Any]:
+    """Replace the tags of a user.
+
+    tags: without it: none
+    """
+    return _replace(at, replace(at.user(name), tags=tags_of(tags)))
+
+
+@command("users limits")
+def limit_user(
+    at: Operator, name: OwnName, *, max_connections: Limit | None = None, max_channels: Limit | None = None
+) -> dict[str, Any]:
+    """Set how much a user may open.
+
+    max_connections: -1: no limit; without it: not changed
+    max_channels: -1: no limit; without it: not changed
+    """
+    user = at.user(name)
+    connections, channels = _limit(max_connections, user.max_connections), _limit(max_channels, user.max_channels)
+    return _replace(at, replace(user, max_connections=connections, max_channels=channels))
+
+
+@command("users replace")
+def replace_user(at: Operator, name: OwnName, given: Password, *, tags: Words) -> dict[str, Any]:
+    """Set the password (or none) and the tags of a user, who may be new; the rest stays.
+
+    tags: administrator, monitoring, ...
+    """
+    words = tags_of(tags)
+    password = given.hashed("users replace") if given.is_given else NO_PASSWORD
+    before = at.broker.users.find(name) or User(name, permissions=MappingProxyType({}))
+    return _replace(at, replace(before, password=password, tags=words))
+
+
+def _replace(at: Operator, user: User) -> dict[str, Any]:
+    at.broker.replace_user(user)
+    return _shown_user(user)
+
+
+def _limit(given: int | None, now: int | None) -> int | None:
+    """None: no limit."""
+    return now if given is None else None if given < 0 else given
+
+
+# -- permissions ----------------------------------------------------------------------------------------------------
+
+
+@command("permissions list")
+def list_permissions(
+    at: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None
+) -> list[dict[str, Any]]:
+    """List which user may do what."""
+    return [
+        {"user": one.name, "vhost": host, "configure": grant.configure, "write": grant.write, "read": grant.read}
+        for one in at.broker.users
+        for host, grant in grants_of(one, at.broker).items()
+        if user in (None, one.name) and vhost in (None, host)
+    ]
+
+
+@command("permissions set")
+def set_permissions(
+    at: Operator, user: UserName, configure: Pattern, write: Pattern, read: Pattern, *, vhost: VhostName = "/"
+) -> dict[str, Any]:
+    """Set what a user may do in a virtual host.
+
+    configure: names of what it may declare and delete
+    write: names of what it may publish to
+    read: names of what it may consume from
+    """
+    owner = at.user(user)
+    at.vhost(vhost)
+    patterns = {"configure": configure, "write": write, "read": read}
+    for key, text in patterns.items():
+        _check_pattern("permissions set", key, text)
+    grants = grants_of(owner, at.broker)
+    before = grants.get(vhost)
+    topics = owner.waiting_topics.get(vhost, MappingProxyType({})) if before is None else before.topics
+    changed = with_grants(owner, {**grants, vhost: Grant(**patterns, topics=topics)})
+    at.broker.replace_user(with_waiting(changed, vhost, {}))
+    return {"user": user, "vhost": vhost, **patterns}
+
+
+@command("permissions clear", http=Http("DELETE", "permissions/V/U", Level.ADMINISTRATOR, 204))
+def clear_permissions(at: Operator, user: UserName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Allow a user nothing more in a virtual host; open connections stay."""
+    owner = at.user(user)
+    at.vhost(vhost)
+    grants = grants_of(owner, at.broker)
+    before = grants.pop(vhost, None)
+    changed = with_grants(owner, grants)
+    at.broker.replace_user(changed if before is None else with_waiting(changed, vhost, before.topics))
+    return {"user": user, "vhost": vhost}
+
+
+@command("topic-permissions list")
+def list_topics(at: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+    """List which user may use which routing keys."""
+    return [
+        {"user": one.name, "vhost": host, "exchange": exchange, "write": topic.write, "read": topic.read}
+        for one in at.broker.users
+        for host, exchange, topic in one.topics()
+        if user in (None, one.name) and vhost in (None, host)
+    ]
+
+
+@command("topic-permissions set")
+def set_topic(
+    at: Operator, user: UserName, exchange: TopicExchange, write: Pattern, read: Pattern, *, vhost: VhostName = "/"
+) -> dict[str, Any]:
+    """Set the routing keys that a user may use at a topic exchange.
+
+    write: to publish with
+    read: to bind with
+    """
+    owner = at.user(user)
+    at.vhost(vhost)
+    for key, text in (("write", write), ("read", read)):
+        _check_pattern("topic-permissions set", key, text)
+    topic = {exchange: TopicPermission(write, read)}
+    try:
+        Permissions(Grant(topics=topic), user=user, vhost=vhost).check()  # with the names in their places
+    except PatternFault as fault:
+        raise CommandError(f"topic-permissions set: {fault}") from None
+    _change_topics(at, owner, vhost, lambda topics: {**topics, **topic})
+    return {"user": user, "vhost": vhost, "exchange": exchange, "write": write, "read": read}
+
+
+@command("topic-permissions clear")
+def clear_topics(
+    at: Operator, user: UserName, exchange: TopicExchange | None = None, *, vhost: VhostName = "/"
+) -> dict[str, Any]:
+    """Delete those of one exchange, or of all."""
+    owner = at.user(user)
+    at.vhost(vhost)
+    _change_topics(
+        at,
+        owner,
+        vhost,
+        lambda topics: {name: topic for name, topic in topics.items() if exchange not in (None, name)},
+    )
+    return {"user": user, "vhost": vhost}
+
+
+def _change_topics(
+    at: Operator,
+    user: User,
+    vhost: str,
+    change: Callable[[Mapping[str, TopicPermission]], dict[str, TopicPermission]],
+) -> None:
+    grants = grants_of(user, at.broker)
+    if vhost not in grants:
+        at.broker.replace_user(with_waiting(user, vhost, change(user.waiting_topics.get(vhost, {}))))
+        return
+    changed = replace(grants[vhost], topics=MappingProxyType(change(grants[vhost].topics)))
+    at.broker.replace_user(with_grants(user, {**grants, vhost: changed}))
+
+
+# -- virtual hosts --------------------------------------------------------------------------------------------------
+
+
+@command("vhosts list")
+def list_vhosts(at: Operator) -> list[dict[str, Any]]:
+    """List all virtual hosts."""
+    clients = [client.vhost for client in at.broker.clients]
+    return [
+        {
+            "name": vhost.name,
+            "connections": clients.count(vhost),
+            "queues": len(vhost.queues),
+            "max_connections": vhost.limits.max_connections,
+            "max_queues": vhost.limits.max_queues,
+            "default_queue_type": vhost.limits.default_queue_type,
+            "tracing": vhost.firehose is not None,
+        }
+        for vhost in at.broker.virtual_hosts.values()
+    ]
+
+
+@command("vhosts add")
+def add_vhost(at: Operator, name: HostName, *, default_queue_type: QueueType | None = None) -> dict[str, Any]:
+    """Add a virtual host; an existing one is not changed.
+
+    default_queue_type: of queues declared without a type
+    """
+    is_new = name not in at.broker.virtual_hosts
+    vhost = at.broker.create_virtual_host(name)
+    if is_new and default_queue_type is not None:
+        at.broker.limit_virtual_host(vhost, VirtualHostLimits(default_queue_type=default_queue_type))
+    return {"name": name, "default_queue_type": vhost.limits.default_queue_type}
+
+
+@command("vhosts delete", http=Http("DELETE", "vhosts/V", Level.ADMINISTRATOR, 204))
+def delete_vhost(at: Operator, name: HostName) -> dict[str, Any]:
+    """Delete a virtual host with its queues and messages, and close its connections."""
+    at.vhost(name)
+    connections = sum(client.vhost.name == name for client in at.broker.clients)
+    at.broker.delete_virtual_host(name)
+    return {"name": name, "connections_closed": connections}
+
+
+@command("vhosts limits")
+def limit_vhost(
+    at: Operator, name: HostName, *, max_connections: Limit | None = None, max_queues: Limit | None = None
+) -> dict[str, Any]:
+    """Set how much may be in a virtual host.
+
+    max_connections: -1: no limit; without it: not changed
+    max_queues: -1: no limit; without it: not changed
+    """
+    vhost = at.vhost(name)
+    now = vhost.limits
+    connections, queues = _limit(max_connections, now.max_connections), _limit(max_queues, now.max_queues)
+    limits = replace(now, max_connections=connections, max_queues=queues, is_configured=False)
+    at.broker.limit_virtual_host(vhost, limits)
+    return {"name": name, "max_connections": connections, "max_queues": queues}
+
+
+@command("vhosts default-queue-type")
+def set_default_type(at: Operator, name: HostName, type: QueueType | None = None) -> dict[str, Any]:
+    """Set the type of queues declared without one; existing queues are not changed.
+
+    type: classic, quorum or stream; without it: no default
+    """
+    vhost = at.vhost(name)
+    at.broker.limit_virtual_host(vhost, replace(vhost.limits, default_queue_type=type, is_configured=False))
+    return {"name": name, "default_queue_type": type}
 
 
 # -- leaves --------------------------------------------------------------------------------------------------------
@@ -296,29 +358,12 @@ def tags_of(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stripped for one in words if (stripped := one.strip())))
 
 
-def _password(command: str, arguments: dict[str, Any]) -> PasswordHash:
-    """Messages never contain the password or its hash."""
-    password, hashed = arguments.get("password"), arguments.get("password-hash")
-    algorithm = arguments.get("hashing-algorithm", SHA256)
-    if (password is None) == (hashed is None):
-        raise CommandError(f"{command}: expected either a password or password-hash=TEXT")
-    if password is not None:
-        if not password:
-            raise CommandError(f"{command}: the password must be text that is not empty")
-        return new_hash(password)
-    try:
-        return read_password_hash(str(hashed), algorithm)
-    except ValueError as error:
-        raise CommandError(f"{command}: password-hash: expected {error}") from None
-
-
-def _pattern(command: str, arguments: dict[str, Any], key: str) -> str:
-    text: str = arguments[key]
+def _check_pattern(command: str, key: str, text: str) -> None:
+    """Raises: CommandError."""
     try:
         Permissions(Grant(configure=text), user="", vhost="").check()
     except PatternFault as fault:
         raise CommandError(f"{command}: {key}: {text[:80]!r} {fault}") from None
-    return text
 
 
 def _shown_user(user: User) -> dict[str, Any]:

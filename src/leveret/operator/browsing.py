@@ -1,30 +1,30 @@
-"""Control commands that look at messages where they are: browse a queue, search all of them, list scheduled ones.
+"""Commands that look at messages where they are: browse a queue, search all of them; and what is scheduled.
 
 Source: management page 16.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
+from ..console.dispatcher import Http, Level
 from ..engine import (
     MS,
-    Broker,
     Consumer,
     ContentError,
     Field,
     Message,
     Queue,
-    User,
     decode_properties,
     holder_of,
 )
-from .acting import Handlers, acting, queue_of, vhost_of, vhosts_to_list
-from .choosing import Takes, chosen
+from .choosing import Filter, Takes, chosen
+from .command import command
 from .command_error import CommandError
-from .event_log import Entry, EventLog
+from .event_log import Entry
+from .kinds import NUMBER, AsUser, Name, OnlyVhost, QueueName, VhostName, Word
 from .look_through import READY, SCHEDULED, STATES, Seen, look_through
-from .messages import shown_message
-from .operator import refusals, until_idle
+from .messages import Encoding, Truncate, check_encoding, shown_message
+from .operator import Operator, refusals, until_idle
 from .steps import Steps
 
 if TYPE_CHECKING:
@@ -41,188 +41,185 @@ STORIES_MAX, STORY_EVENTS_MAX, EVENTS_A_STEP = 20, 100, 500
 #: Segments of the journal that a search reads, the newest.
 SEGMENTS_MAX = 4
 LISTED, LISTED_MAX = 1000, 5000
-_OF_STORY = ("message-id", "correlation-id", "routing-key", "header")
 
 
-class BrowseCommands:
-    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
-    later. `log`: the events that are kept, if any are. `journal`: what makes its stories, if there is one."""
+ScheduledId = Annotated[int, NUMBER, "the message's id in `scheduled list`"]
 
-    def __init__(
-        self,
-        broker: Callable[[], Broker],
-        log: Callable[[], EventLog],
-        journal: "Callable[[], Callable[..., JournalStories] | None]",
-    ) -> None:
-        self._broker = broker
-        self._log = log
-        self._journal = journal
-        self.handlers: Handlers = {
-            "browse": self._browse,
-            "search": self._search,
-            "scheduled list": self._list_scheduled,
-        }
 
-    def _browse(self, arguments: dict[str, Any]) -> Steps:
-        """Nothing is taken, marked or counted, and no order changes; what is on disk is read for it.
+@command("browse", http=Http("POST", "leveret/queues/V/Q/browse", Level.VHOST))
+def browse(
+    at: Operator,
+    queue: QueueName,
+    *,
+    count: int = BROWSED,
+    after: int = 0,
+    state: Word = READY,
+    given: Filter,
+    encoding: Encoding = "auto",
+    truncate: Truncate | None = None,
+    vhost: VhostName = "/",
+    as_user: AsUser | None = None,
+) -> Steps:
+    """Look at the messages of a queue and change nothing.
 
-        Returns: `items`, each with its `position`; `next`: where to go on behind, None at the end; `total`; with a
-        filter also `looked_at`.
-        """
-        broker = self._broker()
-        state, encoding = arguments.get("state", READY), arguments.get("encoding", "auto")
-        if state not in STATES:
-            raise CommandError(f"browse: state must be {', '.join(STATES[:-1])} or {STATES[-1]}, not {state!r}")
-        if encoding not in ("auto", "base64"):
-            raise CommandError("Unsupported encoding. Please use auto or base64.")
-        takes = chosen("browse", arguments)
-        client, name = acting(broker, arguments), arguments["queue"]
-        vhost = vhost_of(broker, arguments)
-        with refusals():
-            queue = vhost.queue_for_consumer(name, client)
-        yield from until_idle(vhost, name)
-        settings = broker.settings.resolve(queue.address, vhost.name)
+    count: at most this many (default 50), and no more than management-browse-page-size
+    after: those behind this position (default 0: from the head)
+    state: ready (the default), unacked or scheduled
+
+    Nothing is taken, marked or counted, and no order changes; what is on disk is read for it. The answer has `items`,
+    each with its `position`; `next`, the position to go on from, null at the end; `total`; with a filter `looked_at`.
+    """
+    if state not in STATES:
+        raise CommandError(f"browse: state must be {', '.join(STATES[:-1])} or {STATES[-1]}, not {state!r}")
+    check_encoding(encoding)
+    takes = chosen("browse", given)
+    with at.client(vhost, as_user) as (client, host):
+        found = host.queue_for_consumer(queue, client)
+        yield from until_idle(host, queue)
+        settings = at.broker.settings.resolve(found.address, vhost)
         page_size, shown_max = settings.management_browse_page_size, settings.management_message_attribute_size_limit
         most = BROWSED_MAX if page_size < 0 else min(page_size, BROWSED_MAX)
-        after, count = arguments.get("after", 0), min(arguments.get("count", BROWSED), most)
+        count = min(count, most)
         rows: list[dict[str, Any]] = []
         looked_at, more = 0, False
-        slices = look_through(queue, state, after, LOOKED_AT_ONCE if takes else BROWSED_AT_ONCE)
-        with refusals():
-            for slice_ in slices if count else ():
-                for seen in slice_:
-                    after = seen.position
-                    looked_at += 1
-                    if takes is None or takes(seen.message):
-                        row = self._row(seen, arguments.get("truncate"), encoding)
-                        rows.append(row if shown_max < 0 else {**row, "properties": cut(row["properties"], shown_max)})
-                        if len(rows) == count:
-                            break
-                more = len(rows) == count or looked_at >= LOOKED_MAX
-                if more:
-                    break
-                yield
-        total = {READY: queue.ready_count, SCHEDULED: len(queue.scheduled)}.get(state, queue.unacked)
+        slices = look_through(found, state, after, LOOKED_AT_ONCE if takes else BROWSED_AT_ONCE)
+        for slice_ in slices if count else ():
+            for seen in slice_:
+                after = seen.position
+                looked_at += 1
+                if takes is None or takes(seen.message):
+                    row = _row(at, seen, truncate, encoding)
+                    rows.append(row if shown_max < 0 else {**row, "properties": cut(row["properties"], shown_max)})
+                    if len(rows) == count:
+                        break
+            more = len(rows) == count or looked_at >= LOOKED_MAX
+            if more:
+                break
+            yield
+        total = {READY: found.ready_count, SCHEDULED: len(found.scheduled)}.get(state, found.unacked)
         answer = {"items": rows, "next": after if more else None, "total": total}
         return answer if takes is None else {**answer, "looked_at": looked_at}
 
-    def _row(self, seen: Seen, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
-        """Who has it, and when it is due, where that is so."""
-        message = seen.message
-        row = shown_message(seen.position, message, truncate, encoding)
-        row["id"] = message.id
-        if seen.due_ns:
-            clock = self._broker().clock
-            row["due_ms"] = clock.wall_ms() + (seen.due_ns - clock.monotonic_ns()) // MS
-        if message.holder is not None:
-            holder = holder_of(message)
-            tag = holder.tag if isinstance(holder, Consumer) else None
-            row["holder"] = {"connection": holder.session.client.name, "consumer": tag}
-        return row
 
-    # -- search -----------------------------------------------------------------------------------------------------
+def _row(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
+    """Who has it, and when it is due, where that is so."""
+    message = seen.message
+    row = shown_message(seen.position, message, truncate, encoding)
+    row["id"] = message.id
+    if seen.due_ns:
+        clock = at.broker.clock
+        row["due_ms"] = clock.wall_ms() + (seen.due_ns - clock.monotonic_ns()) // MS
+    if message.holder is not None:
+        holder = holder_of(message)
+        tag = holder.tag if isinstance(holder, Consumer) else None
+        row["holder"] = {"connection": holder.session.client.name, "consumer": tag}
+    return row
 
-    def _search(self, arguments: dict[str, Any]) -> Steps:
-        """In all queues that the user may read, or in one; and in the events that are kept."""
-        takes = chosen("search", arguments)
-        wanted_id = arguments.get("id")
-        if takes is None and wanted_id is None:
-            raise CommandError("search: expected id, message-id, correlation-id, routing-key, header, text or filter")
-        broker = self._broker()
-        user = _user(broker, arguments)
-        count = min(arguments.get("count", FOUND), FOUND_MAX)
-        search = _Search(broker, takes, wanted_id, count)
-        for queue in _queues_of(broker, arguments):
-            if user is not None and not user.may("read", "queue", queue.name, queue.vhost_name):
-                search.not_permitted += 1
-                continue
-            yield from search.look_into(queue, self._row)
-            if search.stopped:
-                break
-        stories: list[dict[str, Any]] = []
-        journal: dict[str, Any] | None = None
-        if user is None or user.permissions is None or "monitoring" in user.tags or user.is_administrator:
-            stories = yield from self._stories(arguments, wanted_id)
-            make = self._journal() if arguments.get("journal", False) else None
-            if make is not None:
-                journal = yield from self._from_journal(make, takes, wanted_id)
-        events = {"stories": stories, "events_since_ms": self._log().since_ms}
-        return {**search.answer(), **events, "journal": journal}
 
-    def _from_journal(self, make: "Callable[..., JournalStories]", takes: Takes | None, wanted_id: int | None) -> Steps:
-        """The same from the newest segments of the journal, for so long and no longer."""
-        clock = self._broker().clock
-        until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
-        limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
-        read = make(takes, wanted_id, **limits)
-        for _ in read.steps():
-            if clock.monotonic_ns() >= until_ns:
-                read.ended = f"it took {SEARCHED_MS // 1000} s"
-                break
-            yield
-        stories = [{"message": id_, "events": events} for id_, events in read.found.items() if events]
-        return {"stories": stories, "records": read.records, "from_ms": read.from_ms, "stopped": read.ended}
+# -- search ---------------------------------------------------------------------------------------------------------
 
-    def _stories(self, arguments: dict[str, Any], wanted_id: int | None) -> Steps:
-        """What happened to messages that were published while events were kept, by what their headers say."""
-        log = self._log()
-        ids: dict[int, dict[str, Any]] = {} if wanted_id is None else {wanted_id: {"message": wanted_id, "events": []}}
-        fits = _header_test(arguments)
-        if arguments.keys() & {"text", "filter"} and wanted_id is None:
-            return []  # contents are not kept
-        number = log.first - 1
-        while entries := [entry for _, entry in zip(range(EVENTS_A_STEP), log.behind(number))]:
-            for entry in entries:
-                for id_, header in zip(entry.ids, entry.headers) if wanted_id is None else ():
-                    if len(ids) < STORIES_MAX and fits(entry, header):
-                        ids[id_] = {"message": id_, "events": []}
-                for id_ in entry.ids if len(entry.ids) <= len(ids) else ids:
-                    story = ids.get(id_)
-                    if story is not None and id_ in entry.ids and len(story["events"]) < STORY_EVENTS_MAX:
-                        story["events"].append(_told(entry))
-            number = entries[-1].number
-            yield
-        return [story for story in ids.values() if story["events"]]
 
-    # -- scheduled --------------------------------------------------------------------------------------------------
+@command("search")
+def search(
+    at: Operator,
+    *,
+    message_id: str | None = None,
+    correlation_id: str | None = None,
+    id: int | None = None,
+    given: Filter,
+    queue: Name | None = None,
+    journal: bool = False,
+    count: int = FOUND,
+    vhost: OnlyVhost | None = None,
+    as_user: AsUser | None = None,
+) -> Steps:
+    """Find messages in all queues that the user may read, and in the events that are kept.
 
-    def _list_scheduled(self, arguments: dict[str, Any]) -> Steps:
-        broker = self._broker()
-        queue = queue_of(broker, arguments)
-        clock = broker.clock
-        now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
-        count = min(arguments.get("count", LISTED), LISTED_MAX)
-        rows: list[dict[str, Any]] = []
-        for slice_ in look_through(queue, SCHEDULED, arguments.get("after", 0), LOOKED_AT_ONCE) if count else ():
-            rows += [
-                {
-                    "id": seen.message.id,
-                    "due_ms": wall_ms + (seen.due_ns - now_ns) // MS,
-                    "due_in_ms": max(0, (seen.due_ns - now_ns) // MS),
-                    "exchange": seen.message.envelope.exchange,
-                    "routing_key": seen.message.envelope.routing_key,
-                    "attempts": seen.message.deliveries - seen.message.uncounted,
-                }
-                for seen in slice_
-            ]
-            if len(rows) >= count:
-                break
-            yield
-        return rows[:count]
+    message_id: the property of that name
+    correlation_id: the property of that name
+    id: the broker's own id, as `browse` and `events` show it
+    queue: only in this queue
+    journal: true: what the journal's newest segments tell, too (default false)
+    count: at most this many (default 50, at most 200)
+    """
+    takes = chosen("search", given, message_id=message_id, correlation_id=correlation_id)
+    if takes is None and id is None:
+        raise CommandError("search: expected id, message-id, correlation-id, routing-key, header, text or filter")
+    user = None if as_user is None else at.user(as_user)
+    looked = _Search(at, takes, id, min(count, FOUND_MAX))
+    for one in _queues_of(at, vhost, queue):
+        if user is not None and not user.may("read", "queue", one.name, one.vhost_name):
+            looked.not_permitted += 1
+            continue
+        yield from looked.look_into(one)
+        if looked.stopped:
+            break
+    stories: list[dict[str, Any]] = []
+    from_journal: dict[str, Any] | None = None
+    if user is None or user.permissions is None or "monitoring" in user.tags or user.is_administrator:
+        stories = yield from _stories(at, given, message_id, correlation_id, id)
+        if journal and at.stories is not None:
+            from_journal = yield from _from_journal(at, at.stories, takes, id)
+    events = {"stories": stories, "events_since_ms": at.events.since_ms}
+    return {**looked.answer(), **events, "journal": from_journal}
+
+
+def _from_journal(
+    at: Operator, make: "Callable[..., JournalStories]", takes: Takes | None, wanted_id: int | None
+) -> Steps:
+    """The same from the newest segments of the journal, for so long and no longer."""
+    clock = at.broker.clock
+    until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
+    limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
+    read = make(takes, wanted_id, **limits)
+    for _ in read.steps():
+        if clock.monotonic_ns() >= until_ns:
+            read.ended = f"it took {SEARCHED_MS // 1000} s"
+            break
+        yield
+    stories = [{"message": id_, "events": events} for id_, events in read.found.items() if events]
+    return {"stories": stories, "records": read.records, "from_ms": read.from_ms, "stopped": read.ended}
+
+
+def _stories(
+    at: Operator, given: Filter, message_id: str | None, correlation_id: str | None, wanted_id: int | None
+) -> Steps:
+    """What happened to messages that were published while events were kept, by what their headers say."""
+    log = at.events
+    ids: dict[int, dict[str, Any]] = {} if wanted_id is None else {wanted_id: {"message": wanted_id, "events": []}}
+    fits = _header_test(given, message_id, correlation_id)
+    if wanted_id is None and (given.text is not None or given.filter is not None):
+        return []  # contents are not kept
+    number = log.first - 1
+    while entries := [entry for _, entry in zip(range(EVENTS_A_STEP), log.behind(number))]:
+        for entry in entries:
+            for id_, header in zip(entry.ids, entry.headers) if wanted_id is None else ():
+                if len(ids) < STORIES_MAX and fits(entry, header):
+                    ids[id_] = {"message": id_, "events": []}
+            for id_ in entry.ids if len(entry.ids) <= len(ids) else ids:
+                story = ids.get(id_)
+                if story is not None and id_ in entry.ids and len(story["events"]) < STORY_EVENTS_MAX:
+                    story["events"].append(_told(entry))
+        number = entries[-1].number
+        yield
+    return [story for story in ids.values() if story["events"]]
+
+
+# -- scheduled --------------------------------------------------------------------------------------------------
 
 
 class _Search:
     """What one search has seen. `stopped`: why it ended before all was looked at; empty: it did not."""
 
-    def __init__(self, broker: Broker, takes: Takes | None, id_: int | None, count: int) -> None:
-        self._clock = broker.clock
-        self._until_ns = broker.clock.monotonic_ns() + SEARCHED_MS * MS
+    def __init__(self, at: Operator, takes: Takes | None, id_: int | None, count: int) -> None:
+        self._at, self._clock = at, at.broker.clock
+        self._until_ns = self._clock.monotonic_ns() + SEARCHED_MS * MS
         self._takes, self._id, self._count = takes, id_, count
         self._rows: list[dict[str, Any]] = []
         self.looked_at = self.queues = self.not_permitted = 0
         self.stopped = ""
 
-    def look_into(self, queue: Queue, row: Callable[[Seen, int | None], dict[str, Any]]) -> Steps:
+    def look_into(self, queue: Queue) -> Steps:
         """One queue, in all states."""
         if queue.deleted or queue.is_busy():
             return
@@ -234,7 +231,7 @@ class _Search:
                         self.looked_at += 1
                         if self._fits(seen.message):
                             place = {"vhost": queue.vhost_name, "queue": queue.name, "state": state}
-                            self._rows.append({**place, **row(seen, SHOWN_OCTETS)})
+                            self._rows.append({**place, **_row(self._at, seen, SHOWN_OCTETS)})
                             if len(self._rows) == self._count:
                                 break
                     yield
@@ -273,30 +270,18 @@ def cut(value: Any, length: int) -> Any:
     return {name: cut(one, length) for name, one in value.items()} if isinstance(value, dict) else value
 
 
-def _user(broker: Broker, arguments: dict[str, Any]) -> User | None:
-    """Whose permissions hold; None: all. Raises: CommandError."""
-    name = arguments.get("as-user")
-    user = None if name is None else broker.users.find(name)
-    if name is not None and user is None:
-        raise CommandError(f"no user {name!r}")
-    return user
-
-
-def _queues_of(broker: Broker, arguments: dict[str, Any]) -> Iterator[Queue]:
+def _queues_of(at: Operator, vhost: str | None, name: str | None) -> list[Queue]:
     """Those of a virtual host or of all, or the one that is named. Raises: CommandError."""
-    name = arguments.get("queue")
-    queues = [queue for vhost in vhosts_to_list(broker, arguments) for queue in vhost.queues.values()]
-    if name is not None:
-        queues = [queue for queue in queues if queue.name == name]
-        if not queues:
-            raise CommandError(f"no queue {name!r}")
-    return iter(queues)
+    queues = [queue for host in at.vhosts(vhost) for queue in host.queues.values() if name in (None, queue.name)]
+    if name is not None and not queues:
+        raise CommandError(f"no queue {name!r}")
+    return queues
 
 
-def _header_test(arguments: dict[str, Any]) -> Callable[[Entry, bytes], bool]:
+def _header_test(given: Filter, message_id: str | None, correlation_id: str | None) -> Callable[[Entry, bytes], bool]:
     """Whether a published message is meant, as far as its headers say."""
-    texts = {name.replace("-", "_"): arguments.get(name) for name in ("message-id", "correlation-id")}
-    key, headers = arguments.get("routing-key"), arguments.get("header") or {}
+    texts = {"message_id": message_id, "correlation_id": correlation_id}
+    key, headers = given.routing_key, given.header or {}
 
     def fits(entry: Entry, header: bytes) -> bool:
         if not header or key not in (None, entry.detail.get("routing_key")):
@@ -332,3 +317,69 @@ def _told(entry: Entry) -> dict[str, Any]:
         "subject": entry.subject,
         "detail": entry.detail,
     }
+
+
+# -- scheduled messages ---------------------------------------------------------------------------------------------
+
+
+@command("scheduled list")
+def list_scheduled(
+    at: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED, vhost: VhostName = "/"
+) -> Steps:
+    """List the messages that are scheduled, soonest first.
+
+    after: without this many of the first
+    count: at most this many (default 1000, at most 5000)
+    """
+    found, clock = at.queue(vhost, queue), at.broker.clock
+    now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
+    count = min(count, LISTED_MAX)
+    rows: list[dict[str, Any]] = []
+    for slice_ in look_through(found, SCHEDULED, after, LOOKED_AT_ONCE) if count else ():
+        rows += [
+            {
+                "id": seen.message.id,
+                "due_ms": wall_ms + (seen.due_ns - now_ns) // MS,
+                "due_in_ms": max(0, (seen.due_ns - now_ns) // MS),
+                "exchange": seen.message.envelope.exchange,
+                "routing_key": seen.message.envelope.routing_key,
+                "attempts": seen.message.deliveries - seen.message.uncounted,
+            }
+            for seen in slice_
+        ]
+        if len(rows) >= count:
+            break
+        yield
+    return rows[:count]
+
+
+@command("scheduled fire")
+def fire(at: Operator, queue: QueueName, id: ScheduledId, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Make one ready now."""
+    found = at.queue(vhost, queue)
+    return _done("fire", found, id, found.reschedule(id, 0))
+
+
+@command("scheduled cancel")
+def cancel(at: Operator, queue: QueueName, id: ScheduledId, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Delete one."""
+    found = at.queue(vhost, queue)
+    return _done("cancel", found, id, found.cancel_scheduled(id))
+
+
+@command("scheduled reschedule")
+def reschedule(
+    at: Operator, queue: QueueName, id: ScheduledId, delay: int, *, vhost: VhostName = "/"
+) -> dict[str, Any]:
+    """Make one due later, or sooner.
+
+    delay: ms from now
+    """
+    found = at.queue(vhost, queue)
+    return _done("reschedule", found, id, found.reschedule(id, delay))
+
+
+def _done(what: str, queue: Queue, id_: int, is_there: bool) -> dict[str, Any]:
+    if not is_there:
+        raise CommandError(f"no message {id_} waits in queue {queue.name!r}")
+    return {"id": id_, "done": what}

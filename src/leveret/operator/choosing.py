@@ -1,32 +1,48 @@
 """The messages that a command means, by its arguments. Source: management page 16."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from ..engine import BadRequest, Message, chosen_by
 from .command_error import CommandError
+from .kinds import JSON, TEXT
 
 Takes = Callable[[Message], bool]
 
 
-def chosen(command: str, arguments: dict[str, Any]) -> Takes | None:
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Filter:
+    """Arguments of commands that look at messages: those that meet all that is given."""
+
+    filter: Annotated[str, TEXT, "what a content filter takes: docs/expressions.md"] | None = None
+    header: Annotated[Any, JSON, 'like {"tenant": "acme"}: with these values'] = None
+    routing_key: Annotated[str, TEXT, "published with exactly this one"] | None = None
+    text: Annotated[str, TEXT, "with this in the body"] | None = None
+    cause: Annotated[str, TEXT, "dead letters: of this reason, as rejected or expired"] | None = None
+    origin: Annotated[str, TEXT, "dead letters: died in this queue"] | None = None
+
+
+def chosen(
+    command: str, given: Filter, *, message_id: str | None = None, correlation_id: str | None = None
+) -> Takes | None:
     """What takes the messages that the arguments mean; None: all. Raises: CommandError."""
-    headers = arguments.get("header")
+    headers = given.header
     if headers is not None and not isinstance(headers, dict):
         raise CommandError(f'{command}: header: expected an object, like {{"name": "value"}}')
-    given: dict[str, Any] = {
-        "filter_text": arguments.get("filter"),
+    wanted: dict[str, Any] = {
+        "filter_text": given.filter,
         "headers": headers,
-        "routing_key": arguments.get("routing-key"),
-        "text": arguments.get("text"),
-        "cause": arguments.get("cause"),
-        "origin": arguments.get("origin"),
-        "message_id": arguments.get("message-id"),
-        "correlation_id": arguments.get("correlation-id"),
+        "routing_key": given.routing_key,
+        "text": given.text,
+        "cause": given.cause,
+        "origin": given.origin,
+        "message_id": message_id,
+        "correlation_id": correlation_id,
     }
-    if all(value is None for value in given.values()):
+    if all(value is None for value in wanted.values()):
         return None
     try:
-        return chosen_by(**given)
+        return chosen_by(**wanted)
     except BadRequest as error:
         raise CommandError(f"{command}: {error}") from None

@@ -7,7 +7,6 @@ the request's correlation_id. Source: ruling 24.
 
 import logging
 from collections.abc import Callable, Generator, Iterator
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from ..engine import (
     decode_properties,
 )
 from .command_error import CommandError
+from .families import PARTS
 from .operator import Operator
 from .steps import Steps, finished
 
@@ -31,32 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leveret.control")
 
 EXCHANGE = "leveret.control"
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
-
-#: What serves commands, in such an order that each takes a few milliseconds to import at most.
-PARTS = (
-    "command_table",
-    "..expressions.patterns.pattern_syntax",
-    "definitions_reader",
-    "definitions",
-    "look_through",
-    "..settings.explain",
-    "..settings.difference",
-    "running",
-    "live_difference",
-    "access",
-    "broker",
-    "browsing",
-    "drafts",
-    "moving",
-    "routing",
-)
-#: Runs one command, or gives the steps that do; its arguments have been read by `command_table`.
-Handler = Callable[[dict[str, Any]], Any]
 
 
 class ControlTable:
-    """Commands by name. `reload`, `edge_status` and `log_lines` belong to the composition root."""
+    """Runs commands. `reload`, `edge_status` and `log_lines`: see `Operator`."""
 
     def __init__(
         self,
@@ -66,54 +44,7 @@ class ControlTable:
         log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     ) -> None:
         self.operator = Operator(reload=reload, edge_status=edge_status, log_lines=log_lines)
-
-    # What serves a command is made for the first one: most brokers hear of none, and its modules take a tenth of the
-    # time to start.
-
-    @cached_property
-    def definitions(self) -> "Definitions":
-        """Export and import of definitions."""
-        from .definitions import Definitions
-
-        return Definitions(lambda: self.broker)
-
-    @cached_property
-    def handlers(self) -> dict[str, Handler]:
-        """What runs each command, by its words."""
-        from .access import AccessCommands
-        from .broker import BrokerCommands
-        from .browsing import BrowseCommands
-        from .connections import ConnectionCommands
-        from .drafts import DraftCommands
-        from .events import EventCommands
-        from .messages import MessageCommands
-        from .moving import MovingCommands
-        from .parameters import ParameterCommands
-        from .policies import PolicyCommands
-        from .routing import RoutingCommands
-
-        whole = BrokerCommands(
-            lambda: self.broker,
-            objects=lambda: self.operator.configured,
-            started_ms=lambda: self.operator.started_ms,
-            edge_status=self.operator.edge_status,
-        )
-        return {
-            **whole.handlers,
-            "reload": self._reload_command,
-            "log": self._log_command,
-            **ConnectionCommands(lambda: self.broker).handlers,
-            **AccessCommands(lambda: self.broker).handlers,
-            **PolicyCommands(lambda: self.broker).handlers,
-            **MessageCommands(lambda: self.broker).handlers,
-            **EventCommands(lambda: self.broker, self.operator).handlers,
-            **DraftCommands(lambda: self.broker, lambda: self.operator.configured).handlers,
-            **BrowseCommands(lambda: self.broker, lambda: self.operator.events, lambda: self.operator.stories).handlers,
-            **RoutingCommands(lambda: self.broker).handlers,
-            **MovingCommands(lambda: self.broker, self.operator.jobs).handlers,
-            **ParameterCommands(lambda: self.broker, self._cluster_name).handlers,
-            **self.definitions.handlers,
-        }
+        self._is_loaded = False
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
         """Set the broker that the commands are for, and the configuration's objects in it."""
@@ -123,6 +54,13 @@ class ControlTable:
     def broker(self) -> Broker:
         """The attached broker."""
         return self.operator.broker
+
+    @property
+    def definitions(self) -> "Definitions":
+        """Export and import of definitions."""
+        from .definitions import Definitions
+
+        return Definitions(lambda: self.broker)
 
     def run(self, name: object, arguments: object = None) -> Any:
         """Run one command, to its end. Raises: CommandError."""
@@ -139,17 +77,17 @@ class ControlTable:
 
     def load(self) -> None:
         """Import what serves commands, at once."""
-        from . import command_table
-
-        assert command_table.COMMANDS and self.handlers
+        for _ in self._parts():
+            pass
 
     def _parts(self) -> Steps:
-        """Import them, for the first command: all in one step would be 20 ms, for which everybody waits."""
-        if "handlers" in vars(self):
+        """Import it, for the first command: all in one step would be 20 ms, for which every client waits."""
+        if self._is_loaded:
             return
         for name in PARTS:
             import_module(name if name.startswith(".") else f".{name}", __package__)
             yield
+        self._is_loaded = True
 
     def _begin(self, name: object, arguments: object) -> tuple["Command", Any]:
         """A command, and its result or the steps that come to it. Raises: CommandError."""
@@ -159,8 +97,6 @@ class ControlTable:
 
         given = dict(arguments or {})
         command = find(name, given)
-        if command.words in self.handlers:
-            return command, command.function(self.handlers, command.words, command.read(given))
         return command, command.call(self.operator, given)
 
     # -- over AMQP --------------------------------------------------------------------------------------------------
@@ -214,27 +150,6 @@ class ControlTable:
                 raise CommandError("the journal cannot record it")
             yield
         return result
-
-    def _log_command(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        """The last lines, oldest first; of a broker in somebody else's process none."""
-        level = arguments.get("level", LOG_LEVELS[0])
-        if level not in LOG_LEVELS:
-            raise CommandError(f"log: level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
-        return [line for line in self.operator.log_lines() if line["level"] in levels]
-
-    def _cluster_name(self) -> str:
-        """As the configuration has it; "" if it says nothing."""
-        configured = self.operator.configured
-        return "" if configured is None else configured.configuration.explicit.get(("broker", "cluster-name"), "")
-
-    def _reload_command(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if self.operator.reload is None:
-            raise CommandError("this broker was started without configuration files")
-        report = self.operator.reload()
-        if report.faults:
-            raise CommandError("nothing was changed:\n" + "\n".join(report.faults))
-        return {"reloaded": True, "done": report.done, "warnings": report.warnings}
 
 
 def _at_once(result: object) -> Steps:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, text_of
@@ -34,6 +34,7 @@ from ..engine import (
 from ..settings import Configuration
 from ..settings.values import shown
 from .access import grants_of, with_grants, with_waiting
+from .command import command
 from .command_error import CommandError
 from .definitions_reader import (
     EFFORT_A_STEP,
@@ -47,6 +48,8 @@ from .definitions_reader import (
     declare_exchange,
     declare_queue,
 )
+from .kinds import NAME, Document, OnlyVhost
+from .operator import Operator
 from .parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
 from .policies import policy_value
 from .steps import VALUES_A_STEP, Steps, finished, mapped
@@ -61,17 +64,6 @@ class Definitions:
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
-        self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "definitions export": lambda arguments: self.export_steps(arguments.get("vhost")),
-            "definitions import": self._import,
-        }
-
-    def _import(self, arguments: dict[str, Any]) -> Steps:
-        try:
-            is_whole = bool(arguments.get("all-or-nothing"))
-            return (yield from self.steps_of(arguments["definitions"], arguments.get("vhost"), is_whole=is_whole))
-        except DefinitionsFault as fault:
-            raise CommandError(f"nothing was changed:\n{fault}") from None
 
     def export(self) -> dict[str, Any]:
         """The whole broker at once. See `export_steps`."""
@@ -166,6 +158,31 @@ class Definitions:
         }
         remarks = plan.remarks + (yield from _apply(broker, plan))
         return {"imported": counts, "faults": plan.faults, "remarks": remarks}
+
+
+@command("definitions export", reads=True)
+def export(at: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
+    """Export everything that is declared and set, as RabbitMQ's JSON."""
+    return Definitions(lambda: at.broker).export_steps(vhost)
+
+
+@command("definitions import")
+def import_file(
+    at: Operator,
+    definitions: Document,
+    *,
+    vhost: Annotated[str, NAME, "everything in it is for this virtual host"] | None = None,
+    all_or_nothing: bool = False,
+) -> Steps:
+    """Add and replace the contents of a file of RabbitMQ's JSON.
+
+    definitions: the file
+    all_or_nothing: change nothing if anything in it is wrong
+    """
+    try:
+        return (yield from Definitions(lambda: at.broker).steps_of(definitions, vhost, is_whole=all_or_nothing))
+    except DefinitionsFault as fault:
+        raise CommandError(f"nothing was changed:\n{fault}") from None
 
 
 def _declared(vhost: VirtualHost) -> list[Exchange]:

@@ -1,14 +1,15 @@
-"""Control commands about settings that are not in force, and about the rules that are. Nothing is changed.
+"""Commands about settings that are not in force, and about the rules that are. Nothing is changed.
 
 Source: management page 15, 16; address-settings page 3.8.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Annotated, Any
 
 from ..configured.configured import ConfiguredObjects, faults_of
 from ..configured.typed_arguments import plain_of
+from ..console.dispatcher import Http, Level
 from ..engine import Broker, Queue
 from ..settings import (
     Configuration,
@@ -31,9 +32,11 @@ from ..settings.explain import (
 )
 from ..settings.rows.address_settings import BY_KEY, SETTINGS
 from ..settings.values import value_text
-from .acting import Handlers
+from .command import command
 from .command_error import CommandError
+from .kinds import JSON, NAME, Json, Name, OnlyVhost
 from .live_difference import live_difference, loaded
+from .operator import Operator
 from .policies import policy_value
 from .running import explain_running
 from .steps import Steps
@@ -41,109 +44,132 @@ from .steps import Steps
 #: Policies of one draft.
 POLICIES_MAX = 1000
 
+Included = Annotated[Any, JSON, "{NAME: TEXT} of the files that they include"]
 
-class DraftCommands:
-    """`handlers` by the words of the command, for the control table. `broker` and `objects` are called each time."""
 
-    def __init__(self, broker: Callable[[], Broker], objects: Callable[[], ConfiguredObjects | None]) -> None:
-        self._broker = broker
-        self._objects_now = objects
-        self.handlers: Handlers = {"draft": self._draft, "diff": self._diff, "rules": self._rules}
+@command("explain", http=Http("GET", "leveret/explain/V/NAME", Level.VHOST), reads=True)
+def explain(
+    at: Operator, name: Annotated[str, NAME, "of the queue or address"], *, vhost: OnlyVhost | None = None
+) -> list[dict[str, Any]]:
+    """Show every setting of a queue or address, and which rule gave it."""
+    at.vhosts(vhost)
+    return [asdict(one) for one in explain_running(at.objects, name, vhost)]
 
-    @property
-    def _objects(self) -> ConfiguredObjects:
-        """Raises: CommandError."""
-        objects = self._objects_now()
-        if objects is None:
-            raise CommandError("this broker has no configuration")
-        return objects
 
-    def _diff(self, arguments: dict[str, Any]) -> Steps:
-        objects = self._objects
-        new = loaded(arguments["files"], arguments.get("included"))
-        return (yield from live_difference(objects, new, objects.policies_after(new)))
+@command("diff")
+def diff(at: Operator, files: Json, *, included: Included = None) -> Steps:
+    """Tell what other configuration files would change; `leveret diff --live` sends them.
 
-    def _draft(self, arguments: dict[str, Any]) -> Steps:
-        """Returns: as `diff`; with `name` also `explained`: each queue of that name, or the address, as it would be,
-        and `differs`: the settings that would be others, with both values."""
-        objects, vhost = self._objects, self._vhost(arguments)
-        new, policies = self._drafted(objects, arguments)
-        answer: dict[str, Any] = yield from live_difference(objects, new, policies)
-        name = arguments.get("name")
-        if name is None:
-            return answer
-        yield
-        now = explain_running(objects, name, vhost)
-        explained = [_as_drafted(objects, one, new, policies) for one in now if one.kind != "topic"]
-        return {
-            **answer,
-            "explained": [asdict(one) for one in explained],
-            "differs": [row for one, other in zip(now, explained) for row in _differing(one, other)],
-        }
+    files: [[NAME, TEXT], ...]
+    """
+    objects, new = at.objects, loaded(files, included)
+    return (yield from live_difference(objects, new, objects.policies_after(new)))
 
-    def _vhost(self, arguments: dict[str, Any]) -> str | None:
-        vhost = arguments.get("vhost")
-        if vhost is not None and vhost not in self._broker().virtual_hosts:
-            raise CommandError(f"no virtual host {vhost!r}")
-        return vhost
 
-    def _drafted(self, objects: ConfiguredObjects, arguments: dict[str, Any]) -> tuple[Configuration, Policies]:
-        """The configuration, and all policies that there would be. Raises: CommandError."""
-        given, now = arguments.get("files"), objects.configuration
-        if given is None and "policies" not in arguments:
-            raise CommandError("draft: expected files or policies")
-        new = now if given is None else loaded(given, arguments.get("included"))
-        if given is not None and arguments.get("adds", False):
-            identities = {policy.identity for policy in new.policies}
-            kept = tuple(policy for policy in now.policies if policy.identity not in identities)
-            repository = now.repository.with_entries(new.repository.entries)
-            new = replace(now, repository=repository, policies=(*kept, *new.policies))
-            if faults := faults_of(new):
-                raise CommandError("\n".join(faults))
-        return new, objects.policies_after(new).with_these(self._policies_of(arguments.get("policies", [])))
+@command("draft")
+def draft(
+    at: Operator,
+    name: Name | None = None,
+    *,
+    files: Json = None,
+    included: Included = None,
+    adds: bool = False,
+    policies: Json = None,
+    vhost: OnlyVhost | None = None,
+) -> Steps:
+    """Tell what settings and policies that are not in force would give, and change for the queues that are there.
 
-    def _policies_of(self, given: object) -> list[Policy]:
-        """Raises: CommandError."""
-        if not isinstance(given, list) or len(given) > POLICIES_MAX or not all(isinstance(one, dict) for one in given):
-            raise CommandError(f"draft: policies: expected a list of at most {POLICIES_MAX} objects")
-        found = []
-        for one in given:
-            name, vhost = one.get("name", "draft"), one.get("vhost", "/")
-            if not isinstance(name, str) or vhost not in self._broker().virtual_hosts:
-                raise CommandError("draft: policies: expected a name, and a virtual host that is there")
-            try:
-                found.append(
-                    make_policy(
-                        name,
-                        vhost,
-                        one.get("pattern"),
-                        one.get("definition"),
-                        apply_to=one.get("apply-to", "all"),
-                        priority=one.get("priority", 0),
-                        is_operator=one.get("operator") is True,
-                    )
+    name: a queue or address, to have each of its settings told
+    files: [[NAME, TEXT], ...]: configuration files in TOML or XML
+    adds: true: to what is in force; false: instead of it (default false)
+    policies: a list, as RabbitMQ's API shows them; operator: true for operator policies
+
+    The answer is that of `diff`; with a name also `explained`, each queue of that name, or the address, as it would be,
+    and `differs`, the settings that would be others, with both values.
+    """
+    objects = at.objects
+    at.vhosts(vhost)
+    new, after = _drafted(at, files, included, adds, policies)
+    answer: dict[str, Any] = yield from live_difference(objects, new, after)
+    if name is None:
+        return answer
+    yield
+    now = explain_running(objects, name, vhost)
+    explained = [_as_drafted(objects, one, new, after) for one in now if one.kind != "topic"]
+    return {
+        **answer,
+        "explained": [asdict(one) for one in explained],
+        "differs": [row for one, other in zip(now, explained) for row in _differing(one, other)],
+    }
+
+
+def _drafted(
+    at: Operator, files: object, included: object, adds: bool, policies: object
+) -> tuple[Configuration, Policies]:
+    """The configuration, and all policies that there would be. Raises: CommandError."""
+    now = at.objects.configuration
+    if files is None and policies is None:
+        raise CommandError("draft: expected files or policies")
+    new = now if files is None else loaded(files, included)
+    if files is not None and adds:
+        identities = {policy.identity for policy in new.policies}
+        kept = tuple(policy for policy in now.policies if policy.identity not in identities)
+        repository = now.repository.with_entries(new.repository.entries)
+        new = replace(now, repository=repository, policies=(*kept, *new.policies))
+        if faults := faults_of(new):
+            raise CommandError("\n".join(faults))
+    return new, at.objects.policies_after(new).with_these(_policies_of(at, [] if policies is None else policies))
+
+
+def _policies_of(at: Operator, given: object) -> list[Policy]:
+    """Raises: CommandError."""
+    if not isinstance(given, list) or len(given) > POLICIES_MAX or not all(isinstance(one, dict) for one in given):
+        raise CommandError(f"draft: policies: expected a list of at most {POLICIES_MAX} objects")
+    found = []
+    for one in given:
+        name, vhost = one.get("name", "draft"), one.get("vhost", "/")
+        if not isinstance(name, str) or vhost not in at.broker.virtual_hosts:
+            raise CommandError("draft: policies: expected a name, and a virtual host that is there")
+        try:
+            found.append(
+                make_policy(
+                    name,
+                    vhost,
+                    one.get("pattern"),
+                    one.get("definition"),
+                    apply_to=one.get("apply-to", "all"),
+                    priority=one.get("priority", 0),
+                    is_operator=one.get("operator") is True,
                 )
-            except PolicyFault as fault:
-                raise CommandError(f"Validation failed\n\n{fault}") from None
-        return found
+            )
+        except PolicyFault as fault:
+            raise CommandError(f"Validation failed\n\n{fault}") from None
+    return found
 
-    # -- rules --------------------------------------------------------------------------------------------------------
 
-    def _rules(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        """Those that win first. With `name`: `gives`, the settings that each gives there, and `loses`, those in which
-        another one wins."""
-        broker, vhost, name = self._broker(), self._vhost(arguments), arguments.get("name")
-        if name is None:
-            policies = [policy for policy in broker.policies if vhost in (None, policy.vhost)]
-            policies.sort(key=lambda one: (not one.is_operator, -one.priority, one.vhost, one.name))
-            entries = [one for one in broker.settings.entries if vhost is None or one.vhost in (None, vhost)]
-            entries.sort(key=lambda one: (one.vhost is None, one.match.rank))
-            return [*map(_policy_row, policies), *map(_entry_row, entries)]
-        rows: list[dict[str, Any]] = []
-        for one in explain_running(self._objects, name, vhost):
-            if one.kind != "topic":
-                rows += _rules_of(broker, one)
-        return rows
+# -- rules ----------------------------------------------------------------------------------------------------------
+
+
+@command("rules", http=Http("GET", "leveret/rules/V", Level.POLICYMAKER), reads=True)
+def rules(at: Operator, name: Name | None = None, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+    """List address-settings and policies together, in the order in which they win.
+
+    name: those of this queue or address, and what each gives
+
+    With a name each has `gives`, the settings that it gives there, and `loses`, those in which another one wins.
+    """
+    at.vhosts(vhost)
+    if name is None:
+        policies = [policy for policy in at.broker.policies if vhost in (None, policy.vhost)]
+        policies.sort(key=lambda one: (not one.is_operator, -one.priority, one.vhost, one.name))
+        entries = [one for one in at.broker.settings.entries if vhost is None or one.vhost in (None, vhost)]
+        entries.sort(key=lambda one: (one.vhost is None, one.match.rank))
+        return [*map(_policy_row, policies), *map(_entry_row, entries)]
+    rows: list[dict[str, Any]] = []
+    for one in explain_running(at.objects, name, vhost):
+        if one.kind != "topic":
+            rows += _rules_of(at.broker, one)
+    return rows
 
 
 def _as_drafted(objects: ConfiguredObjects, now: Explanation, new: Configuration, policies: Policies) -> Explanation:

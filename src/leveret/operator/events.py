@@ -1,13 +1,14 @@
-"""The control command `events`: what happened lately, as far as a filter takes it. Source: management page 16."""
+"""The command `events`: what happened lately, as far as a filter takes it. Source: management page 16."""
 
 from collections.abc import Callable
 from typing import Any
 
-from ..engine import Broker, EventKind
+from ..engine import EventKind
 from ..settings.faults import nearest
-from .acting import Handlers
+from .command import command
 from .command_error import CommandError
-from .event_log import Entry, EventLog
+from .event_log import Entry
+from .kinds import Name, OnlyVhost, Word
 from .operator import Operator
 
 #: Events that are answered by default, and at most.
@@ -15,46 +16,49 @@ SHOWN, SHOWN_MAX = 100, 1000
 _KINDS = frozenset(kind.value for kind in EventKind)
 
 
-class EventCommands:
-    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
-    later."""
+@command("events")
+def events(
+    at: Operator,
+    *,
+    count: int = SHOWN,
+    since: int | None = None,
+    kind: Word | None = None,
+    queue: Name | None = None,
+    message: int | None = None,
+    vhost: OnlyVhost | None = None,
+) -> dict[str, Any]:
+    """List recent events; none is kept before the first request, or a minute after the last.
 
-    def __init__(self, broker: Callable[[], Broker], operator: Operator) -> None:
-        self._broker = broker
-        self._operator = operator
-        self.handlers: Handlers = {"events": self._events}
+    count: at most this many (default 100, at most 1000)
+    since: those with a higher number, oldest first; without it: the latest
+    kind: only of these kinds: enqueued,delivered,acked,...
+    queue: only of what happened to this queue (or exchange, connection, ...)
+    message: only of the message with this id
 
-    @property
-    def log(self) -> EventLog:
-        """What happened since somebody looked first."""
-        return self._operator.events
-
-    def _events(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`next`: what to go on with as `since`. `dropped`: of those that `since` asks for so many are not kept."""
-        wanted = _filter_of(arguments)
-        log = self.log
-        log.look()
-        since = arguments.get("since")
-        count = min(arguments.get("count", SHOWN), SHOWN_MAX)
-        found: list[dict[str, Any]] = []
-        if since is None:  # the latest
-            for entry in log.newest():
-                if len(found) == count:
-                    break
-                if wanted(entry):
-                    found.append(shown(entry))
-            found.reverse()
-            following = log.next - 1
-        else:
-            following = max(since, log.first - 1)
-            for entry in log.behind(since):
-                if len(found) == count:
-                    break
-                following = entry.number
-                if wanted(entry):
-                    found.append(shown(entry))
-        dropped = 0 if since is None else max(0, log.first - 1 - since)
-        return {"items": found, "next": following, "dropped": dropped, "listening_since_ms": log.since_ms}
+    The answer has `next`: what to go on with as `since`; `dropped`: how many that `since` asks for are not kept.
+    """
+    wanted, log = _filter_of(kind, vhost, queue, message), at.events
+    log.look()
+    count = min(count, SHOWN_MAX)
+    found: list[dict[str, Any]] = []
+    if since is None:  # the latest
+        for entry in log.newest():
+            if len(found) == count:
+                break
+            if wanted(entry):
+                found.append(shown(entry))
+        found.reverse()
+        following = log.next - 1
+    else:
+        following = max(since, log.first - 1)
+        for entry in log.behind(since):
+            if len(found) == count:
+                break
+            following = entry.number
+            if wanted(entry):
+                found.append(shown(entry))
+    dropped = 0 if since is None else max(0, log.first - 1 - since)
+    return {"items": found, "next": following, "dropped": dropped, "listening_since_ms": log.since_ms}
 
 
 def shown(entry: Entry) -> dict[str, Any]:
@@ -63,10 +67,8 @@ def shown(entry: Entry) -> dict[str, Any]:
     return {**row, "subject": entry.subject, "messages": list(entry.ids), "count": entry.count, "detail": entry.detail}
 
 
-def _filter_of(arguments: dict[str, Any]) -> Callable[[Entry], bool]:
+def _filter_of(kind: str | None, vhost: str | None, queue: str | None, message: int | None) -> Callable[[Entry], bool]:
     """Raises: CommandError."""
-    kind, vhost, queue = (arguments.get(name) for name in ("kind", "vhost", "queue"))
-    message = arguments.get("message")
     kinds = frozenset(kind.split(",")) if kind is not None else None
     for one in kinds or ():
         if one not in _KINDS:

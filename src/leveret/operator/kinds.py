@@ -49,11 +49,11 @@ def _read_number(name: str, value: object) -> int:
     return int(text)
 
 
-def _read_limit(name: str, value: object) -> int | None:
+def _read_limit(name: str, value: object) -> int:
     """Anything below zero is no limit, as in RabbitMQ."""
     text = str(value)
     if text.startswith("-") and text[1:].isascii() and text[1:].isdigit():
-        return None
+        return -1
     return _read_number(name, value)
 
 
@@ -98,6 +98,7 @@ WORD = Kind("WORD", _read_name)
 
 #: A name is never empty; the text of a pattern, a password or a reason may be.
 Name = Annotated[str, NAME]
+PATTERN = Kind("PATTERN", _read_anything)
 Pattern = Annotated[str, Kind("PATTERN", _read_text)]
 #: One of a few, which the command knows.
 Word = Annotated[str, WORD]
@@ -108,7 +109,6 @@ QueueType = Annotated[str, Kind("TYPE", _read_queue_type)]
 Json = Annotated[Any, JSON]
 #: Checked by the command itself, with messages of its own.
 Words = Annotated[Any, Kind("WORD,WORD", _read_anything)]
-AnyPattern = Annotated[Any, Kind("PATTERN", _read_anything)]
 Document = Annotated[Any, Kind("FILE", _read_anything, typed="file")]
 
 QueueName = Annotated[str, NAME, "the queue's name"]

@@ -1,20 +1,17 @@
-"""Control commands that publish a message and get some. Source: management page 6."""
+"""Commands that publish a message and get some. Source: management page 6."""
 
 import base64
 import binascii
-from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from ..engine import (
     PLAIN,
-    Broker,
     ContentError,
     Envelope,
     Field,
     FieldTable,
     Message,
     PropertyValue,
-    Session,
     check_expiration,
     decode_properties,
     encode_header,
@@ -22,9 +19,10 @@ from ..engine import (
     scan_properties,
     table_of_json,
 )
-from .acting import Handlers, acting, vhost_of
+from .command import command
 from .command_error import CommandError
-from .operator import refusals, until_idle, wide
+from .kinds import NUMBER, OCTETS_MAX, TEXT, WORD, AsUser, Json, QueueName, VhostName, Word
+from .operator import Operator, until_idle, wide
 from .steps import Steps
 
 TEXTS = (
@@ -41,7 +39,6 @@ TEXTS = (
 )
 #: Name -> the largest value.
 NUMBERS = {"delivery_mode": 255, "priority": 255, "timestamp": 2**64 - 1}
-OCTETS_MAX = 255
 #: What becomes of messages that are got: (acknowledged, requeued).
 ACKMODES = {
     "ack_requeue_true": (False, True),
@@ -56,23 +53,32 @@ UNPUBLISHED = "Unable to publish message. Check queue limits."
 FLAGS_AT = 12
 
 
-class MessageCommands:
-    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
-    later."""
+Payload = Annotated[str, TEXT, "its body"]
+Encoding = Annotated[str, WORD, "auto (the default): text where it is UTF-8; or base64"]
+Truncate = Annotated[int, NUMBER, "bodies after this many octets"]
+PayloadEncoding = Annotated[str, WORD, "string (the default) or base64"]
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
-        self._broker = broker
-        self.handlers: Handlers = {"publish": self._publish, "get": self._get}
 
-    def _publish(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Mandatory and confirmed. That it is safe is seen to by who runs the command."""
-        broker = self._broker()
-        client = acting(broker, arguments)
-        exchange, routing_key = arguments["exchange"], arguments["routing-key"]
-        if max(len(exchange.encode(errors="replace")), len(routing_key.encode(errors="replace"))) > OCTETS_MAX:
-            raise CommandError("publish: exchange and routing-key: longer than 255 octets")
-        body = body_of("publish", arguments)
-        header = encode_header(len(body), properties_of("publish", arguments.get("properties") or {}))
+@command("publish")
+def publish(
+    at: Operator,
+    exchange: str,
+    routing_key: str,
+    payload: Payload,
+    *,
+    payload_encoding: PayloadEncoding = "string",
+    properties: Json = None,
+    vhost: VhostName = "/",
+    as_user: AsUser | None = None,
+) -> dict[str, Any]:
+    """Publish one message, and tell whether a queue got it.
+
+    exchange: its name; empty: the default exchange
+    routing_key: of the message
+    properties: like {"delivery_mode": 2}
+    """
+    with at.client(vhost, as_user) as (client, host):
+        header, body = message_of("publish", exchange, routing_key, payload, payload_encoding, properties)
         facts = scan_properties(header[FLAGS_AT:])
         user_id = None if facts.user_id is None else facts.user_id.decode("utf-8", "replace")
         if user_id not in (None, client.user.name) and "impersonator" not in client.user.tags:
@@ -83,53 +89,62 @@ class MessageCommands:
         session = client.open_session()
         try:
             session.select_confirms()
-            with refusals():
-                check_expiration(facts.expiration)
-                route = client.vhost.route(exchange, routing_key, client.user)
-                envelope = Envelope(exchange, routing_key, facts)
-                blob = PLAIN.join(header, body)
-                if broker.alarm is not None:
-                    raise CommandError(f"publishers are blocked: {broker.alarm}")
-                firehose = client.vhost.firehose
-                if firehose is not None:
-                    firehose.expect(session, route, envelope, (blob,))
-                offer = session.offer(route, envelope, (blob,), mandatory=True)
+            check_expiration(facts.expiration)
+            route = host.route(exchange, routing_key, client.user)
+            envelope = Envelope(exchange, routing_key, facts)
+            blob = PLAIN.join(header, body)
+            if at.broker.alarm is not None:
+                raise CommandError(f"publishers are blocked: {at.broker.alarm}")
+            if host.firehose is not None:
+                host.firehose.expect(session, route, envelope, (blob,))
+            offer = session.offer(route, envelope, (blob,), mandatory=True)
             if not offer.taken or (session.confirms is not None and session.confirms.refused):
                 raise CommandError(UNPUBLISHED)
             return {"routed": not offer.returned}
         finally:
             session.close()
 
-    def _get(self, arguments: dict[str, Any]) -> Steps:
-        """Oldest first; what is put back is where it was, and marked as redelivered."""
-        broker = self._broker()
-        mode, encoding = arguments.get("ackmode", "ack_requeue_true"), arguments.get("encoding", "auto")
-        if mode not in ACKMODES:
-            raise CommandError(f"get: ackmode must be one of {', '.join(ACKMODES)}, not {mode!r}")
-        if encoding not in ("auto", "base64"):
-            raise CommandError("Unsupported encoding. Please use auto or base64.")
-        client, name = acting(broker, arguments), arguments["queue"]
-        vhost = vhost_of(broker, arguments)
-        with refusals():
-            queue = vhost.queue_for_consumer(name, client)
-        yield from until_idle(vhost, name)
+
+@command("get")
+def get(
+    at: Operator,
+    queue: QueueName,
+    *,
+    count: int = 1,
+    ackmode: Word = "ack_requeue_true",
+    encoding: Encoding = "auto",
+    truncate: Truncate | None = None,
+    vhost: VhostName = "/",
+    as_user: AsUser | None = None,
+) -> Steps:
+    """Take messages out of a queue, or look at them and put them back.
+
+    count: at most this many (default 1)
+    ackmode: ack_requeue_true (the default), ack_requeue_false, reject_requeue_true or .._false
+    """
+    if ackmode not in ACKMODES:
+        raise CommandError(f"get: ackmode must be one of {', '.join(ACKMODES)}, not {ackmode!r}")
+    check_encoding(encoding)
+    with at.client(vhost, as_user) as (client, host):
+        found = host.queue_for_consumer(queue, client)
+        yield from until_idle(host, queue)
         session = client.open_session()
         rows: list[dict[str, Any]] = []
         try:
-            no_ack = mode == "ack_requeue_false"
-            for count in range(1, arguments.get("count", 1) + 1):
-                with refusals():
-                    got = session.get(queue, no_ack=no_ack)
+            for number in range(1, count + 1):
+                got = session.get(found, no_ack=ackmode == "ack_requeue_false")
                 if got is None:
                     break
                 _, message, redelivered, left = got
-                rows.append(_row(message, redelivered, left, encoding, arguments.get("truncate")))
-                if count % GOT_AT_ONCE == 0:
+                rows.append(_row(message, redelivered, left, encoding, truncate))
+                if number % GOT_AT_ONCE == 0:
                     yield
-            _give_back(session, mode)
+            acknowledged, requeued = ACKMODES[ackmode]
+            if session.unacked and not acknowledged and ackmode.startswith("reject"):
+                session.reject(0, multiple=True, requeue=requeued)
         finally:
-            session.close()
-        return rows
+            session.close()  # what is left goes back to where it was, and is marked as redelivered
+    return rows
 
 
 def shown_message(position: int, message: Message, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
@@ -139,18 +154,19 @@ def shown_message(position: int, message: Message, truncate: int | None, encodin
     return {"position": position, "attempts": message.deliveries - message.uncounted, **row}
 
 
-def _give_back(session: Session, mode: str) -> None:
-    acknowledged, requeued = ACKMODES[mode]
-    if session.unacked and not acknowledged and mode.startswith("reject"):
-        with refusals():
-            session.reject(0, multiple=True, requeue=requeued)
+def message_of(
+    command: str, exchange: str, key: str, payload: str, encoding: str, properties: object
+) -> tuple[bytes, bytes]:
+    """The header and the body of a message that arguments describe. Raises: CommandError."""
+    if max(len(exchange.encode(errors="replace")), len(key.encode(errors="replace"))) > OCTETS_MAX:
+        raise CommandError(f"{command}: exchange and routing-key: longer than 255 octets")
+    body = _body_of(command, payload, encoding)
+    return encode_header(len(body), _properties_of(command, properties or {})), body
 
 
-def body_of(command: str, arguments: dict[str, Any]) -> bytes:
-    """The body of a message that somebody gives. Raises: CommandError."""
-    payload, encoding = arguments["payload"], arguments.get("payload-encoding", "string")
+def _body_of(command: str, payload: str, encoding: str) -> bytes:
     if encoding == "string":
-        return str(payload).encode("utf-8", "replace")
+        return payload.encode("utf-8", "replace")
     if encoding != "base64":
         raise CommandError(f"{command}: payload-encoding must be string or base64, not {encoding!r}")
     try:
@@ -159,8 +175,8 @@ def body_of(command: str, arguments: dict[str, Any]) -> bytes:
         raise CommandError(f"{command}: payload: is not base64") from None
 
 
-def properties_of(command: str, given: object) -> dict[str, PropertyValue]:
-    """Those of a message; unknown names are ignored, as RabbitMQ does. Raises: CommandError."""
+def _properties_of(command: str, given: object) -> dict[str, PropertyValue]:
+    """Unknown names are ignored, as RabbitMQ does. Raises: CommandError."""
     if not isinstance(given, dict):
         raise CommandError(f"{command}: properties: expected an object")
     found: dict[str, PropertyValue] = {}
@@ -185,6 +201,12 @@ def properties_of(command: str, given: object) -> dict[str, PropertyValue]:
         except ValueError as error:
             raise CommandError(f"{command}: headers: expected {error}") from None
     return found
+
+
+def check_encoding(encoding: str) -> None:
+    """Raises: CommandError."""
+    if encoding not in ("auto", "base64"):
+        raise CommandError("Unsupported encoding. Please use auto or base64.")
 
 
 def _row(message: Message, redelivered: bool, left: int, encoding: str, truncate: int | None) -> dict[str, Any]:

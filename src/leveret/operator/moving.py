@@ -1,19 +1,18 @@
-"""Control commands for many messages: move, replay, discard, as jobs; which dead letters there are; pause, resume.
+"""Commands for many messages: move, replay, discard, as jobs; which dead letters there are; pause and resume.
 
 Source: management page 16; ruling 24.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
+from ..console.dispatcher import Http, Level
 from ..engine import (
     DISCARDED,
     Aim,
     BadRequest,
-    Broker,
     Choice,
     Client,
     EngineError,
@@ -21,6 +20,7 @@ from ..engine import (
     Moving,
     Queue,
     QueueGone,
+    VirtualHost,
     dead_letter_queues,
     discarding,
     origin_of,
@@ -30,12 +30,12 @@ from ..engine import (
     to_queue,
     why_not,
 )
-from .acting import Handlers, acting, vhost_of, vhosts_to_list
-from .choosing import chosen
+from .choosing import Filter, chosen
+from .command import command
 from .command_error import CommandError
-from .jobs import Jobs
+from .kinds import FLAG, JSON, NAME, NUMBER, TEXT, AsUser, OnlyVhost, QueueName, VhostName, Word
 from .messages import shown_message
-from .operator import refusals, until_idle
+from .operator import Operator, refusals, until_idle
 from .steps import Steps
 
 logger = logging.getLogger("leveret.control")
@@ -47,138 +47,220 @@ POSITIONS_MAX = 10_000
 #: Queues with dead letters that are listed; messages of all of them that are looked at, of each at least one step's.
 QUEUES_MAX, LETTERS_MAX, LETTERS_STEP = 100, 5_000, 100
 MOVED, REPLAYED = "moved", "replayed"
-_OF_LEASES = ("bookmark", "option")
-#: Where messages go, in every command that takes them somewhere.
-_PLACE = ("to-queue", "to-exchange", "to-key")
 
 
-class MovingCommands:
-    """`handlers` by the words of the command, for the control table."""
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Place:
+    """Arguments that say where messages go: the same in every command that takes them somewhere."""
 
-    def __init__(self, broker: Callable[[], Broker], jobs: Jobs) -> None:
-        self._broker = broker
-        self._jobs = jobs
-        self.handlers: Handlers = {
-            "move": self._move,
-            "replay": self._replay,
-            "discard": self._discard,
-            "pause": lambda arguments: self._pause(arguments, True),
-            "resume": lambda arguments: self._pause(arguments, False),
-            "dead-letters": self._dead_letters,
-            "jobs list": lambda arguments: [job.row() for job in jobs],
-            "jobs show": lambda arguments: jobs.find(arguments["id"]).row(),
-            "jobs cancel": self._cancel,
-        }
+    to_queue: Annotated[str, NAME, "straight into it; or"] | None = None
+    to_exchange: Annotated[str, TEXT, "by its bindings"] | None = None
+    to_key: Annotated[str, TEXT, "the routing key there (default: each message's own)"] | None = None
 
-    def _move(self, arguments: dict[str, Any]) -> Steps:
-        client = acting(self._broker(), arguments)
-        aim, words = _place("move", client, arguments)
-        return (yield from self._begin("move", client, arguments, aim, MOVED, words))
 
-    def _replay(self, arguments: dict[str, Any]) -> Steps:
-        to = arguments.get("to", "exchange")
-        if to not in ("exchange", "queue"):
-            raise CommandError(
-                f"replay: to must be exchange or queue, not {to!r}; to-queue and to-exchange name another place"
-            )
-        client = acting(self._broker(), arguments)
-        if any(name in arguments for name in _PLACE):
-            if "to" in arguments or "strip" in arguments:
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Which(Filter):
+    """Arguments that say which messages a job is about."""
+
+    positions: Annotated[Any, JSON, "a list of numbers, as `browse` shows them"] = None
+    limit: Annotated[int, NUMBER, "at most this many, from the head"] | None = None
+
+
+Rate = Annotated[int, NUMBER, "messages a second (default: as fast as it goes)"]
+DryRun = Annotated[bool, FLAG, "true: only tell what would be done"]
+JobId = Annotated[int, NUMBER, "the job's id in `jobs list`"]
+
+
+def _accepted(result: dict[str, Any]) -> int:
+    return 202 if "id" in result else 200
+
+
+@command("move", http=Http("POST", "leveret/queues/V/Q/move", Level.VHOST, _accepted))
+def move(
+    at: Operator,
+    queue: QueueName,
+    place: Place,
+    which: Which,
+    *,
+    rate: Rate | None = None,
+    dry_run: DryRun | None = None,
+    vhost: VhostName = "/",
+    as_user: AsUser | None = None,
+) -> Steps:
+    """Move messages of a queue to another one, or to an exchange, as a job."""
+    with at.client(vhost, as_user) as (client, host):
+        aim, words = _aim_of("move", client, queue, place)
+        return (yield from _begin(at, "move", host, client, queue, which, aim, MOVED, words, rate, dry_run, as_user))
+
+
+@command("replay", http=Http("POST", "leveret/queues/V/Q/replay", Level.VHOST, _accepted))
+def replay(
+    at: Operator,
+    queue: QueueName,
+    place: Place,
+    *,
+    to: Word | None = None,
+    strip: bool | None = None,
+    which: Which,
+    rate: Rate | None = None,
+    dry_run: DryRun | None = None,
+    vhost: VhostName = "/",
+    as_user: AsUser | None = None,
+) -> Steps:
+    """Send dead letters back to where they came from, or elsewhere as `move` does, as a job.
+
+    to: exchange (the default), with the routing key; or queue: the one each died in
+    strip: true: without the headers that tell of deaths (default false)
+    """
+    if to not in (None, "exchange", "queue"):
+        raise CommandError(
+            f"replay: to must be exchange or queue, not {to!r}; to-queue and to-exchange name another place"
+        )
+    with at.client(vhost, as_user) as (client, host):
+        if place != Place():
+            if to is not None or strip is not None:
                 raise CommandError("replay: to and strip are about where each message came from, not another place")
-            aim, words = _place("replay", client, arguments)
+            aim, words = _aim_of("replay", client, queue, place)
         else:
-            aim = to_origin(client, into_queue=to == "queue", without_history=arguments.get("strip", False))
+            aim = to_origin(client, into_queue=to == "queue", without_history=bool(strip))
             words = "to the queue that each died in" if to == "queue" else "to where each came from"
-        return (yield from self._begin("replay", client, arguments, aim, REPLAYED, words))
+        return (
+            yield from _begin(at, "replay", host, client, queue, which, aim, REPLAYED, words, rate, dry_run, as_user)
+        )
 
-    def _discard(self, arguments: dict[str, Any]) -> Steps:
-        """Of a leased queue as a request to amps.control, also what others hold (queues page A.6)."""
-        client = acting(self._broker(), arguments)
-        queue = client.vhost.queues.get(arguments["queue"])
-        if queue is not None and queue.rules.leased is not None:
-            return (yield from self._discard_leased(queue, client, arguments))
-        if queue is not None and any(name in arguments for name in _OF_LEASES):
-            raise CommandError(f"queue {queue.name!r} is no leased queue: discard by filter, header, text, positions")
-        return (yield from self._begin("discard", client, arguments, None, DISCARDED, "discarded"))
 
-    def _discard_leased(self, queue: Queue, client: Client, arguments: dict[str, Any]) -> Steps:
-        known = {"queue", "vhost", "as-user", "filter", *_OF_LEASES}
-        if not known.issuperset(arguments):
-            raise CommandError("discard: of a leased queue by bookmark or filter alone, and without a rate")
-        with refusals():
-            client.user.require("read", "queue", queue.name, queue.vhost_name)
-        try:
-            done = yield from discarding(
-                queue, arguments.get("bookmark"), arguments.get("filter"), arguments.get("option", "")
+@command("discard", http=Http("POST", "leveret/queues/V/Q/discard", Level.VHOST, _accepted))
+def discard(
+    at: Operator,
+    queue: QueueName,
+    which: Which,
+    *,
+    rate: Rate | None = None,
+    dry_run: DryRun | None = None,
+    vhost: VhostName = "/",
+    as_user: AsUser | None = None,
+    bookmark: str | None = None,
+    option: str | None = None,
+) -> Steps:
+    """Throw messages of a queue away, as a job; of a leased queue at once, also what others hold.
+
+    bookmark: of a leased queue: those with these bookmarks, separated by commas
+    option: of a leased queue: cancel: break the leases; expire: as dead letters
+    """
+    with at.client(vhost, as_user) as (client, host):
+        found = host.queues.get(queue)
+        if found is None or found.rules.leased is None:
+            if found is not None and (bookmark is not None or option is not None):
+                raise CommandError(f"queue {queue!r} is no leased queue: discard by filter, header, text, positions")
+            return (
+                yield from _begin(
+                    at, "discard", host, client, queue, which, None, DISCARDED, "discarded", rate, dry_run, as_user
+                )
             )
+        if which != Which(filter=which.filter) or rate is not None or dry_run is not None:
+            raise CommandError("discard: of a leased queue by bookmark or filter alone, and without a rate")
+        client.user.require("read", "queue", queue, vhost)
+        try:  # as a request to amps.control (queues page A.6)
+            done = yield from discarding(found, bookmark, which.filter, option or "")
         except BadRequest as error:
             raise CommandError(str(error)) from None
-        return {"queue": queue.name, "vhost": queue.vhost_name, **asdict(done)}
+    return {"queue": queue, "vhost": vhost, **asdict(done)}
 
-    def _cancel(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        job = self._jobs.find(arguments["id"])
-        if "as-user" in arguments:
-            client = acting(self._broker(), {**arguments, "vhost": job.client.vhost.name})
+
+@command("pause")
+def pause(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Give consumers of a queue nothing, until `resume` or a restart."""
+    return _set_paused(at, vhost, queue, paused=True)
+
+
+@command("resume")
+def resume(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Give consumers what has come since `pause`."""
+    return _set_paused(at, vhost, queue, paused=False)
+
+
+def _set_paused(at: Operator, vhost: str, name: str, *, paused: bool) -> dict[str, Any]:
+    with refusals():
+        queue = at.vhost(vhost).queue(name)
+    if queue.paused is not paused:
+        logger.info("queue %r in %r is %s", name, vhost, "paused" if paused else "resumed")
+        queue.pause(paused)
+    return {"queue": name, "vhost": vhost, "paused": paused, "ready": queue.ready_count}
+
+
+@command("dead-letters")
+def dead_letters(at: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
+    """List the queues that dead letters go to, and what is there by cause and origin."""
+    found: list[Queue] = []
+    for host in at.vhosts(vhost):
+        for some in dead_letter_queues(host):
+            found += some
+            yield
+    found.sort(key=lambda queue: (-queue.ready_count, queue.vhost_name, queue.name))
+    rows = []
+    for queue in found[:QUEUES_MAX]:
+        rows.append((yield from _letters_of(queue, LETTERS_MAX // len(found[:QUEUES_MAX]))))
+    return {"queues": len(found), "items": rows}
+
+
+# -- jobs -----------------------------------------------------------------------------------------------------------
+
+
+@command("jobs list")
+def list_jobs(at: Operator) -> list[dict[str, Any]]:
+    """List moves, replays and discards: those under way, and the last ones that ended."""
+    return [job.row() for job in at.jobs]
+
+
+@command("jobs show")
+def show_job(at: Operator, id: JobId) -> dict[str, Any]:
+    """Show one of them."""
+    return at.jobs.find(id).row()
+
+
+@command("jobs cancel")
+def cancel_job(at: Operator, id: JobId, *, as_user: AsUser | None = None) -> dict[str, Any]:
+    """End one; what it has moved stays moved."""
+    job = at.jobs.find(id)
+    if as_user is not None:
+        with at.client(job.client.vhost.name, as_user) as (client, _):
             if not client.user.is_administrator and client.user.name != job.by:
                 raise CommandError(f"job {job.id} is another user's")
-        job.cancel()
-        return job.row()
-
-    def _pause(self, arguments: dict[str, Any], paused: bool) -> dict[str, Any]:
-        vhost, name = vhost_of(self._broker(), arguments), arguments["queue"]
-        with refusals():
-            queue = vhost.queue(name)
-        if queue.paused is not paused:
-            logger.info("queue %r in %r is %s", name, vhost.name, "paused" if paused else "resumed")
-            queue.pause(paused)
-        return {"queue": name, "vhost": vhost.name, "paused": paused, "ready": queue.ready_count}
-
-    # -- dead letters -----------------------------------------------------------------------------------------------
-
-    def _dead_letters(self, arguments: dict[str, Any]) -> Steps:
-        """Queues that dead letters go to, those with the most first; what is in them by cause and origin."""
-        found: list[Queue] = []
-        for vhost in vhosts_to_list(self._broker(), arguments):
-            for some in dead_letter_queues(vhost):
-                found += some
-                yield
-        found.sort(key=lambda queue: (-queue.ready_count, queue.vhost_name, queue.name))
-        rows = []
-        for queue in found[:QUEUES_MAX]:
-            rows.append((yield from _letters_of(queue, LETTERS_MAX // len(found[:QUEUES_MAX]))))
-        return {"queues": len(found), "items": rows}
-
-    # -- jobs -------------------------------------------------------------------------------------------------------
-
-    def _begin(
-        self, command: str, client: Client, arguments: dict[str, Any], aim: Aim | None, why: str, to: str
-    ) -> Steps:
-        """The job, or what it would do."""
-        name, vhost = arguments["queue"], vhost_of(self._broker(), arguments)
-        with refusals():
-            queue = vhost.queue_for_consumer(name, client)
-            _check_owner(queue)
-        if why_not(queue):
-            raise CommandError(f"{command}: queue {name!r}: {why_not(queue)}")
-        limit, rate = arguments.get("limit"), arguments.get("rate")
-        if limit == 0 or rate == 0:
-            raise CommandError(f"{command}: limit and rate are numbers from 1 on")
-        yield from until_idle(vhost, name)
-        moving = Moving(queue, client, _choice_of(command, arguments, limit), aim, why)
-        if arguments.get("dry-run", False):
-            return (yield from _dry_run(moving, limit))
-        by = arguments.get("as-user")
-        return self._jobs.begin(command, moving, client, by=by, to=to, rate=rate, limit=limit).row()
+    job.cancel()
+    return job.row()
 
 
-def _check_owner(queue: Queue) -> None:
-    """Raises: CommandError."""
+def _begin(
+    at: Operator,
+    command: str,
+    host: VirtualHost,
+    client: Client,
+    name: str,
+    which: Which,
+    aim: Aim | None,
+    why: str,
+    to: str,
+    rate: int | None,
+    dry_run: bool | None,
+    by: str | None,
+) -> Steps:
+    """The job, or what it would do."""
+    queue, limit = host.queue_for_consumer(name, client), which.limit
     if queue.exclusive:
         raise CommandError(f"queue {queue.name!r} is exclusive: its messages are its connection's")
+    if why_not(queue):
+        raise CommandError(f"{command}: queue {name!r}: {why_not(queue)}")
+    if limit == 0 or rate == 0:
+        raise CommandError(f"{command}: limit and rate are numbers from 1 on")
+    yield from until_idle(host, name)
+    moving = Moving(queue, client, _choice_of(command, which), aim, why)
+    if dry_run:
+        return (yield from _dry_run(moving))
+    return at.jobs.begin(command, moving, client, by=by, to=to, rate=rate, limit=limit).row()
 
 
-def _choice_of(command: str, arguments: dict[str, Any], limit: int | None) -> Choice:
-    positions = arguments.get("positions")
+def _choice_of(command: str, which: Which) -> Choice:
+    positions = which.positions
     if positions is not None and not (
         isinstance(positions, list)
         and len(positions) <= POSITIONS_MAX
@@ -187,11 +269,11 @@ def _choice_of(command: str, arguments: dict[str, Any], limit: int | None) -> Ch
         raise CommandError(
             f"{command}: positions: expected a list of at most {POSITIONS_MAX} numbers, as `browse` shows"
         )
-    takes = chosen(command, arguments) or takes_all
-    return Choice(takes, None if positions is None else frozenset(positions), limit)
+    takes = chosen(command, which) or takes_all
+    return Choice(takes, None if positions is None else frozenset(positions), which.limit)
 
 
-def _dry_run(moving: Moving, limit: int | None) -> Steps:
+def _dry_run(moving: Moving) -> Steps:
     """What the job would do, as far as it was looked: `is_complete` says whether that was all."""
     targets: Counter[str] = Counter()
     transient: set[str] = set()
@@ -266,16 +348,15 @@ def _letters_of(queue: Queue, most: int) -> Steps:
     }
 
 
-def _place(command: str, client: Client, arguments: dict[str, Any]) -> tuple[Aim, str]:
-    """Where the arguments send messages, and that in words. Raises: CommandError."""
-    queue, exchange, key = (arguments.get(name) for name in _PLACE)
+def _aim_of(command: str, client: Client, source: str, place: Place) -> tuple[Aim, str]:
+    """Where the arguments send the messages of a queue, and that in words. Raises: CommandError."""
+    queue, exchange, key = place.to_queue, place.to_exchange, place.to_key
     if queue is not None and exchange is None and key is None:
-        if queue == arguments["queue"]:
+        if queue == source:
             raise CommandError(f"{command}: to-queue is the queue itself")
         if queue not in client.vhost.queues:
             raise CommandError(f"no queue {queue!r} in virtual host {client.vhost.name!r}")
-        with refusals():
-            return to_queue(client, queue), f"to queue {queue}"
+        return to_queue(client, queue), f"to queue {queue}"
     if exchange is not None and queue is None:
         if exchange not in client.vhost.exchanges:
             raise CommandError(f"no exchange {exchange!r} in virtual host {client.vhost.name!r}")

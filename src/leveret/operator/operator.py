@@ -107,7 +107,7 @@ class Operator:
         return found
 
     @contextmanager
-    def acting(self, vhost: str, as_user: str | None) -> Iterator[tuple[Client, VirtualHost]]:
+    def client(self, vhost: str, as_user: str | None) -> Iterator[tuple[Client, VirtualHost]]:
         """A client in a virtual host, in no list of connections. Refusals of the engine become CommandError."""
         host = self.vhost(vhost)
         user = User(BROKER_ITSELF, tags=("administrator",)) if as_user is None else self.user(as_user)

@@ -1,15 +1,18 @@
-"""Control commands about what the broker keeps for others and does nothing with: parameters of plug-ins, its own name.
+"""Commands about what the broker keeps for others and does nothing with: parameters of plug-ins, its own name.
 
 The journal keeps them as well. Source: management page 8.2; behaviour page 5.3.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
+from ..console.dispatcher import Http, Level
 from ..engine import Broker
 from .access import tags_of
-from .acting import Handlers, vhost_of
+from .command import command
 from .command_error import CommandError
+from .kinds import JSON, NAME, Name, OnlyVhost, VhostName, Words
+from .operator import Operator
 
 #: Plug-ins whose parameters are kept.
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "shovel")
@@ -56,95 +59,116 @@ def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
     return {"description": "Default virtual host" if vhost == "/" else "", "tags": []}
 
 
-class ParameterCommands:
-    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
-    later. `cluster_name`: as configured; "" if it is not."""
-
-    def __init__(self, broker: Callable[[], Broker], cluster_name: Callable[[], str] = str) -> None:
-        self._broker = broker
-        self._configured_name = cluster_name
-        self.handlers: Handlers = {
-            "parameters list": self._list,
-            "parameters set": self._set,
-            "parameters clear": self._clear,
-            "global-parameters list": lambda arguments: list(self._global()),
-            "global-parameters set": self._set_global,
-            "global-parameters clear": self._clear_global,
-            "cluster-name": self._cluster_name,
-            "vhosts describe": self._describe,
-            "vhosts about": self._about,
-        }
-
-    def _list(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        component, vhost = arguments.get("component"), arguments.get("vhost")
-        return [
-            entry
-            for entry in parameters_of_vhosts(self._broker())
-            if component in (None, entry["component"]) and vhost in (None, entry["vhost"])
-        ]
-
-    def _set(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        vhost = vhost_of(self._broker(), arguments).name
-        component, name, value = arguments["component"], arguments["name"], arguments["value"]
-        faults = list(_faults(component, name, value))
-        if faults:
-            raise CommandError("Validation failed\n\n" + "".join(f"{fault}\n" for fault in faults))
-        entry = {"value": value, "vhost": vhost, "component": component, "name": name}
-        is_new = set_parameter(self._broker(), (vhost, component, name), value)
-        return {**entry, "created": is_new}
-
-    def _clear(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        vhost = vhost_of(self._broker(), arguments).name
-        identity = (vhost, arguments["component"], arguments["name"])
-        if not self._broker().parameters.remove(identity):
-            raise CommandError("Parameter does not exist")
-        return {"vhost": vhost, "component": identity[1], "name": identity[2]}
-
-    def _global(self) -> Iterator[dict[str, Any]]:
-        found = global_parameters(self._broker())
-        given = {entry["name"] for entry in found}
-        for name in (CLUSTER_NAME, "internal_cluster_id"):
-            if name not in given:
-                yield {"name": name, "value": self._cluster_name({})["name"]}
-        yield from found
-
-    def _set_global(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        name, value = arguments["name"], arguments["value"]
-        if name == CLUSTER_NAME:
-            _check_cluster_name(value)
-        is_new = set_parameter(self._broker(), ("", "", name), value)
-        return {"name": name, "value": value, "created": is_new}
-
-    def _clear_global(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if not self._broker().parameters.remove(("", "", arguments["name"])):
-            raise CommandError("Parameter does not exist")
-        return {"name": arguments["name"]}
-
-    def _cluster_name(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        name = arguments.get("name")
-        if name is not None:
-            set_parameter(self._broker(), ("", "", CLUSTER_NAME), name)
-        found = self._broker().parameters.get(("", "", CLUSTER_NAME))
-        return {"name": found if isinstance(found, str) else self._configured_name() or CLUSTER_NAME_DEFAULT}
-
-    def _describe(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        name = arguments["name"]
-        if name not in self._broker().virtual_hosts:
-            raise CommandError(f"no virtual host {name!r}")
-        description, tags = arguments.get("description", ""), arguments.get("tags", "")
-        words = tags.split(",") if isinstance(tags, str) else tags
-        tags_of(words)
-        describe(self._broker(), name, description, [word.strip() for word in words if word.strip()])
-        return {"name": name, **self._about({"name": name})}
-
-    def _about(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return about_vhost(self._broker(), arguments["name"])
+Component = Annotated[str, NAME, "the plug-in's name for itself"]
+ParameterName = Annotated[str, NAME, "of the parameter"]
+Value = Annotated[Any, JSON, "any JSON"]
+HostName = Annotated[str, NAME, "of the virtual host"]
 
 
-def _check_cluster_name(name: object) -> None:
-    """Raises: CommandError."""
-    if not isinstance(name, str) or not name:
+@command("parameters list")
+def list_parameters(
+    at: Operator, *, component: Name | None = None, vhost: OnlyVhost | None = None
+) -> list[dict[str, Any]]:
+    """List what plug-ins of RabbitMQ would be told.
+
+    component: only of this plug-in
+    """
+    return [
+        entry
+        for entry in parameters_of_vhosts(at.broker)
+        if component in (None, entry["component"]) and vhost in (None, entry["vhost"])
+    ]
+
+
+@command("parameters set")
+def set_one(
+    at: Operator, component: Component, name: ParameterName, value: Value, *, vhost: VhostName = "/"
+) -> dict[str, Any]:
+    """Add one, or replace the one of that name."""
+    at.vhost(vhost)
+    faults = list(_faults(component, name, value))
+    if faults:
+        raise CommandError("Validation failed\n\n" + "".join(f"{fault}\n" for fault in faults))
+    is_new = set_parameter(at.broker, (vhost, component, name), value)
+    return {"value": value, "vhost": vhost, "component": component, "name": name, "created": is_new}
+
+
+@command("parameters clear")
+def clear_one(at: Operator, component: Component, name: ParameterName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Delete one."""
+    at.vhost(vhost)
+    _remove(at, (vhost, component, name))
+    return {"vhost": vhost, "component": component, "name": name}
+
+
+@command("global-parameters list")
+def list_global(at: Operator) -> list[dict[str, Any]]:
+    """List those of no virtual host."""
+    found = global_parameters(at.broker)
+    given = {entry["name"] for entry in found}
+    own = [{"name": name, "value": _cluster_name(at)} for name in (CLUSTER_NAME, "internal_cluster_id")]
+    return [*(entry for entry in own if entry["name"] not in given), *found]
+
+
+@command("global-parameters set")
+def set_global(at: Operator, name: ParameterName, value: Value) -> dict[str, Any]:
+    """Add one, or replace the one of that name."""
+    if name == CLUSTER_NAME and (not isinstance(value, str) or not value):
         raise CommandError("cluster-name: expected name=NAME")
+    is_new = set_parameter(at.broker, ("", "", name), value)
+    return {"name": name, "value": value, "created": is_new}
+
+
+@command("global-parameters clear", http=Http("DELETE", "global-parameters/NAME", Level.POLICYMAKER, 204))
+def clear_global(at: Operator, name: ParameterName) -> dict[str, Any]:
+    """Delete one."""
+    _remove(at, ("", "", name))
+    return {"name": name}
+
+
+def _remove(at: Operator, identity: tuple[str, str, str]) -> None:
+    if not at.broker.parameters.remove(identity):
+        raise CommandError("Parameter does not exist")
+
+
+@command("cluster-name")
+def cluster_name(at: Operator, name: Name | None = None) -> dict[str, Any]:
+    """Show or change what the broker calls itself.
+
+    name: the new name; without it: not changed
+    """
+    if name is not None:
+        set_parameter(at.broker, ("", "", CLUSTER_NAME), name)
+    return {"name": _cluster_name(at)}
+
+
+def _cluster_name(at: Operator) -> str:
+    """As it was set, or as the configuration has it."""
+    found = at.broker.parameters.get(("", "", CLUSTER_NAME))
+    if isinstance(found, str):
+        return found
+    explicit = {} if at.configured is None else at.configured.configuration.explicit
+    return str(explicit.get(("broker", "cluster-name"), "") or CLUSTER_NAME_DEFAULT)
+
+
+@command("vhosts about")
+def about(at: Operator, name: HostName) -> dict[str, Any]:
+    """Show the description and tags of a virtual host."""
+    return about_vhost(at.broker, name)
+
+
+@command("vhosts describe")
+def describe_vhost(at: Operator, name: HostName, *, description: str = "", tags: Words = "") -> dict[str, Any]:
+    """Set a text and words about a virtual host.
+
+    description: without it: none
+    tags: without it: none
+    """
+    at.vhost(name)
+    words = tags.split(",") if isinstance(tags, str) else tags
+    tags_of(words)
+    describe(at.broker, name, description, [word.strip() for word in words if word.strip()])
+    return {"name": name, **about_vhost(at.broker, name)}
 
 
 def _faults(component: str, name: str, value: object) -> Iterator[str]:

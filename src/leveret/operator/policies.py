@@ -1,71 +1,100 @@
 """Commands about policies and operator policies. Source: ruling 24; behaviour page 3.12."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
 
-from ..engine import Broker
+from ..console.dispatcher import Http, Level
 from ..settings import Policy, PolicyFault, make_policy
+from .command import command
 from .command_error import CommandError
+from .kinds import JSON, NAME, PATTERN, TEXT, OnlyVhost, VhostName
+from .operator import Operator
+
+PolicyName = Annotated[str, NAME, "of the policy"]
 
 
-class PolicyCommands:
-    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
-    later."""
+@dataclass(slots=True, frozen=True)
+class Wanted:
+    """A policy, or an operator policy, as its arguments describe it."""
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
-        self._broker = broker
-        self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            f"{command} {action}": partial(do, is_operator=is_operator)
-            for command, is_operator in (("policies", False), ("operator-policies", True))
-            for action, do in (("list", self._list), ("set", self._set), ("clear", self._clear))
-        }
+    name: PolicyName
+    pattern: Annotated[Any, PATTERN, "of the names it applies to"]
+    definition: Annotated[Any, JSON, 'like {"max-length": 10}']
+    _: KW_ONLY
+    apply_to: Annotated[str, TEXT, "all (the default), queues, exchanges, classic_queues, ..."] = "all"
+    priority: Annotated[Any, JSON, "of those that match the highest wins (default 0)"] = 0
 
-    @property
-    def broker(self) -> Broker:
-        """The broker that the commands are for."""
-        return self._broker()
 
-    def _list(self, arguments: dict[str, Any], *, is_operator: bool) -> list[dict[str, Any]]:
-        wanted = arguments.get("vhost")
-        if wanted is not None:
-            self._check_vhost(wanted)
-        return [
-            policy_value(policy)
-            for policy in self.broker.policies
-            if policy.is_operator == is_operator and wanted in (None, policy.vhost)
-        ]
+@command("policies list")
+def list_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+    """List policies, the highest priority first."""
+    return _listed(at, vhost, is_operator=False)
 
-    def _set(self, arguments: dict[str, Any], *, is_operator: bool) -> dict[str, Any]:
-        vhost = self._check_vhost(arguments.get("vhost", "/"))
-        try:
-            policy = make_policy(
-                arguments["name"],
-                vhost,
-                arguments["pattern"],
-                arguments["definition"],
-                apply_to=arguments.get("apply-to", "all"),
-                priority=arguments.get("priority", 0),
-                is_operator=is_operator,
-            )
-        except PolicyFault as fault:
-            raise CommandError(f"Validation failed\n\n{fault}") from None
-        self.broker.replace_policies(self.broker.policies.with_these([policy]))
-        return policy_value(policy)
 
-    def _clear(self, arguments: dict[str, Any], *, is_operator: bool) -> dict[str, Any]:
-        vhost = self._check_vhost(arguments.get("vhost", "/"))
-        name = arguments["name"]
-        policy = self.broker.policies.find(vhost, name, is_operator=is_operator)
-        if policy is None:
-            raise CommandError("Parameter does not exist")
-        self.broker.replace_policies(self.broker.policies.without([policy.identity]))
-        return {"vhost": vhost, "name": name}
+@command("policies set")
+def set_policy(at: Operator, wanted: Wanted, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Add one, or replace the one of that name."""
+    return _set(at, wanted, vhost, is_operator=False)
 
-    def _check_vhost(self, name: str) -> str:
-        if name not in self.broker.virtual_hosts:
-            raise CommandError(f"no virtual host {name!r}")
-        return name
+
+@command("policies clear", http=Http("DELETE", "policies/V/NAME", Level.POLICYMAKER, 204))
+def clear_policy(at: Operator, name: PolicyName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Delete one."""
+    return _clear(at, name, vhost, is_operator=False)
+
+
+@command("operator-policies list")
+def list_operator_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+    """List operator policies, the highest priority first."""
+    return _listed(at, vhost, is_operator=True)
+
+
+@command("operator-policies set")
+def set_operator_policy(at: Operator, wanted: Wanted, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Add one, or replace the one of that name."""
+    return _set(at, wanted, vhost, is_operator=True)
+
+
+@command("operator-policies clear", http=Http("DELETE", "operator-policies/V/NAME", Level.ADMINISTRATOR, 204))
+def clear_operator_policy(at: Operator, name: PolicyName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Delete one."""
+    return _clear(at, name, vhost, is_operator=True)
+
+
+def _listed(at: Operator, vhost: str | None, *, is_operator: bool) -> list[dict[str, Any]]:
+    at.vhosts(vhost)
+    return [
+        policy_value(policy)
+        for policy in at.broker.policies
+        if policy.is_operator == is_operator and vhost in (None, policy.vhost)
+    ]
+
+
+def _set(at: Operator, wanted: Wanted, vhost: str, *, is_operator: bool) -> dict[str, Any]:
+    at.vhost(vhost)
+    try:
+        policy = make_policy(
+            wanted.name,
+            vhost,
+            wanted.pattern,
+            wanted.definition,
+            apply_to=wanted.apply_to,
+            priority=wanted.priority,
+            is_operator=is_operator,
+        )
+    except PolicyFault as fault:
+        raise CommandError(f"Validation failed\n\n{fault}") from None
+    at.broker.replace_policies(at.broker.policies.with_these([policy]))
+    return policy_value(policy)
+
+
+def _clear(at: Operator, name: str, vhost: str, *, is_operator: bool) -> dict[str, Any]:
+    at.vhost(vhost)
+    policy = at.broker.policies.find(vhost, name, is_operator=is_operator)
+    if policy is None:
+        raise CommandError("Parameter does not exist")
+    at.broker.replace_policies(at.broker.policies.without([policy.identity]))
+    return {"vhost": vhost, "name": name}
 
 
 def policy_value(policy: Policy) -> dict[str, Any]:

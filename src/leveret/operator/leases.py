@@ -1,0 +1,46 @@
+"""Commands about the leases of a leased queue. Source: ruling 24; queues page A."""
+
+from typing import Any
+
+from ..engine import BadRequest, Queue, leases_of, renew_leases
+from .command import command
+from .command_error import CommandError
+from .kinds import QueueName, VhostName
+from .operator import Operator
+
+#: Leases that are listed at most, those that end first.
+LISTED_MAX = 1000
+
+
+@command("leases")
+def leases(
+    at: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED_MAX, vhost: VhostName = "/"
+) -> list[dict[str, Any]]:
+    """List the leases of a leased queue: which client has which message, and until when.
+
+    after: without this many of the first
+    count: at most this many (default and at most 1000)
+    """
+    return leases_of(_leased(at, vhost, queue), after + min(count, LISTED_MAX))[after:]
+
+
+@command("lease renew")
+def renew(at: Operator, queue: QueueName, bookmark: str, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Begin leases of a leased queue again, whatever client has them.
+
+    bookmark: of the messages; commas between several
+    """
+    found = _leased(at, vhost, queue)
+    try:
+        count = renew_leases(found, bookmark)
+    except BadRequest as error:
+        raise CommandError(str(error)) from None
+    return {"queue": queue, "vhost": vhost, "renewed": count}
+
+
+def _leased(at: Operator, vhost: str, name: str) -> Queue:
+    """Raises: CommandError."""
+    queue = at.queue(vhost, name)
+    if queue.rules.leased is None:
+        raise CommandError(f"queue {name!r} is no leased queue")
+    return queue
