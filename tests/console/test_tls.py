@@ -137,11 +137,11 @@ def test_openssl_reads_the_same(tmp_path: Path) -> None:
 
 
 def _loaded(directory: Path, text: str) -> Any:
-    from leveret.__main__ import _load
+    from leveret.cli.configuration_files import load
 
     file = directory / "loaded.toml"
     file.write_text(text)
-    return _load([str(file)])
+    return load([str(file)])
 
 
 @pytest.mark.parametrize("count", range(0, 60, 7))

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from leveret.__main__ import COMMANDS
+
 #: Starts a broker up to the point where it would listen, and prints what has been imported.
 UP_TO_LISTENING = """
 import sys
@@ -56,3 +58,19 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
 def test_a_broker_in_memory_starts_without(imported: set[str], module: str, who_needs_it: str) -> None:
     """Only those named need it."""
     assert module not in imported, who_needs_it
+
+
+@pytest.mark.parametrize("word, besides", [("check", set()), ("diff", set()), ("ctl", {"cli.explain"})])
+def test_only_the_module_of_the_word_is_imported(word: str, besides: set[str]) -> None:
+    """Of all that the command line has; `ctl` prints explanations."""
+    code = f"""
+import sys
+from leveret.__main__ import COMMANDS, main
+try:
+    main([{word!r}, "--help"])
+except SystemExit:
+    pass
+print(*(name for name, _ in COMMANDS.values() if f"leveret.{{name}}" in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert set(done.stdout.splitlines()[-1].split()) == {COMMANDS[word][0], *besides}

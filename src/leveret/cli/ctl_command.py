@@ -39,15 +39,13 @@ RABBITMQCTL = {
 ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
 
 
-def add_command(verbs: Any) -> None:
-    """Add `ctl` to a parser."""
-    ctl = verbs.add_parser(
-        "ctl",
-        help="manage a running broker",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=_help(),
-        add_help=False,
-    )
+#: `--help` has an argument here.
+PARSER = {"add_help": False}
+
+
+def add_arguments(ctl: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    ctl.formatter_class, ctl.epilog = argparse.RawDescriptionHelpFormatter, _help()
     ctl.add_argument("-h", "--help", action="store_true", help="show this, or the help of one COMMAND")
     ctl.add_argument(
         "--url",
@@ -68,15 +66,16 @@ def add_command(verbs: Any) -> None:
     ctl.add_argument("--vhost", default=None, help="the virtual host that the command is for (vhost=...)")
     ctl.add_argument("command", nargs="?", metavar="COMMAND", help="one of those below")
     ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="as below, or as NAME=VALUE")
-    ctl.set_defaults(run=lambda options: _run(options, ctl))
+    ctl.set_defaults(parser=ctl)
 
 
-def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Send one command, and print its answer."""
     from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
 
     file: JsonFile | None = None
     if options.help or options.command is None:
-        print(_help_of(options.command) if options.command in COMMANDS else parser.format_help().rstrip())
+        print(_help_of(options.command) if options.command in COMMANDS else options.parser.format_help().rstrip())
         return EXIT_OK if options.help else EXIT_FAILED
     if options.url is not None and options.url.startswith("http://"):
         return _run_remote(options)

@@ -4,9 +4,8 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from ..configured.machine import SHARE_PERCENT, machine_of
 from ..journal import JournalError
@@ -17,6 +16,7 @@ from ..serving.addresses import AddressError, AddressTaken, bind, parse_address
 from ..serving.descriptors import descriptor_limits
 from ..settings import Configuration
 from ..settings.printable import printable
+from .configuration_files import load
 
 OK, WARNING, FAULT = "ok", "warning", "fault"
 EXIT_OK, EXIT_FAULT = 0, 2
@@ -33,8 +33,6 @@ FORGETTING, REMOTE = {"tmpfs", "ramfs"}, {"nfs", "nfs4", "cifs", "smb3", "9p", "
 #: No machine whose clock is right shows an earlier time: 2026-01-01.
 CLOCK_MIN_S = 1_767_225_600
 
-Load = Callable[[Sequence[str]], tuple[Configuration, list[str]]]
-
 
 @dataclass(slots=True, frozen=True)
 class Finding:
@@ -46,16 +44,15 @@ class Finding:
     advice: str = ""
 
 
-def add_command(verbs: Any, load: Load) -> None:
-    """Add `doctor` to a parser; `load` reads files: (configuration, faults)."""
-    doctor = verbs.add_parser("doctor", help="what is wrong with this machine, a configuration, a data directory")
-    doctor.add_argument("--config", action="append", default=[], metavar="FILE", help="as for serve; repeatable")
-    doctor.add_argument("--data", default=None, metavar="DIR", help="directory of the journal, as for serve")
-    doctor.add_argument("--json", action="store_true", help="print JSON")
-    doctor.set_defaults(run=lambda options: _run(options, load))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    parser.add_argument("--config", action="append", default=[], metavar="FILE", help="as for serve; repeatable")
+    parser.add_argument("--data", default=None, metavar="DIR", help="directory of the journal, as for serve")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _run(options: argparse.Namespace, load: Load) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Look at everything, and print what was found."""
     configuration, faults = load(options.config)
     found = [*_configuration(configuration, faults)]
     if faults:

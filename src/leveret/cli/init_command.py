@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator
 from textwrap import wrap
-from typing import Any
 
 from ..settings.declared.configuration import BY_PROFILE, KEYS, Key
 from ..settings.help import KEY_HELP
@@ -50,15 +49,14 @@ EXAMPLES = """\
 """
 
 
-def add_command(verbs: Any) -> None:
-    """Add `init` to a parser."""
-    init = verbs.add_parser("init", help="write a configuration to begin with, with comments")
-    init.add_argument("file", nargs="?", default="leveret.toml", metavar="FILE", help='leveret.toml; "-": print it')
-    init.add_argument("--data", default=None, metavar="DIR", help="set the directory of the journal in it")
-    init.set_defaults(run=_run)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    parser.add_argument("file", nargs="?", default="leveret.toml", metavar="FILE", help='leveret.toml; "-": print it')
+    parser.add_argument("--data", default=None, metavar="DIR", help="set the directory of the journal in it")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Write it, unless it is there."""
     text = commented_configuration(options.data)
     if options.file == "-":
         print(text, end="")

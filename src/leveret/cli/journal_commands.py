@@ -4,8 +4,7 @@ import argparse
 import base64
 import json
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from ..engine import ContentError, FieldTable, FieldTableError, decode_properties, decode_table
 from ..journal import JournalError, JournalReader, Names, Record
@@ -30,39 +29,34 @@ from ..settings.printable import printable
 EXIT_SOUND, EXIT_TORN, EXIT_DAMAGED = 0, 1, 2
 
 
-def add_commands(verbs: Any) -> None:
-    """Add `journal` with its three verbs to a parser."""
-    journal = verbs.add_parser("journal", help="check, repair or print a journal")
-    actions = journal.add_subparsers(required=True, metavar="ACTION")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of its three actions."""
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     check = actions.add_parser("verify", help="check every segment; exit 0 sound, 1 torn tail only, 2 damaged")
     check.add_argument("directory", metavar="DIR")
     check.add_argument("--json", action="store_true", help="print JSON")
-    check.set_defaults(run=_guarded(_verify))
+    check.set_defaults(action=_verify)
     save = actions.add_parser("repair", help="copy whole blocks to a new journal; exit 0 written, 2 failed")
     save.add_argument("directory", metavar="DIR")
     save.add_argument("--out", required=True, metavar="DIR", help="directory of the new journal, empty or absent")
-    save.set_defaults(run=_guarded(_repair))
+    save.set_defaults(action=_repair)
     cat = actions.add_parser("cat", help="print records as JSON lines")
     cat.add_argument("directory", metavar="DIR")
     cat.add_argument("--from", dest="from_lsn", type=int, default=0, metavar="LSN", help="begin with this record")
     cat.add_argument("--all", action="store_true", help="also records that are not known to be durable")
     cat.add_argument("--bodies", action="store_true", help="with properties and bodies")
-    cat.set_defaults(run=_guarded(_cat))
+    cat.set_defaults(action=_cat)
 
 
-def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+def run(options: argparse.Namespace) -> int:
     """Faults of the directory are reported in one sentence on stderr, with exit code 2."""
-
-    def run(options: argparse.Namespace) -> int:
-        try:
-            return command(options)
-        except BrokenPipeError:
-            raise
-        except (JournalError, OSError) as error:
-            print(printable(f"leveret journal: {error}"), file=sys.stderr)
-            return EXIT_DAMAGED
-
-    return run
+    try:
+        return int(options.action(options))
+    except BrokenPipeError:
+        raise
+    except (JournalError, OSError) as error:
+        print(printable(f"leveret journal: {error}"), file=sys.stderr)
+        return EXIT_DAMAGED
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -16,22 +16,21 @@ TOKEN_VARIABLE = "LEVERET_TEST_TOKEN"
 CLIENTS = {"go": "leverettest.go", "node": "leveret.mjs", "java": "LeveretTest.java"}
 
 
-def add_command(verbs: Any) -> None:
-    """Add `test-server` to a parser."""
-    server = verbs.add_parser("test-server", help="a broker for tests in any language, controlled by HTTP")
-    server.add_argument("--config", metavar="FILE", default=None, help="configuration of the broker")
-    server.add_argument("--profile", metavar="NAME", default=None, help="RabbitMQ version to follow")
-    server.add_argument("--clock", choices=("real", "virtual"), default="virtual", help="how time passes (virtual)")
-    server.add_argument("--host", default="127.0.0.1", help="address of both ports (127.0.0.1)")
-    server.add_argument("--port", type=int, default=0, help="of AMQP (a free one)")
-    server.add_argument("--control-port", type=int, default=0, help="of HTTP (a free one)")
-    server.add_argument("--quiet-ms", type=float, default=None, help="real time that clients have to react (3)")
-    server.add_argument("--with-parent", action="store_true", help="end when standard input does")
-    server.add_argument("--client", choices=CLIENTS, default=None, help="print the client for a language, and end")
-    server.set_defaults(run=_run)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    parser.add_argument("--config", metavar="FILE", default=None, help="configuration of the broker")
+    parser.add_argument("--profile", metavar="NAME", default=None, help="RabbitMQ version to follow")
+    parser.add_argument("--clock", choices=("real", "virtual"), default="virtual", help="how time passes (virtual)")
+    parser.add_argument("--host", default="127.0.0.1", help="address of both ports (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, help="of AMQP (a free one)")
+    parser.add_argument("--control-port", type=int, default=0, help="of HTTP (a free one)")
+    parser.add_argument("--quiet-ms", type=float, default=None, help="real time that clients have to react (3)")
+    parser.add_argument("--with-parent", action="store_true", help="end when standard input does")
+    parser.add_argument("--client", choices=CLIENTS, default=None, help="print the client for a language, and end")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Until a signal comes, or the parent goes."""
     if options.client is not None:
         print((Path(__file__).parent / "clients" / CLIENTS[options.client]).read_text(), end="")
         return EXIT_OK

@@ -1,0 +1,58 @@
+"""`leveret check`: check configuration files as `leveret serve` would. Source: interfaces page."""
+
+import argparse
+
+from ..settings import Configuration
+from ..settings.faults import in_order
+from ..settings.printable import printable
+from .configuration_files import addresses_of, configured_at, console_places, load, load_definitions
+
+EXIT_OK, EXIT_UNUSABLE = 0, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("--strict", action="store_true", help="exit 2 for a warning, too")
+
+
+def run(options: argparse.Namespace) -> int:
+    from ..configured.machine import fitted_to_machine
+    from ..serving.tls_files import load_tls
+
+    configuration, faults = load(options.files)
+    configuration = fitted_to_machine(configuration, configuration.value("broker", "data"))
+    tls = load_tls(configuration)
+    _, problems = addresses_of(configuration.value("broker", "listen"), configuration)
+    where = configured_at(configuration, "listen")
+    faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
+    faults += console_places(None, configuration)[1]
+    wrong, doubtful = _check_definitions(configuration, is_sound=not faults)
+    faults += wrong
+    warnings = in_order([*configuration.warnings, *tls.warnings, *doubtful], options.files)
+    if faults:
+        print("\n".join(map(printable, in_order(faults, options.files))))
+        return EXIT_UNUSABLE
+    for warning in warnings:
+        print(printable(f"warning: {warning}"))
+    if warnings and options.strict:
+        return EXIT_UNUSABLE
+    print("ok")
+    return EXIT_OK
+
+
+def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple[list[str], list[str]]:
+    """Faults and warnings of the file that `definitions` names; without a sound configuration, whether it is JSON."""
+    from ..operator.definitions import looked_through
+    from ..operator.definitions_reader import DefinitionsFault
+
+    file, faults = load_definitions(configuration)
+    if file is None or not is_sound:
+        return faults, []
+    try:
+        wrong, remarks = looked_through(configuration, file.value)
+    except DefinitionsFault as fault:
+        return file.placed(fault.faults), []
+    if configuration.value("broker", "definitions-all-or-nothing"):
+        return file.placed(wrong), file.placed(remarks)
+    return [], file.placed([*(f"{one} (left out)" for one in wrong), *remarks])

@@ -1,0 +1,141 @@
+"""Configuration files as commands of this program read them: their texts, their faults, and the addresses in them."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..serving.addresses import Address, AddressError, parse_address
+from ..settings import Configuration, load_configuration
+from ..settings.faults import Origin, in_order
+
+if TYPE_CHECKING:
+    from ..operator.json_file import JsonFile
+
+#: Of a file that another one includes, in characters.
+INCLUDED_SIZE_MAX = 1024**2
+
+
+def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
+    """The configuration of some files, and every fault as a line, including those that only a broker finds."""
+    from ..configured.configured import doubtful_arguments, faults_of
+    from ..configured.configured_users import open_secrets
+
+    texts: list[tuple[str, str]] = []
+    is_private: dict[str, bool] = {}
+    unreadable: list[str] = []
+    for name in names:
+        try:
+            with open(name, encoding="utf-8") as file:
+                texts.append((name, file.read()))
+                # Without POSIX modes a file is assumed to be private.
+                is_private[name] = os.name != "posix" or not os.fstat(file.fileno()).st_mode & 0o077
+        except OSError as error:
+            unreadable.append(f"{name}: cannot be read: {error.strerror}")
+        except UnicodeDecodeError:
+            unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
+    configuration, faults = load_configuration(texts, os.environ, _fetch)
+    lines = [*map(str, faults), *open_secrets(configuration, is_private)]
+    lines += faults_of(configuration, {str(Origin(fault.file, fault.line)) for fault in faults})
+    warnings = (*configuration.warnings, *doubtful_arguments(configuration))
+    return replace(configuration, warnings=warnings), in_order([*unreadable, *lines], names)
+
+
+def _fetch(file: str, path: str) -> tuple[str, str]:
+    """Name and text of a file that another one includes. Raises: ValueError with what is wrong."""
+    name = os.path.normpath(os.path.join(os.path.dirname(file), path))
+    try:
+        if not os.path.isfile(name):
+            raise ValueError("is no file")
+        with open(name, encoding="utf-8") as included:
+            content = included.read(INCLUDED_SIZE_MAX + 1)
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
+    if len(content) > INCLUDED_SIZE_MAX:
+        raise ValueError(f"is longer than {INCLUDED_SIZE_MAX} characters")
+    return name, content
+
+
+def load_definitions(configuration: Configuration) -> "tuple[JsonFile | None, list[str]]":
+    """The file that `definitions` names, and why it cannot be read; None without that key."""
+    name = configuration.value("broker", "definitions")
+    if name is None:
+        return None, []
+    from ..operator.json_file import JsonFault, read_json_file
+
+    try:
+        return read_json_file(name), []
+    except OSError as error:
+        return None, [f"{name}: cannot be read: {error.strerror}"]
+    except JsonFault as fault:
+        return None, [f"{name}:{fault.line}: FILE: {fault}"]
+
+
+def configured_at(configuration: Configuration, key: str, table: str = "broker") -> str:
+    """FILE:LINE of a key."""
+    origin = configuration.origins.get((table, key))
+    return str(origin) if origin is not None else "leveret"
+
+
+def addresses_of(texts: Sequence[str], configuration: Configuration) -> tuple[list[Address], list[str]]:
+    """The addresses to listen on, and what is wrong with them."""
+    listen: list[Address] = []
+    problems: list[str] = []
+    for text in texts:
+        try:
+            listen.append(parse_address(text))
+        except AddressError as error:
+            problems.append(str(error))
+            continue
+        if listen[-1].is_tls and configuration.value("tls", "certificate") is None:
+            problems.append(f"{text!r}: TLS needs a certificate: [tls] certificate is missing")
+    return listen, problems
+
+
+def console_places(
+    given: str | None, configuration: Configuration
+) -> tuple[tuple[list[Address], list[Address]] | None, list[str]]:
+    """The addresses of the console and of its metrics, and what is wrong; None where nobody is to listen there."""
+    from importlib.util import find_spec
+
+    origins = [origin for (table, _), origin in configuration.origins.items() if table == "management"]
+    texts = configuration.value("management", "listen") if given is None else (given,)
+    if tuple(texts) == ("off",) or (given is None and not configuration.value("management", "enabled")):
+        return None, []
+    if find_spec("h11") is None:
+        where = "leveret: --management" if given is not None else f"{origins[0]}: management" if origins else None
+        needs = 'needs the console, expected: pip install "leveret[console]"'
+        return None, [] if where is None else [f"{where}: {needs}"]
+    file = configured_at(configuration, "listen", "management")
+    where = "leveret: --management:" if given is not None else f"{file}: listen:"
+    listen, faults = _consoleaddresses_of(where, texts, configuration)
+    text = configuration.value("management", "metrics")
+    where = f"{configured_at(configuration, 'metrics', 'management')}: metrics:"
+    metrics, more = _consoleaddresses_of(where, () if text == "off" else (text,), configuration)
+    return (listen, metrics), faults + more
+
+
+def _consoleaddresses_of(
+    where: str, texts: Sequence[str], configuration: Configuration
+) -> tuple[list[Address], list[str]]:
+    """Addresses of HTTP, and what is wrong with them."""
+    listen: list[Address] = []
+    faults: list[str] = []
+    for text in texts:
+        try:
+            address = parse_address(text, is_http=True)
+        except AddressError as error:
+            faults.append(f"{where} {error}")
+            continue
+        is_inside = address.path or address.host in ("localhost", "::1") or address.host.startswith("127.")
+        if address.is_tls and configuration.value("tls", "certificate") is None:
+            faults.append(f"{where} {text!r}: TLS needs a certificate: [tls] certificate is missing")
+        elif not address.is_tls and not is_inside and not configuration.value("management", "plain-outside"):
+            faults.append(
+                f"{where} {text!r}: is outside loopback, where passwords could be read: expected https:// with [tls], "
+                "127.0.0.1, or plain-outside = true in [management]"
+            )
+        listen.append(address)
+    return listen, faults

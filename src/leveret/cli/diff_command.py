@@ -1,0 +1,75 @@
+"""`leveret diff`: what another configuration would change. Source: interfaces page."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from ..settings.difference import differences
+from ..settings.printable import printable, printable_lines
+from .configuration_files import load
+
+EXIT_SAME, EXIT_CHANGED, EXIT_UNUSABLE = 0, 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="OLD and NEW, or with --live all files of the new one")
+    parser.add_argument("--live", action="store_true", help="instead of OLD: a running broker, and its queues")
+    parser.add_argument(
+        "--url", default=None, help="with --live: amqp[s]://USER:PASSWORD@HOST:PORT of an administrator"
+    )
+    parser.add_argument("--json", action="store_true", help="with --live: print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.live:
+        return _live(options)
+    if len(options.files) != 2:
+        print("leveret diff: expected OLD and NEW, or --live", file=sys.stderr)
+        return EXIT_UNUSABLE
+    (old, faults), (new, more) = (load([name]) for name in options.files)
+    if faults + more:
+        print("\n".join(map(printable, faults + more)), file=sys.stderr)
+        return EXIT_UNUSABLE
+    changes = differences(old, new)
+    print("\n".join(printable(str(change)) for change in changes) if changes else "no change")
+    return EXIT_CHANGED if changes else EXIT_SAME
+
+
+def _live(options: argparse.Namespace) -> int:
+    """The broker compares, since it knows its queues; the files are read here, where the command is given."""
+    from .control_client import DEFAULT_URL, ControlFailed, request
+
+    new, faults = load(options.files)
+    if faults:
+        print("\n".join(map(printable, faults)), file=sys.stderr)
+        return EXIT_UNUSABLE
+    arguments: dict[str, Any] = {"files": [[name, _read(name)] for name in options.files]}
+    if new.included:
+        arguments["included"] = {name: _read(name) for name in new.included}
+    try:
+        answer = request(options.url or DEFAULT_URL, "diff", arguments)
+    except ControlFailed as error:
+        print(f"leveret diff: {printable_lines(str(error))}", file=sys.stderr)
+        return EXIT_UNUSABLE
+    if options.json:
+        print(json.dumps(answer))
+    else:
+        print("\n".join(map(printable, _live_lines(answer))) or "no change")
+    return EXIT_CHANGED if answer["changes"] or answer["queues"] else EXIT_SAME
+
+
+def _live_lines(answer: dict[str, Any]) -> list[str]:
+    lines = list(answer["changes"])
+    for one in answer["queues"]:
+        where = "" if one["vhost"] == "/" else f" in vhost {one['vhost']!r}"
+        lines += [f"queue {one['queue']!r}{where}, which is there:", *(f"  {change}" for change in one["changes"])]
+    if answer["more"]:
+        lines.append(f"... and {answer['more']} more queues")
+    return lines
+
+
+def _read(name: str) -> str:
+    with open(name, encoding="utf-8") as file:
+        return file.read()
