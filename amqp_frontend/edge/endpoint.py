@@ -269,10 +269,10 @@ class Endpoint:
             data = b""  # freed while waiting
             crowded = pressure.queue
             end_turn()  # sends what this and other connections got
-            is_stalled = output.reply_size > REPLIES_MAX
+            is_stalled = step is STALLED or output.reply_size > REPLIES_MAX  # also when that has been sent meanwhile
             if output.parts or closing.finished:
                 self.flush()
-            if step not in (DONE, STALLED) or is_stalled or (journal.has_published and journal.is_behind):
+            if step is not DONE or is_stalled or (journal.has_published and journal.is_behind):
                 await self._catch_up(is_stalled)
                 if self._has_ended:
                     break
@@ -331,7 +331,7 @@ class Endpoint:
     async def _catch_up(self, is_stalled: bool) -> None:
         """Do all that the peer asked for before it is read again.
 
-        is_stalled: it does not read the answers. Otherwise the journal does not accept a publish now, or cannot keep
+        is_stalled: answers have piled up. Otherwise the journal does not accept a publish now, or cannot keep
         up; or there was too much to do for one turn.
         """
         session = self.session
@@ -353,9 +353,9 @@ class Endpoint:
                     effort.waiting -= 1
             else:
                 return
-            self.handle(session, data)
+            step = self.handle(session, data)
             self._server.runtime.end_turn()
-            is_stalled = session.output.is_stalled
+            is_stalled = step is STALLED or session.output.is_stalled
             self.flush()
 
     async def _let_consumers_take(self, queue: Queue) -> None:
