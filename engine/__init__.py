@@ -86,6 +86,8 @@ from .publishing.publish_events import DuplicateEvent, MixedPublishedEvent, Publ
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .publishing.unroutable_letters import Unroutable
+from .queues import consumers, reconfigure, scheduled
+from .queues.kinds import REPLY_PREFIX, REPLY_TO
 from .queues.queue import Queue, QueueStatistics, queue_of
 from .queues.queue_events import (
     AckedEvent,
@@ -100,7 +102,6 @@ from .queues.queue_events import (
     RequeuedEvent,
     ScheduledEvent,
 )
-from .queues.reply_queue import REPLY_PREFIX, REPLY_TO
 from .rules.arguments import (
     ARGUMENTS,
     QUEUE_TYPES,
@@ -298,4 +299,7 @@ __all__ = [
     "to_queue",
     "why_not",
     "unknown_arguments",
+    "consumers",
+    "reconfigure",
+    "scheduled",
 ]

@@ -11,6 +11,7 @@ from .agenda import Agenda
 from .dead_letters import DeadLetters
 from .peers.commit import Commit
 from .queues.queue import Queue
+from .queues.reconfigure import policy_changed, settings_changed
 from .stores.store import Ready
 from .stores.surroundings import Storage
 
@@ -185,7 +186,7 @@ class Reviewing:
         if changed is None:
             for queue in islice(queues, SETTINGS_SLICE):
                 if not queue.deleted:
-                    queue.settings_changed()
+                    settings_changed(queue)
         else:
             self._review(queues, changed)
         if not length_hint(queues):
@@ -197,7 +198,7 @@ class Reviewing:
         concerned, until = 0, policies.spent + REVIEW_SLICE
         for queue in islice(queues, max(1, REVIEW_SLICE // len(changed))):
             if not queue.deleted and policies.may_concern(queue.name, queue.type, queue.policy, changed):
-                queue.policy_changed()
+                policy_changed(queue)
                 concerned += 1
                 if concerned >= CONCERNED_SLICE:
                     break

@@ -30,10 +30,10 @@ from .publishing.publish import replay_retained
 from .publishing.router import Router
 from .publishing.service import PersonalService
 from .publishing.topology import Topology
-from .queues.non_destructive import NonDestructiveQueue
+from .queues import consumers as queue_consumers
+from .queues.kinds import kind_of
 from .queues.queue import Queue
-from .queues.queue_types import check_delete, check_purge
-from .queues.stream_queue import StreamQueue
+from .queues.refusals import check_delete, check_purge
 from .queues.surroundings import Surroundings
 from .rules.arguments import (
     AMPS,
@@ -308,23 +308,22 @@ class DeclaredQueues:
         options = broker.options
         effective = effective_arguments(arguments, layer)
         rules = rules_of(effective, resolved, options.quorum_delivery_limit, options.quorum_priorities)
-        kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
         if queue_type == STREAM:
-            kind, rules = StreamQueue, NO_RULES
+            rules = NO_RULES
         elif queue_type == AMPS:
             # A broker without leased queues need not have what they load: 30 ms, 2 MiB.
             from .lease_control import EXCHANGE, LeaseControl
-            from .queues.leased_queue import LeasedQueue
 
-            kind = LeasedQueue
             if EXCHANGE not in self._topology.exchanges:
                 self._topology.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(vhost).handle)
             rules = rules_of_leased(
                 leased_rules(name, arguments, layer.arguments), effective_arguments(arguments, layer), resolved
             )
-        queue = kind(
+        kind = kind_of(queue_type, rules)
+        queue = kind.make(
             self._surroundings,
             name,
+            kind=kind,
             durable=durable,
             owner=owner,
             auto_delete=auto_delete,
@@ -431,7 +430,7 @@ class DeclaredQueues:
         consumers = sorted(queue.consumers, key=lambda one: one.tag)  # RabbitMQ's order
         for consumer in consumers:
             consumer.session.forget_consumer(consumer)
-        queue.remove_consumers(consumers)
+        queue_consumers.remove(queue, consumers)
         for consumer in consumers:
             consumer.session.notify_cancelled(consumer)
 

@@ -17,7 +17,6 @@ from .messages.message import Message
 from .peers.host import SessionClient
 from .publishing.publish import publish_run
 from .publishing.route import Route
-from .queues.limits import refusal, would_overflow
 from .queues.queue import Queue
 
 #: Messages that a slice looks at, octets of contents that end it, and messages that it moves: together below 5 ms.
@@ -197,8 +196,7 @@ class Moving:
         """What has no room for it; empty: it may go. Nothing is pushed out of its place by what is moved."""
         broker = self._client.broker
         for queue in place.queues:
-            is_at_limit = queue.rules.has_limit and would_overflow(queue, message)
-            if is_at_limit or (queue.may_drop and refusal(queue) is not None):
+            if not queue.has_room(message):
                 return f"room in queue {queue.name!r}"
         count, full = broker.flow.room_for(place.queues, place.envelope, (place.blob,), self._client)
         if not count:

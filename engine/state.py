@@ -4,8 +4,9 @@ Only names of other files; nothing outside the engine but the journal imports th
 """
 
 from .messages.duplicates import IdCache
-from .queues.non_destructive import NonDestructiveQueue
-from .queues.stream_queue import StreamQueue
+from .queues import stream
+from .queues.non_destructive import know_contents
+from .stores.kept_store import KeptStore
 from .stores.memory_budget import OVERHEAD
 from .stores.paged_message import body_size
 from .stores.paged_places import Left, stretches
@@ -17,15 +18,16 @@ __all__ = [
     "OVERHEAD",
     "Entered",
     "IdCache",
+    "KeptStore",
     "Left",
     "LoggedMessage",
-    "NonDestructiveQueue",
     "Page",
     "Part",
     "Run",
-    "StreamQueue",
     "TopicLog",
     "Wanted",
     "body_size",
+    "know_contents",
+    "stream",
     "stretches",
 ]

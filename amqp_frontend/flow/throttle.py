@@ -19,7 +19,7 @@ SLICE_S, SLICES_MAX = 0.005, 20
 
 
 class Gate:
-    """Of one queue: who waits before it, first come first. See `QueueParts.gate`.
+    """Of one queue: who waits before it, first come first. See `Queue.gate`.
 
     `open_until`: everybody passes until so many messages have been delivered, because the last wait was in vain.
     """

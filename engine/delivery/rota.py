@@ -5,9 +5,12 @@ address-settings page 3.4 (exclusive queues, max-consumers, consumers-before-dis
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..effort import Effort
 from ..errors import ConsumersMaxReached, ExclusiveConsumerRefused
+from ..messages.message import Envelope
+from ..messages.mixed import Envelopes
 from ..rules.queue_rules import QueueRules
 from .consumer import Consumer
 from .groups import Groups
@@ -229,6 +232,37 @@ class Rota:
                     octets += consumer.client.room()
         return wanted, octets
 
+    # -- new messages -------------------------------------------------------------------------------------------------
+
+    def hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
+        """Give new messages to consumers with credit, in rota order. Returns how many were taken."""
+        consumers = self.consumers
+        if len(consumers) == 1 and not self.waits:
+            return hand_to(consumers[0], first_id, envelope, blobs)
+        count = len(blobs)
+        taken = 0
+        while taken < count:
+            rest = blobs[taken:] if taken else blobs
+            eligible = self.eligible(count - taken)
+            width = len(eligible)
+            if width == 0:
+                break
+            if width == 1:
+                if eligible[0].session.prefetch_total:
+                    rest = rest[:1]  # it shares its limit with consumers that are to have their turns
+                taken += hand_to(eligible[0], first_id + taken, envelope, rest)
+                continue
+            share = share_of(eligible, len(rest), partial(_octets, rest))
+            stop = taken + share * width
+            ids = range(first_id, first_id + count)
+            for index, consumer in enumerate(eligible, taken):
+                run = blobs[index:stop:width]
+                consumer.session.deliver_new(consumer, ids[index:stop:width], envelope, run, sum(map(len, run)))
+            taken = stop
+        return taken
+
+    # -- how much -----------------------------------------------------------------------------------------------------
+
     def limit(self, consumer: Consumer, available: int) -> int:
         """How many messages the only eligible consumer may have before the rota is asked again."""
         credit, session = consumer.credit(), consumer.session
@@ -262,3 +296,29 @@ def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[
     room = min(consumer.client.room() for consumer in eligible)
     octets = octets_of(share * width)
     return share if octets <= room else max(1, share * room // octets)
+
+
+def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> int:
+    """Give new messages to one consumer: as many as its credit and its client's room allow, at least one.
+
+    `envelopes`: the one that they share, or one for each. Returns how many were taken.
+    """
+    credit = consumer.credit()
+    if credit <= 0:
+        return 0
+    if credit < len(blobs):
+        blobs = blobs[:credit]
+    octets = sum(map(len, blobs))
+    client = consumer.client
+    if octets > client.unsent_max - client.unsent and len(blobs) > 1:
+        blobs = blobs[: client.affordable(blobs)]
+        octets = sum(map(len, blobs))
+    count = len(blobs)
+    if not isinstance(envelopes, Envelope):
+        envelopes = envelopes[:count]
+    consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelopes, blobs, octets)
+    return count
+
+
+def _octets(blobs: Sequence[bytes], count: int) -> int:
+    return sum(map(len, blobs[:count]))

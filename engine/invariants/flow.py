@@ -21,7 +21,7 @@ def meter_of(queue: Queue, held: Held) -> Iterator[str]:
     aside = (part for part in parts if isinstance(part, Message))
     out = () if queue.keeps else held.by_queue.get(queue, ())
     at_hand = list(chain(queue.messages(), aside, out))
-    paged = list(queue._paged_sizes(parts))
+    paged = list(queue.store.paged_sizes(parts))
     octets, paged_octets = sum(map(octets_of, at_hand)), sum(size for _, size, _ in paged)
     count, paged_count = len(at_hand), sum(count for count, _, _ in paged)
     stored = sum(octets_of(one) for one in at_hand if queue.stores(one.envelope))

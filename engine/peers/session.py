@@ -27,7 +27,7 @@ from ..publishing.mixed import count_by_exchange, publish_among, publish_mixed
 from ..publishing.publish import publish_unroutable
 from ..publishing.route import Route
 from ..queues.queue import Queue
-from ..queues.queue_types import check_get, check_reject
+from ..queues.refusals import check_get, check_reject
 from ..users.permissions import WRITE
 from .commit import Commit, Returned
 from .confirms import Confirms

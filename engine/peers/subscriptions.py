@@ -18,8 +18,9 @@ from ..errors import (
 )
 from ..messages.content import REPLY_TO_ME, Framing, decode_properties
 from ..messages.field_table import FieldTable
+from ..queues import consumers
 from ..queues.queue import Queue, queue_of
-from ..queues.queue_types import check_consume
+from ..queues.refusals import check_consume
 from ..rules.arguments import CONSUMER_ARGUMENTS, CONSUMER_FILTERS, REPLACE, unknown_arguments
 from .host import SessionClient
 
@@ -83,8 +84,8 @@ class Subscriptions:
         if (known := self.by_tag.get(tag)) is not None:
             if queue_of(known) is not queue:
                 raise ConsumerTagInUse(tag=tag)
-            queue.replace_consumer(
-                known, arguments, self._filter_of(queue, arguments), no_ack=no_ack, exclusive=exclusive
+            queue.delivery.replace(
+                queue, known, arguments, self._filter_of(queue, arguments), no_ack=no_ack, exclusive=exclusive
             )
             return known
         prefetch = session.prefetch
@@ -99,7 +100,7 @@ class Subscriptions:
             arguments=arguments,
             filter_=self._filter_of(queue, arguments),
         )
-        queue.add_consumer(consumer)
+        consumers.add(queue, consumer)
         self.by_tag[tag] = consumer
         if arguments and (unknown := unknown_arguments(arguments, CONSUMER_ARGUMENTS)):
             broker = self._client.broker
@@ -127,7 +128,7 @@ class Subscriptions:
             raise ReplyConsumerTaken
         queue = self._client.vhost.add_reply_queue(address, self._client)
         consumer = Consumer(queue, session, tag, no_ack=True, exclusive=False, prefetch=0, arguments={})
-        queue.add_consumer(consumer)
+        consumers.add(queue, consumer)
         self.by_tag[tag] = self.replies = consumer
         return consumer
 
@@ -171,11 +172,11 @@ class Subscriptions:
         for tag in tags:
             consumer = self.by_tag.pop(tag)
             by_queue.setdefault(queue_of(consumer), []).append(consumer)
-        for queue, consumers in by_queue.items():
-            if self.replies in consumers:
+        for queue, leaving in by_queue.items():
+            if self.replies in leaving:
                 self.replies = None
-            queue.remove_consumers(consumers)
-            for consumer in consumers:
+            consumers.remove(queue, leaving)
+            for consumer in leaving:
                 if not consumer.no_ack:
                     self._client.broker.acknowledgements.consumer_left()
 

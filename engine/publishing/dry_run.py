@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from ..exchanges.routed import Routed
 from ..messages.carbon_copies import copies_of
 from ..messages.message import Envelope
-from ..queues.prospect import outcome_of, time_to_live_there_ms
+from ..queues.bounds import outcome_of
+from ..queues.classic import time_to_live_ms
 from ..queues.queue import Queue
 from ..users.access import User
 from ..users.permissions import CONFIGURE, QUEUE
@@ -53,4 +54,4 @@ class DryRun:
     def prospect(self, queue: Queue) -> tuple[str, int | None]:
         """What a queue would do with it, and for how long it would live there (ms; None: for ever)."""
         envelope = self.arrival.envelope
-        return outcome_of(queue, envelope, self._blob), time_to_live_there_ms(queue, envelope)
+        return outcome_of(queue, envelope, self._blob), time_to_live_ms(queue.rules, envelope)

@@ -21,8 +21,8 @@ from ..messages.content import (
 from ..messages.event import Event, Listener
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
+from ..queues.kinds import REPLY_PREFIX
 from ..queues.queue_events import DeliveredEvent
-from ..queues.reply_queue import REPLY_PREFIX
 from ..users.access import User
 from .choosing import choose
 from .host import Host

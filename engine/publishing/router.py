@@ -10,8 +10,9 @@ from ...settings.rows.address_settings import NOTHING_SET
 from ..errors import InternalExchangeRefused
 from ..exchanges.exchange import Destination, Exchange, TopicExchange
 from ..exchanges.routed import Routed
+from ..queues.kinds import is_reply_address
 from ..queues.queue import Queue
-from ..queues.reply_queue import is_reply_address
+from ..queues.reconfigure import follow_topic
 from ..rules.diverts import Diverts
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
@@ -179,7 +180,7 @@ class Router:
             if layer:
                 for queue in queues:
                     if queue.is_transient_subscriber:
-                        queue.follow_topic(name, layer)
+                        follow_topic(queue, name, layer)
                 return
 
     def queues_at(self, address: str) -> list[Queue]:

@@ -4,7 +4,6 @@ from ..errors import ExchangeNotFound, QueueNotFound
 from ..exchanges.delayed_exchange import DelayedExchange
 from ..exchanges.exchange import Exchange
 from ..queues.queue import Queue
-from ..queues.reply_queue import ReplyQueue
 
 
 class Topology:
@@ -16,7 +15,7 @@ class Topology:
         self.name = name
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        self.reply_queues: dict[str, ReplyQueue] = {}  # behind consumers of direct replies, by address
+        self.reply_queues: dict[str, Queue] = {}  # behind consumers of direct replies, by address
         self._by_alternate: dict[str, dict[Exchange, None]] = {}  # exchanges by the name of their alternate exchange
 
     def queue(self, name: str) -> Queue:

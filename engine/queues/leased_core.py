@@ -17,11 +17,9 @@ from ..messages.lease_headers import REASON
 from ..messages.message import Envelope, Message
 from ..stores.ranked_store import RankedMessage, ranked
 from .dead_bodies import buries, with_dead_body
-from .expiry import arm
 from .leased_parts import LeasedParts
 from .ranking import is_barrier
 from .renewing import not_renewed
-from .terms import Change
 
 TIME_LIMIT, FORCED_EXPIRE, MAX_CANCELS, MAX_DELIVERIES = "time_limit", "forced_expire", "max_cancels", "max_deliveries"
 #: AMPS' reason -> that of x-death, in the order in which several are named.
@@ -46,10 +44,9 @@ class LeasedCore(LeasedParts):
 
     __slots__ = ()
 
-    def _follow(self, change: Change) -> None:
-        """See `GovernedQueue`: what is lent already follows, too; only backlogs of consumers stay as they are."""
-        super()._follow(change)
-        leased = change.now.leased
+    def rules_changed(self) -> None:
+        """What is lent already follows, too; only backlogs of consumers stay as they are."""
+        leased = self.rules.leased
         assert leased is not None
         if leased is self.leased:
             return
@@ -137,7 +134,7 @@ class LeasedCore(LeasedParts):
     def _expect_again(self, messages: Iterable[Message]) -> None:
         """Messages with lifetimes are back: they may expire behind others that live."""
         if self.store.expiring:
-            arm(self)
+            self.arm_expiry()
         if not (self.is_ranked or self.book.has_own_lifetimes):
             return
         for message in messages:

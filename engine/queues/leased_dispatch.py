@@ -11,8 +11,8 @@ from ..delivery.lease import shown
 from ..delivery.rota import RUN_MAX
 from ..messages.lease_headers import browse_entries, lease_entries, with_entries
 from ..messages.message import Message
-from .dispatch import settle
-from .expiry import arm, expire
+from . import consumers
+from .classic import settle
 from .granting import grant
 from .leased_core import LeasedCore
 from .leased_deferring import DeferringCore
@@ -43,8 +43,8 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
         show_replays(queue)
     if store.expiring and expires:
         queue.expire_ready(queue.surroundings.clock.monotonic_ns())
-        is_done = expire(queue)
-        arm(queue)
+        is_done = queue.expire()
+        queue.arm_expiry()
         if not is_done:
             return
     if queue.selection is not None:
@@ -146,16 +146,16 @@ def _before_barrier(queue: LeasedCore, count: int) -> int:
 
 def _release_barrier(queue: LeasedCore) -> bool:
     """The first of what is ready is a barrier: if all before it is gone, each consumer gets it. Whether it went."""
-    consumers = _subscribers(queue)
-    if len(queue.book) or not consumers:
+    takers = _subscribers(queue)
+    if len(queue.book) or not takers:
         return False
     (message,) = queue.store.take(1, UNLIMITED)
     asked = Asked(message, queue.surroundings.effort)
-    consumers = [one for one in consumers if one.filter is None or asked.is_taken_by(one.filter)]
+    takers = [one for one in takers if one.filter is None or asked.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
     blob, envelope = with_entries(message.envelope, message.blob, entries), message.envelope.plain()
-    for consumer in consumers:
+    for consumer in takers:
         queue.ledger.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
         consumer.session.deliver_beside(consumer, [shown(blob, envelope)], queue.past_at(consumer.session))
     queue.gone([message])
@@ -200,7 +200,7 @@ def _show(queue: LeasedCore) -> None:
             queue.surroundings.feed_later(queue)
         elif len(seen.found) < BROWSE_SLICE or browse.left <= 0:
             consumer.session.forget_consumer(consumer)
-            queue.remove_consumers([consumer])
+            consumers.remove(queue, [consumer])
             consumer.session.notify_cancelled(consumer)
         else:
             queue.mark()
@@ -222,9 +222,9 @@ def pop(queue: DeferringCore) -> Message | None:
         queue.settle_entered()
     if store.expiring:
         queue.expire_ready(queue.surroundings.clock.monotonic_ns())
-        while not expire(queue, is_whole=True):
+        while not queue.expire(is_whole=True):
             pass
-        arm(queue)
+        queue.arm_expiry()
     if not store.ready and store.has_tail:
         store.load()
     if not store.ready:

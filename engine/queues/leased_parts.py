@@ -17,9 +17,7 @@ from ..delivery.rota import Rota
 from ..messages.lease_headers import ORIGIN, topic_entry
 from ..messages.message import Envelope, Message
 from ..rules.leased_rules import LeasedRules
-from ..stores.plain_store import PlainStore
-from ..stores.ranked_store import RankedStore
-from ..stores.store import Scanned, Store
+from ..stores.store import Scanned
 from .active_set import ActiveSet
 from .browse import Browse
 from .deferred_acks import DeferredAcks
@@ -75,9 +73,6 @@ class LeasedParts(Queue):
         depth = self.leased.settings.target_queue_depth
         self.active = None if depth is None else ActiveSet(depth)
         self._topics: dict[tuple[str, str], bytes] = {}  # entries of headers, by exchange and routing key
-
-    def _make_store(self) -> Store:
-        return RankedStore(self) if self.is_ranked else PlainStore(self)
 
     def _make_rota(self) -> Rota:
         surroundings = self.surroundings

@@ -16,7 +16,6 @@ from ..rules.replay_rules import Edge
 from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage
 from .active_set import ActiveSet
-from .expiry import arm
 from .leased_deferring import DeferringCore
 from .review import Review
 
@@ -170,7 +169,7 @@ class ReviewedCore(DeferringCore):
         if message.expires_ns:
             store.expect_expiry()
             self.book.expect(message.expires_ns, message.id, store.position_of(message))
-            arm(self)
+            self.arm_expiry()
             self.arm_leases()
         if self.deferred is not None:
             self.settle_deferred((message.id,))

@@ -6,24 +6,34 @@ Source: queues page C.1; docs/decisions/0012-log.md.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 from ..messages.message import Envelope
 from ..rules.queue_rules import NO_RULES
+from .kinds import REPLY
 from .queue import Queue
 from .surroundings import Surroundings
+
+SINK = replace(REPLY, name="log", goes_with_consumers=False)
 
 
 class LogSink(Queue):
     """Of one virtual host. Its name is empty, as no queue's is; listeners that name queues leave it out."""
 
-    is_limited: ClassVar[bool] = False
-
     __slots__ = ()
 
     def __init__(self, surroundings: Surroundings[Any]) -> None:
         super().__init__(
-            surroundings, "", durable=True, owner=None, auto_delete=False, arguments={}, rules=NO_RULES, address=""
+            surroundings,
+            "",
+            kind=SINK,
+            durable=True,
+            owner=None,
+            auto_delete=False,
+            arguments={},
+            rules=NO_RULES,
+            address="",
         )
 
     def stores(self, envelope: Envelope) -> bool:

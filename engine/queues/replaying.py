@@ -16,6 +16,7 @@ from ..messages.lease_headers import replay_entries, with_entries
 from ..messages.message import Message
 from ..rules.replay_rules import REPLAY_ARGUMENTS, replay_rules
 from ..stores.topic_log import LoggedMessage
+from . import consumers
 from .leased_core import LeasedCore
 from .leased_parts import bookmark_of
 from .replay import Replay, ReplayHolder
@@ -157,5 +158,5 @@ def _wake(queue: LeasedCore, replay: Replay, wait_ns: int) -> None:
 def _end(queue: LeasedCore, consumer: Consumer) -> None:
     """It has seen all that it asked for: it is cancelled."""
     consumer.session.forget_consumer(consumer)
-    queue.remove_consumers([consumer])
+    consumers.remove(queue, [consumer])
     consumer.session.notify_cancelled(consumer)

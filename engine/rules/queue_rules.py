@@ -108,23 +108,12 @@ class QueueRules:
         )
 
     @property
-    def concerns_arrival(self) -> bool:
-        """Whether a new message meets a rule; the others are about returns, deaths and consumers."""
-        return self.ring_size is not None or self._concerns_arrival_beside_a_ring
-
-    @property
-    def is_only_a_ring(self) -> bool:
-        """Whether arrivals need nothing but the newest `ring_size` to be kept."""
-        return self.ring_size is not None and not self._concerns_arrival_beside_a_ring
-
-    @property
-    def _concerns_arrival_beside_a_ring(self) -> bool:
+    def concerns_messages(self) -> bool:
+        """Whether a new message meets a rule beside limits; the other rules are about returns, deaths and consumers."""
         return (
             self.message_ttl_ms is not None
-            or self.has_limit
             or self.levels is not None
             or self.expiry is not NO_EXPIRY_POLICY
-            or self.size.may_drop
             or self.last_value_key is not None
             or self.non_destructive
         )

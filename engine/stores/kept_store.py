@@ -5,7 +5,7 @@ The oldest leave memory as more come than the queue's share; windows of them are
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from heapq import merge
 from itertools import islice
 from typing import ClassVar
@@ -109,6 +109,10 @@ class KeptStore(UntailedStore):
     def paged_parts(self) -> list[Part | Message]:
         """See `Store`."""
         return self.places.parts()
+
+    def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
+        """See `Store`."""
+        return ((len(self.places), self.places.blob_octets, True),)
 
     @property
     def first_paged_id(self) -> int | None:

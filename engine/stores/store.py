@@ -8,7 +8,7 @@ level, which is the only one of most queues, it is the id itself; readers compar
 on standing for its place when its message is gone. Source: queues page F.2, F.6.
 """
 
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import ClassVar, NamedTuple, Protocol
 
 from ..messages.message import Envelope, Message
@@ -117,9 +117,16 @@ class Store(Protocol):
     def paged_parts(self) -> list[Part | Message]:
         """What is paged out. It stays so while others append and take."""
 
+    def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
+        """Of `paged_parts`, for a meter: how many messages, octets of blobs, whether a restart brings them back."""
+
     @property
     def first_paged_id(self) -> int | None:
         """The lowest id that is paged out."""
+
+    @property
+    def first_offset(self) -> int | None:
+        """The offset of a stream's oldest message, or of the next one; None: messages have no offsets."""
 
     def expect_expiry(self) -> None:
         """Messages that expire come, also through consumers' hands."""

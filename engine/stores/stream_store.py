@@ -64,6 +64,8 @@ class StreamStore(UntailedStore):
 
     keeps: ClassVar[bool] = True
 
+    first_offset: int  #: of its oldest message, or of the next one
+
     __slots__ = (
         "_looked_at",
         "_messages",

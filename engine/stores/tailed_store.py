@@ -6,7 +6,7 @@ to the temp store. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import ClassVar
@@ -15,7 +15,7 @@ from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from .memory_budget import held_octets
-from .paged_run import Part
+from .paged_run import Part, octets_paged
 from .placed import Placed
 from .ready import LeveledReady
 from .scanning import Level, Scanner, is_beyond
@@ -118,6 +118,18 @@ class TailedStore(TailPaging):
     def paged_parts(self) -> list[Part | Message]:
         """See `Store`."""
         return [] if self._tail is None else self._tail.parts()
+
+    def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
+        """See `Store`."""
+        for part in parts:
+            if not isinstance(part, Message):
+                are_stored = part.place is None or self._owner.stores(part.envelope)
+                yield len(part.ids), octets_paged(part.sizes[:], part.place), are_stored
+
+    @property
+    def first_offset(self) -> int | None:
+        """See `Store`."""
+        return None
 
     @property
     def first_paged_id(self) -> int | None:

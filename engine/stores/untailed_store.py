@@ -3,10 +3,11 @@
 They leave their oldest messages to the journal by themselves as they grow, and have no part in the common budget.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..messages.message import Envelope, Message
 from .memory_cap import UNLIMITED, MemoryCap
+from .paged_run import Part
 from .store import HandOver
 from .surroundings import NOBODY, Owner
 
@@ -22,6 +23,15 @@ class UntailedStore:
         self.cap: MemoryCap | None = None
         self.expiring = False
         self.may_page = False
+
+    @property
+    def first_offset(self) -> int | None:
+        """See `Store`."""
+        return None
+
+    def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
+        """See `Store`. No meter asks."""
+        return ()
 
     def leave_owner(self) -> None:
         """See `Store`."""

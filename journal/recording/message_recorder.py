@@ -295,7 +295,7 @@ class MessageRecorder(ObjectRecorder):
         """Whether counts of the queue's messages outlive a restart."""
         vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being taken down
         queue = None if vhost is None else vhost.queues.get(event.subject)
-        return queue is not None and queue.recalls_attempts
+        return queue is not None and queue.kind.recalls_attempts
 
     def withhold(self, event: DeliveredEvent) -> None:
         """Nothing goes to a client before what was just recorded is on the disk."""

@@ -19,7 +19,7 @@ from ...engine import (
     integer_of,
     scan_properties,
 )
-from ...engine.state import HEADER_OCTETS, Left, NonDestructiveQueue, StreamQueue, TopicLog
+from ...engine.state import HEADER_OCTETS, KeptStore, Left, TopicLog, know_contents, stream
 from ...settings import Policy
 from ..appending.journal import Journal
 from ..format.heap import IS_AUTO_DELETE, IS_INTERNAL
@@ -211,13 +211,13 @@ class _Restoring:
             else:
                 del states[id_]
 
-    def restore_kept(self, queue: NonDestructiveQueue) -> int:
+    def restore_kept(self, queue: Queue) -> int:
         """By place only, where they may stay in the journal."""
         if self._pages:
             self._fill_kept(queue, self._recovered)
         else:
             self._fill_each(queue, self._recovered)
-        self.replaced += [(queue, older) for older in queue.know_contents()]
+        self.replaced += [(queue, older) for older in know_contents(queue)]
         queue.ledger.restored(len(self._recovered))
         return len(self._recovered)
 
@@ -227,14 +227,16 @@ class _Restoring:
             if message is not None and (older := queue.store.put_last(message)) is not None:
                 self.replaced.append((queue, older))
 
-    def _fill_kept(self, queue: NonDestructiveQueue, recovered: RecoveredQueue) -> None:
+    def _fill_kept(self, queue: Queue, recovered: RecoveredQueue) -> None:
         """By place only, but for messages that something happened to."""
         ids, _, sizes, expires = recovered.columns()
         special = {id_ for id_, state in recovered.states.items() if state.deliveries or state.due_ms}
         rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
         if expires is not None:
             queue.store.expect_expiry()
-        queue.kept.places.extend(
+        store = queue.store
+        assert isinstance(store, KeptStore)
+        store.places.extend(
             array("q", (ids[at] for at in rows)) if special else ids,
             array("I", (sizes[at] for at in rows)) if special else sizes,
             array("I", (sizes[at] + HEADER_OCTETS for at in rows)),
@@ -249,20 +251,20 @@ class _Restoring:
                 ):
                     self.replaced.append((queue, older))
 
-    def restore_stream(self, queue: StreamQueue) -> int:
+    def restore_stream(self, queue: Queue) -> int:
         """A stream's messages with the offsets that they had."""
         recovered, first_offset = self._recovered, self._first_offset
         waiting = {id_ for id_, state in recovered.states.items() if state.due_ms > self._wall_ms}
         if self._pages and not waiting:
             _, _, sizes, _ = recovered.columns()
             runs = [(first, sizes[start : start + count]) for start, first, _, count in recovered.runs()]
-            queue.restore(first_offset, runs, self._time_ms)
+            stream.restore(queue, first_offset, runs, self._time_ms)
         else:
-            queue.restore(first_offset, (), self._time_ms)
+            stream.restore(queue, first_offset, (), self._time_ms)
             for one in recovered.messages():
                 message = self._restored(queue, one)
                 if message is not None:
-                    queue.append(message, self._time_ms(one.id))
+                    stream.restore_message(queue, message, self._time_ms(one.id))
         queue.ledger.restored(len(recovered))
         return len(recovered)
 

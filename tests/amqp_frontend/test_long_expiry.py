@@ -12,7 +12,7 @@ from pair import Pair, Peer, method, publish
 from pamqp import commands
 
 from leveret.amqp_frontend.session.turn import handle_bytes
-from leveret.engine.queues.expiry import BURIED_MAX, EXPIRE_SLICE
+from leveret.engine.queues.queue import BURIED_MAX, EXPIRE_SLICE
 
 C = commands
 COUNT = 10_000

@@ -10,7 +10,7 @@ from memory_pager import MemoryPager
 from leveret.engine import Broker, Envelope, Event, ManualClock, Queue, Session, User
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.publishing.publish_events import PublishedEvent
-from leveret.engine.queues import dispatch
+from leveret.engine.queues import classic
 from leveret.engine.stores import memory_budget
 
 USER = User("u")
@@ -152,7 +152,7 @@ def test_a_get_takes_no_turn_from_a_consumer_that_waits_for_the_disk(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a get brought into memory is the consumer's, too, though nothing has to be loaded for it any more."""
-    monkeypatch.setattr(dispatch, "SLICE", 50)
+    monkeypatch.setattr(classic, "SLICE", 50)
     queue = world.declare()
     world.publish()
     world.session.consume(queue, "c", no_ack=True, exclusive=False, arguments={})

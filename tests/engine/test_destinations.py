@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.engine import Broker, Client, Envelope, ManualClock, Queue, Route, User
+from leveret.engine import Broker, Client, Envelope, ManualClock, Queue, Route, User, reconfigure
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.rules.queue_rules import own_settings
@@ -334,11 +334,11 @@ def _leased(publisher: Publisher) -> Iterator[None]:
     yield
     publisher.lease("z", x_underlying_topic="^[AB]$", x_default_publish_target="A")
     yield
-    queue.redeclare({**queue.arguments, "x-underlying-topic": Field("S", b"C")}, own_settings({}))
+    reconfigure.redeclare(queue, {**queue.arguments, "x-underlying-topic": Field("S", b"C")}, own_settings({}))
     yield
-    queue.redeclare({**queue.arguments, "x-underlying-topic": Field("S", b"A")}, own_settings({}))
+    reconfigure.redeclare(queue, {**queue.arguments, "x-underlying-topic": Field("S", b"A")}, own_settings({}))
     yield
-    queue.redeclare({**queue.arguments, "x-queue-filter": Field("S", b"/n = 1")}, own_settings({}))
+    reconfigure.redeclare(queue, {**queue.arguments, "x-queue-filter": Field("S", b"/n = 1")}, own_settings({}))
     yield
     publisher.vhost.delete_queue("z", publisher.client)
     yield
@@ -359,9 +359,9 @@ def _no_longer_leased(publisher: Publisher) -> Iterator[None]:
 def _closed(publisher: Publisher) -> Iterator[None]:
     queue = publisher.declare("A")
     yield
-    queue.enable(False)
+    reconfigure.enable(queue, False)
     yield
-    queue.enable(True)
+    reconfigure.enable(queue, True)
     yield
 
 
@@ -378,9 +378,9 @@ def _without_consumers(publisher: Publisher) -> Iterator[None]:
 def _filtered(publisher: Publisher) -> Iterator[None]:
     queue = publisher.declare("A", x_selector="n = 1")
     yield
-    queue.redeclare({}, own_settings({}))
+    reconfigure.redeclare(queue, {}, own_settings({}))
     yield
-    queue.redeclare({"x-selector": Field("S", b"n = 1")}, own_settings({}))
+    reconfigure.redeclare(queue, {"x-selector": Field("S", b"n = 1")}, own_settings({}))
     yield
     publisher.vhost.delete_queue("A", publisher.client)
     publisher.declare("A")
@@ -422,7 +422,7 @@ def test_queues_with_filters_that_are_gone_cost_nothing() -> None:
         publisher.declare(name, x_selector="n = 1")
         assert publisher.goes_to("", name) == ""
     publisher.vhost.delete_queue("A", publisher.client)
-    publisher.vhost.queue("s").redeclare({}, own_settings({}))
+    reconfigure.redeclare(publisher.vhost.queue("s"), {}, own_settings({}))
     router = publisher.vhost._router  # what is remembered of them is seen nowhere else
     assert not router._filtering
 

@@ -11,7 +11,8 @@ from leveret.engine import Consumer, broker
 from leveret.engine.delivery import rota
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers import giving_back, session
-from leveret.engine.queues import dispatch, expiry
+from leveret.engine.queues import classic
+from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import memory_budget, tail_paging
 
 
@@ -48,7 +49,7 @@ def test_what_lives_behind_many_that_expired_is_handed_out(
     way: str, dead_letters: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where they are more than one slice, and nobody has seen yet that their time is over."""
-    monkeypatch.setattr(expiry, "EXPIRE_SLICE", 2)
+    monkeypatch.setattr(queue_module, "EXPIRE_SLICE", 2)
     arguments = {"x-non-destructive": Field("t", True)} if way == "kept" else {}
     world = World(arguments, {"expiry_address": "dead"} if dead_letters else {})
     world.publish([b"expires"] * 3, {"expiration": b"500"})
@@ -144,7 +145,7 @@ def test_a_get_finds_what_lives_behind_what_expired(
     depth: int | None, is_dead_wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever both are, and however many slices of them expire just now."""
-    monkeypatch.setattr(expiry, "EXPIRE_SLICE", 2)
+    monkeypatch.setattr(queue_module, "EXPIRE_SLICE", 2)
     world = World({}, {"expiry_address": "dead"} if is_dead_wanted else {}, memory=depth)
     world.publish([b"expires"] * 7, {"delivery_mode": 2, "expiration": b"500"})
     world.publish([b"1", b"2"], {"delivery_mode": 2})
@@ -183,7 +184,7 @@ def test_the_rest_of_a_long_turn_goes_out_in_the_next(
     way: str, expires: bool, depth: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that comes gets all that it may have, however many turns that takes, in order."""
-    for module, name, value in ((broker, "TURN_SPREAD", 2), (dispatch, "RUN_MAX", 3), (rota, "RUN_MAX", 3)):
+    for module, name, value in ((broker, "TURN_SPREAD", 2), (classic, "RUN_MAX", 3), (rota, "RUN_MAX", 3)):
         monkeypatch.setattr(module, name, value)
     kinds: dict[str, FieldTable] = {
         "kept": {"x-non-destructive": Field("t", True)},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from flow_bench import FlowBench, Publisher, blob, saying
 
-from leveret.engine import Message
+from leveret.engine import Message, reconfigure
 from leveret.engine.messages.content import PLAIN
 from leveret.engine.messages.field_table import Field
 from leveret.settings import WholeLimits
@@ -224,7 +224,7 @@ def test_a_policy_that_changes_live() -> None:
     assert four.answers() == ["A" * 20] * 4
     in_order = [[body for body in ready(bench) if body.startswith(f"{index}:")] for index in range(4)]
     assert in_order == [sorted(bodies, key=lambda body: int(body[2:])) for bodies in in_order]
-    bench.queue.set_ring_size(1000)
+    reconfigure.set_ring_size(bench.queue, 1000)
     bench.reload()
     assert four.publish(500) == ["A" * 500] * 4
     assert ready(bench) == numbers(80, 580)[-1000:]
@@ -251,7 +251,7 @@ def test_what_is_held_meets_a_ring() -> None:
     bench = FlowBench(address_full_policy="BLOCK", max_size_messages=40)
     four = Four(bench)
     four.publish(20)
-    bench.queue.set_ring_size(8)
+    reconfigure.set_ring_size(bench.queue, 8)
     bench.reload()
     assert four.answers() == ["A" * 10] * 4
     assert len(bench.queue.store) == 40  # a resized ring shrinks with what is consumed

@@ -5,7 +5,7 @@ import pytest
 from leveret.engine import Broker, Delivered, Envelope, ManualClock, User
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.queues import expiry
+from leveret.engine.queues import queue as queue_module
 
 USER, MS = User("guest"), 1_000_000
 SLICE = 10
@@ -31,7 +31,7 @@ def test_what_lives_is_delivered(
     dead: int,
 ) -> None:
     """However the number of expired ones divides into slices, and without anything else that happens."""
-    monkeypatch.setattr(expiry, "EXPIRE_SLICE", SLICE)
+    monkeypatch.setattr(queue_module, "EXPIRE_SLICE", SLICE)
     clock = ManualClock()
     clock.advance_ns(MS)
     broker = Broker(clock)

@@ -14,12 +14,13 @@ import pytest
 from effort import examples
 from queue_world import QueueWorld as World
 
-from leveret.engine import broker
+from leveret.engine import broker, reconfigure, scheduled
 from leveret.engine.delivery import rota
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers import giving_back, session
 from leveret.engine.peers.session import NACKED
-from leveret.engine.queues import dispatch, expiry, limits
+from leveret.engine.queues import bounds, classic
+from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import kept_windows, memory_budget, paged_places, paged_run, placed, scanning, tail_paging
 
 #: Stories of a kind of queue, and steps of a story.
@@ -55,12 +56,12 @@ SETTINGS: dict[str, list[Any]] = {
 #: What is done in slices, turns and windows is so in small ones: a queue is deep from its first messages on.
 SMALL = [
     (tail_paging, "LOW", 2), (tail_paging, "HIGH", 4), (tail_paging, "SLICE", 2), (tail_paging, "PAGE_SLICE", 2),
-    (dispatch, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
+    (classic, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
     (scanning, "WINDOW_MESSAGES", 3), (scanning, "NEAR", 2), (placed, "BLOCK", 3), (paged_places, "COMPACT_MIN", 3),
     (kept_windows, "WINDOW_MESSAGES", 3), (giving_back, "GIVE_BACK_SLICE", 2), (session, "GIVE_BACK_SLICE", 2),
     (broker, "TURN_SPREAD", 4_000),
-    (dispatch, "RUN_MAX", 3), (rota, "RUN_MAX", 3), (rota, "SHARE_MAX", 2), (expiry, "EXPIRE_SLICE", 2),
-    (limits, "TRIM_SLICE", 2),
+    (classic, "RUN_MAX", 3), (rota, "RUN_MAX", 3), (rota, "SHARE_MAX", 2), (queue_module, "EXPIRE_SLICE", 2),
+    (bounds, "TRIM_SLICE", 2),
 ]  # fmt: skip
 
 
@@ -295,7 +296,7 @@ class Story:
         if self.is_exact or "x-non-destructive" in self.arguments:
             return
         size = self.chance.choice([None, 3, 5])
-        self.both(f"ring of {size}", lambda world: world.queue.set_ring_size(size))
+        self.both(f"ring of {size}", lambda world: reconfigure.set_ring_size(world.queue, size))
 
     def configure(self) -> None:
         said = self.settings()
@@ -311,8 +312,8 @@ class Story:
                 return None
             id_ = waiting[which % len(waiting)][1].id
             if delay_ms is None:
-                return world.queue.cancel_scheduled(id_)
-            return world.queue.reschedule(id_, delay_ms)
+                return scheduled.cancel(world.queue, id_)
+            return scheduled.reschedule(world.queue, id_, delay_ms)
 
         self.both(f"reschedule {which} {delay_ms}", act)
 

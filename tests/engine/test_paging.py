@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from queue_world import QueueWorld as World
 
-from leveret.engine import Message
+from leveret.engine import Message, reconfigure, scheduled
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import memory_budget, paged_run, tail_paging
 
@@ -99,7 +99,7 @@ def expired(world: World) -> None:
 
 
 def in_ring(world: World) -> None:
-    world.queue.set_ring_size(1)
+    reconfigure.set_ring_size(world.queue, 1)
     world.publish([b"%d" % number for number in range(30)], {"delivery_mode": 2})
     world.end_turn()
     acked(world)
@@ -109,7 +109,7 @@ def cancelled(world: World) -> None:
     acked(world)
     world.publish([b"waits"] * 3, {"delivery_mode": 2, "headers": {"x-delay": Field("l", 5000)}})
     for _, message in world.queue.scheduled.entries():
-        assert world.queue.cancel_scheduled(message.id)
+        assert scheduled.cancel(world.queue, message.id)
 
 
 WAYS: dict[str, Way] = {
@@ -321,7 +321,7 @@ def test_a_ring_has_no_more_than_its_size_after_returns(kind: str, memory: int |
     world.consume("t", who=2)
     world.end_turn()
     world.sessions[2].cancel("t")
-    world.queue.set_ring_size(9)
+    reconfigure.set_ring_size(world.queue, 9)
     world.publish([b"new %d" % number for number in range(9)], {"delivery_mode": 2})
     world.end_turn()
     world.sessions[2].reject(0, multiple=True, requeue=True)

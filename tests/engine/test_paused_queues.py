@@ -4,7 +4,18 @@ from typing import Any
 
 import pytest
 
-from leveret.engine import PLAIN, Broker, Envelope, Field, FieldTable, ManualClock, User, encode_header, scan_properties
+from leveret.engine import (
+    PLAIN,
+    Broker,
+    Envelope,
+    Field,
+    FieldTable,
+    ManualClock,
+    User,
+    consumers,
+    encode_header,
+    scan_properties,
+)
 
 USER = User("guest")
 KINDS: dict[str, tuple[FieldTable, FieldTable]] = {
@@ -62,12 +73,12 @@ def test_paused_and_resumed(kind: str) -> None:
     first = world.consume(wish)
     world.publish(3)
     assert first.unacked == 3
-    world.queue.pause(True)
+    consumers.pause(world.queue, True)
     world.publish(4)
     second = world.consume(wish, "d")
     world.publish(1)
     assert (first.unacked, second.unacked) == (3, 0)
-    world.queue.pause(False)
+    consumers.pause(world.queue, False)
     world.settle()
     assert first.unacked + second.unacked == (16 if world.queue.keeps or world.queue.type == "stream" else 8)
 
@@ -75,6 +86,6 @@ def test_paused_and_resumed(kind: str) -> None:
 def test_gets_are_served() -> None:
     """They are asked for by hand."""
     world = World({})
-    world.queue.pause(True)
+    consumers.pause(world.queue, True)
     world.publish(1)
     assert world.session.get(world.queue, no_ack=True) is not None

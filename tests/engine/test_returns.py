@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from queue_world import QueueWorld as World
 
+from leveret.engine import scheduled
 from leveret.engine.messages.content import PLAIN
 from leveret.engine.messages.field_table import Field
 from leveret.engine.peers.session import NACKED
@@ -172,11 +173,11 @@ def test_nothing_wakes_up_for_messages_that_are_gone(way: str) -> None:
     if way == "purge":
         assert world.queue.purge() == 1
     elif way == "cancel":
-        assert world.queue.cancel_scheduled(message.id)
+        assert scheduled.cancel(world.queue, message.id)
     elif way == "delete":
         assert world.vhost.delete_queue("q", world.client) == 1
     else:
-        world.queue.reschedule(message.id, 0)
+        scheduled.reschedule(world.queue, message.id, 0)
         world.end_turn()
         world.get()
     world.end_turn()

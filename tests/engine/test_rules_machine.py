@@ -28,6 +28,7 @@ from leveret.engine import (
     Queue,
     Session,
     User,
+    reconfigure,
 )
 from leveret.engine.events import TERMINAL, EventKind
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
@@ -254,7 +255,7 @@ class RulesMachine(RuleBasedStateMachine):
 
     @rule(size=st.sampled_from([None, 1, 2, 5]))
     def resize(self, size: int | None) -> None:
-        self.queue.set_ring_size(size)
+        reconfigure.set_ring_size(self.queue, size)
 
     @rule(said=ADDRESS_SETTINGS)
     def reload(self, said: dict[str, Any]) -> None:

@@ -22,7 +22,8 @@ from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.peers import giving_back, session
 from leveret.engine.publishing.publish_events import PublishedEvent
-from leveret.engine.queues import expiry, limits
+from leveret.engine.queues import bounds
+from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import memory_budget
 from leveret.settings import Policies, Policy, SettingsRepository, entry
 
@@ -41,8 +42,8 @@ SLICES: tuple[tuple[Any, str], ...] = (
     (chores, "SETTINGS_SLICE"),
     (giving_back, "GIVE_BACK_SLICE"),
     (session, "GIVE_BACK_SLICE"),
-    (limits, "TRIM_SLICE"),
-    (expiry, "EXPIRE_SLICE"),
+    (bounds, "TRIM_SLICE"),
+    (queue_module, "EXPIRE_SLICE"),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from subscribers import USER, Bench, topics
 
-from leveret.engine import Client, ConsumerCancelled, Delivered, Queue, Session
+from leveret.engine import Client, ConsumerCancelled, Delivered, Queue, Session, consumers
 from leveret.engine.messages.field_table import Field
 from leveret.engine.peers.slow_consumers import CANCELLED, CLOSED, REPORTED, SlowConsumer
 from leveret.settings import entry
@@ -100,10 +100,10 @@ def test_nobody_is_slow_in_a_paused_queue(before_ms: int) -> None:
     slow = world.consumer("slow")
     world.publish(20)
     world.advance(before_ms)
-    world.queue.pause(True)
+    consumers.pause(world.queue, True)
     world.advance(10_000)
     assert world.found == []
-    world.queue.pause(False)
+    consumers.pause(world.queue, False)
     world.advance(1900)
     assert world.found == []
     world.advance(1100)

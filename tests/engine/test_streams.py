@@ -10,7 +10,6 @@ from leveret.engine.messages.content import PLAIN, encode_header, headers_of
 from leveret.engine.messages.event import Event
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.message import Envelope
-from leveret.engine.queues.stream_queue import StreamQueue
 from leveret.engine.rules.stream_offset import age_ms
 from leveret.engine.stores.stream_store import StreamStore
 
@@ -34,7 +33,7 @@ class Bench:
         self.session: Session = self.client.open_session()
         named = {"x-queue-type": Field("S", b"stream"), **{k.replace("_", "-"): f for k, f in arguments.items()}}
         queue = self.client.vhost.declare_queue("s", client=self.client, durable=True, arguments=named)
-        assert isinstance(queue, StreamQueue)
+        assert isinstance(queue.store, StreamStore)
         self.queue = queue
 
     def publish(self, *bodies: str) -> None:

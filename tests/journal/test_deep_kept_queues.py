@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from leveret.engine import reconfigure
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
-from leveret.engine.queues import expiry
-from leveret.engine.queues.non_destructive import NonDestructiveQueue
+from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import kept_windows
 from leveret.engine.stores.kept_store import KeptStore
 from leveret.journal.recording.checkpoint import checkpoint
@@ -34,8 +34,8 @@ def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_windows, "WINDOW_MESSAGES", 3)
         patch.setattr("leveret.engine.stores.kept_store.WINDOW_MESSAGES", 3)
-        patch.setattr(expiry, "EXPIRE_SLICE", 4)
-        patch.setattr(expiry, "BURIED_MAX", 4)
+        patch.setattr(queue_module, "EXPIRE_SLICE", 4)
+        patch.setattr(queue_module, "BURIED_MAX", 4)
         yield
 
 
@@ -49,7 +49,7 @@ class World(DepthWorld):
     ) -> None:
         self.is_kept = is_kept
         super().__init__(arguments, said, memory=memory)
-        assert isinstance(self.queue, NonDestructiveQueue) is is_kept
+        assert isinstance(self.queue.store, KeptStore) is is_kept
 
     def repository(self) -> SettingsRepository:
         """See `DepthWorld`."""
@@ -231,8 +231,8 @@ class KeptMachine(RuleBasedStateMachine):
         acts: dict[str, Callable[[World], object]] = {
             "purge": lambda world: world.queue.purge(),
             "recover": lambda world: [session.recover() for session in world.sessions],
-            "ring": lambda world: world.queue.set_ring_size(5),
-            "no ring": lambda world: world.queue.set_ring_size(None),
+            "ring": lambda world: reconfigure.set_ring_size(world.queue, 5),
+            "no ring": lambda world: reconfigure.set_ring_size(world.queue, None),
             "settings": change,
             "delete": delete,
         }
@@ -432,7 +432,7 @@ def test_a_checkpoint_before_dead_letters_are_made() -> None:
     world.end_turn()
     world.clock.advance_ns(1000 * MS)
     world.broker.advance()
-    assert world.broker.dead_count == expiry.BURIED_MAX
+    assert world.broker.dead_count == queue_module.BURIED_MAX
     world.journal.commit()
     for _ in checkpoint(world.broker, world.journal, world.recorder):
         world.journal.commit()

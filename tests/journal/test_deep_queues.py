@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.engine import Message
+from leveret.engine import Message, reconfigure
 from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
-from leveret.engine.queues import dispatch
+from leveret.engine.queues import classic
 from leveret.engine.stores import memory_budget, tail_paging
 from leveret.engine.stores.paged_run import octets_paged
 
@@ -63,7 +63,7 @@ def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
             patch.setattr(tail_paging, name, value)
-        patch.setattr(dispatch, "STRAIGHT_MIN", 2)
+        patch.setattr(classic, "STRAIGHT_MIN", 2)
         patch.setattr(memory_budget, "SMALL", 0)
         yield
 
@@ -166,8 +166,8 @@ class DepthMachine(RuleBasedStateMachine):
         acts: dict[str, Callable[[World], object]] = {
             "purge": lambda world: world.queue.purge(),
             "recover": lambda world: [session.recover() for session in world.sessions],
-            "ring": lambda world: world.queue.set_ring_size(5),
-            "no ring": lambda world: world.queue.set_ring_size(None),
+            "ring": lambda world: reconfigure.set_ring_size(world.queue, 5),
+            "no ring": lambda world: reconfigure.set_ring_size(world.queue, None),
             "settings": lambda world: self.configure(world, said),
         }
         self.both(acts[what])
@@ -261,7 +261,7 @@ def test_what_expires_behind_an_evicted_head(is_deep: bool) -> None:
     world.publish([0, 0, 0], PERSISTENT | {"expiration": b"400"}, 2)
     world.end_turn()
     world.advance(500)
-    world.queue.set_ring_size(4)
+    reconfigure.set_ring_size(world.queue, 4)
     world.publish([0], PERSISTENT, 3)
     world.end_turn()
     world.advance(1)

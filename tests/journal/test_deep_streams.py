@@ -14,7 +14,6 @@ from simulated_files import SimulatedFiles
 from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User
 from leveret.engine.messages.content import PLAIN, encode_header, headers_of
 from leveret.engine.messages.field_table import Field
-from leveret.engine.queues.stream_queue import StreamQueue
 from leveret.engine.stores import stream_store
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.checkpoint import checkpoint
@@ -65,7 +64,7 @@ class World:
         self.session.limit(1000, total=False)
         vhost = self.client.vhost
         queue = vhost.declare_queue("s", client=self.client, durable=True, arguments=self.arguments)
-        assert isinstance(queue, StreamQueue)
+        assert isinstance(queue.store, stream_store.StreamStore)
         self.queue = queue
         vhost.declare_queue("other", client=self.client, durable=True)
         self.end_turn()

@@ -11,6 +11,7 @@ from pair import method, raw_frame
 from pamqp import commands as C
 from simulated_files import SimulatedFiles
 
+from leveret.engine import scheduled
 from leveret.engine.clock import AHEAD_MS_MAX
 from leveret.engine.messages.content import encode_header
 from leveret.engine.messages.field_table import Field, FieldTable, encode_table
@@ -189,7 +190,7 @@ def test_an_operator_may_put_it_off_for_ever() -> None:
     publish(desk, "q", {"_AMQ_SCHED_DELIVERY": Field("l", desk.wall_ms + 1000)})
     ((_, message),) = queue_of(desk, "q").scheduled.entries()
     for delay_ms in (2**63 - 1, 10**30):
-        assert queue_of(desk, "q").reschedule(message.id, delay_ms)
+        assert scheduled.reschedule(queue_of(desk, "q"), message.id, delay_ms)
         state_all(desk)
     live_through(desk)
 

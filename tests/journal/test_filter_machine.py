@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.engine import Envelope, Message
+from leveret.engine import Envelope, Message, reconfigure
 from leveret.engine.messages.content import PLAIN, SCHEDULED_DELIVERY, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
@@ -253,8 +253,8 @@ class FilterMachine(RuleBasedStateMachine):
         acts: dict[str, Callable[[FilterWorld], object]] = {
             "purge": lambda world: world.queue.purge(),
             "recover": lambda world: [session.recover() for session in world.sessions],
-            "ring": lambda world: world.queue.set_ring_size(5),
-            "no ring": lambda world: world.queue.set_ring_size(None),
+            "ring": lambda world: reconfigure.set_ring_size(world.queue, 5),
+            "no ring": lambda world: reconfigure.set_ring_size(world.queue, None),
             "page out": lambda world: world.memory is None or world.queue.store.page_out(1000),
         }
         if what == "ring":

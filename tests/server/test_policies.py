@@ -11,7 +11,7 @@ from desk import VirtualDesk
 
 from leveret.__main__ import main
 from leveret.engine.chores import CONCERNED_SLICE
-from leveret.engine.queues.limits import TRIM_SLICE
+from leveret.engine.queues.bounds import TRIM_SLICE
 from leveret.operator.command_error import CommandError
 
 LIMIT = """

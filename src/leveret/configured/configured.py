@@ -23,6 +23,7 @@ from ..engine import (
     Queue,
     VirtualHost,
     own_settings,
+    reconfigure,
     unknown_arguments,
 )
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
@@ -167,7 +168,7 @@ class ConfiguredObjects:
         current = vhost.queues.get(declared.name)
         managed = self._queues.get((declared.vhost, declared.name))
         if current is not None and self._is_starting and _follows(current, declared):
-            current.keep()
+            reconfigure.keep(current)
             managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(current, declared)
         if managed is not None and managed.queue is current:
             self._update(managed, declared)
@@ -180,7 +181,7 @@ class ConfiguredObjects:
                 self._remark(f"{_queue_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
                 self._queues.pop((declared.vhost, declared.name), None)
                 return False
-            queue.keep()
+            reconfigure.keep(queue)
             managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(queue, declared)
         self._bind(vhost, managed, declared)
         self._enable(managed.queue, declared)
@@ -202,7 +203,7 @@ class ConfiguredObjects:
     def _enable(self, queue: Queue, declared: QueueDeclaration) -> None:
         if queue.enabled == declared.is_enabled:
             return
-        queue.enable(declared.is_enabled)
+        reconfigure.enable(queue, declared.is_enabled)
         if not declared.is_enabled:
             self._done.append(f"{_queue_at(declared)} takes no new messages (enabled = false)")
 
@@ -258,9 +259,9 @@ class ConfiguredObjects:
         for key in changed:
             before, after = _value(queue.arguments.get(key)), _value(arguments.get(key))
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
-        queue.redeclare(arguments, own)
+        reconfigure.redeclare(queue, arguments, own)
         if RING in changed:  # removed: back to what the address settings have now
-            set_ring_size(queue, queue.resolved().default_ring_size)
+            set_ring_size(queue, reconfigure.resolved(queue).default_ring_size)
 
     def _later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
         origin = declared.origin_of(key)
@@ -383,7 +384,7 @@ def _follows(queue: Queue, declared: QueueDeclaration) -> bool:
 
 def set_ring_size(queue: Queue, size: int) -> None:
     """Resize a ring; -1: no ring. Nothing is deleted now (address-settings page 4.3)."""
-    queue.set_ring_size(size if size > 0 else None)
+    reconfigure.set_ring_size(queue, size if size > 0 else None)
 
 
 def text_of(error: EngineError) -> str:

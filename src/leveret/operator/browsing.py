@@ -16,6 +16,7 @@ from ..engine import (
     Queue,
     decode_properties,
     holder_of,
+    scheduled,
 )
 from .choosing import Filter, Takes, chosen
 from .command import command
@@ -357,14 +358,14 @@ def list_scheduled(
 def fire(at: Operator, queue: QueueName, id: ScheduledId, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Make one ready now."""
     found = at.queue(vhost, queue)
-    return _done("fire", found, id, found.reschedule(id, 0))
+    return _done("fire", found, id, scheduled.reschedule(found, id, 0))
 
 
 @command("scheduled cancel")
 def cancel(at: Operator, queue: QueueName, id: ScheduledId, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Delete one."""
     found = at.queue(vhost, queue)
-    return _done("cancel", found, id, found.cancel_scheduled(id))
+    return _done("cancel", found, id, scheduled.cancel(found, id))
 
 
 @command("scheduled reschedule")
@@ -376,7 +377,7 @@ def reschedule(
     delay: ms from now
     """
     found = at.queue(vhost, queue)
-    return _done("reschedule", found, id, found.reschedule(id, delay))
+    return _done("reschedule", found, id, scheduled.reschedule(found, id, delay))
 
 
 def _done(what: str, queue: Queue, id_: int, is_there: bool) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ..engine import (
     Queue,
     QueueGone,
     VirtualHost,
+    consumers,
     dead_letter_queues,
     discarding,
     origin_of,
@@ -184,7 +185,7 @@ def _set_paused(at: Operator, vhost: str, name: str, *, paused: bool) -> dict[st
         queue = at.vhost(vhost).queue(name)
     if queue.paused is not paused:
         logger.info("queue %r in %r is %s", name, vhost, "paused" if paused else "resumed")
-        queue.pause(paused)
+        consumers.pause(queue, paused)
     return {"queue": name, "vhost": vhost, "paused": paused, "ready": queue.ready_count}
 
 

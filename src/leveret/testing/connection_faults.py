@@ -7,7 +7,7 @@ from pamqp import commands
 
 from ..amqp_frontend.wire.codec import INDEX_OF
 from ..amqp_frontend.wire.events import ConnectionMethod, ProtocolEvent
-from ..engine import PREDECLARED, ServiceExchange, errors
+from ..engine import PREDECLARED, ServiceExchange, errors, scheduled
 from .fault import Aim, Fault, Stage, channel_of, method_of
 from .queue_surgery import take_ready
 from .server import WatchedEndpoint
@@ -197,7 +197,7 @@ def wipe(edge: Stage, *, durable: bool) -> None:
             take_ready(queue, lambda message: not message.envelope.facts.persistent)
             for _, message in queue.scheduled.entries():
                 if not message.envelope.facts.persistent:
-                    queue.cancel_scheduled(message.id)
+                    scheduled.cancel(queue, message.id)
         for exchange in list(vhost.exchanges.values()):
             is_ours = exchange.name in predeclared or isinstance(exchange, ServiceExchange)
             if not is_ours and not (durable and exchange.durable):

@@ -9,7 +9,7 @@ from ..amqp_frontend.peer.channel import Channel
 from ..amqp_frontend.session.turn import EVENT_HANDLERS
 from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
 from ..amqp_frontend.wire.states import ChannelState
-from ..engine import MS, EngineError
+from ..engine import MS, EngineError, consumers
 from .fault import Aim, Fault, Stage, channel_of, method_of
 from .server import Confirms, WatchedEndpoint
 
@@ -167,7 +167,7 @@ class CancelConsumers(Fault):
                     break
                 self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
                 consumer.session.forget_consumer(consumer)
-                queue.remove_consumers((consumer,))
+                consumers.remove(queue, (consumer,))
                 consumer.session.notify_cancelled(consumer)
         edge.end_turn()
 

@@ -16,6 +16,7 @@ from ..engine import (
     encode_header,
     publish_by_name,
     scan_properties,
+    scheduled,
 )
 from ..settings.faults import nearest
 from .assert_view import VirtualHostAssertions, find_queue
@@ -213,7 +214,7 @@ class VirtualHostView(VirtualHostAssertions):
             waiting = [entry for entry in found.scheduled.entries() if is_meant(entry[1], entry[0])]
             taken = (*map(message_of, gone), *(message_of(message, due_ns) for due_ns, message in waiting))
             for _, message in waiting:
-                found.cancel_scheduled(message.id)
+                scheduled.cancel(found, message.id)
             self._broker.edge.end_turn()
             return taken
 

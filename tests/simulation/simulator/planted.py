@@ -22,8 +22,8 @@ from leveret.engine.flow.control import FlowControl
 from leveret.engine.peers import delivering
 from leveret.engine.peers.confirms import Confirms
 from leveret.engine.peers.session import Session
-from leveret.engine.queues import admission, granting, leased_core, leased_queue, ring
-from leveret.engine.queues.core import QueueCore
+from leveret.engine.queues import classic, granting, leased_core, leased_queue
+from leveret.engine.queues.bounds import RingBound
 from leveret.engine.queues.lease_table import LeaseTable
 from leveret.engine.queues.leased_core import LeasedCore
 from leveret.engine.queues.queue import Queue
@@ -186,13 +186,13 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "deleted user is back": [(Replay, "_undeclared", _bring_users_back)],
     "doubled dead letter": [(DeadLetters, "_publish_one", _twice(0.02))],
     "forgotten wake-up of a client": [(Broker, "more_is_safe", _forget_a_client)],
-    "forgotten wake-up of a queue": [(QueueCore, "mark", _rarely(0.1))],
+    "forgotten wake-up of a queue": [(Queue, "mark", _rarely(0.1))],
     "lost at requeue": [(Queue, "requeue", _lose_at_requeue)],
     "forgotten redelivered flag": [(delivering, "Delivered", _forget_the_flag)],
-    "forgotten expiry": [(admission, "time_to_live_ms", _rarely(0.05))],
+    "forgotten expiry": [(classic, "time_to_live_ms", _rarely(0.05))],
     "ring one too many": [
-        (ring, "takes_runs", _rarely(1, lambda *_: False)),
-        (ring, "enforce_after_arrival", _rarely(0.05)),
+        (RingBound, "takes_run", _rarely(1, lambda *_: False)),
+        (RingBound, "arrived", _rarely(0.05)),
     ],
     "lease never ends": [(LeaseTable, "_note", _leak_a_lease)],
     "lease granted twice": [(granting, "begin", _lend_twice)],

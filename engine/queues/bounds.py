@@ -1,0 +1,406 @@
+"""Limits on what is in a queue, each a `Bound`, and the order in which a queue asks them.
+
+The size of its address refuses or drops what comes; a ring keeps the newest; a limit on the length refuses what comes
+or drops the oldest; the limit of a slow subscriber drops what its strategy says. What an address, a ring and a slow
+subscriber drop is no dead letter. Source: behaviour page 3.3; address-settings page 3.3, 4 (4.5: rules 1, 3, 6, 8 and
+9); queues page E.1 ("eviction"), E.4 (row 14), E.6; management page 16 (`outcome_of`).
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..delivery.consumer import Consumer
+from ..messages.content import decode_properties
+from ..messages.deaths import EXPIRED, MAXLEN
+from ..messages.message import Envelope, Message
+from ..rules.pending_rules import LOWEST_PRIORITY, OLDEST, PendingRules
+from ..rules.queue_rules import DROP_HEAD, REJECT_PUBLISH_DLX, QueueRules
+from ..rules.size_rules import FAIL, SizeRules
+from ..stores.paged_message import body_size
+from .parts import Bound, Refusal
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+#: The value of a header, and when the publisher says that the message was made; None: it has no such header.
+Value = tuple[object, int] | None
+
+#: Messages that a smaller limit drops in one slice, and those of a slow subscriber (about 5 ms each).
+TRIM_SLICE, EVICT_SLICE = 1000, 5000
+#: Messages from the head among which a slow subscriber's strategy chooses, and how many are looked at per `Effort`.
+PAGE, LOOKS = 1000, 8
+#: Later than any message expires; more than any queue holds.
+NEVER_NS = UNLIMITED = 1 << 63
+#: Why a message was dropped: its address is full; its subscriber is too slow.
+FULL, PENDING_LIMIT = "full", "pending-message-limit"
+#: What would become of one more message (`outcome_of`).
+READY, DISABLED, DROPPED, REFUSED = "ready", "disabled", "dropped", "refused"
+DEAD_LETTERED, EVICTS, DROPS_OLDEST = "dead-lettered", "evicts the oldest", "drops the oldest"
+
+
+def bounds_of(queue: "Queue") -> tuple[Bound, ...]:
+    """The bounds that the rules of a queue ask for, in the order in which they are asked."""
+    rules, before = queue.rules, queue.pending
+    found: list[Bound] = []
+    size = rules.size
+    if size.may_drop or (size.drops and queue.kind.is_limited and queue.surroundings.flow.has_whole_limit):
+        found.append(AddressBound())
+    if rules.ring_size is not None:
+        found.append(RingBound(rules.ring_size))
+    if rules.has_limit:
+        found.append(LengthBound(rules))
+    if rules.pending is not None and queue.is_transient_subscriber:
+        is_same = before is not None and before.rules == rules.pending
+        found.append(before if before is not None and is_same else SubscriberBound(rules.pending))
+    return tuple(found)
+
+
+def outcome_of(queue: "Queue", envelope: Envelope, blob: bytes) -> str:
+    """What would become of one more message if it came now; consumers that wait would make room first."""
+    if not queue.is_open:
+        return DISABLED
+    message = Message(0, blob, envelope)
+    refusal = queue.refuses(message)
+    if refusal is not None:
+        if refusal.dead_letters:
+            return DEAD_LETTERED
+        return REFUSED if refusal.tells_publisher else DROPPED
+    is_free = bool(queue.rota.consumers) and not len(queue.store)
+    if any(bound.overflows(queue, message) for bound in queue.bounds):
+        return READY if is_free else DROPS_OLDEST
+    ring_size = queue.rules.ring_size
+    if ring_size is not None and len(queue.store) >= ring_size and not is_free:
+        return EVICTS
+    return READY
+
+
+# -- the size of an address -------------------------------------------------------------------------------------------
+
+
+class AddressBound(Bound):
+    """The size of the queue's address, of all that its queues hold, also out or scheduled; or that of the broker."""
+
+    may_refuse = True
+
+    __slots__ = ()
+
+    def refuses(self, queue: "Queue", message: Message) -> Refusal | None:
+        policy = _policy_of_full(queue)
+        return None if policy is None else Refusal(FULL, tells_publisher=policy == FAIL)
+
+
+def fails_publishers(queue: "Queue") -> bool:
+    """Whether the queue's address is full, and tells its publishers."""
+    return any(isinstance(bound, AddressBound) for bound in queue.refusing) and _policy_of_full(queue) == FAIL
+
+
+def _policy_of_full(queue: "Queue") -> str | None:
+    """What the queue's address does with one more message: DROP or FAIL it; None: it takes the message.
+
+    While the broker as a whole holds as much as it may, each address is full.
+    """
+    size = queue.rules.size
+    sharing: list[Queue] = queue.surroundings.queues_at(queue.address) or [queue]
+    if size.drops:
+        return size.policy if queue.surroundings.flow.is_at_whole_limit or _is_full(sharing, size) else None
+    return size.page_policy if size.page_policy is not None and _is_paged_full(sharing, size) else None
+
+
+def _is_full(sharing: "list[Queue]", size: SizeRules) -> bool:
+    if size.messages_max is not None and _messages_of(sharing) >= size.messages_max:
+        return True
+    return size.octets_max is not None and sum(one.ledger.octets or 0 for one in sharing) >= size.octets_max
+
+
+def _is_paged_full(sharing: "list[Queue]", size: SizeRules) -> bool:
+    """Beyond the size of the address, wherever that is; where it has none, what is paged out counts."""
+    if size.paged_messages_max is not None:
+        if size.messages_max is None:
+            beyond = sum(_paged_messages(one) for one in sharing)
+        else:
+            beyond = _messages_of(sharing) - size.messages_max
+        if beyond >= size.paged_messages_max:
+            return True
+    if size.paged_octets_max is None:
+        return False
+    meters = [one.meter for one in sharing if one.meter is not None]
+    if size.octets_max is None:
+        beyond = sum(meter.paged_octets for meter in meters)
+    else:
+        beyond = sum(meter.octets for meter in meters) - size.octets_max
+    return beyond >= size.paged_octets_max
+
+
+def _paged_messages(queue: "Queue") -> int:
+    meter = queue.meter
+    return len(queue.store) - queue.store.at_hand if meter is None else meter.paged
+
+
+def _messages_of(sharing: "list[Queue]") -> int:
+    """Ready, scheduled and out."""
+    return sum(len(one.store) + len(one.scheduled) + (0 if one.keeps else one.ledger.unacked) for one in sharing)
+
+
+# -- a ring -----------------------------------------------------------------------------------------------------------
+
+
+class RingBound(Bound):
+    """The newest ready messages stay, as many as the ring has places. Consumers come first."""
+
+    __slots__ = ("_ring_size",)
+
+    def __init__(self, ring_size: int) -> None:
+        self._ring_size = ring_size
+
+    def takes_run(self, queue: "Queue") -> bool:
+        """Not where messages expire: those that came to the head by a drop and are over go before the next drop."""
+        return not queue.store.expiring
+
+    def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """Each arrival drops at most one head."""
+        store, ledger = queue.store, queue.ledger
+        count, before = len(blobs), len(store)
+        dropped = before + count - max(min(before + count, self._ring_size), before)
+        from_ready = min(dropped, before)
+        skipped = dropped - from_ready  # came and went within the run
+        if from_ready:
+            self._evict(queue, from_ready)
+        if skipped:
+            ledger.evicted_run(first_id, envelope, blobs[:skipped])
+        if skipped < count:
+            store.append_run(first_id + skipped, envelope, blobs[skipped:] if skipped else blobs)
+
+    def arrived(self, queue: "Queue", message: Message) -> None:
+        if self.excess(queue) > 0:
+            self._evict(queue, 1)
+
+    def returned(self, queue: "Queue", count: int) -> None:
+        """Each insertion drops at most one head, so that a ring that was made smaller shrinks as messages come."""
+        step = 1 if queue.store.expiring else count
+        while count > 0 and (excess := min(step, self.excess(queue))) > 0:
+            self._evict(queue, excess)
+            count -= step
+
+    def excess(self, queue: "Queue") -> int:
+        """How many are ready beyond the ring's size. Heads whose time is over expire first (rule 9)."""
+        store = queue.store
+        if store.expiring and len(store) >= self._ring_size:
+            queue.expire()
+        return len(store) - self._ring_size
+
+    def _evict(self, queue: "Queue", count: int) -> None:
+        gone = queue.store.evict_head(count, with_content=False)
+        queue.ledger.octets_changed(gone.recounted)
+        queue.ledger.evicted(gone.messages, gone.unread)
+
+
+def lets_nothing_wait(queue: "Queue") -> bool:
+    """Whether a returned message may not wait for its redelivery: a full ring drops it, as Artemis does."""
+    return any(isinstance(bound, RingBound) and bound.excess(queue) >= 0 for bound in queue.bounds)
+
+
+# -- the length -------------------------------------------------------------------------------------------------------
+
+
+class LengthBound(Bound):
+    """max-length and max-length-bytes, of ready messages alone, as in RabbitMQ. `may_refuse`: it drops no heads."""
+
+    __slots__ = ("_length_max", "_octets_max", "may_refuse")
+
+    def __init__(self, rules: QueueRules) -> None:
+        self._length_max = UNLIMITED if rules.max_length is None else rules.max_length
+        self._octets_max = rules.max_length_bytes
+        self.may_refuse = rules.overflow != DROP_HEAD
+
+    def overflows(self, queue: "Queue", message: Message) -> bool:
+        store = queue.store
+        if len(store) >= self._length_max:
+            return True
+        return self._octets_max is not None and store.body_octets + body_size(message) > self._octets_max
+
+    def refuses(self, queue: "Queue", message: Message) -> Refusal | None:
+        """Whether a consumer waits or not, as in RabbitMQ."""
+        if not self.overflows(queue, message):
+            return None
+        return Refusal(MAXLEN, dead_letters=queue.rules.overflow == REJECT_PUBLISH_DLX)
+
+    def fitting(self, queue: "Queue", messages: Sequence[Message]) -> int:
+        """For how many messages, the first ones of these, there is room."""
+        store = queue.store
+        count = min(len(messages), max(0, self._length_max - len(store)))
+        if self._octets_max is not None:
+            room = self._octets_max - store.body_octets
+            for at in range(count):
+                room -= body_size(messages[at])
+                if room < 0:
+                    return at
+        return count
+
+    def refuse_late(self, queue: "Queue", messages: list[Message]) -> None:
+        """Messages for which there is no room were delayed, so that their publishers are gone."""
+        if queue.rules.overflow == REJECT_PUBLISH_DLX:
+            queue.lose(messages, MAXLEN)
+        else:
+            queue.ledger.lost(messages, MAXLEN, None)
+
+    def arrived(self, queue: "Queue", message: Message) -> None:
+        """What a dead letter drops goes later while many dead letters are under way."""
+        if message.envelope.cause_id and queue.surroundings.is_crowded():
+            queue.surroundings.trim_later(queue)
+        else:
+            self._trim(queue)
+
+    def returned(self, queue: "Queue", count: int) -> None:
+        self.enforce(queue)
+
+    def enforce(self, queue: "Queue") -> None:
+        if not self.may_refuse:
+            self._trim(queue)
+
+    def _trim(self, queue: "Queue") -> None:
+        """Drop heads until the limits hold; of many a slice now, the rest at the ends of turns."""
+        if not self._is_over(queue):
+            return
+        is_wanted = queue.rules.dead_letter_target(MAXLEN) is not None
+        for _ in range(TRIM_SLICE):
+            gone = queue.store.evict_head(1, with_content=is_wanted)
+            queue.ledger.octets_changed(gone.recounted)
+            if gone.messages:
+                queue.lose(gone.messages, MAXLEN)
+            if gone.unread:
+                queue.ledger.lost_unread(gone.unread, MAXLEN)
+            if not self._is_over(queue):
+                return
+        queue.surroundings.trim_later(queue)
+
+    def _is_over(self, queue: "Queue") -> bool:
+        store = queue.store
+        count = len(store)
+        if count > self._length_max:
+            return True
+        return self._octets_max is not None and count > 0 and store.body_octets > self._octets_max
+
+
+# -- a slow subscriber ------------------------------------------------------------------------------------------------
+
+
+class SubscriberBound(Bound):
+    """pending-message-limit of a transient subscriber: what is too much is dropped, so that no publisher waits for it.
+
+    What has expired goes first, then what the strategy chooses among the first `PAGE` messages.
+    """
+
+    __slots__ = ("_values", "rules", "soonest_ns")
+
+    def __init__(self, rules: PendingRules) -> None:
+        self.rules = rules
+        self.soonest_ns = 0  # no message that was looked at expires before
+        self._values: dict[int, Value] = {}  # by id: to read a header takes 10 us
+
+    def takes_run(self, queue: "Queue") -> bool:
+        return self._is_simple
+
+    def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        queue.store.append_run(first_id, envelope, blobs)
+        self.enforce(queue)
+
+    def expect(self, expires_ns: int) -> None:
+        self.soonest_ns = min(self.soonest_ns, expires_ns)
+
+    def arrived(self, queue: "Queue", message: Message) -> None:
+        self.enforce(queue)
+
+    def returned(self, queue: "Queue", count: int) -> None:
+        self.soonest_ns = 0  # look at those that came back
+        queue.surroundings.trim_later(queue)
+
+    def enforce(self, queue: "Queue") -> None:
+        limit = self.rules.limit_for([_prefetch_of(one) for one in queue.rota.consumers])
+        if limit is None or len(queue.store) <= limit:
+            return
+        if queue.store.expiring and self.soonest_ns <= queue.surroundings.clock.monotonic_ns():
+            self._expire(queue)
+        for _ in range(2):  # what is chosen may be less than what is too much
+            excess = min(len(queue.store) - limit, EVICT_SLICE)
+            if excess > 0:
+                self._evict(queue, excess)
+        if len(queue.store) > limit:
+            queue.surroundings.trim_later(queue)
+
+    @property
+    def _is_simple(self) -> bool:
+        """Whether the messages at the head go, whatever they are."""
+        return self.rules.eviction == OLDEST
+
+    def _evict(self, queue: "Queue", excess: int) -> None:
+        positions: list[int] = []
+        if not self._is_simple:
+            page, position_of = _page(queue, excess)
+            positions = [position_of(at) for at in self._chosen(page, excess)]
+        if positions:
+            gone = queue.store.take_at(positions)
+        else:
+            gone = queue.store.evict_head(excess, with_content=False)
+        queue.ledger.octets_changed(gone.recounted)
+        queue.ledger.evicted(gone.messages, gone.unread, PENDING_LIMIT)
+
+    def _expire(self, queue: "Queue") -> None:
+        """Take what has expired out of the page, also behind messages that live."""
+        page, position_of = _page(queue, 1)
+        now_ns = queue.surroundings.clock.monotonic_ns()
+        expired = [position_of(at) for at, message in enumerate(page) if 0 < message.expires_ns <= now_ns]
+        if expired:
+            queue.lose(queue.store.take_at(expired).messages, EXPIRED)
+        self.soonest_ns = min((one.expires_ns for one in page if one.expires_ns > now_ns), default=NEVER_NS)
+
+    def _chosen(self, page: Sequence[Message], count: int) -> list[int]:
+        """Which messages of a page (indexes, rising) go if so many are too many. None of them: the first ones."""
+        if self.rules.eviction == LOWEST_PRIORITY:
+            return sorted(at for _, at in nsmallest(count, zip(map(_priority_of, page), range(len(page)))))
+        values = self._values = {message.id: self._value_of(message) for message in page}
+        newest: dict[object, tuple[tuple[int, int], int]] = {}
+        for at, message in enumerate(page):
+            value = values[message.id]
+            if value is not None:
+                rank = ((value[1], message.id), at)
+                newest[value[0]] = max(newest.get(value[0], rank), rank)
+        staying = {at for _, at in newest.values()}
+        return [at for at in range(len(page)) if at not in staying] if staying else []
+
+    def _value_of(self, message: Message) -> Value:
+        if message.id in self._values:
+            return self._values[message.id]
+        properties = decode_properties(message.envelope.framing.split(message.blob)[0])
+        headers, timestamp = properties.get("headers"), properties.get("timestamp")
+        field = headers.get(self.rules.key) if isinstance(headers, dict) else None
+        if field is None:
+            return None
+        return field.comparable(), timestamp if isinstance(timestamp, int) else 0
+
+
+def _priority_of(message: Message) -> int:
+    return message.envelope.facts.priority or 0
+
+
+def _prefetch_of(consumer: Consumer) -> int:
+    """How many deliveries a consumer may have out; 0: any number."""
+    if consumer.no_ack:
+        return 0
+    limits = [limit for limit in (consumer.prefetch, consumer.session.prefetch_total) if limit]
+    return min(limits, default=0)
+
+
+def _page(queue: "Queue", excess: int) -> tuple[list[Message], Callable[[int], int]]:
+    """The first messages in order of delivery, and their positions; those that are paged out are read for it."""
+    store, wanted = queue.store, max(PAGE, excess)
+    queue.surroundings.effort.spent += min(wanted, len(store)) // LOOKS
+    if not store.is_deep:
+        page = list(islice(store, wanted))
+        return page, lambda at: store.position_of(page[at])
+    seen = store.scan(0, wanted)
+    if seen.missing:
+        store.load_at(seen.found[-1][0] if seen.found else 0, wanted)
+        seen = store.scan(0, wanted)
+    return [message for _, message in seen.found], lambda at: seen.found[at][0]

@@ -1,0 +1,528 @@
+"""The parts of classic and quorum queues: each message goes to one consumer, in order.
+
+Source: behaviour page 2.4, 2.7, 2.12, 3.2, 3.3; address-settings page 1.3, 3.3, 4.5 (rule 6), 5.3, 7.1; queues page F.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, NoReturn
+
+from ..clock import MS, bounded_ms, due_after
+from ..delivery.consumer import UNLIMITED, Consumer
+from ..delivery.group_id import GroupedMessage
+from ..delivery.groups import Groups
+from ..delivery.rota import RUN_MAX, share_of
+from ..errors import ConsumerTagInUse
+from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
+from ..messages.field_table import Field, FieldTable
+from ..messages.message import Envelope, Message
+from ..rules.expiry import NO_EXPIRY_POLICY
+from ..rules.queue_rules import NO_RULES, QueueRules
+from ..rules.redelivery import redelivery_delay_ms
+from ..stores.paged_places import Left
+from . import scheduled
+from .bounds import fails_publishers, lets_nothing_wait
+
+if TYPE_CHECKING:
+    from ...expressions.language import Expression
+    from .queue import Queue
+    from .selection import Selection
+
+_id_of: Callable[[Message], int] = attrgetter("id")
+
+#: Where consumers take so many at once, what they take of paged-out messages is never ready in memory.
+STRAIGHT_MIN = 64
+#: Paged-out messages, and octets of them, that are handed over at once.
+SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
+#: Messages of groups whose consumers are busy that one dispatch looks past (about 5 ms).
+PASSED_MAX = 20_000
+
+
+# -- in ---------------------------------------------------------------------------------------------------------------
+
+
+class ClassicIntake:
+    """New messages are refused, scheduled, handed over, dropped or ready, one by one; plain runs at once."""
+
+    is_plain = True
+
+    __slots__ = ()
+
+    def admit(
+        self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None
+    ) -> Sequence[int]:
+        rules, store, bounds, surroundings = queue.rules, queue.store, queue.bounds, queue.surroundings
+        if due_ns is None and len(bounds) == 1 and envelope.is_plain and _takes_run(queue):
+            _admit_run(queue, first_id, envelope, blobs)
+            return ()
+        ttl_ms = time_to_live_ms(rules, envelope)
+        expires_ns = 0 if ttl_ms is None else due_after(surroundings.clock, ttl_ms)
+        if expires_ns:
+            store.expect_expiry()  # also of what a consumer takes at once: it may come back
+            for bound in bounds:
+                bound.expect(expires_ns)
+        if (rules.has_limit or ttl_ms == 0 or queue.pending is not None) and surroundings.is_marked(queue):
+            queue.dispatch()  # what came back in this turn is not in the way of a consumer that waits for it
+        refused: list[int] = []
+        refusing, offer, enqueued = queue.refusing, queue.delivery.offer, queue.ledger.enqueued  # 0.1 us a message
+        for offset, blob in enumerate(blobs):
+            message = queue.message_for(first_id + offset, blob, envelope)
+            message.expires_ns = expires_ns
+            if refusing and (refusal := queue.refuses(message)) is not None:
+                if refusal.tells_publisher:
+                    refused.append(offset)
+                if refusal.dead_letters:
+                    queue.lose([message], refusal.reason, came_in=False)
+                else:
+                    queue.ledger.refused(message, refusal.reason)
+            elif due_ns is not None:
+                scheduled.take_in(queue, message, due_ns)
+            else:
+                enqueued(message)
+                if offer(queue, message):
+                    continue
+                if ttl_ms != 0 or not _expires_at_once(queue, message):
+                    _append(queue, message)
+                elif envelope.cause_id and surroundings.is_crowded():
+                    _append(queue, message)  # a dead letter, and many are under way: its own death comes later
+                    surroundings.expire_later(queue)
+                else:
+                    queue.lose([message], EXPIRED)
+        if due_ns is not None:
+            scheduled.await_due(queue)
+        if store.expiring:
+            queue.arm_expiry()
+        return refused
+
+    def place_due(self, queue: "Queue", messages: list[Message]) -> None:
+        """At the head of their level, as in Artemis; those of a delaying exchange at the end, as in RabbitMQ's plugin
+        (address-settings page 4.5, rule 2, and 5.3).
+        """
+        arriving: list[Message] = []
+        for message in reversed(messages):
+            if queue.surroundings.is_delaying(message.envelope.exchange):
+                arriving.append(message)
+            else:
+                _note_replaced(queue, queue.store.put_first(message))
+        for message in reversed(arriving):
+            _note_replaced(queue, queue.store.put_last(message))
+        if queue.selection is not None:
+            queue.selection.came_back(queue.store, messages)
+
+    def rules_changed(self, queue: "Queue") -> None:
+        """The rules say all there is."""
+
+    def restored(self, queue: "Queue") -> None:
+        """Nothing is left to do."""
+
+
+def _takes_run(queue: "Queue") -> bool:
+    """Whether a run of plain messages that meets one bound can go in at once: nothing else has to look at each."""
+    return (
+        not queue.rules.concerns_messages
+        and queue.bounds[0].takes_run(queue)
+        and queue.selection is None
+        and queue.rota.groups is None
+        and not queue.store.is_deep
+        and not (len(queue.store) and queue.rota.has_waiting())
+    )
+
+
+def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    """Waiting consumers come first, then the bound, with the same result as one by one."""
+    queue.ledger.enqueued_run(first_id, envelope, blobs)
+    if queue.rota.consumers and not len(queue.store):
+        taken = queue.rota.hand_over(first_id, envelope, blobs)
+        first_id += taken
+        blobs = blobs[taken:]
+    if blobs:
+        queue.bounds[0].admit_run(queue, first_id, envelope, blobs)
+    if queue.store.expiring:
+        queue.arm_expiry()  # the head is another one now
+
+
+def _append(queue: "Queue", message: Message) -> None:
+    """Into the store; what has no room there goes."""
+    _note_replaced(queue, queue.store.append(message))
+    if queue.rota.groups is not None:
+        queue.dispatch()
+    for bound in queue.bounds:
+        bound.arrived(queue, message)
+
+
+def _note_replaced(queue: "Queue", older: Message | Left | None) -> None:
+    """What had to go as a message came, of two with one key."""
+    if older is not None:
+        queue.ledger.replaced(older)
+
+
+def _expires_at_once(queue: "Queue", message: Message) -> bool:
+    """Whether a message that may not wait, and that no consumer took, goes before it stands in the queue.
+
+    As in RabbitMQ: a limit on the length comes first, unless the queue lets nothing wait and leaves no dead letters;
+    and behind others it waits for its turn.
+    """
+    rules = queue.rules
+    if rules.message_ttl_ms == 0 and rules.dead_letter_exchange is None:
+        return True
+    if any(bound.overflows(queue, message) for bound in queue.bounds):
+        return False
+    return rules.message_ttl_ms == 0 or not len(queue.store)
+
+
+def time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
+    """By the message's address or else the queue's, at most the queue's (address-settings page 1.3, step 4)."""
+    ttl_ms = envelope.expiration_ms
+    if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
+        ttl_ms = rules.expiry.applied_to(ttl_ms)
+    if rules.message_ttl_ms is None:
+        return ttl_ms
+    return rules.message_ttl_ms if ttl_ms is None else min(ttl_ms, rules.message_ttl_ms)
+
+
+# -- out --------------------------------------------------------------------------------------------------------------
+
+
+class ClassicDispatch:
+    """Round-robin over the consumers with credit; by filters and message groups where there are any."""
+
+    __slots__ = ()
+
+    def joining(self, queue: "Queue", consumer: Consumer) -> None:
+        """Nothing is asked of it."""
+
+    def joined(self, queue: "Queue", consumer: Consumer) -> None:
+        """The rota has it."""
+
+    def is_selective(self, queue: "Queue", consumer: Consumer) -> bool:
+        return True
+
+    def replace(
+        self,
+        queue: "Queue",
+        consumer: Consumer,
+        arguments: FieldTable,
+        filter_: "Expression | None",
+        *,
+        no_ack: bool,
+        exclusive: bool,
+    ) -> NoReturn:
+        raise ConsumerTagInUse(tag=consumer.tag)
+
+    def left(self, queue: "Queue", leaving: Sequence[Consumer]) -> None:
+        """The rota forgets them."""
+
+    def offer(self, queue: "Queue", message: Message) -> bool:
+        rota = queue.rota
+        if queue.selection is not None:
+            return queue.selection.offer(queue, message)
+        if queue.store.ready or queue.store.has_tail or rota.groups is not None or not rota.has_waiting():
+            return False
+        (consumer,) = rota.eligible(1)
+        consumer.session.deliver_ready(consumer, [message])
+        return True
+
+    def dispatch(self, queue: "Queue") -> None:
+        if queue.holds:
+            return
+        store, rota, effort = queue.store, queue.rota, queue.surroundings.effort
+        if queue.selection is not None:
+            _dispatch_selected(queue, queue.selection)
+            return
+        if not store.ready and store.has_tail and rota.has_waiting():
+            self.load(queue)
+        if rota.groups is not None:
+            _dispatch_groups(queue, rota.groups)
+            return
+        if rota.is_simple and not store.expiring:
+            _dispatch_to(queue, rota.consumers[0])
+            return
+        is_all = True  # of what has expired
+        while store.ready:
+            available = len(store.ready)
+            if store.expiring:
+                is_all = queue.expire()
+                if not is_all or not store.ready:
+                    break
+                available = 1
+            eligible = rota.eligible(available)
+            if not eligible:
+                break
+            width = len(eligible)
+            first = eligible[0]
+            if width == 1:
+                limit = 1 if store.expiring else rota.limit(first, available)
+                first.session.deliver_ready(first, store.take(limit, first.client.room()))
+            else:
+                share = share_of(eligible, available, store.head_octets)
+                block = store.take(share * width, UNLIMITED)
+                for index, consumer in enumerate(eligible):
+                    consumer.session.deliver_ready(consumer, block[index::width])
+            if eligible[-1].session.prefetch_total and rota.gives_way(eligible[-1]):
+                queue.mark()
+                break
+            if effort.spent >= effort.turn_max:
+                queue.mark()  # the rest is for the next turn
+                break
+        if queue.surroundings.storage.pager is not None or store.has_tail or store.cap is not None:
+            settle(queue)
+        if store.expiring:
+            _expire_behind(queue, is_all=is_all)
+
+    def pop(self, queue: "Queue") -> Message | None:
+        queue.touch()
+        store = queue.store
+        while True:
+            if not store.ready and store.has_tail:
+                store.load()
+            while store.expiring and not queue.expire(is_whole=True):
+                pass  # a kept store has slices of octets, too
+            if store.ready or not store.has_tail:
+                break
+        message = store.take(1, UNLIMITED)[0] if store.ready else None
+        if store.expiring:
+            queue.expire()  # what stood behind it
+            queue.arm_expiry()
+        return message
+
+    def is_hungry(self, queue: "Queue") -> bool:
+        """Less is at hand than consumers may take soon."""
+        if queue.deleted or not queue.store.is_deep:
+            return False
+        if queue.selection is not None:
+            return queue.selection.search.is_waiting
+        rota = queue.rota
+        is_straight = _goes_straight(queue) and any(not 0 < one.prefetch < STRAIGHT_MIN for one in rota.consumers)
+        is_waiting = (is_straight or not queue.store.ready) and rota.has_waiting()
+        return queue.store.wants_more(straight=is_straight, waiting=is_waiting)
+
+    def load(self, queue: "Queue") -> None:
+        """Into memory; or, with nothing at hand, what consumers can take now goes straight to them."""
+        if queue.selection is not None:
+            queue.selection.search.load(queue.store)
+            return
+        is_empty = not queue.store.ready
+        wanted, octets = queue.rota.appetite() if is_empty else (0, 0)
+        if wanted < STRAIGHT_MIN or not _goes_straight(queue):
+            queue.store.load(max(1, wanted), max(1, octets))
+        else:
+            queue.store.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), queue.rota.hand_over)
+
+
+def _expire_behind(queue: "Queue", *, is_all: bool) -> None:
+    """What stood behind those that went out. If a slice was not all, others that wait are handed out after the next."""
+    if is_all:
+        queue.expire()
+    queue.arm_expiry()
+
+
+def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
+    """Where a consumer has a filter."""
+    store = queue.store
+    is_all = not store.expiring or queue.expire()
+    if is_all:
+        selection.dispatch(queue)
+        if store.settle_allowance():
+            queue.surroundings.trim_later(queue)
+    if store.expiring:
+        _expire_behind(queue, is_all=is_all)
+
+
+def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
+    """To the only consumer, without expiry: its credit is asked for once a run (2 us less)."""
+    store, session, effort = queue.store, consumer.session, queue.surroundings.effort
+    while store.ready:
+        credit = consumer.credit()
+        if credit <= 0:
+            break
+        messages = store.take(min(credit, len(store.ready), RUN_MAX), consumer.client.room())
+        session.deliver_ready(consumer, messages)
+        if effort.spent >= effort.turn_max:
+            queue.mark()  # the rest is for the next turn
+            break
+        if len(messages) == credit:
+            break
+    if queue.surroundings.storage.pager is not None or store.has_tail or store.cap is not None:
+        settle(queue)
+
+
+def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
+    """Each message to the consumer of its group. O(delivered + passed)."""
+    store, rota = queue.store, queue.rota
+    if not groups.may_dispatch(queue.ledger.unacked):
+        return
+    passed: deque[Message] = deque()
+    is_all = True  # of what has expired
+    while store.ready and len(passed) < PASSED_MAX:
+        if store.expiring:
+            is_all = queue.expire()
+            if not is_all or not store.ready:
+                break
+        if not rota.has_waiting():
+            break
+        (message,) = store.take(1, UNLIMITED)
+        consumer = _taker(queue, groups, message)
+        if consumer is None:
+            passed.append(message)
+            continue
+        consumer.session.deliver_ready(consumer, [message])
+        if rota.gives_way(consumer):
+            queue.mark()
+            break
+    while passed:
+        store.put_first(passed.pop())
+    _feed(queue)
+    if store.expiring:
+        _expire_behind(queue, is_all=is_all)
+
+
+def _taker(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
+    """Who may have the message now. The first of a group for a consumer says so, where rules name a header for it."""
+    if not isinstance(message, GroupedMessage):
+        eligible = queue.rota.eligible(1)
+        return eligible[0] if eligible else None
+    consumer, is_first = groups.taker(message, queue.rota.eligible)
+    key = queue.rules.group_first_key
+    if is_first and key is not None:
+        queue.add_headers(message, {key: Field("t", True)})
+    return consumer
+
+
+def _goes_straight(queue: "Queue") -> bool:
+    """Whether paged-out messages may go to consumers as if they were new."""
+    return not queue.holds and not queue.store.expiring and queue.rota.groups is None and queue.ledger.meter is None
+
+
+def settle(queue: "Queue") -> None:
+    """What is in memory is what may be, and what consumers want soon."""
+    if queue.store.settle_allowance():
+        queue.surroundings.trim_later(queue)
+    _feed(queue)
+
+
+def _feed(queue: "Queue") -> None:
+    """A deep queue has handed out: ask for more to be loaded between turns."""
+    if queue.store.is_low() and DISPATCH.is_hungry(queue):  # also of a leased queue, as a queue that hands out
+        queue.surroundings.feed_later(queue)
+
+
+# -- back -------------------------------------------------------------------------------------------------------------
+
+
+class ClassicSettlement:
+    """Acknowledged messages are gone. Returned ones go back to their places, wait, or are dead."""
+
+    __slots__ = ()
+
+    def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
+        queue.ledger.acked(messages)
+
+    def kill(self, queue: "Queue", messages: list[Message], reason: str) -> None:
+        queue.lose(messages, reason)
+
+    def kill_or_keep(self, queue: "Queue", messages: list[Message], reason: str) -> None:
+        if queue.rules is not NO_RULES and _dead_letters_are_refused(queue):
+            for message in messages:
+                message.uncounted += 1
+            self.give_back(queue, messages, reason, counted=True, delayed=True)
+        else:
+            self.kill(queue, messages, reason)
+
+    def give_back(self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
+        """They share the time of the operation. O(messages + those before them)."""
+        if queue.deleted or not messages:
+            return
+        queue.surroundings.effort.spent += len(messages)
+        messages.sort(key=_id_of, reverse=True)
+        for message in messages:
+            message.holder = None
+        if queue.rules is not NO_RULES:
+            _give_back_by_rules(queue, messages, why, counted=counted, delayed=delayed)
+        else:
+            if not counted:
+                for message in messages:
+                    message.uncounted += 1
+            queue.ledger.requeued(messages[::-1], why=why, counted=counted)
+            queue.merge(messages)
+            queue.mark()
+        if queue.store.expiring:
+            queue.arm_expiry()
+
+
+def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
+    """Messages (ids falling) come back: what counts, which are dead, which wait, and what a ring keeps.
+
+    Order of checks: attempts, no consumers to purge for, ring, delay, insertion (address-settings page 4.5, rule 6).
+    """
+    rules, surroundings = queue.rules, queue.surroundings
+    now_ns = surroundings.clock.monotonic_ns()
+    dead: list[Message] = []
+    back: list[Message] = []
+    waiting: list[Message] = []
+    due: list[int] = []  # when each of them is
+    evicted: list[Message] = []
+    purged: list[Message] = []
+    limit = None if is_own_dead_letter_target(queue) else rules.max_delivery_attempts
+    for message in messages:
+        message.uncounted += not counted
+        attempts = message.deliveries - message.uncounted
+        is_refused = False
+        if limit is not None and attempts >= limit:
+            is_refused = _dead_letters_are_refused(queue)
+            if not is_refused:
+                dead.append(message)
+                continue
+            message.uncounted += counted  # no extra attempt for the target's sake
+            attempts -= counted
+        if rules.purge_on_no_consumers and not queue.rota.consumers:
+            purged.append(message)
+            continue
+        if attempts > 0 and rules.counts_deliveries:
+            queue.tell_count(message, attempts)
+        wait_ms = None
+        if delayed or is_refused:
+            wait_ms = redelivery_delay_ms(rules, attempts, surroundings.chance(), counted=counted)
+        if wait_ms is None:
+            back.append(message)
+        elif lets_nothing_wait(queue):
+            evicted.append(message)
+        else:
+            due_ns = now_ns + bounded_ms(wait_ms) * MS
+            if message.expires_ns:
+                due_ns = min(due_ns, message.expires_ns)  # it expires on time also while it waits
+            queue.scheduled.add(due_ns, message)
+            waiting.append(message)
+            due.append(due_ns)
+    if dead:
+        queue.lose(dead[::-1], DELIVERY_LIMIT)
+    if evicted:
+        queue.ledger.evicted(evicted[::-1])
+    if purged:
+        queue.ledger.purged(purged[::-1])
+    if waiting:
+        queue.ledger.scheduled(waiting[::-1], due[::-1], why=why, counted=counted)
+        scheduled.await_due(queue)
+    if back:
+        queue.ledger.requeued(back[::-1], why=why, counted=counted)
+        queue.insert(back)
+
+
+def is_own_dead_letter_target(queue: "Queue") -> bool:
+    """A queue that is its own dead-letter target keeps its messages for ever, instead of going round in circles."""
+    rules = queue.rules
+    address = rules.dead_letter_address
+    if address is None or rules.dead_letter_exchange is not None:
+        return False
+    return address in (queue.name, queue.address) or address == f"queue:{queue.name}"
+
+
+def _dead_letters_are_refused(queue: "Queue") -> bool:
+    """Whether its dead-letter address is full and refuses: then the dead stay (address-settings page 8.5, row L19)."""
+    rules = queue.rules
+    if rules.dead_letter_exchange is not None or rules.dead_letter_address is None:
+        return False
+    return any(map(fails_publishers, queue.surroundings.queues_behind(rules.dead_letter_address, queue.address)))
+
+
+INTAKE, DISPATCH, SETTLEMENT = ClassicIntake(), ClassicDispatch(), ClassicSettlement()

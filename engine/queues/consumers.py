@@ -1,0 +1,121 @@
+"""Consumers of a queue come and go, and what follows from that.
+
+Source: behaviour page 2.12, 3.2; address-settings page 3.4 (consumers-before-dispatch, purge-on-no-consumers).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..clock import due_after
+from ..delivery.consumer import Consumer
+from . import reconfigure
+
+if TYPE_CHECKING:
+    from .queue import Queue
+    from .selection import Selection
+
+
+def add(queue: "Queue", consumer: Consumer) -> None:
+    """Subscribe. Raises: ExclusiveConsumerRefused, ConsumersMaxReached, and what `Dispatch.joining` raises."""
+    rota, rules = queue.rota, queue.rules
+    if queue.kind.ignores_exclusive:
+        consumer.exclusive = False
+    queue.delivery.joining(queue, consumer)
+    rota.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
+    consumer.is_held = queue.paused
+    rota.join(consumer)
+    select(queue, consumer)
+    queue.delivery.joined(queue, consumer)
+    queue.touch()
+    queue.ledger.consumer_added(consumer)
+    if rules.consumers_before_dispatch > 0:
+        _gather(queue)
+    rota.regroup()
+    if rules.purge_on_no_consumers and len(rota.consumers) == 1:
+        queue.surroundings.forget_routes_to(queue)  # messages are routed to it now
+    if queue.has_ready:
+        queue.mark()
+    if rules.slow is not None:
+        queue.surroundings.watch_consumers(queue)
+    if queue.pending is not None:
+        queue.surroundings.trim_later(queue)
+
+
+def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
+    """Unsubscribe; what they have unacknowledged stays theirs. An auto-delete queue goes with the last one."""
+    queue.delivery.left(queue, leaving)
+    is_another_active = queue.rota.leave(leaving)
+    if queue.selection is not None:
+        select_no_more(queue, queue.selection, leaving)
+    queue.ledger.consumers_removed(leaving)
+    if queue.rota.consumers:
+        if (is_another_active or queue.rota.groups is not None) and queue.has_ready:
+            queue.mark()  # what waited for them is for others
+    elif not queue.deleted:
+        if queue.auto_delete or queue.kind.goes_with_consumers:
+            queue.surroundings.remove(queue)
+        else:
+            queue.last_used_ns = queue.surroundings.clock.monotonic_ns()
+            if queue.rules.purge_on_no_consumers:
+                queue.purge()
+                queue.surroundings.forget_routes_to(queue)
+    queue.touch()
+
+
+def pause(queue: "Queue", paused: bool) -> None:
+    """An operator stops or resumes deliveries; what is out stays out, and gets are served.
+
+    Not kept over a restart, as an alarm by hand is not. Source: management page 16.
+    """
+    queue.paused = paused
+    for consumer in queue.rota.consumers:
+        consumer.is_held = paused
+    if not paused and not queue.deleted:
+        queue.mark()
+
+
+def select(queue: "Queue", consumer: Consumer) -> None:
+    """While any consumer has a filter, messages are selected for each."""
+    if not queue.delivery.is_selective(queue, consumer):
+        return
+    if queue.selection is not None:
+        queue.selection.join(consumer, is_empty=not queue.has_ready)
+    elif consumer.filter is not None:
+        from .selection import Selection  # 20 ms, and 2 MiB, that a broker without filters need not have
+
+        queue.selection = Selection(queue.surroundings.effort)
+        for one in queue.rota.in_turn:
+            queue.selection.join(one, is_empty=not queue.has_ready)
+        queue.takes_plainly = False
+
+
+def select_no_more(queue: "Queue", selection: "Selection", leaving: Sequence[Consumer]) -> None:
+    """Messages are no longer selected for these consumers; for none, if no other has a filter."""
+    selection.leave([one for one in leaving if selection.has(one)])
+    if not selection.groups.has_filters:
+        queue.selection = None
+        queue.takes_plainly = reconfigure.takes_plainly(queue)
+        queue.mark()
+
+
+def _gather(queue: "Queue") -> None:
+    """consumers-before-dispatch: the first consumer starts the clock, enough of them start the dispatch.
+
+    Dispatch that has started goes on until there are no consumers and nothing is out.
+    """
+    rules, rota = queue.rules, queue.rota
+    if len(rota.consumers) == 1 and not queue.ledger.unacked:
+        rota.wait(True)
+        delay_ms = rules.delay_before_dispatch_ms
+        due_ns = None if delay_ms is None else due_after(queue.surroundings.clock, delay_ms)
+        queue.timers.arm_start(due_ns, partial(_start, queue))
+    if rota.waits and len(rota.consumers) >= rules.consumers_before_dispatch:
+        _start(queue)
+
+
+def _start(queue: "Queue") -> None:
+    queue.timers.arm_start(None, partial(_start, queue))
+    queue.rota.wait(False)
+    if queue.has_ready and not queue.deleted:
+        queue.mark()

@@ -1,0 +1,122 @@
+"""The kinds of queue, and what each is made of. Source: behaviour page 3.6, 3.7, 3.10; address-settings page 3.4."""
+
+from dataclasses import replace
+from importlib import import_module
+
+from ..exchanges.exchange import Exchange
+from ..messages.content import REPLY_TO_ME
+from ..rules.arguments import AMPS
+from ..rules.arguments import CLASSIC as CLASSIC_TYPE
+from ..rules.arguments import QUORUM as QUORUM_TYPE
+from ..rules.arguments import STREAM as STREAM_TYPE
+from ..rules.queue_rules import QueueRules
+from ..stores.kept_store import KeptStore
+from ..stores.kinds import make_store
+from ..stores.store import Store
+from ..stores.stream_store import StreamStore
+from .bounds import bounds_of
+from .classic import DISPATCH, INTAKE, SETTLEMENT
+from .non_destructive import NonDestructiveDispatch, NonDestructiveIntake, NonDestructiveSettlement, Readers
+from .parts import Kind, Parts, Refusals
+from .queue import Queue
+from .stream import LogEnd, StreamDispatch, StreamIntake, StreamSettlement
+
+#: Direct replies: what clients consume from and put into their requests' reply_to, and what addresses begin with.
+REPLY_TO = REPLY_TO_ME.decode()
+REPLY_PREFIX = REPLY_TO + "."
+
+CLASSIC_PARTS = Parts(INTAKE, DISPATCH, SETTLEMENT)
+
+
+def _store_by_rules(queue: Queue) -> Store:
+    rules = queue.rules
+    return make_store(
+        queue,
+        keeps=queue.keeps,
+        last_value_key=rules.last_value_key,
+        levels=rules.levels,
+        counts_octets=rules.max_length_bytes is not None,
+    )
+
+
+def _non_destructive_parts(queue: Queue) -> Parts:
+    log, readers = queue.store, Readers()
+    assert isinstance(log, KeptStore)
+    return Parts(
+        NonDestructiveIntake(readers), NonDestructiveDispatch(readers, log), NonDestructiveSettlement(readers, log)
+    )
+
+
+def _stream_parts(queue: Queue) -> Parts:
+    log, readers = queue.store, Readers()
+    assert isinstance(log, StreamStore)
+    end = LogEnd(log)
+    return Parts(StreamIntake(queue, log, end), StreamDispatch(readers, log, end), StreamSettlement())
+
+
+CLASSIC = Kind(
+    "classic",
+    make=Queue,
+    make_store=_store_by_rules,
+    make_parts=lambda queue: CLASSIC_PARTS,
+    bounds=bounds_of,
+    restore=lambda restorer, queue: restorer.restore_ready(queue),
+)
+QUORUM = replace(
+    CLASSIC,
+    name="quorum",
+    refusals=Refusals(shared_prefetch=True, get_beside_active_consumer=True, conditional_delete=True),
+    ignores_exclusive=True,
+)
+NON_DESTRUCTIVE = replace(
+    CLASSIC,
+    name="non-destructive",
+    make_parts=_non_destructive_parts,
+    restore=lambda restorer, queue: restorer.restore_kept(queue),
+    keeps=True,
+    recalls_attempts=False,
+)
+NON_DESTRUCTIVE_KINDS = {
+    CLASSIC_TYPE: NON_DESTRUCTIVE,
+    QUORUM_TYPE: replace(NON_DESTRUCTIVE, refusals=QUORUM.refusals, ignores_exclusive=True),
+}
+STREAM = Kind(
+    "stream",
+    make=Queue,
+    make_store=StreamStore,
+    make_parts=_stream_parts,
+    bounds=lambda queue: (),
+    restore=lambda restorer, queue: restorer.restore_stream(queue),
+    refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),
+    keeps=True,
+    recalls_attempts=False,
+    is_limited=False,
+    follows_settings=False,
+    ignores_exclusive=True,
+)
+#: The queue behind each consumer of direct replies, which only its address leads to. It is there as long as its
+#: consumer and in no list of queues; its messages go the way of all others, so that order, flow and counters do, too.
+REPLY = replace(CLASSIC, name="reply", bounds=lambda queue: (), is_limited=False, goes_with_consumers=True)
+
+#: x-queue-type -> kind; other packages register theirs.
+KINDS: dict[str, Kind] = {CLASSIC_TYPE: CLASSIC, QUORUM_TYPE: QUORUM, STREAM_TYPE: STREAM}
+#: x-queue-type -> the module that registers its kind. It is loaded when the first such queue comes: 30 ms, 2 MiB.
+OPTIONAL = {AMPS: f"{__package__}.leased_queue"}
+
+
+def register(queue_type: str, kind: Kind) -> None:
+    """A package adds a kind of queue."""
+    KINDS[queue_type] = kind
+
+
+def kind_of(queue_type: str, rules: QueueRules) -> Kind:
+    """What a queue of this type with these rules is made of."""
+    if queue_type not in KINDS:
+        import_module(OPTIONAL[queue_type])
+    kinds = NON_DESTRUCTIVE_KINDS if rules.non_destructive and queue_type in NON_DESTRUCTIVE_KINDS else KINDS
+    return kinds[queue_type]
+
+
+def is_reply_address(exchange: Exchange, routing_key: str) -> bool:
+    """Whether messages go to a consumer of replies, which comes and goes without the topology changing."""
+    return not exchange.name and routing_key.startswith(REPLY_PREFIX)

@@ -1,0 +1,172 @@
+"""What changes the rules of a queue while it exists: reloaded settings, policies, an operator; and what follows.
+
+Source: behaviour page 3.12; address-settings page 3.8, 4.3.
+"""
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ...settings import Layer, ResolvedSettings
+from ..flow.tree import MeterTerms
+from ..messages.field_table import FieldTable
+from ..messages.message import Message
+from ..stores.kinds import converted
+from ..stores.memory_cap import MemoryCap
+from .bounds import SubscriberBound
+from .ledger import Ledger
+from .metered_ledger import MeteredLedger
+from .terms import Change
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+def resolved(queue: "Queue") -> ResolvedSettings:
+    """Its arguments over its topics over its policy over the settings of its address, as they are now."""
+    return queue.terms.resolved(queue.surroundings)
+
+
+def settings_changed(queue: "Queue") -> None:
+    """The settings were reloaded: what is live takes effect at the next return, death or arrival."""
+    if queue.kind.follows_settings:
+        _follow(queue, queue.terms.settings_changed(queue.surroundings))
+
+
+def follow_topic(queue: "Queue", topic: str, layer: Layer) -> None:
+    """Messages of a topic with settings for transient subscribers are routed here."""
+    change = queue.terms.topic_found(queue.surroundings, topic, layer)
+    if change is not None:
+        _follow(queue, change)
+
+
+def redeclare(queue: "Queue", arguments: FieldTable, own: Layer) -> None:
+    """The configuration gives it other arguments, of those that act at once."""
+    queue.terms.redeclared(arguments, own)
+    policy_changed(queue, always=True)
+
+
+def policy_changed(queue: "Queue", *, always: bool = False) -> None:
+    """Other policies may be in force (`always`: or other arguments). All but message-ttl, which is for messages that
+    come later, act at once (behaviour page 3.12).
+    """
+    if not queue.kind.follows_settings:
+        queue.terms.follow_policy(queue.surroundings)
+        queue.intake.rules_changed(queue)
+        return
+    change = queue.terms.policy_changed(queue.surroundings, always=always)
+    if change is None:
+        return
+    _follow(queue, change)
+    if change.own_expiry:
+        queue.touch()
+    queue.drop_expired()
+    for bound in queue.bounds:
+        if not isinstance(bound, SubscriberBound):  # what is too much for a subscriber goes as the turn ends
+            bound.enforce(queue)
+
+
+def set_ring_size(queue: "Queue", size: int | None) -> None:
+    """An operator resizes the ring; None: no ring. Nothing is deleted now (address-settings page 4.3, 3.8)."""
+    _follow(queue, queue.terms.ring_resized(size))
+
+
+def enable(queue: "Queue", enabled: bool) -> None:
+    """Route new messages here, or not."""
+    was_open = queue.is_open
+    queue.enabled = enabled
+    if queue.is_open is not was_open:
+        queue.surroundings.forget_routes_to(queue)
+
+
+def keep(queue: "Queue") -> None:
+    """The configuration declares it: it is not deleted as unused."""
+    queue.is_auto_created = False
+    queue.is_configured = True
+
+
+def _follow(queue: "Queue", change: Change) -> None:
+    """The rules changed: the parts follow."""
+    was_open = queue.is_open
+    has_other_filter = queue.rules.filter is not change.now.filter
+    queue.rules = change.now
+    queue.rota.rules_changed(change.now)
+    if queue.is_open is not was_open or has_other_filter:
+        queue.surroundings.forget_routes_to(queue)
+    store = queue.store
+    queue.store = converted(store, queue, counts_octets=change.now.max_length_bytes is not None)
+    if queue.selection is not None and queue.store is not store:
+        queue.selection.groups.start_over()
+    pending = queue.pending
+    bind(queue)
+    if queue.pending is not pending and queue.pending is not None:
+        queue.surroundings.trim_later(queue)
+    if change.now.slow is not None:
+        queue.surroundings.watch_consumers(queue)
+    if measure(queue):
+        recount(queue)
+        if queue.store.cap is not None:
+            queue.surroundings.trim_later(queue)
+        queue.surroundings.forget_routes_to(queue)  # frontends ask for room, or need not ask any more
+    queue.intake.rules_changed(queue)
+
+
+def bind(queue: "Queue") -> None:
+    """Have the bounds that the rules ask for."""
+    queue.bounds = queue.kind.bounds(queue)
+    queue.refusing = tuple(bound for bound in queue.bounds if bound.may_refuse)
+    queue.takes_plainly = takes_plainly(queue)
+
+
+def takes_plainly(queue: "Queue") -> bool:
+    """Whether new plain messages can skip admission."""
+    return queue.intake.is_plain and not (
+        queue.bounds or queue.rules.concerns_messages or queue.selection is not None or queue.rota.groups is not None
+    )
+
+
+# -- memory and flow control ------------------------------------------------------------------------------------------
+
+
+def measure(queue: "Queue") -> bool:
+    """Have the meter that the rules ask for. Returns whether it is another one, which has counted nothing yet."""
+    flow, before = queue.surroundings.flow, queue.ledger.meter
+    terms: MeterTerms | None = None
+    if queue.kind.is_limited:
+        rules = queue.rules
+        terms = flow.terms_of(rules.flow, rules.size, keeps=queue.keeps, evicts=queue.pending is not None)
+    if (None if before is None else before.terms) == terms:
+        return False
+    if terms is None:
+        plain = Ledger(queue.vhost_name, queue.name, queue.surroundings.listeners)
+        queue.ledger.hand_over(plain)
+        queue.ledger = plain
+    else:
+        has_journal = queue.storage.pager is not None
+        meter = flow.make_meter(queue, queue.vhost_name, terms, has_journal=has_journal)
+        queue.ledger = MeteredLedger(queue.ledger, meter, queue.stores)
+    now = queue.ledger.meter
+    if before is not None:
+        if now is not None:
+            flow.reconsider(now)
+        flow.forget(before)
+    queue.store.allow_paging(allowed=now is None or not now.forbids_paging)
+    cap_memory(queue)
+    return True
+
+
+def cap_memory(queue: "Queue") -> None:
+    """Apply the meter's memory limits to the store. With message groups there are none: they are not paged out."""
+    meter, cap = queue.ledger.meter, None
+    if meter is not None and meter.bounds and queue.rota.groups is None:
+        cap = MemoryCap(meter.bounds)
+    queue.store.limit_memory(cap, is_metered=meter is not None)
+
+
+def recount(queue: "Queue") -> None:
+    """Have the meter count what is there: it is new, or all messages are back after a restart."""
+    if queue.ledger.meter is None:
+        return
+    parts = queue.store.paged_parts()
+    aside = (part for part in parts if isinstance(part, Message))
+    out = () if queue.keeps else queue.unacked_messages()
+    queue.ledger.recount(chain(queue.messages(), aside, out), queue.store.paged_sizes(parts))

@@ -1,0 +1,247 @@
+"""The parts of streams: a log that consumers read from where they say, without taking anything out of it.
+
+What consumers do with deliveries gives them room for more and nothing else. Messages carry their offset as a header
+from the moment they arrive. With a journal only the newest ones stay in memory; a consumer that reads further back has
+a window of its own, which is filled between turns (`Broker.feed`). No message goes out before the journal has it, so
+that no offset is seen twice: docs/decisions/0018-safe-offsets.md. Of the rules of other queues none applies;
+`x-max-age` and `x-max-length-bytes` do. Source: behaviour page 3.7; queues page F.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..delivery.consumer import Consumer
+from ..messages.content import OFFSET
+from ..messages.deaths import EXPIRED, MAXLEN
+from ..messages.field_table import integer_of
+from ..messages.message import Envelope, Message
+from ..rules.stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, start_of
+from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, StreamStore
+from . import scheduled
+from .non_destructive import BATCH, NonDestructiveDispatch, Readers, copy_of
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+#: Why a message that waited leaves and is published again.
+DUE = "due"
+#: Where nothing says how large a segment is, a bounded stream has at least so many: nearer to its bound than RabbitMQ.
+SEGMENTS_MIN = 8
+
+
+class LogEnd:
+    """Where the log of one queue ends for its readers.
+
+    `chunk_offset`: where the last run of messages begins. Messages below `_safe_offset` are safe; `_unsafe`: (LSN,
+    offset), rising: those below the offset are when the journal is safe up to there.
+    """
+
+    __slots__ = ("_log", "_safe_offset", "_unsafe", "chunk_offset")
+
+    def __init__(self, log: StreamStore) -> None:
+        self._log = log
+        self.chunk_offset = 0
+        self._safe_offset = 0
+        self._unsafe: deque[tuple[int, int]] = deque()
+
+    def restored(self) -> None:
+        """All messages are back. Where runs began is not known any more: the last one is the last message."""
+        self._safe_offset = self._log.next_offset
+        self.chunk_offset = max(self._safe_offset - 1, self._log.first_offset)
+
+    def find_safe_offset(self, queue: "Queue") -> int:
+        """Below it a restart brings every message back; the queue is dispatched when what follows is safe."""
+        durability, end, unsafe = queue.surroundings.storage.durability, self._log.next_offset, self._unsafe
+        if durability is None:
+            return end
+        while unsafe and unsafe[0][0] <= durability.safe_lsn:
+            self._safe_offset = unsafe.popleft()[1]
+        if end > (unsafe[-1][1] if unsafe else self._safe_offset):
+            barrier = durability.barrier_behind_all()
+            if barrier:
+                unsafe.append((barrier, end))
+            elif not unsafe:
+                self._safe_offset = end  # all is safe; or the disk is full, and readers go on
+        if unsafe:
+            queue.surroundings.await_safe(queue)
+        return self._safe_offset
+
+
+class StreamIntake:
+    """Messages go to the end of the log; nothing is ever refused. Old segments go by age and by octets."""
+
+    is_plain = False
+
+    __slots__ = ("_end", "_log", "_max_age_ms", "_max_octets")
+
+    def __init__(self, queue: "Queue", log: StreamStore, end: LogEnd) -> None:
+        self._log = log
+        self._end = end
+        self._read_limits(queue)
+
+    def admit(
+        self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None
+    ) -> Sequence[int]:
+        if due_ns is not None:
+            for offset, blob in enumerate(blobs):
+                scheduled.take_in(queue, Message(first_id + offset, blob, envelope), due_ns)
+            scheduled.await_due(queue)
+            return ()
+        queue.ledger.enqueued_run(first_id, envelope, blobs)
+        self._end.chunk_offset = self._log.next_offset
+        wall_ms = queue.surroundings.clock.wall_ms()
+        for offset, blob in enumerate(blobs):
+            self.append(queue, Message(first_id + offset, blob, envelope), wall_ms)
+        queue.mark()
+        return ()
+
+    def place_due(self, queue: "Queue", messages: list[Message]) -> None:
+        """Delayed messages arrive when they are due, under ids of now: a restart tells offsets by the order of ids."""
+        queue.ledger.purged(messages, reason=DUE)
+        for message in messages:
+            queue.surroundings.publish_again(queue, message, DUE)
+
+    def append(self, queue: "Queue", message: Message, wall_ms: int) -> None:
+        """A message that came at that time."""
+        if self._log.add(message, wall_ms):
+            self._retain(queue)
+        self._log.measure()
+
+    def rules_changed(self, queue: "Queue") -> None:
+        """How long and how much is kept."""
+        self._read_limits(queue)
+        self._retain(queue)
+
+    def restored(self, queue: "Queue") -> None:
+        self._end.restored()
+
+    def _read_limits(self, queue: "Queue") -> None:
+        """What it declared, and what its policy says."""
+        effective = queue.terms.effective
+        age = effective.get("x-max-age")
+        self._max_age_ms = age_ms(age.value) if age is not None and isinstance(age.value, bytes) else None
+        self._max_octets = integer_of(effective, "x-max-length-bytes")
+        segment = integer_of(effective, "x-stream-max-segment-size-bytes")
+        if segment is None:
+            segment = SEGMENT_OCTETS_DEFAULT
+            if self._max_octets is not None:
+                segment = min(segment, self._max_octets // SEGMENTS_MIN)
+        self._log.bound_segments(segment)
+
+    def _retain(self, queue: "Queue") -> None:
+        """A segment is full: those that are too old or too many go."""
+        log = self._log
+        now_ms = queue.surroundings.clock.wall_ms()
+        while (oldest := log.oldest()) is not None:
+            if self._max_octets is not None and log.octets > self._max_octets:
+                reason = MAXLEN
+            elif self._max_age_ms is not None and oldest.last_ms < now_ms - self._max_age_ms:
+                reason = EXPIRED
+            else:
+                break
+            queue.ledger.segment_dropped(log.drop_oldest(), oldest.count, reason)
+
+
+class StreamDispatch(NonDestructiveDispatch):
+    """Each consumer reads from its own offset."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self, readers: Readers, log: StreamStore, end: LogEnd) -> None:
+        super().__init__(readers, log)
+        self._end = end
+
+    def joined(self, queue: "Queue", consumer: Consumer) -> None:
+        """It begins where its argument says."""
+        self._readers.seen[consumer] = self._first_offset_of(queue, consumer)
+
+    def _first_offset_of(self, queue: "Queue", consumer: Consumer) -> int:
+        start, log = start_of(consumer.arguments.get(OFFSET)), self._log
+        assert start is not None and isinstance(log, StreamStore)  # checked
+        if start.kind == FIRST:
+            return log.first_offset
+        if start.kind == LAST:
+            return max(self._end.chunk_offset, log.first_offset)
+        if start.kind == AT_OFFSET:
+            return start.value
+        if start.kind == AT_TIME:
+            return log.offset_at(start.value)
+        if start.kind == AGO:
+            return log.offset_at(queue.surroundings.clock.wall_ms() - start.value)
+        return log.next_offset
+
+    def _forget_window(self, consumer: Consumer) -> None:
+        self._log.forget(consumer)
+
+    def _fill_window(self, consumer: Consumer) -> None:
+        self._log.fill(consumer, self._position(consumer))
+
+    def _position(self, consumer: Consumer) -> int:
+        first_offset: int = self._log.first_offset
+        return max(self._readers.seen.get(consumer, 0), first_offset)
+
+    def _next_for(self, queue: "Queue", consumer: Consumer, count: int) -> list[Message]:
+        if count <= 0:
+            return []
+        offset = self._position(consumer)
+        count_max = self._end.find_safe_offset(queue) - offset
+        if count_max <= 0:
+            return []
+        copies: list[Message] = []
+        room = consumer.client.room()
+        for message in self._read(queue, consumer, offset, min(count_max, count if consumer.filter is None else BATCH)):
+            offset += 1
+            if not self._readers.takes(queue, consumer, message):
+                continue
+            copies.append(copy_of(message))
+            room -= len(message.blob)
+            if room <= 0 or len(copies) == count:
+                break
+        self._readers.seen[consumer] = offset
+        return copies
+
+    def _read(self, queue: "Queue", consumer: Consumer, offset: int, count: int) -> list[Message]:
+        """From memory or the consumer's window; none, and it will be asked again, where the journal has to be read."""
+        found: list[Message] = self._log.read_for(consumer, offset, count)
+        if not found and offset < self._log.memory_offset:
+            self._readers.starved[consumer] = None
+            queue.surroundings.feed_later(queue)
+        return found
+
+
+class StreamSettlement:
+    """The log has the messages all the time; a consumer that wants them again says from where."""
+
+    __slots__ = ()
+
+    def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
+        queue.ledger.acked(messages, kept=True)
+
+    def give_back(self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
+        for message in messages:
+            message.holder = None
+
+    def kill(self, queue: "Queue", messages: list[Message], reason: str) -> None:
+        raise AssertionError("a client cannot reject messages of a stream")
+
+    def kill_or_keep(self, queue: "Queue", messages: list[Message], reason: str) -> None:
+        self.kill(queue, messages, reason)
+
+
+def restore(
+    queue: "Queue", first_offset: int, runs: Sequence[tuple[int, Sequence[int]]], time_of: Callable[[int], int]
+) -> None:
+    """After a restart: runs of messages, which the journal has, as (first id, sizes); `time_of(id)`: wall ms."""
+    log = queue.store
+    assert isinstance(log, StreamStore)
+    log.start(first_offset)
+    for first_id, sizes in runs:
+        log.restore(first_id, sizes)
+    log.restored(time_of)
+
+
+def restore_message(queue: "Queue", message: Message, wall_ms: int) -> None:
+    """After a restart: a message that comes into memory, and when it came first."""
+    assert isinstance(queue.intake, StreamIntake)
+    queue.intake.append(queue, message, wall_ms)
