@@ -5,11 +5,10 @@ from dataclasses import fields
 
 from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS
 from leveret.settings.declared.access_declarations import USER_TAGS
-from leveret.settings.declared.configuration import BY_PROFILE, KEYS, Key
 from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
 from leveret.settings.declared.logged_topics import ACTS as LOGGED_ACTS
 from leveret.settings.files.toml_users import ALGORITHMS
-from leveret.settings.help import ATTRIBUTE_HELP, KEY_HELP, LEASED_HELP, LOGGED_HELP
+from leveret.settings.help import ATTRIBUTE_HELP, LEASED_HELP, LOGGED_HELP
 from leveret.settings.leased.elements import BY_ARGUMENT
 from leveret.settings.leased.lifetimes import ACTS
 from leveret.settings.leased.model import LeasedSettings
@@ -26,8 +25,9 @@ from leveret.settings.lifetime import (
     Lifetime,
 )
 from leveret.settings.rows.address_settings import SETTINGS, Setting
-from leveret.settings.values import DELAY
-from leveret.settings.written import written
+from leveret.settings.rows.broker_keys import KEYS
+from leveret.settings.rows.row import Row
+from leveret.settings.values import DELAY, Kind
 
 MEANINGS = {
     LIVE: "for existing queues, messages and connections too.",
@@ -55,12 +55,13 @@ NOTES = {
 }
 
 
-def shown(value: object, read: object = None) -> str:
+def shown(value: object, kind: Kind | None = None) -> str:
     """A value as a table has it: as TOML writes it."""
-    return "unset" if value is None or value == "" else f"`{json.dumps(written(value, read))}`"
+    rendered = value if kind is None else kind.rendered(value)
+    return "unset" if value is None or value == "" else f"`{json.dumps(rendered)}`"
 
 
-def _acts(row: Key | Setting) -> str:
+def _acts(row: Row) -> str:
     """When a changed value takes effect; *nothing*: it has no meaning here."""
     return _when(row.acts)
 
@@ -134,8 +135,8 @@ def _broker_tables() -> list[str]:
             "|---|---|---|---|",
         ]
         for name, key in keys.items():
-            default = "by [profile](profiles.md)" if (table, name) in BY_PROFILE else shown(key.default, key.read)
-            sentence = f"{KEY_HELP[table][name]} {key.reason}".rstrip()
+            default = "by [profile](profiles.md)" if key.by_profile else shown(key.default, key.kind)
+            sentence = f"{key.help} {key.reason}".rstrip()
             lines.append(f"| `{name}` | {default} | {_acts(key)} | {sentence} |")
     return lines
 
@@ -199,7 +200,7 @@ def _address_settings() -> list[str]:
 
 
 def _default(setting: Setting) -> str:
-    return setting.default_text or shown(setting.default, setting.kind.read)
+    return setting.default_text or shown(setting.default, setting.kind)
 
 
 def _addresses() -> list[str]:
@@ -288,7 +289,7 @@ def _leased(name: str, argument: str) -> str:
     default = LEASED_DEFAULTS.get(name)
     if default is None and element is not None:
         value = next(one.default for one in fields(LeasedSettings) if one.name == element.attribute)
-        default = shown(value, DELAY.read if element.attribute.endswith("_ms") else None)
+        default = shown(value, DELAY if element.attribute.endswith("_ms") else None)
     tag = f"`{element.tag}`" if element is not None and element.tag else ""
     return f"| `{name}` | {tag} | {default} | {_when(acts)} | {LEASED_HELP[name]} |"
 

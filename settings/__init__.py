@@ -1,8 +1,8 @@
 """What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out.
 
 Rooms, each of which imports only those before it: `rows` < `addresses` < `policies` < `declared` < `leased` < `files`.
-Beside them: `explain`, `difference` and `written`, which need no files; `faults`, `lifetime`, `values`, `flow_control`,
-`printable` and `help`, which import no room.
+Beside them: `explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `profiles`, `printable`,
+`help`, which import no room.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination
@@ -17,7 +17,6 @@ from .declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .declared.logged_topics import LoggedTopic
 from .faults import Fault, Origin
 from .files.loading import load_configuration
-from .flow_control import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 from .policies.policies import (
     NO_LAYER,
     NO_POLICIES,
@@ -31,6 +30,7 @@ from .policies.policies import (
     policy_layer,
 )
 from .rows.address_settings import Layer, ResolvedSettings, layer_of
+from .rows.flow_control import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 
 __all__ = [
     "NO_DESTINATIONS",

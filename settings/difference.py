@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from .addresses.entries import Entry
 from .addresses.queue_arguments import LIVE_ARGUMENTS, OwnSettings, is_leased, settings_of_arguments
 from .declared.access_declarations import NO_LIMITS_DECLARED, TopicPermissionDeclaration, UserDeclaration
-from .declared.configuration import KEYS, Configuration
+from .declared.configuration import Configuration
 from .declared.declarations import Divert, QueueDeclaration
 from .declared.logged_topics import ACTS as LOGGED_ACTS
 from .declared.logged_topics import LoggedTopic
@@ -20,6 +20,7 @@ from .leased.model import read_leased
 from .lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
 from .rows.address_settings import SETTINGS
+from .rows.broker_keys import KEYS
 from .values import value_text
 
 _T = TypeVar("_T")

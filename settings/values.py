@@ -2,9 +2,10 @@
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from types import MappingProxyType
 from typing import Any
 
 LONG_MAX = 2**63 - 1
@@ -18,16 +19,32 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3}
 Reader = Callable[[object], Any]
 
 
+NO_UNITS: Mapping[str, int] = MappingProxyType({})
+#: Units in which people write values, the largest first.
+DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
+
+
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """A type of value: `read` takes what TOML gives; `parse` converts the text of XML and properties to that."""
+    """A type of value: `read` takes what TOML gives; `parse` converts the text of XML and properties to that.
+
+    `units`: those in which the values are written for people.
+    """
 
     read: Reader
     parse: Callable[[str], object] = str.strip
+    units: Mapping[str, int] = field(default_factory=lambda: NO_UNITS)
 
     def read_text(self, content: str) -> Any:
         """The value of some text. Raises: ValueError with what was expected."""
         return self.read(self.parse(content))
+
+    def rendered(self, value: object) -> object:
+        """A value in the largest unit that it is whole in: "30m" rather than 1800000. 0 and -1 stay as they are."""
+        if isinstance(value, int) and value > 0:
+            return next((f"{value // size}{unit}" for unit, size in self.units.items() if value % size == 0), value)
+        return value
 
 
 # -- text to what TOML would have given -------------------------------------------------------------------------------
@@ -233,23 +250,35 @@ def word_any_case(*words: str) -> Reader:
 
 BOOLEAN = Kind(boolean, parse_boolean)
 TEXT = Kind(text)
+TEXTS = Kind(texts)
+NETWORKS = Kind(networks)
 ADDRESS = Kind(address_text)
-DELAY = Kind(duration_ms, parse_integer)
-DELAY_OR_OFF = Kind(duration_or_off_ms, parse_integer)
-PERIOD = Kind(period_ms, parse_integer)
+DELAY = Kind(duration_ms, parse_integer, DURATION_UNITS)
+DELAY_OR_OFF = Kind(duration_or_off_ms, parse_integer, DURATION_UNITS)
+PERIOD = Kind(period_ms, parse_integer, DURATION_UNITS)
 LIMIT = Kind(integer(-1, LONG_MAX), parse_integer)  # -1: none
 LIMIT_NOT_ZERO = Kind(integer(-1, LONG_MAX, except_zero=True), parse_integer)
 COUNT = Kind(integer(0, LONG_MAX), parse_integer)
 COUNT_INT = Kind(integer(0, INT_MAX), parse_integer)
 ANY_INT = Kind(integer(-LONG_MAX - 1, LONG_MAX), parse_integer)
-BYTES = Kind(size_between(0), parse_integer)
-BYTES_OR_OFF = Kind(size_between(0, or_off=True), parse_integer)
-BYTES_NOT_ZERO = Kind(size_between(1, or_off=True), parse_integer)
-PAGE_SIZE = Kind(size_between(1, INT_MAX), parse_integer)
+BYTES = Kind(size_between(0), parse_integer, SIZE_UNITS)
+BYTES_OR_OFF = Kind(size_between(0, or_off=True), parse_integer, SIZE_UNITS)
+BYTES_NOT_ZERO = Kind(size_between(1, or_off=True), parse_integer, SIZE_UNITS)
+PAGE_SIZE = Kind(size_between(1, INT_MAX), parse_integer, SIZE_UNITS)
 MULTIPLIER = Kind(number(0, float("inf"), above_low=True), parse_number)
 RATE_OR_OFF = Kind(rate_or_off, parse_number)
 FACTOR = Kind(number(0, 1), parse_number)
 ATTEMPTS = Kind(integer(-1, INT_MAX), parse_integer)
+
+
+def whole(low: int, high: int) -> Kind:
+    """An integer between two bounds."""
+    return Kind(integer(low, high), parse_integer)
+
+
+def one_of(*words: str) -> Kind:
+    """One of some words; case counts."""
+    return Kind(word(*words))
 
 
 def choice(*words: str) -> Kind:

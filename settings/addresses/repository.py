@@ -9,7 +9,6 @@ Source: address-settings page 1.2, 2.2, 2.4; rulings 9, 12.
 from collections.abc import Iterable
 from typing import Any
 
-from ..flow_control import SystemUsage
 from ..rows.address_settings import (
     NOTHING_SET,
     Layer,
@@ -19,6 +18,7 @@ from ..rows.address_settings import (
     resolve,
     with_fewer_attempts,
 )
+from ..rows.flow_control import SystemUsage
 from .destinations import NO_DESTINATIONS, QUEUE_ENTRY, TOPIC_ENTRY, DestinationPolicies
 from .entries import Entry, EntryIndex
 from .matching import DEFAULT_WILDCARDS, Wildcards

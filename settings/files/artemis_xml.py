@@ -11,6 +11,7 @@ from ..addresses.queue_arguments import SELECTOR, parse_argument
 from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..rows.address_settings import BY_KEY, OLD_NAMES
+from ..rows.broker_keys import Key
 from ..values import BOOLEAN, Kind, shown
 from .activemq_names import ACTIVEMQ_ROOTS
 from .amps_names import AMPS_ROOTS
@@ -85,9 +86,9 @@ class _Loader(XmlSource):
             if read != self.container:  # what means nothing here may name what is not there
                 self.expand(element)
             read(element)
-        elif (kind := GLOBALS.get(name)) is not None:
+        elif (key := GLOBALS.get(name)) is not None:
             self.expand(element)
-            self.global_value(element, kind)
+            self.global_value(element, key)
         elif name in WITHOUT_EFFECT:
             self.draft.no_effect(self.at(element), name)
         else:
@@ -101,8 +102,8 @@ class _Loader(XmlSource):
             if not self.broker_element(child):
                 self.draft.unknown(self.at(child), child.name, f"<{element.name}>", self.known())
 
-    def global_value(self, element: Element, kind: Kind) -> None:
-        parsed = kind.parse(element.text)
+    def global_value(self, element: Element, key: Key) -> None:
+        parsed = key.kind.parse(element.text)
         self.draft.broker_value(self.at(element), "broker", element.name, parsed)
 
     def wildcard_addresses(self, element: Element) -> None:

@@ -101,7 +101,7 @@ class _Loader:
             self.draft.set_wildcard(origin, "literal-match-markers", value)
         elif root in _GLOBAL_BEANS and not rest:
             name = _GLOBAL_BEANS[root]
-            self.draft.broker_value(origin, "broker", name, GLOBALS[name].parse(value))
+            self.draft.broker_value(origin, "broker", name, GLOBALS[name].kind.parse(value))
         elif root in BEANS_WITHOUT_EFFECT:
             self.draft.no_effect(origin, root)
         elif root in _STRUCTURES:

@@ -36,7 +36,7 @@ def doubtful_endings(configuration: Configuration) -> Iterator[str]:
 
 def _poison(configuration: Configuration) -> Iterator[str]:
     """A limit of attempts that basic.nack does not count towards; once is enough. Source: ruling 8."""
-    if configuration.value("broker", "nack-counts"):
+    if configuration.broker.nack_counts:
         return
     limits: list[tuple[Origin, str]] = []
     for one in configuration.repository.entries:
@@ -47,7 +47,7 @@ def _poison(configuration: Configuration) -> Iterator[str]:
             limits.append((queue.origin, f"queue {shown(queue.name)}"))
     is_said = ("broker", "nack-counts") in configuration.explicit
     why = "in [broker]" if is_said else f"profile {configuration.value('broker', 'profile')}"
-    rejects = "basic.reject and " if configuration.value("broker", "reject-counts") else ""
+    rejects = "basic.reject and " if configuration.broker.reject_counts else ""
     for origin, where in limits[:1]:
         yield (
             f"{origin}: {where}: a message that is nacked with requeue never leaves: nack-counts is false "

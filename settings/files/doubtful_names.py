@@ -214,14 +214,14 @@ def _vhosts(configuration: Configuration) -> Iterator[str]:
 
 
 def _logins(configuration: Configuration) -> Iterator[str]:
-    mechanisms: Iterable[str] = configuration.value("broker", "mechanisms")
+    mechanisms: Iterable[str] = configuration.broker.mechanisms
     unknown = [name for name in mechanisms if name not in MECHANISMS]
     meant = near(unknown, MECHANISMS)
     origin = configuration.origins.get(("broker", "mechanisms"), Origin("", 0))
     for name in unknown:
         hint = f", did you mean {shown(meant[name])}?" if name in meant else f", known are {', '.join(MECHANISMS)}"
         yield f"{origin}: mechanisms: {shown(name)} lets nobody in{hint}"
-    anonymous = configuration.value("broker", "anonymous-user")
+    anonymous = configuration.broker.anonymous_user
     names = [user.name for user in configuration.users]
     if "ANONYMOUS" in mechanisms and anonymous not in names and (found := near([anonymous], names)):
         origin = configuration.origins.get(("broker", "anonymous-user"), origin)

@@ -22,15 +22,16 @@ from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_mat
 from ..addresses.queue_arguments import SELECTOR, ArgumentFault, is_leased, selector_text, settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.access_declarations import LimitsDeclaration, UserDeclaration
-from ..declared.configuration import KEYS, Configuration
+from ..declared.configuration import Configuration
 from ..declared.declarations import MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
 from ..declared.logged_topics import LoggedTopic
 from ..faults import Fault, Origin, nearest
-from ..flow_control import SystemUsage, system_usage_of
 from ..leased.faults import LeasedFault
 from ..leased.model import read_leased
 from ..policies.policies import Policy
 from ..rows.address_settings import Setting, layer_of
+from ..rows.broker_keys import KEYS
+from ..rows.flow_control import SystemUsage, system_usage_of
 from ..values import shown
 from .doubts import doubts_of
 from .leased_queues import (
@@ -136,7 +137,7 @@ class Draft:
         """`[table] key`, known to KEYS. `written`: the key in the file, where that differs."""
         row = KEYS[table][key]
         try:
-            self.explicit[table, key] = row.read(value)
+            self.explicit[table, key] = row.kind.read(value)
             self.explicit_at[table, key] = origin
         except ValueError as error:
             self.wrong(origin, written or key, value, error)

@@ -4,23 +4,10 @@ Source: address-settings page 6.1; the element names of artemis-configuration.xs
 """
 
 from ..rows.address_settings import bean_name
-from ..values import BOOLEAN, BYTES_OR_OFF, COUNT_INT, DELAY_OR_OFF, LIMIT, TEXT, Kind
+from ..rows.broker_keys import KEYS, Key
 
-#: Element -> key of [broker] (the same name), and how its text is read.
-GLOBALS: dict[str, Kind] = {
-    "legacy-hornetq-headers": BOOLEAN,  # of ours alone
-    "persist-delivery-count-before-delivery": BOOLEAN,
-    "max-redelivery-records": LIMIT,
-    "message-expiry-scan-period": DELAY_OR_OFF,
-    "address-queue-scan-period": DELAY_OR_OFF,
-    "configuration-file-refresh-period": DELAY_OR_OFF,
-    "id-cache-size": COUNT_INT,
-    "persist-id-cache": BOOLEAN,
-    "global-max-size": BYTES_OR_OFF,
-    "global-max-messages": LIMIT,
-    "uuid-namespace": TEXT,
-    "internal-naming-prefix": TEXT,
-}
+#: Element -> the key of [broker] that has its name.
+GLOBALS: dict[str, Key] = {name: key for name, key in KEYS["broker"].items() if key.is_foreign}
 
 _ELEMENTS = """
 name system-property-prefix resolve-protocols journal-datasync persistence-enabled

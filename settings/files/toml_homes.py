@@ -1,8 +1,8 @@
 """Which table of a TOML file has a key: a key that stands in another table is answered with the right one."""
 
-from ..declared.configuration import KEYS
 from ..declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
 from ..rows.address_settings import BY_KEY
+from ..rows.broker_keys import KEYS
 
 
 def home_of(key: str) -> str:

@@ -8,10 +8,10 @@ import tomllib
 from collections.abc import Callable
 from typing import Any
 
-from ..declared.configuration import KEYS
 from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration
 from ..faults import Origin, nearest
 from ..rows.address_settings import BY_KEY
+from ..rows.broker_keys import KEYS
 from ..values import ROUTING_TYPE, boolean, name_text, text, texts, word_any_case
 from .draft import WILDCARD_KEYS, Draft, RawEntry
 from .foreign_names import NO_TRANSFORMER

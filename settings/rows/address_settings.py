@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ..flow_control import SystemUsage
 from ..lifetime import ARRIVAL, AT_CREATION, LIVE, WITHOUT_MEANING, Lifetime
 from ..values import (
     ADDRESS,
@@ -38,9 +37,9 @@ from ..values import (
     TEXT,
     Kind,
     choice,
-    integer,
-    parse_integer,
+    whole,
 )
+from .flow_control import SystemUsage
 from .row import Row, columns_of, row
 
 #: No limit, or off.
@@ -165,7 +164,7 @@ class ResolvedSettings:
     cursor: str = setting(choice("store", "vm", "file"), "store",
         help="Whether messages beyond a limit of memory leave it for the journal or the temporary store: `vm` none; "
         "`store` and `file` all.")
-    cursor_memory_high_water_mark: int = setting(Kind(integer(1, 100), parse_integer), 70,
+    cursor_memory_high_water_mark: int = setting(whole(1, 100), 70,
         help="Percentage of the memory limit above which `store` and `file` keep no further messages in memory.")
     minimum_message_size: int = setting(BYTES, 1024, ARRIVAL, help="Octets that a message counts at least.")
     blocked_producer_warning_interval_ms: int = setting(DELAY, 30_000,
@@ -268,7 +267,7 @@ class ResolvedSettings:
         help="Unit of that rate.")
     slow_consumer_policy: str = setting(choice("KILL", "NOTIFY"), "NOTIFY",
         help="What happens to a slow consumer: `KILL` closes its connection, `NOTIFY` reports it.")
-    slow_consumer_check_period_s: int = setting(Kind(integer(1, LONG_MAX), parse_integer), 5,
+    slow_consumer_check_period_s: int = setting(whole(1, LONG_MAX), 5,
         help="Seconds between two checks for slow consumers.")
     redistribution_delay_ms: int = meaningless(DELAY_OR_OFF, -1, "One node has all consumers of a queue.",
         help="Wait before a cluster moves messages to a node that has consumers.")

@@ -21,7 +21,6 @@ from leveret.configured.options import broker_options, frontend_options, journal
 from leveret.serving.console import ConsoleFacts
 from leveret.serving.tls_files import load_tls
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.configuration import KEYS
 from leveret.settings.difference import differences
 from leveret.settings.lifetime import (
     ARRIVAL,
@@ -35,6 +34,7 @@ from leveret.settings.lifetime import (
     WITHOUT_MEANING,
     Lifetime,
 )
+from leveret.settings.rows.broker_keys import KEYS
 
 # ------------------------------------------------------------------------------------------------ who reads which key
 

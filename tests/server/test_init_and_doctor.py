@@ -14,7 +14,7 @@ from broker_process import leveret_serve
 from leveret.__main__ import main
 from leveret.cli.init_command import commented_configuration
 from leveret.settings import load_configuration
-from leveret.settings.declared.configuration import KEYS
+from leveret.settings.rows.broker_keys import KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -113,7 +113,7 @@ def test_a_whole_file() -> None:
     assert leased(configuration, "Audit").filter == "/amount > 100 AND /state = 'new'"
     topics = [(one.name, one.is_pattern, one.message_type) for one in configuration.logged_topics]
     assert topics == [("Orders", False, "json"), ("^(Work|Audit)$", True, "json")]
-    assert configuration.value("journal", "segment-size") == 10 * 1024**2
+    assert configuration.journal.segment_size == 10 * 1024**2
     assert [(one.name, one.type) for one in configuration.exchanges] == [("Orders", "topic")]
     assert sorted(warning.split(": ")[1] for warning in configuration.warnings) == [
         "AMPSConfig/Admin", "AMPSConfig/Group", "AMPSConfig/Name", "AMPSConfig/SOW/Topic",
@@ -469,7 +469,7 @@ def test_faults_of_a_transaction_log(text: str, problem: str) -> None:
 def test_sizes(text: str, octets: int) -> None:
     """Queues page H.2: powers of 1024."""
     configuration = load(f"<TransactionLog><JournalSize>{text}</JournalSize></TransactionLog>")
-    assert configuration.value("journal", "segment-size") == octets
+    assert configuration.journal.segment_size == octets
 
 
 def test_a_topic_is_logged_once() -> None:

@@ -18,11 +18,11 @@ from leveret.settings.declared.access_declarations import (
     TopicPermissionDeclaration,
     UserDeclaration,
 )
-from leveret.settings.declared.configuration import KEYS
 from leveret.settings.declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from leveret.settings.difference import differences
 from leveret.settings.lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from leveret.settings.rows.address_settings import SETTINGS, Setting
+from leveret.settings.rows.broker_keys import KEYS
 
 
 def with_entries(*entries: Any, **more: Any) -> Configuration:

@@ -119,7 +119,7 @@ def test_percentages_are_of_the_memory_and_the_disk() -> None:
 
 def test_flow() -> None:
     """Its defaults, and each key."""
-    assert load("").flow == Flow(0, 0, MIB, 64 * MIB, ())
+    assert load("").flow == Flow(None, 0, MIB, 64 * MIB, ())
     text = '[flow]\nlow-mark = "80%"\nmax-stall = "60s"\nhold-bytes = "2MiB"\nhold-spool = 0\nuse-channel-flow = ["x"]'
     assert load(text).flow == Flow(80, 60_000, 2 * MIB, 0, ("x",))
     assert load("[flow]\nlow-mark = 95\nuse-channel-flow = false").flow == Flow(95)

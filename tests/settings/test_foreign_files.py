@@ -225,13 +225,13 @@ def test_a_file_can_switch_hornetqs_headers_off() -> None:
     """What is said explicitly wins over what a HornetQ file implies, in any order."""
     files = [("a.toml", "[broker]\nlegacy-hornetq-headers = false"), ("h.xml", "<configuration xmlns='urn:hornetq'/>")]
     for order in (files, files[::-1]):
-        assert load_configuration(order)[0].value("broker", "legacy-hornetq-headers") is False
+        assert load_configuration(order)[0].broker.legacy_hornetq_headers is False
 
 
 def test_properties_can_switch_hornetqs_headers_on() -> None:
     """As `legacyHornetqHeaders`."""
     (configuration, faults) = load_configuration([("a.properties", "legacyHornetqHeaders=true")])
-    assert not faults and configuration.value("broker", "legacy-hornetq-headers") is True
+    assert not faults and configuration.broker.legacy_hornetq_headers is True
 
 
 # -- variables --------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_variables_and_their_defaults() -> None:
     <address-settings><address-setting match="${prefix:a}.#"><redelivery-delay>${ delay : 5 }</redelivery-delay>
     </address-setting></address-settings></core>"""
     plain, given = load(text), load(text, delay="6", prefix="b")
-    assert plain.value("broker", "global-max-size") == 7
+    assert plain.broker.global_max_size == 7
     assert plain.repository.resolve("a.x").redelivery_delay_ms == 5
     assert given.repository.resolve("b.x").redelivery_delay_ms == 6
 
@@ -297,7 +297,7 @@ def test_what_stands_in_for_a_file_that_is_missing() -> None:
     instead = "<xi:fallback><id-cache-size>9</id-cache-size></xi:fallback>"
     text = f"<core {XI}>\n<xi:include href='x.xml'>{instead}</xi:include></core>"
     configuration = load(text)
-    assert configuration.value("broker", "id-cache-size") == 9
+    assert configuration.broker.id_cache_size == 9
     assert configuration.warnings == ("etc/f.xml:2: xi:include: 'x.xml' is no file",)
 
 
@@ -528,7 +528,7 @@ def test_plugins_that_become_settings() -> None:
     configuration = load(text)
     resolved = configuration.repository.resolve("q")
     assert (resolved.expiry_delay_ms, resolved.max_expiry_delay_ms) == (1000, 60_000)
-    assert configuration.value("journal", "scope") == "all"
+    assert configuration.journal.scope == "all"
 
 
 @pytest.mark.parametrize(

@@ -495,7 +495,7 @@ def test_no_text_makes_the_loader_fail(text: str) -> None:
 def test_names_of_versions_that_users_try(name: str, profile: str) -> None:
     """Each follows the profile that begins before it."""
     configuration, faults = load_configuration([("f", f'[broker]\nprofile = "{name}"\n')])
-    assert not faults and configuration.value("broker", "profile") == profile
+    assert not faults and configuration.broker.profile == profile
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.configuration import KEYS
 from leveret.settings.rows.address_settings import SETTINGS
+from leveret.settings.rows.broker_keys import KEYS
 
 
 def load(*texts: str) -> Configuration:
@@ -84,7 +84,7 @@ def test_c02_c09_the_fragments_of_the_redelivery_seed() -> None:
     assert (example.max_redelivery_delay_ms, example.max_delivery_attempts) == (50_000, 10)
     dead = load(DEAD_LETTER).repository.resolve("exampleQueue")
     assert (dead.dead_letter_address, dead.max_delivery_attempts) == ("deadLetterQueue", 3)
-    assert load(PERSIST).value("broker", "persist-delivery-count-before-delivery") is True
+    assert load(PERSIST).broker.persist_delivery_count_before_delivery is True
 
 
 def test_both_redelivery_fragments_at_once_name_one_match_twice() -> None:
@@ -147,7 +147,7 @@ def test_a_whole_broker_xml() -> None:
     assert (orders.max_size_bytes, orders.address_full_policy) == (10 * 1024**2, "DROP")
     assert orders.auto_create_dead_letter_resources is True
     assert orders.id_cache_size == 17
-    assert configuration.value("broker", "configuration-file-refresh-period") == -1
+    assert configuration.broker.configuration_file_refresh_period_ms == -1
     dlq, archive = configuration.queues
     assert (dlq.name, dlq.routing_type) == ("DLQ", "ANYCAST")
     assert dict(archive.arguments) == {

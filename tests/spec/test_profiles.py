@@ -314,7 +314,7 @@ VERSION = "version shown to clients"
 
 def test_every_row_is_asked() -> None:
     """And nothing is asked that is in no row; the columns are the profiles that there are."""
-    from leveret.settings.declared.profiles import PROFILES as THERE
+    from leveret.settings.profiles import PROFILES as THERE
 
     assert [*PROBES, VERSION] == list(ROWS)
     assert list(THERE) == PROFILES

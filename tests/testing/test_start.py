@@ -101,7 +101,7 @@ def test_a_profile_is_followed() -> None:
 )
 def test_a_version_between_two_profiles_follows_the_one_before(name: str, profile: str) -> None:
     """Nothing that profiles are about changed between them."""
-    assert read_options(profile=name).configuration.value("broker", "profile") == profile
+    assert read_options(profile=name).configuration.broker.profile == profile
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ def run(options: argparse.Namespace) -> int:
     from ..serving.tls_files import load_tls
 
     configuration, faults = load(options.files)
-    configuration = fitted_to_machine(configuration, configuration.value("broker", "data"))
+    configuration = fitted_to_machine(configuration, configuration.broker.data)
     tls = load_tls(configuration)
-    _, problems = addresses_of(configuration.value("broker", "listen"), configuration)
+    _, problems = addresses_of(configuration.broker.listen, configuration)
     where = configured_at(configuration, "listen")
     faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
     faults += console_places(None, configuration)[1]
@@ -53,6 +53,6 @@ def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple
         wrong, remarks = looked_through(configuration, file.value)
     except DefinitionsFault as fault:
         return file.placed(fault.faults), []
-    if configuration.value("broker", "definitions-all-or-nothing"):
+    if configuration.broker.definitions_all_or_nothing:
         return file.placed(wrong), file.placed(remarks)
     return [], file.placed([*(f"{one} (left out)" for one in wrong), *remarks])

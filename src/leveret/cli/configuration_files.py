@@ -60,7 +60,7 @@ def _fetch(file: str, path: str) -> tuple[str, str]:
 
 def load_definitions(configuration: Configuration) -> "tuple[JsonFile | None, list[str]]":
     """The file that `definitions` names, and why it cannot be read; None without that key."""
-    name = configuration.value("broker", "definitions")
+    name = configuration.broker.definitions
     if name is None:
         return None, []
     from ..operator.json_file import JsonFault, read_json_file
@@ -89,7 +89,7 @@ def addresses_of(texts: Sequence[str], configuration: Configuration) -> tuple[li
         except AddressError as error:
             problems.append(str(error))
             continue
-        if listen[-1].is_tls and configuration.value("tls", "certificate") is None:
+        if listen[-1].is_tls and configuration.tls.certificate is None:
             problems.append(f"{text!r}: TLS needs a certificate: [tls] certificate is missing")
     return listen, problems
 
@@ -101,8 +101,8 @@ def console_places(
     from importlib.util import find_spec
 
     origins = [origin for (table, _), origin in configuration.origins.items() if table == "management"]
-    texts = configuration.value("management", "listen") if given is None else (given,)
-    if tuple(texts) == ("off",) or (given is None and not configuration.value("management", "enabled")):
+    texts = configuration.management.listen if given is None else (given,)
+    if tuple(texts) == ("off",) or (given is None and not configuration.management.enabled):
         return None, []
     if find_spec("h11") is None:
         where = "leveret: --management" if given is not None else f"{origins[0]}: management" if origins else None
@@ -111,7 +111,7 @@ def console_places(
     file = configured_at(configuration, "listen", "management")
     where = "leveret: --management:" if given is not None else f"{file}: listen:"
     listen, faults = _consoleaddresses_of(where, texts, configuration)
-    text = configuration.value("management", "metrics")
+    text = configuration.management.metrics
     where = f"{configured_at(configuration, 'metrics', 'management')}: metrics:"
     metrics, more = _consoleaddresses_of(where, () if text == "off" else (text,), configuration)
     return (listen, metrics), faults + more
@@ -130,9 +130,9 @@ def _consoleaddresses_of(
             faults.append(f"{where} {error}")
             continue
         is_inside = address.path or address.host in ("localhost", "::1") or address.host.startswith("127.")
-        if address.is_tls and configuration.value("tls", "certificate") is None:
+        if address.is_tls and configuration.tls.certificate is None:
             faults.append(f"{where} {text!r}: TLS needs a certificate: [tls] certificate is missing")
-        elif not address.is_tls and not is_inside and not configuration.value("management", "plain-outside"):
+        elif not address.is_tls and not is_inside and not configuration.management.plain_outside:
             faults.append(
                 f"{where} {text!r}: is outside loopback, where passwords could be read: expected https:// with [tls], "
                 "127.0.0.1, or plain-outside = true in [management]"

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     found = [*_configuration(configuration, faults)]
     if faults:
         configuration = Configuration()
-    data = options.data or configuration.value("broker", "data")
+    data = options.data or configuration.broker.data
     found += [*_clock(), *_descriptors(), *_memory(configuration, data), *_addresses(configuration)]
     found += [*_directory(configuration, data), *_journal(data)]
     if options.json:
@@ -102,7 +102,7 @@ def _descriptors() -> Iterator[Finding]:
 
 def _memory(configuration: Configuration, data: str) -> Iterator[Finding]:
     machine = machine_of(data)
-    limit = configuration.value("limits", "memory")
+    limit = configuration.broker_limits.memory
     text = f"{_size(limit)} for messages, of {_size(machine.memory)} that the process may use"
     if limit * 100 > machine.memory * SHARE_PERCENT:
         yield Finding(WARNING, "memory", text, f"[limits] memory: at most {SHARE_PERCENT} % of what there is")
@@ -111,7 +111,7 @@ def _memory(configuration: Configuration, data: str) -> Iterator[Finding]:
 
 
 def _addresses(configuration: Configuration) -> Iterator[Finding]:
-    for text in configuration.value("broker", "listen"):
+    for text in configuration.broker.listen:
         try:
             address = parse_address(text)
             if address.path and os.path.exists(address.path):
@@ -144,7 +144,7 @@ def _directory(configuration: Configuration, data: str) -> Iterator[Finding]:
         )
     elif kind in REMOTE:
         yield Finding(WARNING, "data directory", f"{place} is on another machine ({kind})", "use a disk of this one")
-    needed = configuration.value("journal", "reserve") + 2 * configuration.value("journal", "segment-size")
+    needed = configuration.journal.reserve + 2 * configuration.journal.segment_size
     free = machine_of(place).free
     text = f"{_size(free)} free in {place}"
     if free < needed:

@@ -7,10 +7,8 @@ import sys
 from collections.abc import Iterator
 from textwrap import wrap
 
-from ..settings.declared.configuration import BY_PROFILE, KEYS, Key
-from ..settings.help import KEY_HELP
+from ..settings.rows.broker_keys import KEYS, Key
 from ..settings.values import value_text
-from ..settings.written import written
 
 EXIT_OK, EXIT_FAILED = 0, 1
 WIDTH = 100
@@ -90,12 +88,12 @@ def _table(table: str, keys: dict[str, Key], given: dict[tuple[str, str], str]) 
     for name, key in keys.items():
         if key.reason:
             continue
-        sentence = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"docs/\1", KEY_HELP[table][name])
+        sentence = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"docs/\1", key.help)
         yield from (f"# {line}" for line in wrap(sentence, WIDTH))
         if (table, name) in given:
             yield f"{name} = {given[table, name]}"
         elif key.default is None:
-            yield f"# {name}: by profile" if (table, name) in BY_PROFILE else f"# {name}: unset"
+            yield f"# {name}: by profile" if key.by_profile else f"# {name}: unset"
         else:
             yield f"#{name} = {value_text(_default(key))}"
     yield ""
@@ -103,10 +101,10 @@ def _table(table: str, keys: dict[str, Key], given: dict[tuple[str, str], str]) 
 
 def _default(key: Key) -> object:
     """As a file has it: where nothing is listed, some keys take no empty list, but false."""
-    value = written(key.default, key.read)
+    value = key.kind.rendered(key.default)
     if value == ():
         try:
-            key.read([])
+            key.kind.read([])
         except ValueError:
             return False
     return value

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         return fitted_to_machine(configuration, data_of(configuration) or gettempdir()), faults
 
     def data_of(configuration: Configuration) -> str | None:
-        return None if options.memory else options.data or configuration.value("broker", "data")
+        return None if options.memory else options.data or configuration.broker.data
 
     watch = FileWatch(marks_of(options.config)) if options.config else None  # before they are read
     configuration, faults = read()
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     tls = load_tls(configuration)
     console, more = console_wish(options.management, configuration)
     faults += more
-    listen, problems = addresses_of(options.listen or configuration.value("broker", "listen"), configuration)
+    listen, problems = addresses_of(options.listen or configuration.broker.listen, configuration)
     where = "leveret: --listen" if options.listen else f"{configured_at(configuration, 'listen')}: listen:"
     faults += [*tls.faults, *(f"{where} {problem}" for problem in problems)]
     definitions, more = load_definitions(configuration)
@@ -117,10 +117,10 @@ def console_wish(given: str | None, configuration: Configuration) -> "tuple[Cons
 
 
 def _with_profile(configuration: Configuration, profile: str) -> tuple[Configuration, list[str]]:
-    from ..settings.declared.configuration import KEYS
+    from ..settings.rows.broker_keys import KEYS
 
     try:
-        explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
+        explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].kind.read(profile)}
     except ValueError as error:
         return configuration, [f"leveret: --profile {profile}: expected {error}"]
     return replace(configuration, explicit=explicit), []

@@ -6,7 +6,7 @@ Source: interfaces page, "Configuration keys".
 
 import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from ..amqp_frontend.options import FrontendOptions
 from ..engine import UNLIMITED, BrokerOptions, MessageAddress
@@ -15,47 +15,17 @@ from ..settings import Configuration
 if TYPE_CHECKING:
     from ..journal import JournalOptions
 
-T = TypeVar("T")
-
-
-class _Table:
-    """One table of a configuration. A value has the type that its key's reader gives; the wrong one is our mistake."""
-
-    def __init__(self, configuration: Configuration, name: str) -> None:
-        self._configuration = configuration
-        self._name = name
-
-    def _value(self, key: str, kind: type[T]) -> T:
-        value = self._configuration.value(self._name, key)
-        assert isinstance(value, kind), f"[{self._name}] {key} is {value!r}"
-        return value
-
-    def number(self, key: str) -> int:
-        return self._value(key, int)
-
-    def number_or_none(self, key: str) -> int | None:
-        return None if self._configuration.value(self._name, key) is None else self.number(key)
-
-    def flag(self, key: str) -> bool:
-        return self._value(key, bool)
-
-    def text(self, key: str) -> str:
-        return self._value(key, str)
-
-    def several(self, key: str) -> tuple[Any, ...]:
-        return self._value(key, tuple)
-
 
 def broker_options(configuration: Configuration) -> BrokerOptions:
     """What the engine does in general, by the [broker] and [limits] tables and the profile."""
-    broker, limits, profile = _Table(configuration, "broker"), _Table(configuration, "limits"), configuration.profile
-    scan_ms, timeout_ms = broker.number("address-queue-scan-period"), broker.number("consumer-timeout")
+    broker, limits, profile = configuration.broker, configuration.broker_limits, configuration.profile
+    scan_ms, timeout_ms = broker.address_queue_scan_period_ms, broker.consumer_timeout_ms
     return BrokerOptions(
-        nack_counts=broker.flag("nack-counts"),
-        reject_counts=broker.flag("reject-counts"),
-        delay_on_connection_loss=broker.flag("delay-on-connection-loss"),
-        message_address=MessageAddress(broker.text("message-address")),
-        legacy_hornetq_headers=broker.flag("legacy-hornetq-headers"),
+        nack_counts=broker.nack_counts,
+        reject_counts=broker.reject_counts,
+        delay_on_connection_loss=broker.delay_on_connection_loss,
+        message_address=MessageAddress(broker.message_address),
+        legacy_hornetq_headers=broker.legacy_hornetq_headers,
         address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
         consumer_timeout_ms=timeout_ms if timeout_ms > 0 else None,
         has_shared_prefetch=profile.has_shared_prefetch,
@@ -67,13 +37,13 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         classic_tells_attempts=profile.classic_tells_attempts,
         has_consumer_filters=profile.has_consumer_filters,
         delays_everywhere=profile.delays_everywhere,
-        queues_max=limits.number("queues"),
-        bindings_max=limits.number("bindings"),
-        headers_conditions_max=limits.number("headers-conditions"),
-        topic_states_max=limits.number("topic-states"),
-        transaction_size_max=limits.number("transaction-size"),
-        unacked_per_session_max=limits.number("unacked-per-channel") or UNLIMITED,
-        busy_queue_ready_max=limits.number("ready-per-busy-queue") or UNLIMITED,
+        queues_max=limits.queues,
+        bindings_max=limits.bindings,
+        headers_conditions_max=limits.headers_conditions,
+        topic_states_max=limits.topic_states,
+        transaction_size_max=limits.transaction_size,
+        unacked_per_session_max=limits.unacked_per_channel or UNLIMITED,
+        busy_queue_ready_max=limits.ready_per_busy_queue or UNLIMITED,
         system_usage=configuration.system_usage,
         whole_limits=configuration.whole_limits,
         flow=configuration.flow,
@@ -82,7 +52,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
 
 def unsent_max(configuration: Configuration) -> int:
     """Octets that wait for one connection before its queues wait, too; fixed when the broker is made."""
-    return _Table(configuration, "limits").number("unsent-per-connection")
+    return configuration.broker_limits.unsent_per_connection
 
 
 def frontend_options(
@@ -94,32 +64,32 @@ def frontend_options(
         tls: what the configuration's certificate files came to.
         descriptor_max: as in `FrontendOptions`.
     """
-    broker, limits = _Table(configuration, "broker"), _Table(configuration, "limits")
-    tls_table = _Table(configuration, "tls")
+    broker, limits = configuration.broker, configuration.broker_limits
+    tls_keys = configuration.tls
     return FrontendOptions(
-        heartbeat_s=-(-broker.number("heartbeat") // 1000),
-        channel_max=limits.number_or_none("channels-per-connection") or broker.number("channel-max"),
-        frame_max=broker.number("frame-max"),
-        mechanisms=broker.several("mechanisms"),
-        anonymous_user=broker.text("anonymous-user"),
-        handshake_timeout_ms=limits.number("handshake-timeout"),
-        first_octet_timeout_ms=limits.number("first-octet-timeout"),
-        refused_login_delay_ms=broker.number("refused-login-delay"),
-        half_open_max=limits.number("half-open-connections"),
-        connections_max=limits.number("connections"),
+        heartbeat_s=-(-broker.heartbeat_ms // 1000),
+        channel_max=limits.channels_per_connection or broker.channel_max,
+        frame_max=broker.frame_max,
+        mechanisms=broker.mechanisms,
+        anonymous_user=broker.anonymous_user,
+        handshake_timeout_ms=limits.handshake_timeout_ms,
+        first_octet_timeout_ms=limits.first_octet_timeout_ms,
+        refused_login_delay_ms=broker.refused_login_delay_ms,
+        half_open_max=limits.half_open_connections,
+        connections_max=limits.connections,
         descriptor_max=descriptor_max,
-        consumers_per_channel_max=limits.number("consumers-per-channel"),
-        message_size_max=limits.number("message-size"),
-        incomplete_max=limits.number("incomplete-per-connection"),
+        consumers_per_channel_max=limits.consumers_per_channel,
+        message_size_max=limits.message_size,
+        incomplete_max=limits.incomplete_per_connection,
         honour_flow=configuration.profile.honours_flow,
-        product=broker.text("product"),
-        version=broker.text("product-version"),
-        cluster_name=broker.text("cluster-name"),
+        product=broker.product,
+        version=broker.product_version,
+        cluster_name=broker.cluster_name,
         tls=tls,
-        ssl_cert_login_from=tls_table.text("ssl-cert-login-from"),
-        ssl_cert_login_san_type=tls_table.text("ssl-cert-login-san-type"),
-        ssl_cert_login_san_index=tls_table.number("ssl-cert-login-san-index"),
-        proxy_protocol_from=broker.several("proxy-protocol-from"),
+        ssl_cert_login_from=tls_keys.ssl_cert_login_from,
+        ssl_cert_login_san_type=tls_keys.ssl_cert_login_san_type,
+        ssl_cert_login_san_index=tls_keys.ssl_cert_login_san_index,
+        proxy_protocol_from=broker.proxy_protocol_from,
     )
 
 
@@ -127,15 +97,15 @@ def journal_options(configuration: Configuration) -> "JournalOptions":
     """As the [journal] table says."""
     from ..journal import JournalOptions  # not for a broker that keeps everything in memory
 
-    journal = _Table(configuration, "journal")
+    journal = configuration.journal
     return JournalOptions(
-        fsync=journal.text("fsync"),
-        fsync_interval_ms=journal.number("fsync-interval"),
-        segment_size=journal.number("segment-size"),
-        scope=journal.text("scope"),
-        segment_age_ms=journal.number("segment-age"),
-        reserve_size=journal.number("reserve"),
-        retain_ms=journal.number_or_none("retain"),
+        fsync=journal.fsync,
+        fsync_interval_ms=journal.fsync_interval_ms,
+        segment_size=journal.segment_size,
+        scope=journal.scope,
+        segment_age_ms=journal.segment_age_ms,
+        reserve_size=journal.reserve,
+        retain_ms=journal.retain_ms,
     )
 
 
@@ -155,20 +125,20 @@ class RecordingOptions:
 
 def recording_options(configuration: Configuration) -> RecordingOptions:
     """What is fixed when a broker's journal is opened, beside the journal's own options."""
-    broker = _Table(configuration, "broker")
+    broker = configuration.broker
     return RecordingOptions(
-        persists_deliveries=broker.flag("persist-delivery-count-before-delivery"),
-        counts_max=broker.number("max-redelivery-records"),
-        keeps_ids=broker.flag("persist-id-cache"),
-        memory_size=_Table(configuration, "limits").number("memory"),
+        persists_deliveries=broker.persist_delivery_count_before_delivery,
+        counts_max=broker.max_redelivery_records,
+        keeps_ids=broker.persist_id_cache,
+        memory_size=configuration.broker_limits.memory,
     )
 
 
 def log_lines_per_second(configuration: Configuration) -> int:
     """How many lines the AMQP frontend may log; 0: any number."""
-    return _Table(configuration, "limits").number("log-lines-per-second")
+    return configuration.broker_limits.log_lines_per_second
 
 
 def refresh_period_ms(configuration: Configuration) -> int:
     """How often the configuration's files are looked at; negative: never."""
-    return _Table(configuration, "broker").number("configuration-file-refresh-period")
+    return configuration.broker.configuration_file_refresh_period_ms

@@ -240,7 +240,7 @@ class _Serving:
         """What was left out. Raises: DefinitionsRefused."""
         from ..operator.definitions_reader import DefinitionsFault
 
-        is_whole = self._options.configuration.value("broker", "definitions-all-or-nothing")
+        is_whole = self._options.configuration.broker.definitions_all_or_nothing
         try:
             imported = self._built.control.definitions.take_in(file.value, is_whole=is_whole)
         except DefinitionsFault as fault:

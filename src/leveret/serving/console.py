@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from tempfile import gettempdir
 from typing import Any
 
@@ -164,25 +164,25 @@ class ConsoleFacts:
     def options(self) -> ConsoleOptions:
         """As configured now."""
         configuration = self.configuration()
-        value = partial(configuration.value, "management")
+        management = configuration.management
         return ConsoleOptions(
             control=Commands(self.table()),
             listeners=self.listeners,
             machine=lambda: machine_of(self.data),
-            node=value("node"),
+            node=management.node,
             version=configuration.profile.version,
             product_version=__version__,
             python_version=f"{platform.python_implementation()} {sys.version.split()[0]}",
-            hosts=value("hosts"),
-            origins=value("cors-origins"),
-            proxies=value("trusted-proxies"),
-            path_prefix=value("path-prefix"),
-            body_max=value("max-body"),
-            connections_max=value("max-connections"),
+            hosts=management.hosts,
+            origins=management.cors_origins,
+            proxies=management.trusted_proxies,
+            path_prefix=management.path_prefix,
+            body_max=management.max_body,
+            connections_max=management.max_connections,
             started_ms=self.started_ms,
-            mechanisms=configuration.value("broker", "mechanisms"),
+            mechanisms=configuration.broker.mechanisms,
             data=self.data,
-            disk_reserve=0 if self.data is None else configuration.value("journal", "reserve"),
+            disk_reserve=0 if self.data is None else configuration.journal.reserve,
             config_files=self.files(),
             certificates=lambda: certificates_of(self.tls(), self.listeners()),
             tls=self.tls().context,

@@ -48,7 +48,7 @@ def metrics_facts(
         kept = journal()
         return None if kept is None else journal_figures(kept)
 
-    return MetricsFacts(process, of_journal, delays, lambda: bool(configuration().value("management", "metrics-open")))
+    return MetricsFacts(process, of_journal, delays, lambda: bool(configuration().management.metrics_open))
 
 
 def journal_figures(journal: "Journal") -> JournalFigures:

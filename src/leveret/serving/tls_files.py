@@ -9,7 +9,6 @@ import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..settings import Configuration
 from .file_watch import FileMark, marks_of
@@ -77,13 +76,11 @@ class _TlsTable:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-
-    def value(self, key: str) -> Any:
-        return self._configuration.value("tls", key)
+        self.keys = configuration.tls
 
     def path(self, key: str) -> str | None:
         """The file that a key names."""
-        value = self.value(key)
+        value = self._configuration.value("tls", key)
         origin = self._configuration.origins.get(("tls", key))
         if value is None or origin is None:
             return None
@@ -96,20 +93,20 @@ class _TlsTable:
         return str(origin) if origin is not None else "tls"
 
     def offers(self, mechanism: str) -> bool:
-        return mechanism in self._configuration.value("broker", "mechanisms")
+        return mechanism in self._configuration.broker.mechanisms
 
 
 def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateFile]) -> ssl.SSLContext | None:
     """`read`: gets the files of certificates, by key. Raises: _Fault."""
     certificate, key, client_ca = table.path("certificate"), table.path("key"), table.path("client-ca")
-    verify = table.value("verify")
+    verify = table.keys.verify
     if certificate is None:
         for other, is_said in (("key", key), ("client-ca", client_ca), ("verify", verify != "none")):
             if is_said:
                 raise _Fault(other, "there is no certificate beside it: [tls] certificate is missing")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _MINIMUM[table.value("minimum")]
+    context.minimum_version = _MINIMUM[table.keys.minimum]
     context.set_ciphers(_CIPHERS)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     # Every connection shows its certificate anew: nobody goes on with one that a reload has made worthless, and

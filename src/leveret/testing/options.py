@@ -10,7 +10,7 @@ from typing import Any
 
 from ..configured.machine import fitted_to_machine
 from ..settings import Configuration, load_configuration
-from ..settings.declared.configuration import KEYS
+from ..settings.rows.broker_keys import KEYS
 from .toml_writer import toml_of
 from .typos import CLOCKS, check_word
 from .virtual_clock import ClockMode
@@ -69,7 +69,7 @@ def read_options(
         configuration = fitted_to_machine(configuration, gettempdir() if data is None else fspath(data))
     if profile is not None:
         try:
-            explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
+            explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].kind.read(profile)}
         except ValueError as error:
             raise BrokerOptionsError(f"profile: {profile!r} is not right, expected {error}") from None
         configuration = replace(configuration, explicit=explicit)
@@ -83,7 +83,7 @@ def read_options(
         start_ms,
         quiet_ms,
         virtual_heartbeats,
-        configuration.value("limits", "history-events"),
+        configuration.broker_limits.history_events,
         seed,
         None if data is None else fspath(data),
         management,

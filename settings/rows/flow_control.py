@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .values import size_bytes
+from ..values import BOOLEAN, BYTES, DELAY, SIZE_UNITS, Kind, size_bytes
+from .row import row
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
@@ -17,6 +18,39 @@ KIB, MIB, GIB = 1024, 1024**2, 1024**3
 _CALM = 64 * KIB
 
 _PERCENT = re.compile(r"\s*(100|[1-9][0-9]?)\s*%\s*")
+
+
+def size_or_percent(value: object) -> int | str:
+    """Octets, or a percentage such as "70%" as text."""
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
+        return f"{match[1]}%"
+    try:
+        return size_bytes(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or a percentage: "70%"') from None
+
+
+def percentage(value: object) -> int:
+    """1 to 100, from an integer or text such as "95%"."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 100:
+        return value
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
+        return int(match[1])
+    raise ValueError('a percentage from 1 to 100, or text like "95%"')
+
+
+def products(value: object) -> tuple[str, ...]:
+    """false for none, or a list of products."""
+    if value is False:
+        return ()
+    if isinstance(value, list) and value and all(isinstance(item, str) and item for item in value):
+        return tuple(value)
+    raise ValueError('false, or a list of client products: ["RabbitMQ"]')
+
+
+SIZE_OR_PERCENT = Kind(size_or_percent, units=SIZE_UNITS)
+PERCENTAGE = Kind(percentage)
+PRODUCTS = Kind(products)
 
 
 @dataclass(slots=True, frozen=True)
@@ -48,15 +82,39 @@ class SystemUsage:
         )
 
 
+# fmt: off
+@dataclass(slots=True, frozen=True)
+class UsageKeys:
+    """The keys of [system-usage], as they are written; `SystemUsage` is what they come to."""
+
+    memory: int | str = row(SIZE_OR_PERCENT, SystemUsage().memory,
+        help="Memory for messages of all addresses together: octets, or a share (`70%`) of what the process may use; "
+        "0 is no limit.")
+    store: int | str = row(SIZE_OR_PERCENT, SystemUsage().store,
+        help="Octets of persistent messages, or a share of the disk; the journal takes more; 0 is no limit.")
+    temp: int | str = row(SIZE_OR_PERCENT, SystemUsage().temp,
+        help="Size of the temporary store, in octets or as a share of its disk; 0 is no limit.")
+    send_fail_if_no_space: bool = row(BOOLEAN, False,
+        help="Whether a publish for which there is no space is refused at once instead of held.")
+    send_fail_if_no_space_after_ms: int = row(DELAY, 0,
+        help="How long such a publish is held before it is refused; 0 is for ever.")
+
+
 @dataclass(slots=True, frozen=True)
 class Flow:
-    """[flow]: how publishes are held. Octets and milliseconds."""
+    """[flow]: how publishes are held. Octets and milliseconds; sizes are those of one connection."""
 
-    low_mark_percent: int = 0  # 0: see `low_mark`
-    max_stall_ms: int = 0  # 0: for ever
-    hold_size: int = MIB  # of each connection, in memory
-    hold_spool_size: int = 64 * MIB  # of each connection, in the temporary store
-    channel_flow_products: tuple[str, ...] = ()  # clients that are sent channel.flow
+    low_mark_percent: int | None = row(PERCENTAGE, None, key="low-mark",
+        help="Percentage of a limit at which held publishes go on; unset: 64 KiB below it, within 50 to 95 %.")
+    max_stall_ms: int = row(DELAY, 0,
+        help="How long a connection may be unread without progress before it is closed; 0 is for ever.")
+    hold_size: int = row(BYTES, MIB, key="hold-bytes",
+        help="Memory for held publishes of one connection; of all: 5 % of `memory` of [system-usage], if set.")
+    hold_spool_size: int = row(BYTES, 64 * MIB, key="hold-spool",
+        help="Held publishes of one connection in the temporary store, beyond `hold-bytes`.")
+    channel_flow_products: tuple[str, ...] = row(PRODUCTS, (), key="use-channel-flow",
+        help="`false`, or the client products that get `channel.flow` while their publishes are held.")
+    # fmt: on
 
     def low_mark(self, limit: int) -> int:
         """The usage, in octets, down to which what is full stays full; below `limit`, which is above 0."""
@@ -98,31 +156,3 @@ def system_usage_of(values: Mapping[str, Any]) -> SystemUsage:
         if key in values:
             given[attribute] = values[key]
     return SystemUsage(**given)
-
-
-def size_or_percent(value: object) -> int | str:
-    """Octets, or a percentage such as "70%" as text."""
-    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
-        return f"{match[1]}%"
-    try:
-        return size_bytes(value)
-    except ValueError as error:
-        raise ValueError(f'{error}, or a percentage: "70%"') from None
-
-
-def percentage(value: object) -> int:
-    """1 to 100, from an integer or text such as "95%"."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 100:
-        return value
-    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
-        return int(match[1])
-    raise ValueError('a percentage from 1 to 100, or text like "95%"')
-
-
-def products(value: object) -> tuple[str, ...]:
-    """false for none, or a list of products."""
-    if value is False:
-        return ()
-    if isinstance(value, list) and value and all(isinstance(item, str) and item for item in value):
-        return tuple(value)
-    raise ValueError('false, or a list of client products: ["RabbitMQ"]')

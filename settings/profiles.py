@@ -7,7 +7,7 @@ Source: behaviour page 9; rulings 8, 10, 14, 15.
 import re
 from dataclasses import dataclass
 
-from ..faults import nearest
+from .faults import nearest
 
 MIB = 1024**2
 
