@@ -46,7 +46,7 @@ ROUTES = [
     *ours.ROUTES,
 ]
 
-_BEFORE: dict[str, Before] = {
+BEFORE: dict[str, Before] = {
     **queues.BEFORE,
     **exchanges.BEFORE,
     **moving.BEFORE,
@@ -55,9 +55,9 @@ _BEFORE: dict[str, Before] = {
     **parameters.BEFORE,
     **ours.BEFORE,
 }
-_VIEWS: dict[str, View] = {**moving.VIEWS}
+VIEWS: dict[str, View] = {**moving.VIEWS}
 
 
 def routes_with(commands: Iterable[CommandRoute]) -> list[Route]:
     """All routes, with those of commands."""
-    return with_commands(ROUTES, commands, _BEFORE, _VIEWS)
+    return with_commands(ROUTES, commands, BEFORE, VIEWS)

@@ -26,6 +26,7 @@ from .letter_queues import dead_letter_queues
 from .message_choice import chosen_by, takes_all
 from .messages.content import (
     PLAIN,
+    PROPERTIES,
     REPLY_TO_ME,
     CommonHeader,
     ContentError,
@@ -204,6 +205,7 @@ __all__ = [
     "NO_PASSWORD",
     "Offer",
     "PLAIN",
+    "PROPERTIES",
     "PREDECLARED",
     "PasswordHash",
     "ParameterEvent",

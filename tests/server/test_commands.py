@@ -9,11 +9,14 @@ from api_client import ApiClient
 
 from leveret.__main__ import main
 from leveret.cli.control_client import ControlFailed, request
+from leveret.console import routes
 from leveret.console.dispatcher import Http, Level
 from leveret.operator import command_table  # all of them, before the one that is added here
 from leveret.operator.command import COMMANDS, command
+from leveret.operator.control import ControlTable
 from leveret.operator.kinds import JSON, AsUser, QueueName, VhostName
 from leveret.operator.operator import Operator
+from leveret.serving.console import Commands
 from leveret.testing import RunningBroker, start_broker
 
 USAGE = "usage: greet QUEUE [TIMES] [loud=BOOLEAN] [words=JSON] [vhost=NAME] [as-user=NAME]"
@@ -147,3 +150,9 @@ def test_a_parameter_without_help_is_refused_at_once() -> None:
 
     with pytest.raises(TypeError, match="no kind of argument"):
         command("untyped")(untyped)
+
+
+def test_what_stands_beside_the_routes_is_for_a_command_that_has_one() -> None:
+    """A command that is renamed loses nothing in silence."""
+    with_route = {one.words for one in Commands(ControlTable()).routes()}
+    assert routes.BEFORE.keys() | routes.VIEWS.keys() <= with_route

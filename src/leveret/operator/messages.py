@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from ..engine import (
     PLAIN,
+    PROPERTIES,
     ContentError,
     Envelope,
     Field,
@@ -25,20 +26,10 @@ from .kinds import NUMBER, OCTETS_MAX, TEXT, WORD, AsUser, Json, QueueName, Vhos
 from .operator import Operator, until_idle, wide
 from .steps import Steps
 
-TEXTS = (
-    "content_type",
-    "content_encoding",
-    "correlation_id",
-    "reply_to",
-    "expiration",
-    "message_id",
-    "type",
-    "user_id",
-    "app_id",
-    "cluster_id",
-)
+TEXTS = tuple(name for name, _, kind in PROPERTIES if kind == "shortstr")
+_LARGEST = {"octet": 255, "longlong": 2**64 - 1}
 #: Name -> the largest value.
-NUMBERS = {"delivery_mode": 255, "priority": 255, "timestamp": 2**64 - 1}
+NUMBERS = {name: _LARGEST[kind] for name, _, kind in PROPERTIES if kind in _LARGEST}
 #: What becomes of messages that are got: (acknowledged, requeued).
 ACKMODES = {
     "ack_requeue_true": (False, True),

@@ -14,7 +14,6 @@ from ..engine import (
     Envelope,
     Queue,
     check_expiration,
-    json_of_table,
     scan_properties,
 )
 from .command import command
@@ -22,6 +21,7 @@ from .kinds import AsUser, Json, VhostName
 from .messages import FLAGS_AT, PayloadEncoding, message_of
 from .operator import Operator
 from .steps import Steps
+from .topology import binding_value
 
 #: Queues that are listed; the rest is counted.
 LISTED_MAX = 500
@@ -67,7 +67,7 @@ def route(
                 "outcome": outcome,
                 "ttl_ms": ttl_ms,
                 "messages": queue.ready_count,
-                "bindings": [_binding(one) for one in by.get(queue, ())],
+                "bindings": [binding_value(one) for one in by.get(queue, ())],
             }
         )
         if count % ASKED_AT_ONCE == 0:
@@ -91,7 +91,7 @@ def route(
         "queues_total": len(queues),
         "queues": rows,
         "others": [
-            *({**_binding(binding), "why": why} for hop in found.hops for binding, why in hop.missed),
+            *({**binding_value(binding), "why": why} for hop in found.hops for binding, why in hop.missed),
             *({"destination": one.name, "why": "its filter does not take the message"} for one in found.passed_by),
         ],
         "others_total": sum(hop.missed_count for hop in found.hops) + len(found.passed_by),
@@ -124,13 +124,3 @@ def _bindings_by_queue(taken: Iterable[list[Binding]]) -> dict[object, list[Bind
         for binding in bindings:
             found.setdefault(binding.destination, []).append(binding)
     return found
-
-
-def _binding(binding: Binding) -> dict[str, Any]:
-    return {
-        "source": binding.source.name,
-        "destination": binding.destination.name,
-        "destination_type": "queue" if isinstance(binding.destination, Queue) else "exchange",
-        "routing_key": binding.routing_key,
-        "arguments": json_of_table(binding.arguments),
-    }
