@@ -4,14 +4,10 @@ import json
 from dataclasses import fields
 
 from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS
-from leveret.settings.declared.access_declarations import USER_TAGS
-from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
-from leveret.settings.declared.logged_topics import ACTS as LOGGED_ACTS
-from leveret.settings.files.toml_users import ALGORITHMS
+from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, LOGGED_ACTS, QUEUE_ATTRIBUTES, USER_TAGS
+from leveret.settings.files.toml_access import ALGORITHMS
 from leveret.settings.help import ATTRIBUTE_HELP, LEASED_HELP, LOGGED_HELP
-from leveret.settings.leased.elements import BY_ARGUMENT
-from leveret.settings.leased.lifetimes import ACTS
-from leveret.settings.leased.model import LeasedSettings
+from leveret.settings.leases import ACTS, BY_ARGUMENT, LeasedSettings
 from leveret.settings.lifetime import (
     ARRIVAL,
     AT_BINDING,

@@ -3,8 +3,7 @@
 from itertools import islice
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
-from ..settings.leased.faults import LeasedFault
-from ..settings.leased.model import leased_settings
+from ..settings.leases import LeasedFault, leased_settings
 from ..settings.values import shown
 from .bindings import Bindings
 from .declaring import DeclaringHost, check_same_fields

@@ -1,8 +1,8 @@
 """What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out.
 
-Rooms, each of which imports only those before it: `rows` < `addresses` < `policies` < `declared` < `leased` < `files`.
-Beside them: `explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `profiles`, `printable`,
-`help`, which import no room.
+Rooms, each of which imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
+`files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format; `explain` and `difference` need no
+files; `leases`, `faults`, `lifetime`, `values`, `profiles` and `printable` import no room.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination
@@ -11,12 +11,18 @@ from .addresses.matching import MatchFault, Wildcards
 from .addresses.queue_arguments import QUEUE_ARGUMENTS, ArgumentFault, OwnSettings, settings_of_arguments
 from .addresses.repository import NO_SETTINGS, SettingsRepository
 from .addresses.topics import strictest
-from .declared.access_declarations import LimitsDeclaration, PermissionDeclaration, UserDeclaration
 from .declared.configuration import Configuration
-from .declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
-from .declared.logged_topics import LoggedTopic
+from .declared.declarations import (
+    Divert,
+    ExchangeDeclaration,
+    LimitsDeclaration,
+    LoggedTopic,
+    PermissionDeclaration,
+    QueueDeclaration,
+    UserDeclaration,
+)
 from .faults import Fault, Origin
-from .files.loading import load_configuration
+from .loading import load_configuration
 from .policies.policies import (
     NO_LAYER,
     NO_POLICIES,

@@ -9,14 +9,17 @@ from typing import Any, TypeVar
 
 from .addresses.entries import Entry
 from .addresses.queue_arguments import LIVE_ARGUMENTS, OwnSettings, is_leased, settings_of_arguments
-from .declared.access_declarations import NO_LIMITS_DECLARED, TopicPermissionDeclaration, UserDeclaration
 from .declared.configuration import Configuration
-from .declared.declarations import Divert, QueueDeclaration
-from .declared.logged_topics import ACTS as LOGGED_ACTS
-from .declared.logged_topics import LoggedTopic
-from .leased.elements import BY_ARGUMENT, ELEMENTS
-from .leased.lifetimes import ACTS
-from .leased.model import read_leased
+from .declared.declarations import (
+    LOGGED_ACTS,
+    NO_LIMITS_DECLARED,
+    Divert,
+    LoggedTopic,
+    QueueDeclaration,
+    TopicPermissionDeclaration,
+    UserDeclaration,
+)
+from .leases import ACTS, BY_ARGUMENT, ELEMENTS, read_leased
 from .lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
 from .rows.address_settings import SETTINGS

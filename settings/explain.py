@@ -15,9 +15,7 @@ from .addresses.queue_arguments import (
 from .addresses.repository import SettingsRepository, sources_of
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
-from .leased.elements import BY_ARGUMENT, ELEMENTS
-from .leased.model import read_leased
-from .leased.topics import selects
+from .leases import BY_ARGUMENT, ELEMENTS, read_leased, selects
 from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy, Policies, PolicyLayer, policy_layer
 from .policies.policy_keys import CLASSIC
 from .rows.address_settings import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heapreplace
 from math import lcm
 
-from ...settings.leased.elements import FAST, PROPORTIONAL
+from ...settings.leases import FAST, PROPORTIONAL
 from ..effort import Effort
 from ..rules.queue_rules import QueueRules
 from .consumer import Consumer, Holder

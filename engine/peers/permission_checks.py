@@ -5,8 +5,7 @@ The rules themselves are in `users/access.py`. Source: behaviour page 3.14, 3.15
 
 from typing import Protocol
 
-from ...settings.leased.elements import AMPS
-from ...settings.leased.topics import is_regex
+from ...settings.leases import AMPS, is_regex
 from ..exchanges.exchange import Exchange, TopicExchange
 from ..messages.field_table import FieldTable
 from ..rules.arguments import queue_type_of

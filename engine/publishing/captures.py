@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...settings import LoggedTopic
-from ...settings.leased.faults import LeasedFault
-from ...settings.leased.model import LeasedSettings
-from ...settings.leased.topics import is_regex, selects
+from ...settings.leases import LeasedFault, LeasedSettings, is_regex, selects
 from ...settings.values import shown
 from ..messages.message import Message
 from ..queues.queue import Queue

@@ -6,7 +6,7 @@ Source: queues page A.2 (expiry action), H.1 (actions).
 import re
 from collections.abc import Sequence
 
-from ...settings.leased.model import LeasedSettings
+from ...settings.leases import LeasedSettings
 from ..messages.content import PLAIN, ContentError, decode_properties
 from ..messages.message import Message
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ...expressions.language import Expression
-from ...settings.leased.elements import STRICT
+from ...settings.leases import STRICT
 from ..clock import MS
 from ..delivery.consumer import Consumer, holder_of
 from ..delivery.filters import MessageSubject

@@ -7,7 +7,7 @@ Source: queues page A.2, A.5.
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from ...settings.leased.elements import STRICT
+from ...settings.leases import STRICT
 from ..clock import MS, due_after
 from ..delivery.consumer import Receiver, holder_of
 from ..delivery.lease import NOTHING, PastHolder

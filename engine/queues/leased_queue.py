@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ...settings.leased.elements import BY_QUEUE
+from ...settings.leases import BY_QUEUE
 from ..clock import due_after
 from ..delivery.consumer import Consumer, Receiver, holder_of
 from ..errors import InvalidArgument

@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from ...settings.addresses.queue_arguments import SELECTOR, selector_text
-from ...settings.leased.elements import AMPS as LEASED
-from ...settings.leased.elements import BY_ARGUMENT
-from ...settings.leased.faults import LeasedFault
-from ...settings.leased.model import leased_settings
+from ...settings.leases import AMPS as LEASED
+from ...settings.leases import BY_ARGUMENT, LeasedFault, leased_settings
 from ..errors import (
     InequivalentArgument,
     InvalidArgument,

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...settings.leased.elements import BY_QUEUE, EARLIEST, LATEST
-from ...settings.leased.model import LeasedSettings, read_leased
-from ...settings.leased.topics import selects
+from ...settings.leases import BY_QUEUE, EARLIEST, LATEST, LeasedSettings, read_leased, selects
 from ..messages.field_table import FieldTable
 from .arguments import plain_arguments
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...settings import Layer, PolicyLayer, ResolvedSettings, settings_of_arguments
 from ...settings.addresses.queue_arguments import SELECTOR
-from ...settings.leased.elements import BY_ARGUMENT
+from ...settings.leases import BY_ARGUMENT
 from ...settings.rows.address_settings import NOTHING_SET
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of

@@ -2,7 +2,7 @@
 
 import re
 
-from ...settings.leased.readers import is_timestamp
+from ...settings.leases import is_timestamp
 from ..messages.lease_headers import ORIGIN
 from .replay_rules import Edge, wall_ms_of
 

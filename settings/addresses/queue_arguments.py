@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ..leased.elements import AMPS, BY_ARGUMENT
-from ..leased.lifetimes import LIVE_LEASED
+from ..leases import AMPS, BY_ARGUMENT, LIVE_LEASED
 from ..lifetime import LIVE
 from ..rows.address_settings import BY_ATTRIBUTE, NOTHING_SET, Layer, layer_of
 from ..values import (

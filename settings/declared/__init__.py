@@ -1,1 +1,1 @@
-"""The contents of a configuration: keys of the broker, profiles, addresses, queues, diverts, users, limits."""
+"""The contents of a configuration: values of its tables, addresses, queues, diverts, users, limits."""

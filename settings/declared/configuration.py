@@ -11,9 +11,7 @@ from ..policies.policies import Policy
 from ..profiles import PROFILES, Profile
 from ..rows.broker_keys import KEY_OF, KEYS, BrokerKeys, JournalKeys, LimitKeys, ManagementKeys, TlsKeys
 from ..rows.flow_control import Flow, SystemUsage, WholeLimits
-from .access_declarations import LimitsDeclaration, UserDeclaration
-from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
-from .logged_topics import LoggedTopic
+from .declarations import Divert, ExchangeDeclaration, LimitsDeclaration, LoggedTopic, QueueDeclaration, UserDeclaration
 
 
 class _Table:

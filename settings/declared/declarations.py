@@ -1,15 +1,77 @@
-"""Objects that a configuration declares beside settings: queues, exchanges, diverts. Frozen.
+"""Objects that a configuration declares beside settings: queues, exchanges, diverts, logged topics, users. Frozen.
 
-Source: address-settings page 1.3, 3.7, 6.1.
+Source: address-settings page 1.3, 3.7, 6.1; queues page A.2, C.1, H.1; interfaces page, "Configuration keys";
+behaviour page 3.13 to 3.15.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ..addresses.queue_arguments import QUEUE_ARGUMENTS, SELECTOR
 from ..faults import Origin
-from ..leased.elements import BY_ARGUMENT
+from ..leases import BY_ARGUMENT
+from ..lifetime import LIVE, Lifetime
+
+USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
+
+
+@dataclass(slots=True, frozen=True)
+class TopicPermissionDeclaration:
+    """`[[user.topic-permission]]`: patterns on the keys of one topic exchange."""
+
+    vhost: str
+    exchange: str
+    write: str = ".*"
+    read: str = ".*"
+
+
+@dataclass(slots=True, frozen=True)
+class PermissionDeclaration:
+    """`[[user.permission]]`: patterns on names. An empty one allows nothing."""
+
+    vhost: str
+    configure: str = ""
+    write: str = ""
+    read: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class UserDeclaration:
+    """`[[user]]`. Either `password` or `password_hash`; neither: no login by password. Limits: None is no limit."""
+
+    name: str
+    password: str = field(default="", repr=False)
+    password_hash: str = field(default="", repr=False)
+    hashing_algorithm: str = "rabbit_password_hashing_sha256"
+    tags: frozenset[str] = frozenset()
+    loopback_only: bool = False
+    max_connections: int | None = None
+    max_channels: int | None = None
+    permissions: tuple[PermissionDeclaration, ...] = ()
+    topic_permissions: tuple[TopicPermissionDeclaration, ...] = ()
+    origin: Origin = field(default=Origin("", 0), compare=False)
+    password_origin: Origin = field(default=Origin("", 0), compare=False)
+
+    def __str__(self) -> str:
+        """Text for people, without secrets."""
+        grants = ", ".join(
+            f"{one.vhost}: {one.configure!r} {one.write!r} {one.read!r}" for one in sorted(self.permissions, key=str)
+        )
+        return f"tags {' '.join(sorted(self.tags)) or 'none'}; permissions {grants or 'none'}"
+
+
+@dataclass(slots=True, frozen=True)
+class LimitsDeclaration:
+    """`[[vhost]]` limits, and the default type of queues; None: not set, no limit."""
+
+    max_connections: int | None = None
+    max_queues: int | None = None
+    default_queue_type: str | None = None
+
+
+NO_LIMITS_DECLARED = LimitsDeclaration()
+
 
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
@@ -81,3 +143,43 @@ class Divert:
     routing_type: str = "STRIP"
     filter: str = ""
     origin: Origin = field(default=Origin("", 0), compare=False)
+
+
+#: When a change takes effect.
+LOGGED_ACTS: Lifetime = LIVE
+#: How long messages are kept for replay where a topic that is listed says nothing else.
+RETAIN_MS_DEFAULT = 86_400_000
+
+
+@dataclass(slots=True, frozen=True)
+class LoggedTopic:
+    """`[[logged-topic]]`, or a `Topic` of a TransactionLog: one topic by its name, or all that a pattern is found in.
+
+    `message_type`: of all its messages; None: of any. `retain_ms`: how long messages are kept for replay at
+    least; None: `RETAIN_MS_DEFAULT`.
+    """
+
+    name: str
+    is_pattern: bool = False
+    vhost: str = "/"
+    message_type: str | None = None
+    retain_ms: int | None = None
+    origin: Origin = field(default=Origin("", 0), compare=False)
+
+    @property
+    def kept_ms(self) -> int:
+        """How long its messages are kept for replay at least."""
+        return RETAIN_MS_DEFAULT if self.retain_ms is None else self.retain_ms
+
+    def records(self) -> Callable[[str], bool]:
+        """Whether messages of the topic of that name are logged; a pattern is searched. Raises: PatternFault."""
+        if not self.is_pattern:
+            return self.name.__eq__
+        from ...expressions.patterns.patterns import Pattern  # 5 ms that others need not wait
+
+        return Pattern(self.name).search
+
+    @property
+    def title(self) -> str:
+        """As reports name it."""
+        return f"logged topic {self.name!r}" + (" (pattern)" if self.is_pattern else "")

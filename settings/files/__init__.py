@@ -1,1 +1,1 @@
-"""Configuration files read: TOML, Artemis's XML, broker.properties; what is doubtful in them."""
+"""Native configuration files, and what the loaders of all formats collect."""

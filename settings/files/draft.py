@@ -21,20 +21,19 @@ from ..addresses.entries import Entry
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_match, parse_match
 from ..addresses.queue_arguments import SELECTOR, ArgumentFault, is_leased, selector_text, settings_of_arguments
 from ..addresses.repository import SettingsRepository
-from ..declared.access_declarations import LimitsDeclaration, UserDeclaration
 from ..declared.configuration import Configuration
-from ..declared.declarations import MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
-from ..declared.logged_topics import LoggedTopic
+from ..declared.declarations import (
+    MULTICAST,
+    Divert,
+    ExchangeDeclaration,
+    LimitsDeclaration,
+    LoggedTopic,
+    QueueDeclaration,
+    UserDeclaration,
+)
 from ..faults import Fault, Origin, nearest
-from ..leased.faults import LeasedFault
-from ..leased.model import read_leased
-from ..policies.policies import Policy
-from ..rows.address_settings import Setting, layer_of
-from ..rows.broker_keys import KEYS
-from ..rows.flow_control import SystemUsage, system_usage_of
-from ..values import shown
-from .doubts import doubts_of
-from .leased_queues import (
+from ..leases import LeasedFault, read_leased
+from ..lint.leased_queues import (
     LOGGED_PATTERNS_MAX,
     ExpiryAction,
     TopicCheck,
@@ -42,7 +41,15 @@ from .leased_queues import (
     topic_exchanges,
     with_dead_letters,
 )
+from ..lint.lint import lint_of
+from ..policies.policies import Policy
+from ..rows.address_settings import Setting, layer_of
+from ..rows.broker_keys import KEYS
+from ..rows.flow_control import SystemUsage, system_usage_of
+from ..values import shown
 
+#: Why a divert's transformer is refused.
+NO_TRANSFORMER = "code that changes messages cannot run here; a divert passes them on as they are"
 NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 #: (file, the path that it names) -> name and text of the file there. Raises: ValueError with what is wrong.
 Fetch = Callable[[str, str], tuple[str, str]]
@@ -336,7 +343,7 @@ class Draft:
             tuple(dict.fromkeys(self.included)),
         )
         if not self.faults:
-            self.warnings += doubts_of(configuration, self.logs)
+            self.warnings += lint_of(configuration, self.logs)
         return replace(configuration, warnings=tuple(self.warnings)), sorted(self.faults)
 
     def _finish_leased(self) -> None:

@@ -13,13 +13,10 @@ from ..faults import Origin, nearest
 from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..values import ROUTING_TYPE, boolean, name_text, text, texts, word_any_case
-from .draft import WILDCARD_KEYS, Draft, RawEntry
-from .foreign_names import NO_TRANSFORMER
-from .toml_homes import home_of
-from .toml_lines import Path, lines_of
-from .toml_policies import read_policy
+from .draft import NO_TRANSFORMER, WILDCARD_KEYS, Draft, RawEntry
+from .toml_access import read_policy, read_user, read_vhost
 from .toml_queues import QueueTables
-from .toml_users import read_user, read_vhost
+from .toml_source import Path, home_of, lines_of
 
 #: Arrays of tables.
 ARRAYS = ("address-setting", "address", "queue", "logged-topic", "divert", "vhost", "user", "policy", "operator-policy")
@@ -27,7 +24,26 @@ ARRAYS = ("address-setting", "address", "queue", "logged-topic", "divert", "vhos
 #: Every table that a file may have.
 TABLES = (*KEYS, "wildcard-addresses", *ARRAYS)
 
+_SIGNIFICANT = re.compile(r"^[ \t]*([^\s#!].*)$", re.MULTILINE)
+
 DIVERT_ROUTING = word_any_case("ANYCAST", "MULTICAST", "PASS", "STRIP")
+
+
+def begins_as_toml(content: str) -> bool:
+    """Whether the first significant line has the name of a table of ours, or there is none."""
+    line = first_line(content)
+    return not line or line.startswith("[") or first_name(line) in TABLES
+
+
+def first_line(content: str) -> str:
+    """The first line that is neither empty nor a comment; empty if there is none."""
+    found = _SIGNIFICANT.search(content)
+    return "" if found is None else found[1]
+
+
+def first_name(line: str) -> str:
+    """What a line begins with, up to a dot or what parts key and value."""
+    return re.split(r"[.=:\s\"]", line, maxsplit=1)[0]
 
 
 def load_toml(draft: Draft, file: str, content: str) -> None:

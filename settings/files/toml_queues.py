@@ -7,14 +7,10 @@ queues page A.3.
 from types import MappingProxyType
 from typing import Any
 
-from ..declared.declarations import ANYCAST, LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES, QueueDeclaration
-from ..declared.logged_topics import LoggedTopic
-from ..leased.elements import AMPS, BY_ARGUMENT, MESSAGE_TYPES
-from ..leased.readers import duration
+from ..declared.declarations import ANYCAST, LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES, LoggedTopic, QueueDeclaration
+from ..leases import AMPS, BY_ARGUMENT, MESSAGE_TYPES, duration
 from ..values import ROUTING_TYPE, boolean, duration_ms, name_text, word
-from .toml_homes import home_of
-from .toml_lines import Path
-from .toml_source import TomlSource
+from .toml_source import Path, TomlSource, home_of
 
 QUEUE_TYPE = "x-queue-type"
 #: What a queue may be; its type is an argument, too.

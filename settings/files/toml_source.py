@@ -1,12 +1,170 @@
-"""One native configuration file while it is read: the lines of its keys, names and values of its tables."""
+"""One native configuration file while it is read: the lines of its keys, names and values of its tables.
 
+tomllib does not give lines: they are looked for in documents that it has accepted.
+"""
+
+import re
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from ..declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
 from ..faults import Origin
+from ..rows.address_settings import BY_KEY
+from ..rows.broker_keys import KEYS
 from ..values import Reader, name_text, shown
 from .draft import Draft
-from .toml_lines import Path
+
+Path = tuple[str | int, ...]
+
+_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_STRINGS = (
+    re.compile(r'"""(?:[^\\"]|\\.|"(?!""))*"{3,5}', re.DOTALL),
+    re.compile(r"'''(?:[^']|'(?!''))*'{3,5}", re.DOTALL),
+    re.compile(r'"(?:[^\\"\n]|\\.)*"'),
+    re.compile(r"'[^'\n]*'"),
+)
+_SCALAR = re.compile(r"[^,\]}\n#\"']+")
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """Path -> line (from 1). A path goes through tables by key and through arrays by index."""
+    return _Scanner(text.replace("\r\n", "\n")).run()
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.lines: dict[Path, int] = {}
+        self.counts: dict[Path, int] = {}  # arrays of tables: how many so far
+        self._line = 1
+        self._line_at = 0
+
+    def run(self) -> dict[Path, int]:
+        table: Path = ()
+        while True:
+            self._skip(_BLANK)
+            if self.at >= len(self.text):
+                return self.lines
+            if self.text[self.at] == "[":
+                table = self._header()
+            elif not self._pair(table):
+                self.at += 1  # does not occur in a valid document
+
+    def _header(self) -> Path:
+        line = self._here()
+        is_array = self.text.startswith("[[", self.at)
+        self.at += 2 if is_array else 1
+        keys = self._keys()
+        self.at += 2 if is_array else 1
+        path: Path = ()
+        for position, key in enumerate(keys):
+            path += (key,)
+            if path in self.counts:
+                is_new = is_array and position == len(keys) - 1
+                if is_new:
+                    self.counts[path] += 1
+                path += (self.counts[path] - 1,)
+            elif is_array and position == len(keys) - 1:
+                self.counts[path] = 1
+                self.lines.setdefault(path, line)
+                path += (0,)
+            self.lines.setdefault(path, line)
+        return path
+
+    def _pair(self, table: Path) -> bool:
+        line = self._here()
+        keys = self._keys()
+        if not keys or not self.text.startswith("=", self.at):
+            return False
+        self.at += 1
+        path = table
+        for key in keys:
+            path += (key,)
+            self.lines.setdefault(path, line)
+        self._value(path)
+        return True
+
+    def _keys(self) -> list[str]:
+        keys: list[str] = []
+        while True:
+            self._skip(_SPACE)
+            if match := _BARE.match(self.text, self.at):
+                keys.append(match[0])
+            elif match := (_STRINGS[2].match(self.text, self.at) or _STRINGS[3].match(self.text, self.at)):
+                keys.append(_unquoted(match[0]))
+            else:
+                return keys
+            self.at = match.end()
+            self._skip(_SPACE)
+            if not self.text.startswith(".", self.at):
+                return keys
+            self.at += 1
+
+    def _value(self, path: Path) -> None:
+        self._skip(_SPACE)
+        first = self.text[self.at : self.at + 1]
+        if first == "{":
+            self._inside("}", path)
+        elif first == "[":
+            self._inside("]", path)
+        elif first in "\"'" and first:
+            for pattern in _STRINGS:
+                if match := pattern.match(self.text, self.at):
+                    self.at = match.end()
+                    return
+            self.at += 1
+        else:
+            match = _SCALAR.match(self.text, self.at)
+            self.at = match.end() if match else self.at + 1
+
+    def _inside(self, end: str, path: Path) -> None:
+        self.at += 1
+        index = 0
+        while self.at < len(self.text):
+            self._skip(_BLANK)
+            here = self.text[self.at : self.at + 1]
+            if here == end:
+                self.at += 1
+                return
+            if here == ",":
+                self.at += 1
+            elif end == "}":
+                if not self._pair(path):
+                    self.at += 1
+            else:
+                self.lines.setdefault((*path, index), self._here())
+                self._value((*path, index))
+                index += 1
+
+    def _skip(self, pattern: re.Pattern[str]) -> None:
+        match = pattern.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+
+    def _here(self) -> int:
+        self._line += self.text.count("\n", self._line_at, self.at)
+        self._line_at = self.at
+        return self._line
+
+
+def _unquoted(quoted: str) -> str:
+    if quoted[0] == "'" or "\\" not in quoted:
+        return quoted[1:-1]
+    (key,) = tomllib.loads(f"{quoted} = 0")
+    return key
+
+
+def home_of(key: str) -> str:
+    """The table that has this key, as a file writes it, for example "[[address-setting]]"; "" if none has it."""
+    if key in BY_KEY:
+        return "[[address-setting]]"
+    if key in QUEUE_ATTRIBUTES or key in LEASED_ATTRIBUTES:
+        return "[[queue]] and [[address.queue]]"
+    return " and ".join(f"[{table}]" for table, rows in KEYS.items() if key in rows)
 
 
 class TomlSource:

@@ -20,8 +20,8 @@ from ..addresses.queue_arguments import (
     settings_of_arguments,
 )
 from ..faults import Origin
-from ..leased.elements import AMPS
-from ..leased.elements import BY_ARGUMENT as LEASED_ARGUMENTS
+from ..leases import AMPS
+from ..leases import BY_ARGUMENT as LEASED_ARGUMENTS
 from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, erlang, fault_of_definition

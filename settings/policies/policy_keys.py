@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ..addresses.queue_arguments import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
-from ..leased.elements import AMPS, BY_ARGUMENT
-from ..leased.lifetimes import LIVE_LEASED, OF_CAPTURE
-from ..leased.readers import BadValue, Reader
+from ..leases import AMPS, BY_ARGUMENT, LIVE_LEASED, OF_CAPTURE, BadValue, Reader
 from ..values import Kind
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"

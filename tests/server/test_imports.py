@@ -45,10 +45,12 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
         ("leveret.cli.journal_commands", "`leveret journal`"),
         ("leveret.settings.files.draft", "configuration files"),
         ("leveret.journal", "brokers with a directory"),
-        ("leveret.settings.files.leased_queues", "configuration files"),
+        ("leveret.settings.lint.leased_queues", "configuration files"),
         ("leveret.engine.stores.topic_log", "leased queues"),
         ("leveret.engine.rules.logged_topics", "logged topics"),
         ("leveret.engine.queues.leased_queue", "leased queues"),
+        ("leveret.settings.foreign", "files of other systems"),
+        ("leveret.settings.lint", "configuration files"),
         ("tomllib", "configuration files"),
         ("difflib", "misspelled names"),
         ("email", "the search for other frontends"),
@@ -74,3 +76,25 @@ print(*(name for name, _ in COMMANDS.values() if f"leveret.{{name}}" in sys.modu
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert set(done.stdout.splitlines()[-1].split()) == {COMMANDS[word][0], *besides}
+
+
+#: Reads a configuration, and prints what has been imported.
+READ = "import sys; from leveret.settings import load_configuration; load_configuration([('f', {text!r})])"
+
+
+@pytest.mark.parametrize(
+    "text, has_foreign",
+    [
+        ("[broker]\nproduct = 'p'\n", False),
+        ("broker.product = 'p'\n", False),
+        ("idCacheSize=5\n", True),
+        ("<core/>", True),
+    ],
+)
+def test_formats_of_others_are_imported_with_the_first_such_file(text: str, has_foreign: bool) -> None:
+    """A broker with files of TOML does without them."""
+    script = READ.format(text=text) + "; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    modules = done.stdout.split()
+    assert "leveret.settings.files.draft" in modules
+    assert ("leveret.settings.foreign" in modules) is has_foreign

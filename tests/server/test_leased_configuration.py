@@ -20,9 +20,7 @@ from leveret.operator.definitions import Definitions
 from leveret.serving.file_watch import NOTHING, FileMark, FileWatch, Finding
 from leveret.settings import load_configuration, make_policy
 from leveret.settings.difference import differences
-from leveret.settings.leased.elements import ELEMENTS, Element
-from leveret.settings.leased.lifetimes import ACTS, LIVE_LEASED
-from leveret.settings.leased.model import leased_settings
+from leveret.settings.leases import ACTS, ELEMENTS, LIVE_LEASED, Element, leased_settings
 from leveret.settings.lifetime import RESTART
 
 QUEUE = '[[queue]]\nname = "q"\ntype = "amps"\n'

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leveret.settings import Configuration, ResolvedSettings, SystemUsage, layer_of, load_configuration
 from leveret.settings.explain import explain
-from leveret.settings.files.activemq_names import (
+from leveret.settings.foreign.activemq_names import (
     ACTIVEMQ_ROOTS,
     DEAD_LETTERS,
     ENTRY_ATTRIBUTES,
@@ -17,7 +17,7 @@ from leveret.settings.files.activemq_names import (
     STRUCTURES,
     TARGETS,
 )
-from leveret.settings.files.foreign_names import WITHOUT_EFFECT
+from leveret.settings.foreign.artemis_names import WITHOUT_EFFECT
 
 MIB, GIB = 1024**2, 1024**3
 

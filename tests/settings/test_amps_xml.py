@@ -5,12 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.files.activemq_names import ACTIVEMQ_ROOTS
-from leveret.settings.files.amps_names import AMPS_ROOTS, OTHER_SECTIONS, SECTIONS
-from leveret.settings.files.foreign_names import WITHOUT_EFFECT
-from leveret.settings.leased.elements import BY_TAG
-from leveret.settings.leased.faults import CONDITIONS
-from leveret.settings.leased.model import LeasedSettings, leased_settings
+from leveret.settings.foreign.activemq_names import ACTIVEMQ_ROOTS
+from leveret.settings.foreign.amps import AMPS_ROOTS, OTHER_SECTIONS, SECTIONS
+from leveret.settings.foreign.artemis_names import WITHOUT_EFFECT
+from leveret.settings.leases import BY_TAG, CONDITIONS, LeasedSettings, leased_settings
 
 EXAMPLE = (
     "<SOW><GroupLocalQueue><Name>Jobs</Name><MessageType>json</MessageType><UnderlyingTopic>^JOB_.*</UnderlyingTopic>"

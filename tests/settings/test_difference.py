@@ -12,13 +12,15 @@ import pytest
 from leveret.settings import Configuration, SettingsRepository, SystemUsage, Wildcards, entry, make_policy
 from leveret.settings.addresses.destinations import WILDCARDS, DestinationPolicies
 from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
-from leveret.settings.declared.access_declarations import (
+from leveret.settings.declared.declarations import (
+    Divert,
+    ExchangeDeclaration,
     LimitsDeclaration,
     PermissionDeclaration,
+    QueueDeclaration,
     TopicPermissionDeclaration,
     UserDeclaration,
 )
-from leveret.settings.declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from leveret.settings.difference import differences
 from leveret.settings.lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from leveret.settings.rows.address_settings import SETTINGS, Setting

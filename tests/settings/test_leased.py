@@ -4,10 +4,19 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from leveret.settings.leased.elements import BY_ARGUMENT, BY_TAG, ELEMENTS
-from leveret.settings.leased.faults import CONDITIONS, LeasedFault
-from leveret.settings.leased.model import LeasedSettings, leased_settings, leased_warnings, read_leased
-from leveret.settings.leased.topics import is_regex, selects
+from leveret.settings.leases import (
+    BY_ARGUMENT,
+    BY_TAG,
+    CONDITIONS,
+    ELEMENTS,
+    LeasedFault,
+    LeasedSettings,
+    is_regex,
+    leased_settings,
+    leased_warnings,
+    read_leased,
+    selects,
+)
 
 #: Attribute -> what holds where nothing is said (queues page A.3).
 DEFAULTS = {

@@ -11,18 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.declarations import LEASED_ATTRIBUTES
-from leveret.settings.declared.logged_topics import LoggedTopic
-from leveret.settings.leased.elements import (
+from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, LoggedTopic
+from leveret.settings.leases import (
     BY_TAG,
+    CONDITIONS,
     ELEMENTS,
     EXPIRATION_MODELS,
     GROUP,
     MESSAGE_TYPES,
     TAGS,
+    LeasedSettings,
+    leased_settings,
+    read_leased,
 )
-from leveret.settings.leased.faults import CONDITIONS
-from leveret.settings.leased.model import LeasedSettings, leased_settings, read_leased
 
 
 def read(text: str) -> tuple[Configuration, list[str]]:

@@ -3,10 +3,10 @@
 import pytest
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.logged_topics import ACTS
+from leveret.settings.declared.declarations import ACTS
 from leveret.settings.difference import differences
 from leveret.settings.explain import explain
-from leveret.settings.leased.elements import ELEMENTS
+from leveret.settings.leases import ELEMENTS
 from leveret.settings.lifetime import ARRIVAL, RESTART
 
 QUEUE = '[[queue]]\nname = "Q"\ntype = "amps"\n'

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.files.broker_properties import is_properties
-from leveret.settings.files.properties_lines import logical_lines, split_key
+from leveret.settings.foreign.properties import is_properties, logical_lines, split_key
 from leveret.settings.rows.address_settings import SETTINGS, bean_name
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.files.toml_lines import lines_of
+from leveret.settings.files.toml_source import lines_of
 from leveret.settings.rows.address_settings import BY_KEY, SETTINGS
 from leveret.settings.values import size_bytes
 

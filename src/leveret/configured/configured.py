@@ -28,9 +28,7 @@ from ..engine import (
 )
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
 from ..settings.addresses.queue_arguments import is_leased, live_arguments
-from ..settings.leased.faults import LeasedFault
-from ..settings.leased.lifetimes import ACTS
-from ..settings.leased.model import leased_settings
+from ..settings.leases import ACTS, LeasedFault, leased_settings
 from ..settings.lifetime import RESTART
 from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from ..engine import EventKind
 from ..settings.faults import nearest
-from ..settings.files.spelling import near
+from ..settings.lint.spelling import near
 from ..settings.printable import printable
 
 #: How time passes.

@@ -1,13 +1,12 @@
 """XML configurations: of Artemis and HornetQ, ActiveMQ 5, or AMPS, recognised by their root. Source: ruling 18."""
 
 from ..faults import Origin
+from ..files.draft import Draft
+from .activemq import load_activemq
 from .activemq_names import ACTIVEMQ_ROOTS
-from .activemq_xml import load_activemq
-from .amps_names import AMPS_ROOTS
-from .amps_xml import load_amps
-from .artemis_xml import load_artemis
-from .draft import Draft
-from .foreign_names import BOOTSTRAP, BOOTSTRAP_FILE, OTHER_FILES
+from .amps import AMPS_ROOTS, load_amps
+from .artemis import load_artemis
+from .artemis_names import BOOTSTRAP, BOOTSTRAP_FILE, OTHER_FILES
 from .xml_tree import Element, XmlFault, parse_xml
 
 INSTEAD = "expected broker.xml, hornetq-configuration.xml, hornetq-jms.xml, activemq.xml, or a configuration of AMPS"

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..faults import Origin
+from ..files.draft import Draft
 from ..values import Kind, shown
-from .draft import Draft
 from .xml_tree import ELEMENTS_MAX, TEXT_MAX, Element, XmlFault, parse_xml
 
 INCLUDED_MAX, INCLUDE_DEPTH_MAX = 100, 8

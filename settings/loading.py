@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from ..declared.configuration import Configuration
-from ..faults import Fault, Origin
+from .declared.configuration import Configuration
+from .faults import Fault, Origin
 
 #: No configuration is longer; a longer file is a mistake or an attack.
 SIZE_MAX = 16 * 1024**2
@@ -27,10 +27,9 @@ def load_configuration(
     given = list(files)
     if not given:  # a broker without files does without the loaders: a twentieth of its start-up time
         return Configuration(), []
-    from .broker_properties import is_properties, load_properties
-    from .draft import Draft
-    from .other_formats import other_format
-    from .toml_loader import load_toml
+    from .files.draft import Draft
+    from .files.other_formats import other_format
+    from .files.toml_loader import begins_as_toml, load_toml
 
     draft = Draft(environment, fetch)
     last: list[tuple[str, str]] = []
@@ -39,15 +38,23 @@ def load_configuration(
         if len(content) > SIZE_MAX:
             draft.fault(Origin(name, 1), "FILE", f"is longer than {SIZE_MAX} characters")
         elif content.lstrip()[:1] == "<":
-            from .xml_loader import load_xml  # a seventh of the start-up time without XML
+            from .foreign.xml_loader import load_xml  # a seventh of the start-up time without XML
 
             load_xml(draft, name, content)
         elif problem := other_format(content):
             draft.fault(Origin(name, 1), "FILE", problem)
-        elif is_properties(content):
+        elif not begins_as_toml(content) and _is_properties(content):
             last.append((name, content))
         else:
             load_toml(draft, name, content)
     for name, content in last:
+        from .foreign.properties import load_properties
+
         load_properties(draft, name, content)
     return draft.finish()
+
+
+def _is_properties(content: str) -> bool:
+    from .foreign.properties import is_properties
+
+    return is_properties(content)

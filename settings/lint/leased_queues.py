@@ -8,14 +8,19 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ..addresses.queue_arguments import is_leased
-from ..declared.declarations import ExchangeDeclaration, QueueDeclaration
-from ..declared.logged_topics import LoggedTopic
+from ..declared.declarations import ExchangeDeclaration, LoggedTopic, QueueDeclaration
 from ..faults import Origin, nearest
-from ..leased.elements import BY_ARGUMENT
-from ..leased.faults import LeasedFault
-from ..leased.model import LeasedSettings, leased_warnings, read_leased
-from ..leased.readers import REASONS, BadValue
-from ..leased.topics import is_regex, selects
+from ..leases import (
+    BY_ARGUMENT,
+    REASONS,
+    BadValue,
+    LeasedFault,
+    LeasedSettings,
+    is_regex,
+    leased_warnings,
+    read_leased,
+    selects,
+)
 from ..values import shown
 
 TOPIC_EXCHANGE = "topic"
@@ -115,7 +120,7 @@ class TopicCheck:
         return next((one for one, records in self._patterns if one.vhost == vhost and records(topic)), None)
 
 
-def leased_doubts(
+def lint_of_leases(
     queues: Iterable[QueueDeclaration], topics: Sequence[LoggedTopic], logs: Iterable[str]
 ) -> Iterator[str]:
     """W-TXLOG, once for a virtual host; W-MTYPE, once for a type; and what each queue's settings deserve a word for."""

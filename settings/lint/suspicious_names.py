@@ -30,7 +30,7 @@ class Reference:
     exchanges: bool = True
 
 
-def doubtful_names(configuration: Configuration) -> Iterator[str]:
+def suspicious_names(configuration: Configuration) -> Iterator[str]:
     """One line for each, as FILE:LINE: KEY: which name, and which one may have been meant."""
     yield from _vhosts(configuration)
     yield from _logins(configuration)

@@ -5,8 +5,8 @@ import pytest
 from leveret.amqp_frontend.peer import login as sasl
 from leveret.engine.exchanges.exchange import PREDECLARED
 from leveret.settings import load_configuration
-from leveret.settings.files.doubtful_names import EXCHANGES, MECHANISMS
-from leveret.settings.files.spelling import NAMES_MAX, looks_like, near
+from leveret.settings.lint.spelling import NAMES_MAX, looks_like, near
+from leveret.settings.lint.suspicious_names import EXCHANGES, MECHANISMS
 
 
 @pytest.mark.parametrize(

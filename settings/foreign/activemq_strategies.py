@@ -5,9 +5,9 @@ from types import MappingProxyType
 
 from ..addresses.destinations import DEFAULT_ENTRY, QUEUE_ENTRY, TOPIC_ENTRY
 from ..declared.declarations import ANYCAST, QueueDeclaration
+from ..files.draft import RawEntry
 from ..rows.address_settings import BY_KEY
 from .activemq_names import DEAD_LETTERS, QUEUES_ONLY, STRATEGIES, TOPICS_ONLY, Attribute
-from .draft import RawEntry
 from .xml_source import XmlSource
 from .xml_tree import ELLIPSIS, Element
 

@@ -4,6 +4,7 @@ Source: address-settings page 6.2. Values are checked as everywhere else, which 
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -11,12 +12,90 @@ from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import SELECTOR, parse_argument
 from ..declared.declarations import ANYCAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
+from ..files.draft import NO_TRANSFORMER, WILDCARD_KEYS, Draft, RawEntry
+from ..files.toml_loader import DIVERT_ROUTING, TABLES, begins_as_toml, first_line, first_name
 from ..rows.address_settings import BY_BEAN, bean_name
 from ..values import BOOLEAN, ROUTING_TYPE, Kind
-from .draft import WILDCARD_KEYS, Draft, RawEntry
-from .foreign_names import BEANS_WITHOUT_EFFECT, GLOBALS, NO_TRANSFORMER
-from .properties_lines import logical_lines, split_key
-from .toml_loader import DIVERT_ROUTING, TABLES
+from .artemis_names import BEANS_WITHOUT_EFFECT, GLOBALS
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def logical_lines(content: str) -> Iterator[tuple[int, str, str]]:
+    """(line, key, value) of each entry; a backslash at the end of a line continues it on the next."""
+    lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    position = 0
+    while position < len(lines):
+        first = position
+        text = lines[position].lstrip()
+        position += 1
+        if not text or text[0] in "#!":
+            continue
+        parts = [text]
+        while _goes_on(parts[-1]) and position < len(lines):
+            parts[-1] = parts[-1][:-1]
+            parts.append(lines[position].lstrip())
+            position += 1
+        key, value = _split("".join(parts))
+        yield first + 1, key, value
+
+
+def _goes_on(text: str) -> bool:
+    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+
+def _split(text: str) -> tuple[str, str]:
+    """At the first `=`, `:` or space that is neither escaped nor quoted."""
+    at, is_quoted = 0, False
+    while at < len(text):
+        character = text[at]
+        if character == "\\":
+            at += 2
+            continue
+        if character == '"':
+            is_quoted = not is_quoted
+        elif character in "=: \t\f" and not is_quoted:
+            break
+        at += 1
+    value = text[at:].lstrip(" \t\f")
+    if value[:1] in ("=", ":"):
+        value = value[1:].lstrip(" \t\f")
+    return _unescaped(text[:at]), _unescaped(value).rstrip()
+
+
+def _unescaped(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return chr(int(match[1], 16))
+        return _ESCAPES.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", one, text, flags=re.DOTALL)
+
+
+def split_key(key: str, surround: str = '"') -> list[str] | None:
+    """`a."b.c".d` -> a, b.c, d; None when a quotation does not end or a name is empty."""
+    names: list[str] = []
+    at = 0
+    while True:
+        if key.startswith(surround, at):
+            end = key.find(surround, at + len(surround))
+            if end < 0:
+                return None
+            names.append(key[at + len(surround) : end])
+            at = end + len(surround)
+        else:
+            end = key.find(".", at)
+            end = len(key) if end < 0 else end
+            names.append(key[at:end])
+            at = end
+        if not names[-1]:
+            return None
+        if at == len(key):
+            return names
+        if key[at] != ".":
+            return None
+        at += 1
+
 
 _GLOBAL_BEANS = {bean_name(name): name for name in GLOBALS} | {
     "idCacheSize": "id-cache-size",
@@ -30,18 +109,14 @@ _SETTINGS = ("addressSettings", "addressesSettings")
 _STRUCTURES = (*_SETTINGS, "addressConfigurations", "divertConfigurations", "wildcardConfiguration")
 _ROOTS = (*_STRUCTURES, *_GLOBAL_BEANS, "literalMatchMarkers", "key.surround", "remove.value")
 
-_SIGNIFICANT = re.compile(r"^[ \t]*([^\s#!].*)$", re.MULTILINE)
-
 
 def is_properties(content: str) -> bool:
-    """Whether the first significant line starts with a bean name and not with a table's."""
-    first = _SIGNIFICANT.search(content)
-    if first is None or first[1].startswith("["):
+    """Whether the first significant line begins with the name of a bean, or with one like it, and not of a table."""
+    if begins_as_toml(content):
         return False
-    root = re.split(r"[.=:\s\"]", first[1], maxsplit=1)[0]
-    if root in TABLES:
-        return False
-    if root in _ROOTS or root in BEANS_WITHOUT_EFFECT or first[1].startswith(("key.surround", "remove.value")):
+    line = first_line(content)
+    root = first_name(line)
+    if root in _ROOTS or root in BEANS_WITHOUT_EFFECT or line.startswith(("key.surround", "remove.value")):
         return True
     meant = re.search("'(.*)'", nearest(root, (*TABLES, *_STRUCTURES, *_GLOBAL_BEANS)))
     return meant is not None and meant[1] not in TABLES

@@ -6,12 +6,11 @@ redelivery, so that the nearest one alone rules. Source: ActiveMQ's RedeliveryPl
 
 from ..addresses.destinations import parse_destination
 from ..addresses.matching import Match, MatchFault, Wildcards
+from ..files.draft import OF_QUEUES, PLAIN, RawEntry
 from ..rows.address_settings import BY_KEY
 from ..values import LONG_MAX, shown
-from .activemq_names import REDELIVERY, TARGETS, Attribute
+from .activemq_names import REDELIVERY, TARGETS, Attribute, anything, flag, milliseconds_or_off
 from .activemq_strategies import SHARED_QUEUE, Strategies
-from .activemq_values import anything, flag, milliseconds_or_off
-from .draft import OF_QUEUES, PLAIN, RawEntry
 from .xml_tree import Element
 
 _DISCARDING = "discardingDLQBrokerPlugin"

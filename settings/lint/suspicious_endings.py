@@ -22,7 +22,7 @@ TARGETS = (
 )
 
 
-def doubtful_endings(configuration: Configuration) -> Iterator[str]:
+def suspicious_endings(configuration: Configuration) -> Iterator[str]:
     """One line for each, as FILE:LINE: WHAT: why."""
     yield from _poison(configuration)
     yield from _unkept(configuration)

@@ -9,15 +9,15 @@ from ..addresses.repository import SettingsRepository
 from ..declared.configuration import Configuration
 from ..rows.address_settings import BY_ATTRIBUTE, ResolvedSettings, sets_redelivery
 from ..values import shown
-from .doubtful_endings import doubtful_endings
-from .doubtful_names import doubtful_names
-from .leased_queues import leased_doubts
+from .leased_queues import lint_of_leases
+from .suspicious_endings import suspicious_endings
+from .suspicious_names import suspicious_names
 
 PAGE_KEPT = "address-full-policy is PAGE, but with the cursor vm messages beyond the limit stay in memory"
 UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed from the names that they send"
 
 
-def doubts_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]:
+def lint_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]:
     """One line for each, as FILE:LINE: WHAT: why. An entry is checked with an address that only it is sure to cover.
 
     Args: logs: virtual hosts whose logged topics a file lists.
@@ -43,8 +43,8 @@ def doubts_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[st
         has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
         if attempts > 0 and not has_target and not has_own_target:
             doubts.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
-    doubts += leased_doubts(configuration.queues, configuration.logged_topics, logs)
-    return [*doubts, *doubtful_endings(configuration), *doubtful_names(configuration)]
+    doubts += lint_of_leases(configuration.queues, configuration.logged_topics, logs)
+    return [*doubts, *suspicious_endings(configuration), *suspicious_names(configuration)]
 
 
 def _doubts_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:

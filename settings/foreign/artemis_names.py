@@ -53,9 +53,6 @@ SETTINGS_WITHOUT_EFFECT = frozenset(("clustered", "distribution-policy-class"))
 #: Children of <core> (Artemis) or <configuration> (HornetQ) that have no counterpart: one warning each.
 WITHOUT_EFFECT: frozenset[str] = frozenset(_ELEMENTS.split())
 
-#: Why a divert's transformer is refused.
-NO_TRANSFORMER = "code that changes messages cannot run here; a divert passes them on as they are"
-
 _WILDFLY = "a file of WildFly or JBoss, in which only <subsystem> of its messaging would concern a broker"
 
 #: Roots of files that lie beside a broker's configuration, or are like it -> what they are.

@@ -1,0 +1,465 @@
+"""Leased queues as AMPS declares them: elements as queue arguments, one frozen value, faults by code.
+
+`queue.declare`, TOML and AMPS XML come to the same arguments, and these to one `LeasedSettings`: a loader makes
+arguments of the elements (`BY_TAG`), a client sends them; `leased_settings` reads both.
+Source: queues page A.2, A.3, H.2; conflict K11: a dot alone makes no regular expression.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from .lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
+from .values import shown
+
+#: Code -> the condition, as reports word it.
+CONDITIONS: dict[str, str] = {
+    "E-NAME": "neither Name nor Topic, or one that is empty, longer than 255 bytes, or of another queue",
+    "E-MTYPE": "missing or unknown MessageType",
+    "E-MTYPE-MISMATCH": "MessageType differs from that of the logged topic",
+    "E-DPT-REQUIRED": "regex UnderlyingTopic without DefaultPublishTarget",
+    "E-DPT-OUTSIDE": "DefaultPublishTarget not captured by UnderlyingTopic",
+    "E-REGEX": "UnderlyingTopic does not compile",
+    "E-TXLOG": "the TransactionLog does not record the topic",
+    "E-ENUM": "value outside the enum",
+    "E-INT": "not a decimal integer",
+    "E-MIN": "below minimum",
+    "E-DUR": "bad duration",
+    "E-EXPR": "bad expression",
+    "E-EXCL": "Priority with BarrierExpression, or TargetQueueDepth with either",
+    "E-FBM": "FileBackedMetadata is not enabled",
+    "E-OWNER-REQUIRED": "GroupLocalQueue without InitialOwner",
+    "E-OWNER-TAG": "InitialOwner or GroupLocalQueueDomain on another tag",
+    "E-RP": "RecoveryPoint is not a keyword, bookmark or timestamp",
+    "E-RP-UNKNOWN": "the log does not have the RecoveryPoint",
+    "E-REPL-LOCAL": "a LocalQueue topic is listed for replication",
+    "E-DUP-ELEM": "repeated element",
+    "E-UNKNOWN": "unknown element",
+}
+
+
+class LeasedFault(ValueError):
+    """One fault. `code`: of `CONDITIONS`; `argument`: the queue argument at fault; `detail`: what exactly.
+
+    Its text is the code, the condition and the detail. The detail of E-EXPR and E-REGEX names a column.
+    """
+
+    def __init__(self, code: str, argument: str, detail: str = "") -> None:
+        super().__init__(f"{code}: {CONDITIONS[code]}" + (f": {detail}" if detail else ""))
+        self.code = code
+        self.argument = argument
+        self.detail = detail
+
+
+Reader = Callable[[object], Any]
+
+_DURATION = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(us|ms|s|m|h|d|w)?\s*")
+_UNIT_MS = {
+    "us": Decimal("0.001"),
+    "ms": Decimal(1),
+    "s": Decimal(1000),
+    "m": Decimal(60_000),
+    "h": Decimal(3_600_000),
+    "d": Decimal(86_400_000),
+    "w": Decimal(604_800_000),
+}
+HUNDRED_YEARS_MS = 100 * 365 * 86_400_000
+INTEGER_MAX = 2**63 - 1
+_BOOKMARK = re.compile(r"[0-9]{1,20}\|[0-9]{1,20}\|")
+_TIMESTAMP = re.compile(r"([0-9]{8}T[0-9]{6})(\.[0-9]{1,9})?Z?")
+#: Why messages of a queue expire, in the order in which AMPS lists them.
+REASONS = ("time_limit", "forced_expire", "max_cancels", "max_deliveries")
+#: What the body of a dead letter may be made of.
+TEMPLATE_VARIABLES = ("AMPS_DATA", "AMPS_REASON", "AMPS_TOPIC", "AMPS_DATA_LENGTH", "AMPS_CORRELATION_ID")
+_VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+RECOVERY_WORDS = ("epoch", "now", "creation")
+
+
+class BadValue(ValueError):
+    """A value that an element does not take. `code`: of the fault."""
+
+    def __init__(self, code: str, problem: str) -> None:
+        super().__init__(problem)
+        self.code = code
+
+
+def duration(value: object) -> int:
+    """Milliseconds, at least 1: an integer of them, or text like `15m` (`10`: seconds)."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        milliseconds = value
+    else:
+        found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            raise BadValue("E-DUR", f"{shown(value)}, expected a duration like 250ms, 15m, 2h, 1d")
+        exact = Decimal(found[1]) * _UNIT_MS[found[2] or "s"]
+        milliseconds = int(exact.to_integral_value(ROUND_CEILING))
+    if not 1 <= milliseconds <= HUNDRED_YEARS_MS:
+        raise BadValue("E-DUR", f"{shown(value)}, expected 1 ms to 100 years")
+    return milliseconds
+
+
+def integer(low: int) -> Reader:
+    """A decimal integer from `low`, also as text."""
+
+    def read(value: object) -> int:
+        if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,19}\s*", value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or value > INTEGER_MAX:
+            raise BadValue("E-INT", f"{shown(value)}, expected a decimal integer")
+        if value < low:
+            raise BadValue("E-MIN", f"{value}, expected at least {low}")
+        return value
+
+    return read
+
+
+def one_of(*words: str) -> Reader:
+    """One of some words; case counts."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value.strip() not in words:
+            raise BadValue("E-ENUM", f"{shown(value)}, expected one of {', '.join(words)}")
+        return value.strip()
+
+    return read
+
+
+def text(code: str) -> Reader:
+    """Some text, without the blanks around it, of at most 8 KiB."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not value.strip() or len(value) > 8192:
+            raise BadValue(code, f"{shown(value)}, expected text")
+        return value.strip()
+
+    return read
+
+
+def topic(code: str) -> Reader:
+    """The name of a topic, or of an instance: 1 to 255 bytes. Blanks count where AMQP carries it."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not 0 < len(value.encode("utf-8", "replace")) <= 255:
+            raise BadValue(code, f"{shown(value)}, expected a name of 1 to 255 bytes")
+        return value
+
+    return read
+
+
+def reasons(value: object) -> str:
+    """Some of `REASONS`, with commas between them, in their order."""
+    given = {word.strip() for word in value.split(",")} if isinstance(value, str) else set()
+    if not given or not given <= {*REASONS}:
+        raise BadValue("E-ENUM", f"{shown(value)}, expected some of {', '.join(REASONS)}")
+    return ",".join(reason for reason in REASONS if reason in given)
+
+
+def template(value: object) -> str:
+    """A text of at most 8 KiB in which `{{NAME}}` stands for one of `TEMPLATE_VARIABLES`."""
+    if not isinstance(value, str) or not 0 < len(value) <= 8192:
+        raise BadValue("E-EXPR", f"{shown(value)}, expected text")
+    for name in _VARIABLE.findall(value):
+        if name not in TEMPLATE_VARIABLES:
+            known = ", ".join(TEMPLATE_VARIABLES)
+            raise BadValue("E-EXPR", f"{shown('{{' + name + '}}')} is unknown, expected some of {known}")
+    return value
+
+
+def enabled(value: object) -> bool:
+    """`enabled` in XML, a boolean in AMQP and TOML."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip() == "enabled":
+        return True
+    raise BadValue("E-FBM", f"{shown(value)}, expected enabled")
+
+
+def recovery_point(value: object) -> str:
+    """A word, a bookmark, or a time in UTC like 20240601T000000Z."""
+    if isinstance(value, str):
+        point = value.strip()
+        if point in RECOVERY_WORDS or _BOOKMARK.fullmatch(point) or is_timestamp(point):
+            return point
+    raise BadValue(
+        "E-RP", f"{shown(value)}, expected epoch, now, creation, a bookmark, or a time like 20240601T000000Z"
+    )
+
+
+def is_timestamp(point: str) -> bool:
+    """Whether it is a time as AMPS writes it, and there is such a time."""
+    found = _TIMESTAMP.fullmatch(point)
+    if found is None:
+        return False
+    try:
+        datetime.strptime(found[1], "%Y%m%dT%H%M%S")
+    except ValueError:
+        return False
+    return True
+
+
+_REGEX_CHARACTERS = frozenset("^$*+?()[]{}|\\")
+
+
+def is_regex(topic: str) -> bool:
+    """Whether an UnderlyingTopic is a regular expression, not a name."""
+    return not _REGEX_CHARACTERS.isdisjoint(topic)
+
+
+def selects(topic: str) -> Callable[[str], bool]:
+    """Whether an UnderlyingTopic selects the topic of that name. A regular expression is searched, in linear time.
+
+    Raises: PatternFault.
+    """
+    if not is_regex(topic):
+        return topic.__eq__
+    from ..expressions.patterns.patterns import Pattern  # 5 ms that others need not wait
+
+    return Pattern(topic).search
+
+
+#: Queue argument `x-queue-type` of a leased queue.
+AMPS = "amps"
+AT_LEAST_ONCE, AT_MOST_ONCE = "at-least-once", "at-most-once"
+FAST, ROUND_ROBIN, PROPORTIONAL = "fast", "round-robin", "proportional"
+STRICT, SUBLET = "strict", "sublet"
+BY_QUEUE, LATEST, EARLIEST, BY_DEFAULT = "queue", "latest", "earliest", "default"
+EXPIRATION_MODELS = (BY_QUEUE, LATEST, EARLIEST, BY_DEFAULT)
+LOCAL, DISTRIBUTED, GROUP = "local", "distributed", "group"
+IMMEDIATE, AT_LEASE_END = "immediate", "at-lease-end"
+MESSAGE_TYPES = ("json", "binary", "xml", "fix", "nvfix", "bson", "msgpack")
+
+#: Tag of a queue -> its `x-replication`.
+TAGS = {"Queue": DISTRIBUTED, "QueueDefinition": DISTRIBUTED, "LocalQueue": LOCAL, "GroupLocalQueue": GROUP}
+#: Elements that stand for another one.
+SYNONYMS = {"Topic": "Name"}
+#: Elements that name the queue itself; it is no argument.
+NAME = "Name"
+
+
+@dataclass(slots=True, frozen=True)
+class Element:
+    """`tag`: its name in AMPS; None: an argument of ours alone. `argument`: of queue.declare. `read`: also of text."""
+
+    tag: str | None
+    argument: str
+    attribute: str
+    read: Reader
+
+
+ELEMENTS: tuple[Element, ...] = (
+    Element(None, "x-replication", "replication", one_of(LOCAL, DISTRIBUTED, GROUP)),
+    Element("MessageType", "x-message-type", "message_type", one_of(*MESSAGE_TYPES)),
+    Element("UnderlyingTopic", "x-underlying-topic", "underlying_topic", topic("E-NAME")),
+    Element("DefaultPublishTarget", "x-default-publish-target", "default_publish_target", topic("E-NAME")),
+    Element("LeasePeriod", "x-lease-period", "lease_period_ms", duration),
+    Element("Semantics", "x-semantics", "semantics", one_of(AT_LEAST_ONCE, AT_MOST_ONCE)),
+    Element("MaxBacklog", "x-max-backlog-total", "max_backlog", integer(1)),
+    Element("MaxPerSubscriptionBacklog", "x-max-backlog-per-consumer", "max_per_subscription_backlog", integer(1)),
+    Element("Expiration", "x-message-ttl", "expiration_ms", duration),
+    Element(
+        "ExpirationModel", "x-expiration-model", "expiration_model", one_of(BY_QUEUE, LATEST, EARLIEST, BY_DEFAULT)
+    ),
+    Element(None, "x-expire-leased", "expire_leased", one_of(IMMEDIATE, AT_LEASE_END)),
+    Element(None, "x-dead-letter-reasons", "dead_letter_reasons", reasons),
+    Element(None, "x-dead-letter-data", "dead_letter_data", template),
+    Element("Filter", "x-queue-filter", "filter", text("E-EXPR")),
+    Element("RecoveryPoint", "x-recovery-point", "recovery_point", recovery_point),
+    Element("FairnessModel", "x-fairness", "fairness", one_of(FAST, ROUND_ROBIN, PROPORTIONAL)),
+    Element("Leasing", "x-leasing", "leasing", one_of(STRICT, SUBLET)),
+    Element("MaxDeliveries", "x-max-deliveries", "max_deliveries", integer(0)),
+    Element("MaxCancels", "x-cancel-limit", "max_cancels", integer(0)),
+    Element("Priority", "x-priority-expr", "priority", text("E-EXPR")),
+    Element("BarrierExpression", "x-barrier-expr", "barrier", text("E-EXPR")),
+    Element("FileBackedMetadata", "x-file-backed", "is_file_backed", enabled),
+    Element("TargetQueueDepth", "x-target-depth", "target_queue_depth", integer(1000)),
+    Element("DeferredAckExpiration", "x-deferred-ack-ttl", "deferred_ack_ms", duration),
+    Element("InitialOwner", "x-initial-owner", "initial_owner", topic("E-OWNER-REQUIRED")),
+    Element("GroupLocalQueueDomain", "x-queue-domain", "domain", topic("E-OWNER-TAG")),
+)
+
+BY_ARGUMENT: dict[str, Element] = {element.argument: element for element in ELEMENTS}
+BY_TAG: dict[str, Element] = {element.tag: element for element in ELEMENTS if element.tag is not None}
+
+
+#: Queue argument -> when. How a queue counts, and in which order it delivers, is built with its state.
+ACTS: dict[str, Lifetime] = {
+    "x-replication": WITHOUT_MEANING,
+    "x-message-type": NEVER,
+    "x-underlying-topic": ARRIVAL,
+    "x-default-publish-target": ARRIVAL,
+    "x-lease-period": LIVE,
+    "x-semantics": RESTART,
+    "x-max-backlog-total": LIVE,
+    "x-max-backlog-per-consumer": AT_CONSUMER,
+    "x-message-ttl": ARRIVAL,
+    "x-expiration-model": ARRIVAL,
+    "x-expire-leased": LIVE,
+    "x-dead-letter-reasons": LIVE,
+    "x-dead-letter-data": LIVE,
+    "x-queue-filter": ARRIVAL,
+    "x-recovery-point": RESTART,
+    "x-fairness": LIVE,
+    "x-leasing": LIVE,
+    "x-max-deliveries": LIVE,
+    "x-cancel-limit": LIVE,
+    "x-priority-expr": RESTART,
+    "x-barrier-expr": RESTART,
+    "x-file-backed": WITHOUT_MEANING,
+    "x-target-depth": RESTART,
+    "x-deferred-ack-ttl": LIVE,
+    "x-initial-owner": WITHOUT_MEANING,
+    "x-queue-domain": WITHOUT_MEANING,
+}
+
+#: Arguments that can change on an existing leased queue.
+LIVE_LEASED = frozenset(argument for argument, acts in ACTS.items() if acts in (LIVE, ARRIVAL, AT_CONSUMER))
+#: Those of them that only whoever declared the queue changes: what it captures.
+OF_CAPTURE = frozenset(("x-underlying-topic", "x-default-publish-target", "x-queue-filter"))
+
+
+DEFERRED_ACK_MS_DEFAULT = 86_400_000
+
+
+@dataclass(slots=True, frozen=True)
+class LeasedSettings:
+    """None: unset. All times in milliseconds. 0 deliveries, 0 cancels: no maximum.
+
+    `dead_letter_reasons`: only for these, with commas between them; `dead_letter_data`: a template of the body.
+    `filter`, `priority`, `barrier`: expressions as they were written. `underlying_topic`: a name or a regular
+    expression (`topics.is_regex`); `default_publish_target`: where a publish to the queue's name is recorded.
+    """
+
+    name: str
+    underlying_topic: str
+    default_publish_target: str
+    replication: str = LOCAL
+    message_type: str = "json"
+    lease_period_ms: int | None = None
+    semantics: str = AT_LEAST_ONCE
+    max_backlog: int | None = None
+    max_per_subscription_backlog: int = 1
+    expiration_ms: int | None = None
+    expiration_model: str = BY_DEFAULT
+    expire_leased: str = IMMEDIATE
+    dead_letter_reasons: str | None = None
+    dead_letter_data: str | None = None
+    filter: str | None = None
+    recovery_point: str = "epoch"
+    fairness: str = PROPORTIONAL
+    leasing: str = SUBLET
+    max_deliveries: int = 0
+    max_cancels: int = 0
+    priority: str | None = None
+    barrier: str | None = None
+    is_file_backed: bool = False
+    target_queue_depth: int | None = None
+    deferred_ack_ms: int = DEFERRED_ACK_MS_DEFAULT
+    initial_owner: str | None = None
+    domain: str | None = None
+
+    @property
+    def is_at_most_once(self) -> bool:
+        """Whether messages are removed as they are sent."""
+        return self.semantics == AT_MOST_ONCE
+
+
+def leased_settings(name: str, arguments: Mapping[str, object]) -> LeasedSettings:
+    """The settings of the queue of that name. `arguments`: those of queue.declare in plain Python; others are ignored.
+
+    Raises: LeasedFault, the first one.
+    """
+    settings, faults = read_leased(name, arguments)
+    if faults:
+        raise faults[0]
+    return settings
+
+
+def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSettings, list[LeasedFault]]:
+    """The same with all faults at once, for loaders; what is at fault has its default."""
+    faults: list[LeasedFault] = []
+    if not 0 < len(name.encode("utf-8", "replace")) <= 255:
+        faults.append(LeasedFault("E-NAME", "name"))
+    given: dict[str, object] = {}
+    for argument, value in arguments.items():
+        element = BY_ARGUMENT.get(argument)
+        if element is None:
+            continue
+        try:
+            given[element.attribute] = element.read(value)
+        except BadValue as error:
+            code = "E-MTYPE" if argument == "x-message-type" else error.code
+            faults.append(LeasedFault(code, argument, str(error)))
+    _check_topics(name, given, faults)
+    _check_expressions(given, faults)
+    _check_together(given, faults)
+    underlying = given.setdefault("underlying_topic", name)
+    given.setdefault("default_publish_target", underlying)
+    if given.get("semantics") == AT_MOST_ONCE:
+        given.setdefault("fairness", ROUND_ROBIN)
+    return LeasedSettings(name, **given), faults  # type: ignore[arg-type]
+
+
+def _check_topics(name: str, given: dict[str, object], faults: list[LeasedFault]) -> None:
+    topic = str(given.get("underlying_topic", name))
+    target = given.get("default_publish_target")
+    from ..expressions.patterns.pattern_syntax import PatternFault  # 5 ms that others need not wait
+
+    try:
+        is_selected = selects(topic)
+    except PatternFault as error:
+        faults.append(LeasedFault("E-REGEX", "x-underlying-topic", str(error)))
+        return
+    if target is None:
+        if is_regex(topic):
+            faults.append(LeasedFault("E-DPT-REQUIRED", "x-default-publish-target"))
+    elif not is_selected(str(target)):
+        faults.append(LeasedFault("E-DPT-OUTSIDE", "x-default-publish-target", str(target)))
+
+
+def _check_expressions(given: dict[str, object], faults: list[LeasedFault]) -> None:
+    for attribute, argument in (
+        ("filter", "x-queue-filter"),
+        ("priority", "x-priority-expr"),
+        ("barrier", "x-barrier-expr"),
+    ):
+        expression = given.get(attribute)
+        if expression is None:
+            continue
+        from ..expressions.language import AMPS, ExpressionError, compiled  # 20 ms that others need not wait
+
+        try:
+            compiled(str(expression), AMPS)  # refuses functions that are another value each time, too
+        except ExpressionError as error:
+            faults.append(LeasedFault("E-EXPR", argument, str(error)))
+
+
+def _check_together(given: dict[str, object], faults: list[LeasedFault]) -> None:
+    has_priority, has_barrier = "priority" in given, "barrier" in given
+    if has_priority and has_barrier:
+        faults.append(LeasedFault("E-EXCL", "x-barrier-expr"))
+    if "target_queue_depth" in given and (has_priority or has_barrier):
+        faults.append(LeasedFault("E-EXCL", "x-target-depth"))
+    if given.get("replication") == GROUP:
+        if "initial_owner" not in given:
+            faults.append(LeasedFault("E-OWNER-REQUIRED", "x-initial-owner"))
+    else:
+        for attribute, argument in (("initial_owner", "x-initial-owner"), ("domain", "x-queue-domain")):
+            if attribute in given:
+                faults.append(LeasedFault("E-OWNER-TAG", argument))
+
+
+def leased_warnings(settings: LeasedSettings) -> list[str]:
+    """What deserves a word though it is accepted: W-FBM-TQD, W-OWNER (queues page A.3.2); W-LOCAL is ours."""
+    warnings: list[str] = []
+    if settings.replication != LOCAL:
+        warnings.append(
+            f"W-LOCAL: its replication is {settings.replication}: without a cluster it acts as a LocalQueue"
+        )
+    if settings.is_file_backed and settings.target_queue_depth is not None:
+        warnings.append("W-FBM-TQD: TargetQueueDepth beside FileBackedMetadata")
+    if settings.initial_owner is not None:
+        warnings.append("W-OWNER: nobody checks that the InitialOwner exists and can be reached")
+    return warnings

@@ -1,0 +1,1 @@
+"""Warnings about a configuration as a whole, which is accepted nevertheless."""
