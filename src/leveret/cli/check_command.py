@@ -11,7 +11,6 @@ EXIT_OK, EXIT_UNUSABLE = 0, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--strict", action="store_true", help="exit 2 for a warning, too")
 

@@ -44,7 +44,6 @@ PARSER = {"add_help": False}
 
 
 def add_arguments(ctl: argparse.ArgumentParser) -> None:
-    """Of this command."""
     ctl.formatter_class, ctl.epilog = argparse.RawDescriptionHelpFormatter, _help()
     ctl.add_argument("-h", "--help", action="store_true", help="show this, or the help of one COMMAND")
     ctl.add_argument(

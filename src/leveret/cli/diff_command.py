@@ -13,7 +13,6 @@ EXIT_SAME, EXIT_CHANGED, EXIT_UNUSABLE = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="OLD and NEW, or with --live all files of the new one")
     parser.add_argument("--live", action="store_true", help="instead of OLD: a running broker, and its queues")
     parser.add_argument(

@@ -45,7 +45,6 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
     parser.add_argument("--config", action="append", default=[], metavar="FILE", help="as for serve; repeatable")
     parser.add_argument("--data", default=None, metavar="DIR", help="directory of the journal, as for serve")
     parser.add_argument("--json", action="store_true", help="print JSON")

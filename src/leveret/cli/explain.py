@@ -15,7 +15,6 @@ EXIT_OK, EXIT_UNUSABLE = 0, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--vhost", default=None, help="only in this virtual host")

@@ -48,7 +48,6 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
     parser.add_argument("file", nargs="?", default="leveret.toml", metavar="FILE", help='leveret.toml; "-": print it')
     parser.add_argument("--data", default=None, metavar="DIR", help="set the directory of the journal in it")
 

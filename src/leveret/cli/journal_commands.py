@@ -30,7 +30,6 @@ EXIT_SOUND, EXIT_TORN, EXIT_DAMAGED = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of its three actions."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     check = actions.add_parser("verify", help="check every segment; exit 0 sound, 1 torn tail only, 2 damaged")
     check.add_argument("directory", metavar="DIR")

@@ -19,7 +19,6 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
     parser.add_argument(
         "--config", action="append", default=[], metavar="FILE", help="configuration (TOML or XML); repeatable"
     )
@@ -100,7 +99,6 @@ class PrintableFormatter(logging.Formatter):
     """Makes lines of the log safe for terminals, whatever names they contain."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         return printable_lines(super().format(record))
 
 

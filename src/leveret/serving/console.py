@@ -52,21 +52,18 @@ class Commands:
     table: ControlTable
 
     def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
-        """See `Control`."""
         try:
             return self.table.run(*_words(command, arguments))
         except CommandError as error:
             raise refused(error) from error
 
     def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
-        """See `Control`."""
         try:
             return (yield from self.table.steps(*_words(command, arguments)))
         except CommandError as error:
             raise refused(error) from error
 
     def routes(self) -> list[CommandRoute]:
-        """See `Control`."""
         return [
             CommandRoute(command.words, command.http, {one.name: one.kind.word for one in command.arguments})
             for actions in COMMANDS.values()

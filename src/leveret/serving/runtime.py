@@ -15,12 +15,10 @@ class SystemClock:
 
     @staticmethod
     def monotonic_ns() -> int:
-        """See `Clock`."""
         return time.monotonic_ns()
 
     @staticmethod
     def wall_ms() -> int:
-        """See `Clock`."""
         return time.time_ns() // 1_000_000
 
 
