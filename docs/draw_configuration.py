@@ -1,13 +1,10 @@
 """Draw docs/configuration.md from the key tables: `python docs/draw_configuration.py > docs/configuration.md`."""
 
 import json
-from dataclasses import fields
 
-from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS
-from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, LOGGED_ACTS, QUEUE_ATTRIBUTES, USER_TAGS
+from leveret.settings.declared.declarations import LOGGED_ACTS, LOGGED_KEYS, USER_TAGS
 from leveret.settings.files.toml_access import ALGORITHMS
-from leveret.settings.help import ATTRIBUTE_HELP, LEASED_HELP, LOGGED_HELP
-from leveret.settings.leases import ACTS, BY_ARGUMENT, LeasedSettings
+from leveret.settings.leases import ELEMENTS, IN_COMMON, Element
 from leveret.settings.lifetime import (
     ARRIVAL,
     AT_BINDING,
@@ -22,8 +19,9 @@ from leveret.settings.lifetime import (
 )
 from leveret.settings.rows.address_settings import SETTINGS, Setting
 from leveret.settings.rows.broker_keys import KEYS
+from leveret.settings.rows.queue_attributes import ATTRIBUTES
 from leveret.settings.rows.row import Row
-from leveret.settings.values import DELAY, Kind
+from leveret.settings.values import Kind
 
 MEANINGS = {
     LIVE: "for existing queues, messages and connections too.",
@@ -229,14 +227,14 @@ def _addresses() -> list[str]:
                 ("durable", "`true`", "Whether the queue survives a restart."),
                 ("enabled", "`true`", "Whether the queue accepts new messages."),
                 ("arguments", "none", "Other arguments, as a client would pass them."),
-                *((name, "", ATTRIBUTE_HELP[name]) for name in QUEUE_ATTRIBUTES),
+                *((one.key, "", one.help) for one in ATTRIBUTES),
             ]
         ),
         "",
         "After a reload, queues that are new in the file are created. Those that were removed from it are deleted,",
         "with their messages, if the address-setting `config-delete-queues` (for the exchange:",
         "`config-delete-addresses`) is FORCE; otherwise they stay. For an existing queue these change at once:",
-        ", ".join(f"`{name}`" for name, argument in QUEUE_ATTRIBUTES.items() if argument in LIVE_ARGUMENTS) + ",",
+        ", ".join(f"`{one.key}`" for one in ATTRIBUTES if one.acts is LIVE) + ",",
         "`enabled` and `routing-type`. The others change when the queue is created again. An attribute that is",
         "removed from the file returns to the address-setting's value. A queue that a client declared with other",
         "arguments is not changed, with a warning; but at the start a durable queue that is there, and differs only in",
@@ -245,16 +243,6 @@ def _addresses() -> list[str]:
         "Clients use these queues like any others. A client that declares one must pass the same arguments,",
         "`x-address` included (its address, if that is not its name), or declare it passively.",
     ]
-
-
-#: Defaults of a leased queue that depend on others.
-LEASED_DEFAULTS = {
-    "underlying-topic": "the name",
-    "default-publish-target": "`underlying-topic`",
-    "fairness": '`"proportional"`; `"round-robin"` where at most once',
-    "dead-letter-address": "of the address",
-    "expiry-address": "of the address",
-}
 
 
 def _queues() -> list[str]:
@@ -275,19 +263,14 @@ def _queues() -> list[str]:
         "",
         "| key | AMPS | default | acts | what it does |",
         "|---|---|---|---|---|",
-        *(_leased(name, argument) for name, argument in LEASED_ATTRIBUTES.items()),
+        *map(_leased, (*ELEMENTS, *IN_COMMON)),
     ]
 
 
-def _leased(name: str, argument: str) -> str:
-    element = BY_ARGUMENT.get(argument)
-    acts = LIVE if element is None else ACTS[argument]
-    default = LEASED_DEFAULTS.get(name)
-    if default is None and element is not None:
-        value = next(one.default for one in fields(LeasedSettings) if one.name == element.attribute)
-        default = shown(value, DELAY if element.attribute.endswith("_ms") else None)
-    tag = f"`{element.tag}`" if element is not None and element.tag else ""
-    return f"| `{name}` | {tag} | {default} | {_when(acts)} | {LEASED_HELP[name]} |"
+def _leased(element: Element) -> str:
+    default = element.default_text or shown(element.default, element.kind)
+    tag = f"`{element.tag}`" if element.tag else ""
+    return f"| `{element.key}` | {tag} | {default} | {_acts(element)} | {element.help} |"
 
 
 def _when(acts: Lifetime) -> str:
@@ -310,7 +293,7 @@ def _logged_topics() -> list[str]:
         "selects and nothing logs is not captured; one line in the log says so. With `--memory` the",
         "last 2 MiB are kept, whatever `retain` says; else whole segments of the journal, with all that is in them.",
         "",
-        *_tables([(name, defaults.get(name, "unset"), sentence) for name, sentence in LOGGED_HELP.items()]),
+        *_tables([(name, defaults.get(name, "unset"), sentence) for name, sentence in LOGGED_KEYS.items()]),
     ]
 
 

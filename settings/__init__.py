@@ -8,7 +8,7 @@ files; `leases`, `faults`, `lifetime`, `values`, `profiles` and `printable` impo
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination
 from .addresses.entries import Entry, entry
 from .addresses.matching import MatchFault, Wildcards
-from .addresses.queue_arguments import QUEUE_ARGUMENTS, ArgumentFault, OwnSettings, settings_of_arguments
+from .addresses.queue_arguments import ArgumentFault, OwnSettings, settings_of_arguments
 from .addresses.repository import NO_SETTINGS, SettingsRepository
 from .addresses.topics import strictest
 from .declared.configuration import Configuration
@@ -37,6 +37,7 @@ from .policies.policies import (
 )
 from .rows.address_settings import Layer, ResolvedSettings, layer_of
 from .rows.flow_control import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
+from .rows.queue_attributes import QUEUE_ARGUMENTS
 
 __all__ = [
     "NO_DESTINATIONS",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .addresses.entries import Entry
-from .addresses.queue_arguments import LIVE_ARGUMENTS, OwnSettings, is_leased, settings_of_arguments
+from .addresses.queue_arguments import OwnSettings, is_leased, settings_of_arguments
 from .declared.configuration import Configuration
 from .declared.declarations import (
     LOGGED_ACTS,
@@ -24,6 +24,7 @@ from .lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
+from .rows.queue_attributes import LIVE_ARGUMENTS
 from .values import value_text
 
 _T = TypeVar("_T")

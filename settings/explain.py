@@ -4,14 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .addresses.entries import MATCH, Entry
-from .addresses.queue_arguments import (
-    NO_OWN_SETTINGS,
-    QUEUE_ARGUMENTS,
-    OwnSettings,
-    is_leased,
-    plain_values,
-    settings_of_arguments,
-)
+from .addresses.queue_arguments import NO_OWN_SETTINGS, OwnSettings, is_leased, plain_values, settings_of_arguments
 from .addresses.repository import SettingsRepository, sources_of
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
@@ -27,6 +20,7 @@ from .rows.address_settings import (
     sets_redelivery,
     why_flow_controlled,
 )
+from .rows.queue_attributes import QUEUE_ARGUMENTS
 from .values import shown, value_text
 
 _BY, _USAGE = "by ", "[system-usage]"

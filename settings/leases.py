@@ -13,7 +13,8 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from .lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
-from .values import shown
+from .rows.row import Row, columns_of, row
+from .values import ADDRESS, DURATION_UNITS, NO_UNITS, Kind, shown
 
 #: Code -> the condition, as reports word it.
 CONDITIONS: dict[str, str] = {
@@ -240,89 +241,23 @@ NAME = "Name"
 
 
 @dataclass(slots=True, frozen=True)
-class Element:
-    """`tag`: its name in AMPS; None: an argument of ours alone. `argument`: of queue.declare. `read`: also of text."""
+class Element(Row):
+    """`argument`: of queue.declare. `tag`: its name in AMPS; None: an argument of ours alone."""
 
-    tag: str | None
-    argument: str
-    attribute: str
-    read: Reader
+    argument: str = ""
+    tag: str | None = None
 
 
-ELEMENTS: tuple[Element, ...] = (
-    Element(None, "x-replication", "replication", one_of(LOCAL, DISTRIBUTED, GROUP)),
-    Element("MessageType", "x-message-type", "message_type", one_of(*MESSAGE_TYPES)),
-    Element("UnderlyingTopic", "x-underlying-topic", "underlying_topic", topic("E-NAME")),
-    Element("DefaultPublishTarget", "x-default-publish-target", "default_publish_target", topic("E-NAME")),
-    Element("LeasePeriod", "x-lease-period", "lease_period_ms", duration),
-    Element("Semantics", "x-semantics", "semantics", one_of(AT_LEAST_ONCE, AT_MOST_ONCE)),
-    Element("MaxBacklog", "x-max-backlog-total", "max_backlog", integer(1)),
-    Element("MaxPerSubscriptionBacklog", "x-max-backlog-per-consumer", "max_per_subscription_backlog", integer(1)),
-    Element("Expiration", "x-message-ttl", "expiration_ms", duration),
-    Element(
-        "ExpirationModel", "x-expiration-model", "expiration_model", one_of(BY_QUEUE, LATEST, EARLIEST, BY_DEFAULT)
-    ),
-    Element(None, "x-expire-leased", "expire_leased", one_of(IMMEDIATE, AT_LEASE_END)),
-    Element(None, "x-dead-letter-reasons", "dead_letter_reasons", reasons),
-    Element(None, "x-dead-letter-data", "dead_letter_data", template),
-    Element("Filter", "x-queue-filter", "filter", text("E-EXPR")),
-    Element("RecoveryPoint", "x-recovery-point", "recovery_point", recovery_point),
-    Element("FairnessModel", "x-fairness", "fairness", one_of(FAST, ROUND_ROBIN, PROPORTIONAL)),
-    Element("Leasing", "x-leasing", "leasing", one_of(STRICT, SUBLET)),
-    Element("MaxDeliveries", "x-max-deliveries", "max_deliveries", integer(0)),
-    Element("MaxCancels", "x-cancel-limit", "max_cancels", integer(0)),
-    Element("Priority", "x-priority-expr", "priority", text("E-EXPR")),
-    Element("BarrierExpression", "x-barrier-expr", "barrier", text("E-EXPR")),
-    Element("FileBackedMetadata", "x-file-backed", "is_file_backed", enabled),
-    Element("TargetQueueDepth", "x-target-depth", "target_queue_depth", integer(1000)),
-    Element("DeferredAckExpiration", "x-deferred-ack-ttl", "deferred_ack_ms", duration),
-    Element("InitialOwner", "x-initial-owner", "initial_owner", topic("E-OWNER-REQUIRED")),
-    Element("GroupLocalQueueDomain", "x-queue-domain", "domain", topic("E-OWNER-TAG")),
-)
-
-BY_ARGUMENT: dict[str, Element] = {element.argument: element for element in ELEMENTS}
-BY_TAG: dict[str, Element] = {element.tag: element for element in ELEMENTS if element.tag is not None}
-
-
-#: Queue argument -> when. How a queue counts, and in which order it delivers, is built with its state.
-ACTS: dict[str, Lifetime] = {
-    "x-replication": WITHOUT_MEANING,
-    "x-message-type": NEVER,
-    "x-underlying-topic": ARRIVAL,
-    "x-default-publish-target": ARRIVAL,
-    "x-lease-period": LIVE,
-    "x-semantics": RESTART,
-    "x-max-backlog-total": LIVE,
-    "x-max-backlog-per-consumer": AT_CONSUMER,
-    "x-message-ttl": ARRIVAL,
-    "x-expiration-model": ARRIVAL,
-    "x-expire-leased": LIVE,
-    "x-dead-letter-reasons": LIVE,
-    "x-dead-letter-data": LIVE,
-    "x-queue-filter": ARRIVAL,
-    "x-recovery-point": RESTART,
-    "x-fairness": LIVE,
-    "x-leasing": LIVE,
-    "x-max-deliveries": LIVE,
-    "x-cancel-limit": LIVE,
-    "x-priority-expr": RESTART,
-    "x-barrier-expr": RESTART,
-    "x-file-backed": WITHOUT_MEANING,
-    "x-target-depth": RESTART,
-    "x-deferred-ack-ttl": LIVE,
-    "x-initial-owner": WITHOUT_MEANING,
-    "x-queue-domain": WITHOUT_MEANING,
-}
-
-#: Arguments that can change on an existing leased queue.
-LIVE_LEASED = frozenset(argument for argument, acts in ACTS.items() if acts in (LIVE, ARRIVAL, AT_CONSUMER))
-#: Those of them that only whoever declared the queue changes: what it captures.
-OF_CAPTURE = frozenset(("x-underlying-topic", "x-default-publish-target", "x-queue-filter"))
+def element(read: Reader, default: object, acts: Lifetime, *, help: str, **columns: Any) -> Any:
+    """A row. The reader takes text, too. `columns`: tag; key, where it is not the attribute's name; default_text."""
+    return row(Kind(read, units=DURATION_UNITS if read is duration else NO_UNITS), default, acts, help=help, **columns)
 
 
 DEFERRED_ACK_MS_DEFAULT = 86_400_000
 
 
+# How a queue counts, and in which order it delivers, is built with its state: such settings act at a restart.
+# fmt: off
 @dataclass(slots=True, frozen=True)
 class LeasedSettings:
     """None: unset. All times in milliseconds. 0 deliveries, 0 cancels: no maximum.
@@ -333,37 +268,94 @@ class LeasedSettings:
     """
 
     name: str
-    underlying_topic: str
-    default_publish_target: str
-    replication: str = LOCAL
-    message_type: str = "json"
-    lease_period_ms: int | None = None
-    semantics: str = AT_LEAST_ONCE
-    max_backlog: int | None = None
-    max_per_subscription_backlog: int = 1
-    expiration_ms: int | None = None
-    expiration_model: str = BY_DEFAULT
-    expire_leased: str = IMMEDIATE
-    dead_letter_reasons: str | None = None
-    dead_letter_data: str | None = None
-    filter: str | None = None
-    recovery_point: str = "epoch"
-    fairness: str = PROPORTIONAL
-    leasing: str = SUBLET
-    max_deliveries: int = 0
-    max_cancels: int = 0
-    priority: str | None = None
-    barrier: str | None = None
-    is_file_backed: bool = False
-    target_queue_depth: int | None = None
-    deferred_ack_ms: int = DEFERRED_ACK_MS_DEFAULT
-    initial_owner: str | None = None
-    domain: str | None = None
+    replication: str = element(one_of(LOCAL, DISTRIBUTED, GROUP), LOCAL, WITHOUT_MEANING,
+        help="Accepted for the files of AMPS: `local`, `distributed`, `group`. One instance has all queues.")
+    message_type: str = element(one_of(*MESSAGE_TYPES), "json", NEVER, tag="MessageType",
+        help="Type of the bodies; expressions look only into those of type `json`.")
+    underlying_topic: str = element(topic("E-NAME"), "", ARRIVAL, tag="UnderlyingTopic", default_text="the name",
+        help="Topic whose messages are captured, or a regular expression that is searched in topics.")
+    default_publish_target: str = element(
+        topic("E-NAME"), "", ARRIVAL, tag="DefaultPublishTarget", default_text="`underlying-topic`",
+        help="Topic of messages that are published to the queue's name; a pattern needs it.")
+    lease_period_ms: int | None = element(duration, None, LIVE, tag="LeasePeriod",
+        help="How long a consumer has a message before others may get it.")
+    semantics: str = element(one_of(AT_LEAST_ONCE, AT_MOST_ONCE), AT_LEAST_ONCE, RESTART, tag="Semantics",
+        help="`at-least-once`, or `at-most-once`: messages are removed as they are sent.")
+    max_backlog: int | None = element(integer(1), None, LIVE, tag="MaxBacklog", key="max-backlog-total",
+        help="Messages that all consumers together may have unacknowledged.")
+    max_per_subscription_backlog: int = element(
+        integer(1), 1, AT_CONSUMER, tag="MaxPerSubscriptionBacklog", key="max-backlog-per-consumer",
+        help="Messages that one consumer may have unacknowledged, if it asks for as many.")
+    expiration_ms: int | None = element(duration, None, ARRIVAL, tag="Expiration", key="message-ttl",
+        help="How long a message may be in the queue, leased or not.")
+    expiration_model: str = element(
+        one_of(BY_QUEUE, LATEST, EARLIEST, BY_DEFAULT), BY_DEFAULT, ARRIVAL, tag="ExpirationModel",
+        help="Whose expiration counts, its own or the message's: `queue`, `latest`, `earliest`, `default`.")
+    expire_leased: str = element(one_of(IMMEDIATE, AT_LEASE_END), IMMEDIATE, LIVE,
+        help="Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).")
+    dead_letter_reasons: str | None = element(reasons, None, LIVE,
+        help="Dead letters only for some of `time_limit,forced_expire,max_cancels,max_deliveries`.")
+    dead_letter_data: str | None = element(template, None, LIVE,
+        help="Body of a dead letter: a text with `{{AMPS_DATA}}` or `{{AMPS_REASON}}` in it, and the like.")
+    filter: str | None = element(text("E-EXPR"), None, ARRIVAL, tag="Filter", key="queue-filter",
+        help="Expression: only messages that it is true of are captured.")
+    recovery_point: str = element(recovery_point, "epoch", RESTART, tag="RecoveryPoint",
+        help="From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.")
+    fairness: str = element(
+        one_of(FAST, ROUND_ROBIN, PROPORTIONAL), PROPORTIONAL, LIVE, tag="FairnessModel",
+        default_text='`"proportional"`; `"round-robin"` where at most once',
+        help="Who gets the next message: `fast`, `round-robin` or `proportional`.")
+    leasing: str = element(one_of(STRICT, SUBLET), SUBLET, LIVE, tag="Leasing",
+        help="Whether anybody may acknowledge a leased message (`sublet`), or its holder alone (`strict`).")
+    max_deliveries: int = element(integer(0), 0, LIVE, tag="MaxDeliveries",
+        help="Deliveries after which a message expires when its lease ends; 0 is no limit.")
+    max_cancels: int = element(integer(0), 0, LIVE, tag="MaxCancels", key="cancel-limit",
+        help="Returns by consumers (nack, reject with requeue) with which a message expires; 0 is no limit.")
+    priority: str | None = element(text("E-EXPR"), None, RESTART, tag="Priority", key="priority-expr",
+        help="Expression, or a field, that ranks messages; higher numbers are delivered first.")
+    barrier: str | None = element(text("E-EXPR"), None, RESTART, tag="BarrierExpression", key="barrier-expr",
+        help="Expression: what it is true of is held until all before it is gone, and goes to every consumer.")
+    is_file_backed: bool = element(enabled, False, WITHOUT_MEANING, tag="FileBackedMetadata", key="file-backed",
+        help="Accepted for the files of AMPS: the state of each queue is in the journal.")
+    target_queue_depth: int | None = element(integer(1000), None, RESTART, tag="TargetQueueDepth", key="target-depth",
+        help="Messages that are active, at least 1000; the others wait in the journal.")
+    deferred_ack_ms: int = element(
+        duration, DEFERRED_ACK_MS_DEFAULT, LIVE, tag="DeferredAckExpiration", key="deferred-ack-ttl",
+        help="How long an acknowledgement waits for a message that is not there yet.")
+    initial_owner: str | None = element(topic("E-OWNER-REQUIRED"), None, WITHOUT_MEANING, tag="InitialOwner",
+        help="Accepted for the files of AMPS, where a `group` queue needs one: one instance owns all messages.")
+    domain: str | None = element(
+        topic("E-OWNER-TAG"), None, WITHOUT_MEANING, tag="GroupLocalQueueDomain", key="queue-domain",
+        help="Accepted for the files of AMPS: there are no other groups of instances to join.")
+    # fmt: on
 
     @property
     def is_at_most_once(self) -> bool:
         """Whether messages are removed as they are sent."""
         return self.semantics == AT_MOST_ONCE
+
+
+ELEMENTS: tuple[Element, ...] = tuple(
+    Element(argument=f"x-{columns['key']}", **columns) for columns in columns_of(LeasedSettings)
+)
+BY_ARGUMENT: dict[str, Element] = {one.argument: one for one in ELEMENTS}
+BY_TAG: dict[str, Element] = {one.tag: one for one in ELEMENTS if one.tag is not None}
+#: What a leased queue has in common with others.
+IN_COMMON = tuple(
+    Element("", key, ADDRESS, None, LIVE, help, default_text="of the address", argument=f"x-{key}")
+    for key, help in (
+        ("dead-letter-address", "Exchange or queue that gets messages that expired for another reason than time."),
+        ("expiry-address", "Exchange or queue that gets messages whose time was over."),
+    )
+)
+#: Attribute of a configured leased queue -> argument.
+LEASED_ATTRIBUTES: dict[str, str] = {one.key: one.argument for one in (*ELEMENTS, *IN_COMMON)}
+#: Argument -> when a changed value takes effect.
+ACTS: dict[str, Lifetime] = {one.argument: one.acts for one in ELEMENTS}
+#: Arguments that can change on an existing leased queue.
+LIVE_LEASED = frozenset(argument for argument, acts in ACTS.items() if acts in (LIVE, ARRIVAL, AT_CONSUMER))
+#: Those of them that only whoever declared the queue changes: what it captures.
+OF_CAPTURE = frozenset(("x-underlying-topic", "x-default-publish-target", "x-queue-filter"))
 
 
 def leased_settings(name: str, arguments: Mapping[str, object]) -> LeasedSettings:
@@ -384,11 +376,11 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
         faults.append(LeasedFault("E-NAME", "name"))
     given: dict[str, object] = {}
     for argument, value in arguments.items():
-        element = BY_ARGUMENT.get(argument)
-        if element is None:
+        found = BY_ARGUMENT.get(argument)
+        if found is None:
             continue
         try:
-            given[element.attribute] = element.read(value)
+            given[found.attribute] = found.read(value)
         except BadValue as error:
             code = "E-MTYPE" if argument == "x-message-type" else error.code
             faults.append(LeasedFault(code, argument, str(error)))

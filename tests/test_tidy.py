@@ -60,7 +60,7 @@ ARROWS = {
     "settings/lifetime": set(),
     "settings/values": set(),
     "settings/profiles": {"faults"},
-    "settings/leases": {"values", "lifetime"},
+    "settings/leases": {"values", "lifetime", "rows"},
     "settings/rows": {"lifetime", "values", "profiles"},
     "settings/addresses": {"faults", "lifetime", "values", "rows", "leases"},
     "settings/policies": {"faults", "values", "rows", "addresses", "leases"},

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...settings import Layer, PolicyLayer, ResolvedSettings, settings_of_arguments
-from ...settings.addresses.queue_arguments import SELECTOR
 from ...settings.leases import BY_ARGUMENT
 from ...settings.rows.address_settings import NOTHING_SET
+from ...settings.rows.queue_attributes import SELECTOR
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
 from ..messages.levels import OF_QUORUM, Levels, up_to

@@ -1,4 +1,4 @@
-"""Queue arguments that override address-settings, in queue.declare and in configured queues: one table.
+"""What queue arguments set, in queue.declare and in configured queues.
 
 `settings_of_arguments` makes a layer out of them, which `SettingsRepository.resolve_queue` puts above the merged
 entries. Arguments that are not in the table are ignored.
@@ -11,26 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ..leases import AMPS, BY_ARGUMENT, LIVE_LEASED
-from ..lifetime import LIVE
-from ..rows.address_settings import BY_ATTRIBUTE, NOTHING_SET, Layer, layer_of
-from ..values import (
-    ADDRESS,
-    BOOLEAN,
-    COUNT_INT,
-    DELAY,
-    DELAY_OR_OFF,
-    FACTOR,
-    INT_MAX,
-    LIMIT,
-    LIMIT_NOT_ZERO,
-    LONG_MAX,
-    MULTIPLIER,
-    TEXT,
-    Kind,
-    integer,
-    parse_integer,
-    shown,
-)
+from ..rows.address_settings import NOTHING_SET, Layer, layer_of
+from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
+from ..values import INT_MAX, shown
 
 
 class ArgumentFault(ValueError):
@@ -41,51 +24,6 @@ class ArgumentFault(ValueError):
         self.key = key
         self.problem = problem
 
-
-@dataclass(slots=True, frozen=True)
-class QueueArgument:
-    """The attribute that an argument overrides, and how it is read."""
-
-    attribute: str
-    kind: Kind
-
-
-_DELIVERIES = Kind(integer(-1, INT_MAX, except_zero=True), parse_integer)
-_DELIVERY_LIMIT = Kind(integer(-LONG_MAX - 1, LONG_MAX), parse_integer)
-_CONSUMERS = Kind(integer(-1, INT_MAX, except_zero=True), parse_integer)
-
-#: A queue takes only messages that this selector takes; beside it there is no address-setting.
-SELECTOR = "x-selector"
-
-QUEUE_ARGUMENTS: dict[str, QueueArgument] = {
-    "x-ring-size": QueueArgument("default_ring_size", LIMIT_NOT_ZERO),
-    "x-redelivery-delay": QueueArgument("redelivery_delay_ms", DELAY),
-    "x-redelivery-delay-multiplier": QueueArgument("redelivery_delay_multiplier", MULTIPLIER),
-    "x-redelivery-collision-avoidance-factor": QueueArgument("redelivery_collision_avoidance_factor", FACTOR),
-    "x-max-redelivery-delay": QueueArgument("max_redelivery_delay_ms", DELAY),
-    "x-max-delivery-attempts": QueueArgument("max_delivery_attempts", _DELIVERIES),
-    "x-max-deliveries": QueueArgument("max_delivery_attempts", _DELIVERIES),  # AMPS' word for it
-    "x-delivery-limit": QueueArgument("max_delivery_attempts", _DELIVERY_LIMIT),  # N: N + 1 deliveries
-    "x-dead-letter-address": QueueArgument("dead_letter_address", ADDRESS),
-    "x-expiry-address": QueueArgument("expiry_address", ADDRESS),
-    "x-last-value": QueueArgument("default_last_value_queue", BOOLEAN),
-    "x-last-value-key": QueueArgument("default_last_value_key", TEXT),
-    "x-non-destructive": QueueArgument("default_non_destructive", BOOLEAN),
-    "x-max-consumers": QueueArgument("default_max_consumers", _CONSUMERS),
-    "x-purge-on-no-consumers": QueueArgument("default_purge_on_no_consumers", BOOLEAN),
-    "x-consumers-before-dispatch": QueueArgument("default_consumers_before_dispatch", COUNT_INT),
-    "x-delay-before-dispatch": QueueArgument("default_delay_before_dispatch_ms", DELAY_OR_OFF),
-    "x-group-buckets": QueueArgument("default_group_buckets", LIMIT),
-    "x-group-rebalance": QueueArgument("default_group_rebalance", BOOLEAN),
-    "x-group-rebalance-pause-dispatch": QueueArgument("default_group_rebalance_pause_dispatch", BOOLEAN),
-    "x-group-first-key": QueueArgument("default_group_first_key", TEXT),
-    "x-single-active-consumer": QueueArgument("default_exclusive_queue", BOOLEAN),
-}
-
-#: Arguments that can change on an existing queue; others need a new queue (address-settings page 3.8, 4.3).
-LIVE_ARGUMENTS = frozenset(
-    key for key, argument in QUEUE_ARGUMENTS.items() if BY_ATTRIBUTE[argument.attribute].acts is LIVE
-) | {"x-ring-size", SELECTOR}
 
 #: Pairs of arguments that contradict each other.
 CONFLICTS: tuple[tuple[str, str], ...] = (

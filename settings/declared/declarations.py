@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ..addresses.queue_arguments import QUEUE_ARGUMENTS, SELECTOR
 from ..faults import Origin
-from ..leases import BY_ARGUMENT
 from ..lifetime import LIVE, Lifetime
 
 USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
@@ -75,23 +73,6 @@ NO_LIMITS_DECLARED = LimitsDeclaration()
 
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
-#: Attributes of a configured queue whose argument is not `x-` and the name.
-ARGUMENT_OF = {"exclusive": "x-single-active-consumer", "filter": SELECTOR}
-
-#: Every attribute of a configured queue that becomes an argument: name -> argument.
-QUEUE_ATTRIBUTES: dict[str, str] = {
-    **{argument.removeprefix("x-"): argument for argument in QUEUE_ARGUMENTS},
-    **ARGUMENT_OF,
-}
-
-
-#: Those of a leased queue: its elements, and what it has in common with others.
-LEASED_ATTRIBUTES: dict[str, str] = {
-    **{argument.removeprefix("x-"): argument for argument in BY_ARGUMENT},
-    "dead-letter-address": "x-dead-letter-address",
-    "expiry-address": "x-expiry-address",
-}
-
 
 @dataclass(slots=True, frozen=True)
 class QueueDeclaration:
@@ -149,6 +130,16 @@ class Divert:
 LOGGED_ACTS: Lifetime = LIVE
 #: How long messages are kept for replay where a topic that is listed says nothing else.
 RETAIN_MS_DEFAULT = 86_400_000
+
+
+#: Key of `[[logged-topic]]` -> sentence.
+LOGGED_KEYS: dict[str, str] = {
+    "name": "A topic, by its name.",
+    "pattern": "In place of a name: a regular expression, for all topics that it is found in.",
+    "vhost": "Its virtual host.",
+    "message-type": "Type of all its messages; a leased queue of another type may not select it.",
+    "retain": "How long messages are kept for replay at least; the segments of the journal that they are in are kept.",
+}
 
 
 @dataclass(slots=True, frozen=True)

@@ -19,7 +19,7 @@ from ..addresses.destinations import (
 )
 from ..addresses.entries import Entry
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_match, parse_match
-from ..addresses.queue_arguments import SELECTOR, ArgumentFault, is_leased, selector_text, settings_of_arguments
+from ..addresses.queue_arguments import ArgumentFault, is_leased, selector_text, settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.configuration import Configuration
 from ..declared.declarations import (
@@ -46,6 +46,7 @@ from ..policies.policies import Policy
 from ..rows.address_settings import Setting, layer_of
 from ..rows.broker_keys import KEYS
 from ..rows.flow_control import SystemUsage, system_usage_of
+from ..rows.queue_attributes import SELECTOR
 from ..values import shown
 
 #: Why a divert's transformer is refused.

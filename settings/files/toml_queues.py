@@ -7,8 +7,9 @@ queues page A.3.
 from types import MappingProxyType
 from typing import Any
 
-from ..declared.declarations import ANYCAST, LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES, LoggedTopic, QueueDeclaration
-from ..leases import AMPS, BY_ARGUMENT, MESSAGE_TYPES, duration
+from ..declared.declarations import ANYCAST, LOGGED_KEYS, LoggedTopic, QueueDeclaration
+from ..leases import AMPS, BY_ARGUMENT, LEASED_ATTRIBUTES, MESSAGE_TYPES, duration
+from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import ROUTING_TYPE, boolean, duration_ms, name_text, word
 from .toml_source import Path, TomlSource, home_of
 
@@ -16,7 +17,6 @@ QUEUE_TYPE = "x-queue-type"
 #: What a queue may be; its type is an argument, too.
 TYPES = word("classic", "quorum", "stream", AMPS)
 _OTHERS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user")
-LOGGED_KEYS = ("name", "pattern", "vhost", "message-type", "retain")
 _ALONE = ("name", "type", "vhost", "durable", "enabled", "arguments")
 
 

@@ -8,10 +8,11 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from ..declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
 from ..faults import Origin
+from ..leases import LEASED_ATTRIBUTES
 from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
+from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import Reader, name_text, shown
 from .draft import Draft
 

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
 from ..addresses.matching import parse_artemis_match
-from ..addresses.queue_arguments import SELECTOR, parse_argument
-from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
+from ..addresses.queue_arguments import parse_argument
+from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..files.draft import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, Draft, RawEntry
 from ..files.toml_loader import DIVERT_ROUTING
 from ..rows.address_settings import BY_KEY, OLD_NAMES
 from ..rows.broker_keys import Key
+from ..rows.queue_attributes import QUEUE_ATTRIBUTES, SELECTOR
 from ..values import BOOLEAN, Kind, shown
 from .activemq_names import ACTIVEMQ_ROOTS
 from .amps import AMPS_ROOTS

@@ -9,12 +9,13 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ..addresses.matching import parse_artemis_match
-from ..addresses.queue_arguments import SELECTOR, parse_argument
-from ..declared.declarations import ANYCAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
+from ..addresses.queue_arguments import parse_argument
+from ..declared.declarations import ANYCAST, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..files.draft import NO_TRANSFORMER, WILDCARD_KEYS, Draft, RawEntry
 from ..files.toml_loader import DIVERT_ROUTING, TABLES, begins_as_toml, first_line, first_name
 from ..rows.address_settings import BY_BEAN, bean_name
+from ..rows.queue_attributes import QUEUE_BEANS
 from ..values import BOOLEAN, ROUTING_TYPE, Kind
 from .artemis_names import BEANS_WITHOUT_EFFECT, GLOBALS
 
@@ -102,9 +103,6 @@ _GLOBAL_BEANS = {bean_name(name): name for name in GLOBALS} | {
     "IDCacheSize": "id-cache-size",
 }
 _WILDCARD_BEANS = {bean_name(name): name for name in WILDCARD_KEYS if name != "literal-match-markers"}
-_QUEUE_BEANS = {
-    "filterString" if argument == SELECTOR else bean_name(name): argument for name, argument in QUEUE_ATTRIBUTES.items()
-}
 _SETTINGS = ("addressSettings", "addressesSettings")
 _STRUCTURES = (*_SETTINGS, "addressConfigurations", "divertConfigurations", "wildcardConfiguration")
 _ROOTS = (*_STRUCTURES, *_GLOBAL_BEANS, "literalMatchMarkers", "key.surround", "remove.value")
@@ -237,11 +235,11 @@ class _Loader:
         queue = earlier or QueueDeclaration(name, address, routing_type=default_type, origin=origin)
         arguments = dict(queue.arguments)
         origins = dict(queue.origins)
-        known = (*_QUEUE_BEANS, "name", "address", "durable", "enabled", "routingType", "user")
+        known = (*QUEUE_BEANS, "name", "address", "durable", "enabled", "routingType", "user")
         for key, (value, where) in attributes.items():
             try:
-                if key in _QUEUE_BEANS:
-                    argument = _QUEUE_BEANS[key]
+                if key in QUEUE_BEANS:
+                    argument = QUEUE_BEANS[key]
                     arguments[argument] = parse_argument(argument, value)
                     origins[argument] = where
                 elif key == "durable":
@@ -260,7 +258,7 @@ class _Loader:
             arguments["x-address"] = address
         frozen, origins_of_arguments = MappingProxyType(arguments), MappingProxyType(origins)
         queue = replace(queue, address=address, arguments=frozen, origins=origins_of_arguments)
-        self.draft.add_queue(queue, {argument: bean for bean, argument in _QUEUE_BEANS.items()})
+        self.draft.add_queue(queue, {argument: bean for bean, argument in QUEUE_BEANS.items()})
 
     def declare_divert(self, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
         origin = next(iter(attributes.values()))[1]

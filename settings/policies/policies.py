@@ -11,18 +11,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..addresses.queue_arguments import (
-    CONFLICTS,
-    QUEUE_ARGUMENTS,
-    ArgumentFault,
-    check_conflicts,
-    plain_value,
-    settings_of_arguments,
-)
+from ..addresses.queue_arguments import CONFLICTS, ArgumentFault, check_conflicts, plain_value, settings_of_arguments
 from ..faults import Origin
 from ..leases import AMPS
 from ..leases import BY_ARGUMENT as LEASED_ARGUMENTS
 from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
+from ..rows.queue_attributes import QUEUE_ARGUMENTS
 from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, erlang, fault_of_definition
 

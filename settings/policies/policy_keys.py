@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..addresses.queue_arguments import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..leases import AMPS, BY_ARGUMENT, LIVE_LEASED, OF_CAPTURE, BadValue, Reader
+from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import Kind
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"

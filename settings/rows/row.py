@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..lifetime import LIVE, WITHOUT_MEANING, Lifetime
-from ..values import Kind
+from ..values import Kind, Reader
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,6 +26,11 @@ class Row:
     help: str
     reason: str = ""
     default_text: str = ""
+
+    @property
+    def read(self) -> Reader:
+        """What reads a value."""
+        return self.kind.read
 
     @property
     def is_supported(self) -> bool:

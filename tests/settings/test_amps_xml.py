@@ -63,9 +63,9 @@ def test_the_example_of_the_reference() -> None:
     settings = leased(configuration, "Jobs")
     assert settings == LeasedSettings(
         "Jobs",
-        "^JOB_.*",
-        "JOB_DIRECT",
-        replication="group",
+        "group",
+        underlying_topic="^JOB_.*",
+        default_publish_target="JOB_DIRECT",
         lease_period_ms=30_000,
         max_per_subscription_backlog=100,
         initial_owner="n1",
@@ -107,7 +107,9 @@ WHOLE = """<?xml version="1.0" encoding="UTF-8"?>
 def test_a_whole_file() -> None:
     """Queues, logged topics, the size of a segment; what means nothing here says so once."""
     configuration = load(WHOLE)
-    assert leased(configuration, "Work") == LeasedSettings("Work", "Orders", "Orders", replication="distributed")
+    assert leased(configuration, "Work") == LeasedSettings(
+        "Work", "distributed", underlying_topic="Orders", default_publish_target="Orders"
+    )
     assert leased(configuration, "Audit").filter == "/amount > 100 AND /state = 'new'"
     topics = [(one.name, one.is_pattern, one.message_type) for one in configuration.logged_topics]
     assert topics == [("Orders", False, "json"), ("^(Work|Audit)$", True, "json")]

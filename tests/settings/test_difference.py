@@ -11,7 +11,6 @@ import pytest
 
 from leveret.settings import Configuration, SettingsRepository, SystemUsage, Wildcards, entry, make_policy
 from leveret.settings.addresses.destinations import WILDCARDS, DestinationPolicies
-from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from leveret.settings.declared.declarations import (
     Divert,
     ExchangeDeclaration,
@@ -25,6 +24,7 @@ from leveret.settings.difference import differences
 from leveret.settings.lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from leveret.settings.rows.address_settings import SETTINGS, Setting
 from leveret.settings.rows.broker_keys import KEYS
+from leveret.settings.rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 
 
 def with_entries(*entries: Any, **more: Any) -> Configuration:

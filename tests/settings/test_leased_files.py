@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, LoggedTopic
+from leveret.settings.declared.declarations import LoggedTopic
 from leveret.settings.leases import (
     BY_TAG,
     CONDITIONS,
     ELEMENTS,
     EXPIRATION_MODELS,
     GROUP,
+    LEASED_ATTRIBUTES,
     MESSAGE_TYPES,
     TAGS,
     LeasedSettings,

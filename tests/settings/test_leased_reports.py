@@ -3,7 +3,7 @@
 import pytest
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.declarations import ACTS
+from leveret.settings.declared.declarations import LOGGED_ACTS
 from leveret.settings.difference import differences
 from leveret.settings.explain import explain
 from leveret.settings.leases import ELEMENTS
@@ -159,13 +159,13 @@ def test_changes_of_logged_topics() -> None:
     """Declared, gone, kept for another time."""
     one, other = '[[logged-topic]]\nname = "a"\n', '[[logged-topic]]\npattern = "^b"\nvhost = "v"\n'
     assert changes("", one + other) == [
-        f"logged topic '^b' (pattern) in vhost 'v': declared ({ACTS.value})",
-        f"logged topic 'a': declared ({ACTS.value})",
+        f"logged topic '^b' (pattern) in vhost 'v': declared ({LOGGED_ACTS.value})",
+        f"logged topic 'a': declared ({LOGGED_ACTS.value})",
         "virtual host 'v': declared (at once)",
     ]
     assert changes(one, "") == [
-        f"logged topic 'a': no longer declared: not logged, but for queues that select it ({ACTS.value})"
+        f"logged topic 'a': no longer declared: not logged, but for queues that select it ({LOGGED_ACTS.value})"
     ]
     assert changes(one, one + 'retain = "1h"\nmessage-type = "json"\n') == [
-        f"logged topic 'a': messages of any type, kept 86400000 ms -> json, kept 3600000 ms ({ACTS.value})"
+        f"logged topic 'a': messages of any type, kept 86400000 ms -> json, kept 3600000 ms ({LOGGED_ACTS.value})"
     ]
