@@ -28,10 +28,7 @@ _WITHOUT_BODIES = frozenset({201, 204})
 
 
 def with_commands(
-    routes: Iterable[Route],
-    commands: Iterable[CommandRoute],
-    before: Mapping[str, Before],
-    views: Mapping[str, View],
+    routes: Iterable[Route], commands: Iterable[CommandRoute], before: Mapping[str, Before], views: Mapping[str, View]
 ) -> list[Route]:
     """All routes, those of commands among the others. `before`, `views`: by the words of the command."""
     found = {route.pattern: route for route in routes}

@@ -243,10 +243,7 @@ def clear_topics(
 
 
 def _change_topics(
-    at: Operator,
-    user: User,
-    vhost: str,
-    change: Callable[[Mapping[str, TopicPermission]], dict[str, TopicPermission]],
+    at: Operator, user: User, vhost: str, change: Callable[[Mapping[str, TopicPermission]], dict[str, TopicPermission]]
 ) -> None:
     grants = grants_of(user, at.broker)
     if vhost not in grants:

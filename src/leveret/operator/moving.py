@@ -5,7 +5,7 @@ Source: management page 16; ruling 24.
 
 import logging
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
@@ -20,7 +20,6 @@ from ..engine import (
     Moving,
     Queue,
     QueueGone,
-    VirtualHost,
     consumers,
     dead_letter_queues,
     discarding,
@@ -60,15 +59,17 @@ class Place:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Which(Filter):
-    """Arguments that say which messages a job is about."""
+class JobRequest(Filter):
+    """Arguments of all jobs: which messages, how fast, and with whose permissions."""
 
     positions: Annotated[Any, JSON, "a list of numbers, as `browse` shows them"] = None
     limit: Annotated[int, NUMBER, "at most this many, from the head"] | None = None
+    rate: Annotated[int, NUMBER, "messages a second (default: as fast as it goes)"] | None = None
+    dry_run: Annotated[bool, FLAG, "true: only tell what would be done"] | None = None
+    vhost: VhostName = "/"
+    as_user: AsUser | None = None
 
 
-Rate = Annotated[int, NUMBER, "messages a second (default: as fast as it goes)"]
-DryRun = Annotated[bool, FLAG, "true: only tell what would be done"]
 JobId = Annotated[int, NUMBER, "the job's id in `jobs list`"]
 
 
@@ -77,21 +78,11 @@ def _accepted(result: dict[str, Any]) -> int:
 
 
 @command("move", http=Http("POST", "leveret/queues/V/Q/move", Level.VHOST, _accepted))
-def move(
-    at: Operator,
-    queue: QueueName,
-    place: Place,
-    which: Which,
-    *,
-    rate: Rate | None = None,
-    dry_run: DryRun | None = None,
-    vhost: VhostName = "/",
-    as_user: AsUser | None = None,
-) -> Steps:
+def move(at: Operator, queue: QueueName, place: Place, request: JobRequest) -> Steps:
     """Move messages of a queue to another one, or to an exchange, as a job."""
-    with at.client(vhost, as_user) as (client, host):
+    with at.client(request.vhost, request.as_user) as (client, _):
         aim, words = _aim_of("move", client, queue, place)
-        return (yield from _begin(at, "move", host, client, queue, which, aim, MOVED, words, rate, dry_run, as_user))
+        return (yield from _begin(at, "move", client, queue, request, aim, MOVED, words))
 
 
 @command("replay", http=Http("POST", "leveret/queues/V/Q/replay", Level.VHOST, _accepted))
@@ -102,11 +93,7 @@ def replay(
     *,
     to: Word | None = None,
     strip: bool | None = None,
-    which: Which,
-    rate: Rate | None = None,
-    dry_run: DryRun | None = None,
-    vhost: VhostName = "/",
-    as_user: AsUser | None = None,
+    request: JobRequest,
 ) -> Steps:
     """Send dead letters back to where they came from, or elsewhere as `move` does, as a job.
 
@@ -117,7 +104,7 @@ def replay(
         raise CommandError(
             f"replay: to must be exchange or queue, not {to!r}; to-queue and to-exchange name another place"
         )
-    with at.client(vhost, as_user) as (client, host):
+    with at.client(request.vhost, request.as_user) as (client, _):
         if place != Place():
             if to is not None or strip is not None:
                 raise CommandError("replay: to and strip are about where each message came from, not another place")
@@ -125,47 +112,32 @@ def replay(
         else:
             aim = to_origin(client, into_queue=to == "queue", without_history=bool(strip))
             words = "to the queue that each died in" if to == "queue" else "to where each came from"
-        return (
-            yield from _begin(at, "replay", host, client, queue, which, aim, REPLAYED, words, rate, dry_run, as_user)
-        )
+        return (yield from _begin(at, "replay", client, queue, request, aim, REPLAYED, words))
 
 
 @command("discard", http=Http("POST", "leveret/queues/V/Q/discard", Level.VHOST, _accepted))
 def discard(
-    at: Operator,
-    queue: QueueName,
-    which: Which,
-    *,
-    rate: Rate | None = None,
-    dry_run: DryRun | None = None,
-    vhost: VhostName = "/",
-    as_user: AsUser | None = None,
-    bookmark: str | None = None,
-    option: str | None = None,
+    at: Operator, queue: QueueName, request: JobRequest, *, bookmark: str | None = None, option: str | None = None
 ) -> Steps:
     """Throw messages of a queue away, as a job; of a leased queue at once, also what others hold.
 
     bookmark: of a leased queue: those with these bookmarks, separated by commas
     option: of a leased queue: cancel: break the leases; expire: as dead letters
     """
-    with at.client(vhost, as_user) as (client, host):
+    with at.client(request.vhost, request.as_user) as (client, host):
         found = host.queues.get(queue)
         if found is None or found.rules.leased is None:
             if found is not None and (bookmark is not None or option is not None):
                 raise CommandError(f"queue {queue!r} is no leased queue: discard by filter, header, text, positions")
-            return (
-                yield from _begin(
-                    at, "discard", host, client, queue, which, None, DISCARDED, "discarded", rate, dry_run, as_user
-                )
-            )
-        if which != Which(filter=which.filter) or rate is not None or dry_run is not None:
+            return (yield from _begin(at, "discard", client, queue, request, None, DISCARDED, "discarded"))
+        if replace(request, filter=None) != JobRequest(vhost=request.vhost, as_user=request.as_user):
             raise CommandError("discard: of a leased queue by bookmark or filter alone, and without a rate")
-        client.user.require("read", "queue", queue, vhost)
+        client.user.require("read", "queue", queue, request.vhost)
         try:  # as a request to amps.control (queues page A.6)
-            done = yield from discarding(found, bookmark, which.filter, option or "")
+            done = yield from discarding(found, bookmark, request.filter, option or "")
         except BadRequest as error:
             raise CommandError(str(error)) from None
-    return {"queue": queue, "vhost": vhost, **asdict(done)}
+    return {"queue": queue, "vhost": request.vhost, **asdict(done)}
 
 
 @command("pause")
@@ -232,21 +204,11 @@ def cancel_job(at: Operator, id: JobId, *, as_user: AsUser | None = None) -> dic
 
 
 def _begin(
-    at: Operator,
-    command: str,
-    host: VirtualHost,
-    client: Client,
-    name: str,
-    which: Which,
-    aim: Aim | None,
-    why: str,
-    to: str,
-    rate: int | None,
-    dry_run: bool | None,
-    by: str | None,
+    at: Operator, command: str, client: Client, name: str, request: JobRequest, aim: Aim | None, why: str, to: str
 ) -> Steps:
     """The job, or what it would do."""
-    queue, limit = host.queue_for_consumer(name, client), which.limit
+    host, limit, rate = at.vhost(request.vhost), request.limit, request.rate
+    queue = host.queue_for_consumer(name, client)
     if queue.exclusive:
         raise CommandError(f"queue {queue.name!r} is exclusive: its messages are its connection's")
     if why_not(queue):
@@ -254,14 +216,14 @@ def _begin(
     if limit == 0 or rate == 0:
         raise CommandError(f"{command}: limit and rate are numbers from 1 on")
     yield from until_idle(host, name)
-    moving = Moving(queue, client, _choice_of(command, which), aim, why)
-    if dry_run:
+    moving = Moving(queue, client, _choice_of(command, request), aim, why)
+    if request.dry_run:
         return (yield from _dry_run(moving))
-    return at.jobs.begin(command, moving, client, by=by, to=to, rate=rate, limit=limit).row()
+    return at.jobs.begin(command, moving, client, by=request.as_user, to=to, rate=rate, limit=limit).row()
 
 
-def _choice_of(command: str, which: Which) -> Choice:
-    positions = which.positions
+def _choice_of(command: str, request: JobRequest) -> Choice:
+    positions = request.positions
     if positions is not None and not (
         isinstance(positions, list)
         and len(positions) <= POSITIONS_MAX
@@ -270,8 +232,8 @@ def _choice_of(command: str, which: Which) -> Choice:
         raise CommandError(
             f"{command}: positions: expected a list of at most {POSITIONS_MAX} numbers, as `browse` shows"
         )
-    takes = chosen(command, which) or takes_all
-    return Choice(takes, None if positions is None else frozenset(positions), which.limit)
+    takes = chosen(command, request) or takes_all
+    return Choice(takes, None if positions is None else frozenset(positions), request.limit)
 
 
 def _dry_run(moving: Moving) -> Steps:
