@@ -64,7 +64,7 @@ _AVERAGES = {
 
 def _has_room(queue: Queue) -> float:
     """1 if nothing waits for a consumer now: one could have a message, or there is none."""
-    return float(not queue.has_ready or any(one.credit() > 0 for one in queue.rota.served[:CONSUMERS_ASKED]))
+    return float(not queue.has_ready or any(one.credit() > 0 for one in queue.served_consumers[:CONSUMERS_ASKED]))
 
 
 class Sampler:
@@ -113,10 +113,10 @@ class Sampler:
                 ready += lengths[0]
                 unacked += lengths[1]
                 for queue in some:
-                    counters = queue.ledger.counters
+                    counters = queue.counters
                     if counters.enqueued or counters.get_empty:
                         self._look(queue, queue_values(queue), LONG[:2])
-                    if queue.rota.consumers:
+                    if queue.consumers:
                         before = self._room.get(queue, _has_room(queue))
                         room[queue] = before + (_has_room(queue) - before) / LOOKS_OF_ROOM
                 yield

@@ -121,10 +121,7 @@ class Moving:
         self._client.broker.dispatch_now(queue)
         if choice.limit is not None:
             wanted = min(wanted, choice.limit - self.done)
-        seen = queue.store.scan(self._after, LOOKED_AT)
-        if seen.missing and not seen.found:
-            queue.store.load_at(self._after, LOOKED_AT)
-            seen = queue.store.scan(self._after, LOOKED_AT)
+        seen = queue.scan(self._after, LOOKED_AT)
         now_ns = queue.surroundings.clock.monotonic_ns()
         found: list[tuple[int, Message]] = []
         self._seen = []

@@ -184,7 +184,7 @@ def _fine_queue(queue: Queue) -> tuple[float, ...]:
         free = int(consumers > 0)
         return consumers, free, free, EMPTY_QUEUE_OCTETS, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NAN, 0, 0
     octets = octets_of(queue, MESSAGES_A_QUEUE)
-    paged = len(queue.store) - queue.store.at_hand if queue.store.is_deep else 0
+    paged = queue.paged_count
     all_octets = octets.ready + octets.unacked
     in_memory = ready + unacked - paged
     free = int(consumers > 0 and not ready)

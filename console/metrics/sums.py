@@ -5,7 +5,6 @@ At 10,000 queues a loop in Python alone would take what the whole page may take.
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from operator import attrgetter
 
 from ...engine import Broker, Message, Queue, Session
@@ -145,7 +144,7 @@ def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> No
     if any(ready) or any(unacked):
         found = [queue for queue, r, u in zip(queues, ready, unacked) if r or u]
         busy += found
-        sums.paged += sum(len(queue.store) - queue.store.at_hand for queue in found if queue.store.is_deep)
+        sums.paged += sum([queue.paged_count for queue in found])
 
 
 def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None, Octets]:
@@ -184,14 +183,14 @@ def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None
 def octets_of(queue: Queue, counted_max: int) -> Octets:
     """Of one queue, from its first ready messages; where there are none, from some that are out."""
     ready, unacked = queue.ready_count, queue.unacked
-    messages: list[Message] = list(islice(queue.store, counted_max)) if ready else []
+    messages: list[Message] = queue.first_messages(counted_max) if ready else []
     if not messages and unacked:
         messages = queue.unacked_messages()[:counted_max]
     if not messages:
         return Octets()
     size = sum([one.envelope.framing.body_size(one.blob) for one in messages]) / len(messages)
     share = sum([queue.stores(one.envelope) for one in messages]) / len(messages)
-    paged = max(0, ready - queue.store.at_hand) if queue.store.is_deep else 0
+    paged = max(0, ready - queue.in_memory_count)
     return Octets(
         round(size * ready),
         round(size * unacked),

@@ -8,7 +8,7 @@ from .tables import arguments_view, channel_name, peer_of
 
 def active_consumer(queue: Queue) -> Consumer | None:
     """Of a queue with a single active consumer."""
-    return next(iter(queue.rota.served or queue.consumers), None)
+    return next(iter(queue.served_consumers or queue.consumers), None)
 
 
 def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:

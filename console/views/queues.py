@@ -61,8 +61,7 @@ def totals_view(queue: Queue, node: str) -> dict[str, Any]:
 
 def queue_view(queue: Queue, node: str) -> dict[str, Any]:
     """A queue as it stands in lists, without what the sampler knows."""
-    octets = octets_of(queue)
-    paged = len(queue.store) - queue.store.at_hand if queue.store.is_deep else 0
+    octets, paged = octets_of(queue), queue.paged_count
     ready, unacked = queue.ready_count, queue.unacked
     consumers = queue.consumers
     policy, operator = queue.policy.policy, queue.policy.operator
@@ -141,10 +140,10 @@ def queue_details(queue: Queue, node: str) -> Steps:
 
 def octets_of(queue: Queue) -> Octets:
     """Octets of bodies. Where the broker does not count them: of the first messages, and as many more like them."""
-    ready, ready_persistent, ready_count = _counted(queue, islice(queue.store, COUNTED_MAX))
+    ready, ready_persistent, ready_count = _counted(queue, queue.first_messages(COUNTED_MAX))
     out, out_persistent, out_count = _counted(queue, islice(queue.unacked_messages(), COUNTED_MAX))
     total, unacked = queue.ready_count, queue.unacked
-    paged = max(0, total - queue.store.at_hand) if queue.store.is_deep else 0
+    paged = max(0, total - queue.in_memory_count)
     ready_scaled, out_scaled = _scaled(ready, ready_count, total), _scaled(out, out_count, unacked)
     share = ready_persistent[1] + out_persistent[1], ready_persistent[0] + out_persistent[0]
     counted, of = ready_count + out_count, total + unacked
@@ -183,7 +182,7 @@ def head_timestamp(queue: Queue) -> int | None:
     """Of the first message, which may be with a consumer; None: there is none, or it has no timestamp."""
     from ...engine import ContentError, decode_properties
 
-    first = min((*islice(queue.store, 1), *queue.unacked_messages()), key=lambda one: one.id, default=None)
+    first = min((*queue.first_messages(1), *queue.unacked_messages()), key=lambda one: one.id, default=None)
     if first is None:
         return None
     try:

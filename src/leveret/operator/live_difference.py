@@ -82,7 +82,7 @@ def _of_queue(
     """A line for each setting or argument that would be another one from then on, unless it is `listed`."""
     arguments = plain_of(queue.arguments)
     own = settings_of_arguments(arguments)
-    before, after = queue.terms.layer, policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments)
+    before, after = queue.policy_layer, policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments)
     address, vhost = queue.address, queue.vhost_name
     old_rows = explain_rows(objects.broker.settings, address, vhost, own, None, before, queue.name)
     new_rows = explain_rows(new.repository, address, vhost, own, None, after, queue.name)

@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
-from ..engine import Message, Queue, Scanned
+from ..engine import Message, Queue
 
 READY, UNACKED, SCHEDULED = STATES = ("ready", "unacked", "scheduled")
 #: Octets of contents, whoever looks into them, that end a step; scheduled messages that are sorted in one.
@@ -49,22 +49,13 @@ def look_through(queue: Queue, state: str, after: int, size: int) -> Iterator[li
 
 def _ready(queue: Queue, after: int, size: int) -> Iterator[list[Seen]]:
     while not queue.deleted:
-        seen = _scan(queue, after, size)
+        seen = queue.scan(after, size)
         if not seen.found:
             return
         yield [Seen(position, message) for position, message in seen.found]
         after = seen.found[-1][0]
         if len(seen.found) < size and not seen.missing:
             return
-
-
-def _scan(queue: Queue, after: int, count: int) -> Scanned:
-    """Fewer than `count`, and `missing`: what comes next has to be read, which forgets what was read before."""
-    seen = queue.store.scan(after, count)
-    if seen.missing and not seen.found:
-        queue.store.load_at(after, count)
-        seen = queue.store.scan(after, count)
-    return seen
 
 
 def _listed(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:

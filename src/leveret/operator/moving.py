@@ -281,10 +281,7 @@ def _letters_of(queue: Queue, most: int) -> Steps:
     after = looked_at = oldest_s = 0
     while not queue.deleted and looked_at < most:
         try:
-            seen = queue.store.scan(after, LETTERS_STEP)
-            if seen.missing and not seen.found:
-                queue.store.load_at(after, LETTERS_STEP)
-                seen = queue.store.scan(after, LETTERS_STEP)
+            seen = queue.scan(after, LETTERS_STEP)
         except EngineError:
             break
         for position, message in seen.found:

@@ -104,7 +104,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     arguments = plain_of(queue.arguments)
     declared = _declaration(configuration, queue) if is_managed else None
     own_rules = _rules(queue, declared)
-    own, layer = settings_of_arguments(arguments), queue.terms.layer
+    own, layer = settings_of_arguments(arguments), queue.policy_layer
     rows = explain_rows(broker.settings, address, vhost, own, own_rules, layer, queue.name)
     rows = [_as_it_is(queue, row) if row.name == "default-ring-size" else row for row in rows]
     by = f"{declared.origin}: queue {queue.name!r}" if declared is not None else "declared by a client"
