@@ -65,8 +65,9 @@ def meaningless(kind: Kind, default: Any, reason: str, *, help: str, is_foreign:
     return row(kind, default, WITHOUT_MEANING, help=help, reason=reason, is_foreign=is_foreign)
 
 
+# No instance is ever made of these classes, so that nothing is generated for them.
 # fmt: off
-@dataclass(slots=True, frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class BrokerKeys:
     """[broker]."""
 
@@ -141,7 +142,7 @@ class BrokerKeys:
         help="Prefix of the names that Artemis gives to internal queues.")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class JournalKeys:
     """[journal]."""
 
@@ -159,7 +160,7 @@ class JournalKeys:
         help="How long segments that the broker no longer needs are kept for the data pipeline.")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class LimitKeys:
     """[limits]."""
 
@@ -203,7 +204,7 @@ class LimitKeys:
         help="Events that a test broker's history keeps; a server has none.")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class ManagementKeys:
     """[management]."""
 
@@ -230,7 +231,7 @@ class ManagementKeys:
     max_connections: int = setting(whole(1, 2**31), 100, LIVE, help="Connections at once.")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class TlsKeys:
     """[tls]."""
 

@@ -83,7 +83,7 @@ class SystemUsage:
 
 
 # fmt: off
-@dataclass(slots=True, frozen=True)
+@dataclass(init=False, repr=False, eq=False)
 class UsageKeys:
     """The keys of [system-usage], as they are written; `SystemUsage` is what they come to."""
 
