@@ -97,7 +97,7 @@ def addresses_of(texts: Sequence[str], configuration: Configuration) -> tuple[li
 def console_places(
     given: str | None, configuration: Configuration
 ) -> tuple[tuple[list[Address], list[Address]] | None, list[str]]:
-    """The addresses of the console and of its metrics, and what is wrong; None where nobody is to listen there."""
+    """The addresses of the console and of its metrics, and what is wrong; None where the console is off."""
     from importlib.util import find_spec
 
     origins = [origin for (table, _), origin in configuration.origins.items() if table == "management"]

@@ -98,7 +98,7 @@ class ConfiguredObjects:
         return managed is not None and managed.queue is queue
 
     def apply(self, configuration: Configuration) -> Report:
-        """From now on this configuration is in force: settings, then what it declares. O(queues).
+        """Put a configuration in force: settings, then what it declares. O(queues).
 
         The caller ends the broker's turn. `faults_of` has found nothing wrong with the configuration.
         """
@@ -186,7 +186,7 @@ class ConfiguredObjects:
         return current is None
 
     def _bind(self, vhost: VirtualHost, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
-        """A multicast queue is bound to the exchange of its address; one that was, and is not any more, is unbound."""
+        """Bind a multicast queue to the exchange of its address; unbind one that is multicast no longer."""
         if declared.address != managed.queue.address:
             return
         name = managed.queue.name
@@ -361,7 +361,7 @@ def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list
 
 
 def doubtful_arguments(configuration: Configuration) -> list[str]:
-    """Arguments of queues that nobody knows, as FILE:LINE: KEY: which one may have been meant."""
+    """Unknown arguments of queues, as FILE:LINE: KEY: with the nearest known one."""
     return [
         f"{queue.origin_of(name)}: {name}: no queue has this argument" + (f", did you mean {like!r}?" if like else "")
         for queue in configuration.queues

@@ -122,7 +122,7 @@ def limit_user(
 
 @command("users replace")
 def replace_user(at: Operator, name: OwnName, given: Password, *, tags: Words) -> dict[str, Any]:
-    """Set the password (or none) and the tags of a user, who may be new; the rest stays.
+    """Set the password (or none) and the tags of a new or existing user; the rest stays.
 
     tags: administrator, monitoring, ...
     """

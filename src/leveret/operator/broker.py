@@ -109,7 +109,7 @@ def queues(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, An
 
 
 @command("ring")
-def ring(at: Operator, queue: QueueName, size: RingSize, *, vhost: VhostName = "/") -> dict[str, Any]:
+def resize_ring(at: Operator, queue: QueueName, size: RingSize, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Resize a ring queue; nothing is deleted.
 
     size: messages; -1: no ring

@@ -23,9 +23,9 @@ from .command import command
 from .command_error import CommandError
 from .event_log import Entry
 from .kinds import NUMBER, AsUser, Name, OnlyVhost, QueueName, VhostName, Word
-from .look_through import READY, SCHEDULED, STATES, Seen, look_through
 from .messages import Encoding, Truncate, check_encoding, shown_message
 from .operator import Operator, refusals, until_idle
+from .slices import READY, SCHEDULED, STATES, Seen, slices_of
 from .steps import Steps
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def browse(
         count = min(count, most)
         rows: list[dict[str, Any]] = []
         looked_at, more = 0, False
-        slices = look_through(found, state, after, LOOKED_AT_ONCE if takes else BROWSED_AT_ONCE)
+        slices = slices_of(found, state, after, LOOKED_AT_ONCE if takes else BROWSED_AT_ONCE)
         for slice_ in slices if count else ():
             for seen in slice_:
                 after = seen.position
@@ -103,7 +103,7 @@ def browse(
 
 
 def _row(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
-    """Who has it, and when it is due, where that is so."""
+    """A message in JSON, with the consumer that holds it, or the time when it is due."""
     message = seen.message
     row = shown_message(seen.position, message, truncate, encoding)
     row["id"] = message.id
@@ -168,7 +168,7 @@ def search(
 def _from_journal(
     at: Operator, make: "Callable[..., JournalStories]", takes: Takes | None, wanted_id: int | None
 ) -> Steps:
-    """The same from the newest segments of the journal, for so long and no longer."""
+    """Stories from the newest segments of the journal, for at most `SEARCHED_MS`."""
     clock = at.broker.clock
     until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
     limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
@@ -227,7 +227,7 @@ class _Search:
         self.queues += 1
         for state in STATES:
             with refusals():
-                for slice_ in look_through(queue, state, 0, LOOKED_AT_ONCE):
+                for slice_ in slices_of(queue, state, 0, LOOKED_AT_ONCE):
                     for seen in slice_:
                         self.looked_at += 1
                         if self._fits(seen.message):
@@ -263,7 +263,7 @@ class _Search:
 
 
 def cut(value: Any, length: int) -> Any:
-    """Texts in it end after so many characters and say how many more there are, as in Artemis."""
+    """Cut texts after `length` characters and append how many more there are, as Artemis does."""
     if isinstance(value, str) and len(value) > length:
         return f"{value[:length]}, + {len(value) - length} more"
     if isinstance(value, list):
@@ -336,7 +336,7 @@ def list_scheduled(
     now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
     count = min(count, LISTED_MAX)
     rows: list[dict[str, Any]] = []
-    for slice_ in look_through(found, SCHEDULED, after, LOOKED_AT_ONCE) if count else ():
+    for slice_ in slices_of(found, SCHEDULED, after, LOOKED_AT_ONCE) if count else ():
         rows += [
             {
                 "id": seen.message.id,

@@ -1,4 +1,4 @@
-"""The refusal of a command: apart from the commands, so that who only catches it does not import them all."""
+"""The refusal of a command, in a file that can be imported without the commands."""
 
 
 class CommandError(Exception):

@@ -109,7 +109,7 @@ class ControlTable:
             break
 
     def _serve(self, vhost: VirtualHost, envelope: Envelope, blob: bytes) -> Iterator[None]:
-        """Each step is for a turn of its own; the answer comes with the last one, when what was done is safe."""
+        """Each step runs in a separate turn; the last one sends the answer, when the journal has what was done."""
         header, body = envelope.framing.split(blob)
         try:
             properties = decode_properties(header)

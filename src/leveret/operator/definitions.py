@@ -186,7 +186,7 @@ def import_file(
 
 
 def _declared(vhost: VirtualHost) -> list[Exchange]:
-    """Exchanges that somebody declared."""
+    """Exchanges that are neither predeclared nor services."""
     return [
         exchange
         for exchange in vhost.exchanges.values()

@@ -165,7 +165,7 @@ class DefinitionsReader:
         return self.found
 
     def tell_arguments(self) -> None:
-        """From now on a remark names the arguments of queues that nobody knows."""
+        """Add a remark for each argument of a queue that has no meaning here."""
         self.dry.on_unknown_arguments = self._tell_arguments
 
     def _tell_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The latest events of the broker, while somebody looks at them: nothing is kept, and nothing costs, before and after.
+"""The latest events of the broker, kept while clients ask for them; at other times events cost nothing.
 
 Contents of messages are not held, only what identifies them: their ids, and the headers of those that were published.
 Source: management page 15, 16; rulings, "Events".
@@ -17,7 +17,7 @@ from ..engine import MS, Binding, Broker, Client, Deadline, Envelope, Event, Pub
 EVENTS_MAX, OCTETS_MAX = 10_000, 4 * 1024 * 1024
 #: Messages of one event that are named; the rest is counted. A header that is longer is not kept.
 MESSAGES_MAX, HEADER_MAX = 100, 2048
-#: After so long without a look nothing is kept any more.
+#: After this time without a request no event is kept.
 IDLE_MS = 60_000
 #: Of what an event says those that may hold secrets, or what only the engine may have.
 _LEFT_OUT = frozenset({"blobs", "envelope", "exchange", "policy", "queue", "session", "user", "value"})
@@ -43,7 +43,7 @@ class Entry:
 
 
 class EventLog:
-    """Of one broker. `next`: the number of the next event. `dropped`: so many are not kept any more.
+    """Of one broker. `next`: the number of the next event.
 
     `since_ms`: when it began to listen (wall time); None: it does not listen.
     """
@@ -58,7 +58,7 @@ class EventLog:
         self.since_ms: int | None = None
 
     def look(self) -> None:
-        """Somebody looks: it listens from now on, until nobody has looked for a while."""
+        """Listen for events, until no request came for `IDLE_MS`."""
         broker = self._broker
         if self.since_ms is None:
             self.since_ms = broker.clock.wall_ms()
@@ -67,7 +67,7 @@ class EventLog:
         self._idle = broker.deadlines.set(broker.clock.monotonic_ns() + IDLE_MS * MS, self.end)
 
     def end(self) -> None:
-        """Nobody looks."""
+        """Stop listening, and forget what was kept."""
         if self.since_ms is not None:
             self._broker.listeners.remove(self._listener)
         self._broker.deadlines.cancel(self._idle)
@@ -112,7 +112,7 @@ class EventLog:
 
 
 def _header_of(envelope: Envelope, blob: bytes) -> bytes:
-    """Empty where it is too long, or cannot be read: who listens must not fail."""
+    """The content header; empty if it is too long or cannot be read, because a listener must not fail."""
     try:
         header = envelope.framing.split(blob)[0]
     except (ValueError, struct.error):

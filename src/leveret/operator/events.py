@@ -1,4 +1,4 @@
-"""The command `events`: what happened lately, as far as a filter takes it. Source: management page 16."""
+"""The command `events`: recent events that a filter takes. Source: management page 16."""
 
 from collections.abc import Callable
 from typing import Any

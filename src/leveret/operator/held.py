@@ -7,7 +7,7 @@ from ..engine import Broker, Client
 
 
 def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
-    """Who waits for what, and for how long; the longest first."""
+    """The clients that wait for room: for which limit, and for how long; the longest first."""
     now_ns = broker.clock.monotonic_ns()
     for blocked in broker.flow.blocked():
         assert isinstance(blocked.client, Client)

@@ -17,7 +17,7 @@ logger = logging.getLogger("leveret.jobs")
 RUNNING_MAX, ENDED_MAX = 8, 100
 #: What a job with a rate does at once, as parts of a second; it is at least one message.
 PARTS = 20
-#: A job that waits for room looks again after so long, then after twice that, up to the second (ms).
+#: Milliseconds after which a job that waits for room tries again, doubled each time up to the second.
 AGAIN_MS, AGAIN_MS_MAX = 100, 5_000
 RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cancelled", "failed"
 
@@ -55,7 +55,7 @@ class Job:
         return self.state in (DONE, CANCELLED, FAILED)
 
     def begin(self) -> None:
-        """From now on."""
+        """Work in slices, the first at the end of this turn."""
         queue = self.moving.queue
         logger.info("job %d: %s %r in %r, %s, by %s", self.id, self.command, queue.name, queue.vhost_name, self.to,
                     self.by or "the broker's operator")  # fmt: skip
@@ -101,7 +101,7 @@ class Job:
                 self._fail("the queue is gone")
             except CommandError as error:
                 self._fail(str(error))
-            except Exception as error:  # one's own fault, or the disk's: nobody else's turn ends by it
+            except Exception as error:  # a fault of ours or of the disk must not end the turn of a client
                 logger.exception("job %d", self.id)
                 self._fail(f"{type(error).__name__}: {error}")
             else:
@@ -133,7 +133,7 @@ class Job:
         return False
 
     def _check(self) -> None:
-        """Who asked may have gone, or may do less than before. Raises: CommandError."""
+        """Check that the virtual host and the user exist, and take the permissions in force. Raises: CommandError."""
         if self.client.vhost.is_condemned:
             raise CommandError("the virtual host is gone")
         if self.by is not None:

@@ -107,7 +107,7 @@ Limit = Annotated[int, Kind("NUMBER", _read_limit)]
 RingSize = Annotated[int, Kind("NUMBER", _read_ring_size)]
 QueueType = Annotated[str, Kind("TYPE", _read_queue_type)]
 Json = Annotated[Any, JSON]
-#: Checked by the command itself, with messages of its own.
+#: Checked by the command itself.
 Words = Annotated[Any, Kind("WORD,WORD", _read_anything)]
 Document = Annotated[Any, Kind("FILE", _read_anything, typed="file")]
 

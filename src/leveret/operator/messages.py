@@ -139,7 +139,7 @@ def get(
 
 
 def shown_message(position: int, message: Message, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
-    """A message of a queue for people: at which place, with its properties, and so many octets of its body."""
+    """A message of a queue in JSON: its position, its properties, and the first `truncate` octets of its body."""
     row = _row(message, False, 0, encoding, truncate)
     del row["redelivered"], row["message_count"]
     return {"position": position, "attempts": message.deliveries - message.uncounted, **row}

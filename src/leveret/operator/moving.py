@@ -276,7 +276,7 @@ def _note(one: Looked, targets: Counter[str], transient: set[str]) -> None:
 
 
 def _letters_of(queue: Queue, most: int) -> Steps:
-    """How many of what, of about so many of the first ones."""
+    """Counts by cause and origin of the first messages, about `most` of them."""
     causes: Counter[tuple[str, str, str]] = Counter()
     after = looked_at = oldest_s = 0
     while not queue.deleted and looked_at < most:

@@ -10,7 +10,7 @@ import trio
 
 #: How often it is looked at.
 INTERVAL_S = 10
-#: Less than so many octets free is for what comes next; so is less than a quarter of what is in use.
+#: Fewer free octets are left for what comes next; so is less than a quarter of what is in use.
 FREE_MIN = 16 * 1024 * 1024
 PART_MIN = 4
 #: Smaller processes are not looked at.

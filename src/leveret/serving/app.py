@@ -164,7 +164,7 @@ def _bind_all(addresses: list[Address]) -> list[socket.socket]:
 
 
 def _bind_console(what: str, addresses: list[Address], *, is_named: bool) -> list[socket.socket]:
-    """Listeners of the console; none if an address is taken that nobody named. Raises: AddressTaken."""
+    """Listeners of the console; none if an address is taken that was not named explicitly. Raises: AddressTaken."""
     try:
         return _bind_all(addresses)
     except AddressTaken as error:
@@ -394,7 +394,7 @@ class _Serving:
 
 
 def _service_manager() -> "ServiceManager | None":
-    """Who started the process, if he wants to know how it gets on."""
+    """The service manager that started the process, if it asked for notifications."""
     if "NOTIFY_SOCKET" not in os.environ:
         return None
     from .service_manager import ServiceManager

@@ -80,8 +80,8 @@ def build_broker(
     Args:
         chance: a number in [0, 1), see `Broker`.
         data: None: everything in memory.
-        users: who is there from the start; None: whom the journal has, and guest if nobody is configured or restored,
-            with a brake for whoever guesses passwords.
+        users: those of the start; None: those of the journal, and guest if none is configured or restored, with a
+            brake against guessed passwords.
         reload, edge_status, log_lines: see `ControlTable`.
         is_forced: recovery points that the log does not have stand for now.
         reviews_all: leased queues are built from their recovery points, as if nothing was known of them.

@@ -1,4 +1,4 @@
-"""Lines in the log about who waits, who makes others wait, what is not captured, and dead letters nobody gets."""
+"""Lines in the log about blocked publishers, slow consumers, topics without captures, and unroutable dead letters."""
 
 import logging
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("leveret.amqp")
 
 
 def log_flow(broker: Broker) -> None:
-    """From now on log a broker's blocked publishers, slow consumers, topics selected in vain and lost dead letters."""
+    """Log a broker's blocked publishers, slow consumers, topics selected in vain and lost dead letters."""
     broker.blocked_warnings.on_due = _log_blocked
     broker.slow_consumers.on_found = _log_slow
     broker.on_unlogged = _log_unlogged
@@ -69,7 +69,7 @@ def _log_unlogged(queue: Queue, topic: str) -> None:
 
 
 class _UnknownArguments:
-    """One line for each argument that nobody knows, however many queues, consumers or exchanges have it."""
+    """One line for each unknown argument, however many queues, consumers or exchanges have it."""
 
     #: Clients may invent as many as they like.
     NAMES_MAX = 1_000

@@ -44,7 +44,7 @@ class LogBudget(logging.Filter):
 
 
 def set_budget(name: str, lines_per_second: int) -> None:
-    """From now on the logger `name` has this budget."""
+    """Give the logger `name` this budget."""
     logger = logging.getLogger(name)
     for known in logger.filters:
         if isinstance(known, LogBudget):

@@ -1,4 +1,4 @@
-"""The last lines of the log, for operators at the console who are not at the machine. Source: management page 15."""
+"""The last lines of the log, for operators who are not at the machine. Source: management page 15."""
 
 import logging
 from collections import deque

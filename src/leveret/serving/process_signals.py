@@ -53,14 +53,14 @@ class SignalQueue:
 def open_signal_queue(numbers: Iterable[signal.Signals]) -> Iterator[SignalQueue]:
     """Receive these signals; after the block they are ignored for as long as the process lives.
 
-    In Python's main thread, within `trio.run`. Whoever iterates over the queue comes to its end after the block.
+    In Python's main thread, within `trio.run`. Iteration over the queue ends after the block.
     """
     writer, reader = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)
     wakeups = trio.socket.from_stdlib_socket(reader)
     queue = SignalQueue(wakeups)
-    # A full buffer is no fault: whoever empties it looks at all that arrived.
+    # A full buffer is no fault: its reader takes everything that arrived.
     previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:
         for number in numbers:
@@ -74,13 +74,13 @@ def open_signal_queue(numbers: Iterable[signal.Signals]) -> Iterator[SignalQueue
 
 
 def ignore(numbers: Iterable[signal.Signals]) -> None:
-    """These signals do nothing any more, also while the interpreter ends, which resets handlers to the default."""
+    """Ignore these signals, also while the interpreter ends, which resets handlers to the default."""
     sys.unraisablehook = _without_late_signals
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)
 
 
 def _without_late_signals(unraisable: "UnraisableHookArgs") -> None:
-    """Python reports a signal that came while its handler was replaced by SIG_IGN. Nobody needs to know."""
+    """Python reports a signal that came while its handler was replaced by SIG_IGN: the report is dropped."""
     if not (isinstance(unraisable.exc_value, OSError) and "ignored due to race condition" in str(unraisable.exc_value)):
         sys.__unraisablehook__(unraisable)

@@ -36,7 +36,7 @@ class CurrentConfiguration:
         self.replace(configuration, tls)
 
     def replace(self, configuration: Configuration, tls: TlsFiles) -> None:
-        """From now on this one counts."""
+        """Put another configuration in force."""
         self.configuration = configuration
         self.tls = tls
         self.certificates = FileWatch(tls.marks)

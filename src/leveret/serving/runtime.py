@@ -32,7 +32,7 @@ class Alarm:
         self.watch(clock, deadlines)
 
     def watch(self, clock: Clock, deadlines: Deadlines | None) -> None:
-        """From now on look after these, by this clock; None: after none, as time only moves by hand."""
+        """Watch other deadlines, by this clock; None: none, because time only moves by hand."""
         self._clock = clock
         self._deadlines = deadlines
         if deadlines is not None:
@@ -75,7 +75,7 @@ class Runtime:
         self._alarm = Alarm(broker.clock, broker.deadlines if sleeps else None, self.end_turn)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
-        """From now on run this one."""
+        """Run another broker."""
         self.broker = broker
         self._commit = commit
         self._alarm.watch(broker.clock, broker.deadlines if sleeps else None)

@@ -1,6 +1,6 @@
-"""What systemd, or whoever set NOTIFY_SOCKET, is told: ready, reloading, stopping, and that the event loop turns.
+"""What a service manager (systemd, or another that set NOTIFY_SOCKET) is told: ready, reloading, stopping, alive.
 
-Datagrams of `KEY=value` lines, as sd_notify(3) describes. Who is not there to listen is no reason to stop serving.
+Datagrams of `KEY=value` lines, as sd_notify(3) describes. A manager that does not listen is no reason to stop serving.
 Imported only where NOTIFY_SOCKET is set.
 """
 
@@ -18,7 +18,7 @@ _US_A_SECOND = 1_000_000
 
 
 class ServiceManager:
-    """Tells `address`: a path or, with @ before it, an abstract name. `watchdog_s` None: nobody waits for that."""
+    """Tells `address`: a path or, with @ before it, an abstract name. `watchdog_s` None: no watchdog."""
 
     def __init__(self, address: str, watchdog_s: float | None = None) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address

@@ -48,7 +48,7 @@ class TlsFiles:
 
 @dataclass(slots=True, frozen=True)
 class CertificateFile:
-    """A file in PEM form as it was read: whoever replaces it later changes nothing before a reload."""
+    """A file in PEM form as it was read: a later change of it has no effect before a reload."""
 
     path: str
     text: str

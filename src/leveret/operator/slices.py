@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..engine import Message, Queue
 
 READY, UNACKED, SCHEDULED = STATES = ("ready", "unacked", "scheduled")
-#: Octets of contents, whoever looks into them, that end a step; scheduled messages that are sorted in one.
+#: Octets of contents that end a step, whether they are read or not; scheduled messages that one step sorts.
 OCTETS_A_STEP, SORTED_AT_ONCE = 256 * 1024, 2000
 
 
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     due_ns: int = 0
 
 
-def look_through(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:
+def slices_of(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:
     """Slices of at most `size` messages behind a position; an empty one is a step like the others.
 
     What is out or scheduled is seen as it was at the beginning. Raises: EngineError (unreadable).
