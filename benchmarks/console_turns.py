@@ -112,12 +112,14 @@ def fill(broker: Broker, session: Session, queues: int, bindings: int) -> None:
     random.Random(1).shuffle(numbers)  # what is declared in the order of its name is sorted for nothing
     for number in numbers:
         name = f"queue-{number:05}"
-        vhost.declare_queue(name, client=None, durable=True)
+        vhost.queues.declare(name, client=None, durable=True)
         if number % 2:
-            route = vhost.route("", name, session.client.user)
+            route = vhost.router.route("", name, session.client.user)
             session.publish(route, Envelope("", name), [b"\0" * 14 + b"x" * 100], mandatory=False)
     for number in range(bindings):
-        vhost.bind_queue(f"queue-{number % queues:05}", ("amq.topic", "amq.direct")[number % 2], f"key.{number}", {})
+        vhost.bindings.add(
+            "queue", f"queue-{number % queues:05}", ("amq.topic", "amq.direct")[number % 2], f"key.{number}", {}
+        )
     broker.end_turn()
 
 
@@ -167,7 +169,7 @@ def main() -> None:
             clients.append(RawClient(broker.port))
             clients[-1].socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             clients[-1].handshake()
-        session = broker.ask(lambda: next(iter(next(iter(broker.edge.broker.clients)).sessions)))
+        session = broker.ask(lambda: next(iter(next(iter(broker.edge.broker.connections)).sessions)))
         broker.ask(lambda: fill(broker.edge.broker, session, given.queues, given.bindings))
         # As `leveret serve` has it, once what was made has become old.
         from leveret.serving import collector

@@ -112,8 +112,8 @@ class Bench:
             key: Field("S", value.encode()) if isinstance(value, str) else Field("l", value)
             for key, value in arguments.items()
         }
-        self.queue = self.vhost.declare_queue("q", client=None, durable=True, arguments=table)
-        self.client = self.broker.connect("/", User("u"), name="c", flush=self.read)
+        self.queue = self.vhost.queues.declare("q", client=None, durable=True, arguments=table)
+        self.client = self.broker.connections.open("/", User("u"), name="c", flush=self.read)
         self.session: Session = self.client.open_session()
         self.first_id = 1
 
@@ -196,7 +196,7 @@ def ends(*, rounds: int, quick: bool) -> dict[str, Any]:
     """
     count, period_ms, periods = (2000, 300, 1) if quick else (100_000, 10_000, 2)
     bench = Bench({**LEASED, "x-lease-period": period_ms})
-    clock, broker = bench.broker.clock, bench.broker
+    clock, broker = bench.broker.context.clock, bench.broker
     due_ns: dict[int, int] = {}
     late: list[int] = []
 
@@ -208,7 +208,7 @@ def ends(*, rounds: int, quick: bool) -> dict[str, Any]:
             due_ns.update((id_, now_ns + period_ms * MS) for id_ in event.messages)
 
     bench.consume()
-    broker.listeners.append(heard)
+    broker.context.listeners.append(heard)
     envelope, blob = Envelope("", "q"), PLAIN.join(encode_header(16), bytes(16))
     gc.freeze()
     begin_ns, cpu, first_id = clock.monotonic_ns(), time.process_time(), 1

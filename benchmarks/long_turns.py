@@ -230,7 +230,7 @@ def new_keys(stage: Stage) -> None:
     session = stage.connect()
     stage.send(session, queue("q"))
     for number in range(30_000):
-        stage.broker.virtual_hosts["/"].bind_queue("q", "amq.topic", f"a{number % 7}.*.b{number}.#", {})
+        stage.broker.virtual_hosts["/"].bindings.add("queue", "q", "amq.topic", f"a{number % 7}.*.b{number}.#", {})
     keys = [f"a{number % 7}.x.b{number}.y" for number in range(1_500)]
     with stage.measured():
         stage.send(session, b"".join(publish(key, b"x", exchange="amq.topic") for key in keys))
@@ -243,10 +243,10 @@ def graph(stage: Stage) -> None:
     vhost = stage.broker.virtual_hosts["/"]
     names = [f"g{number}" for number in range(120)]
     for name in names:
-        vhost.declare_exchange(name, "fanout")
+        vhost.exchanges.declare(name, "fanout")
     for source in names:
         for destination in names:
-            vhost.bind_exchange(destination, source, "", {})
+            vhost.bindings.add("exchange", destination, source, "", {})
     with stage.measured():
         stage.send(session, b"".join(publish(f"k{number}", b"x", exchange="g0") for number in range(200)))
 
@@ -257,7 +257,7 @@ def header_sets(stage: Stage) -> None:
     stage.send(session, queue("q"))
     for number in range(20_000):
         conditions = {"one": Field("I", 1), "number": Field("I", number)}
-        stage.broker.virtual_hosts["/"].bind_queue("q", "amq.headers", "", conditions)
+        stage.broker.virtual_hosts["/"].bindings.add("queue", "q", "amq.headers", "", conditions)
     head = method(1, C.Basic.Publish(0, "amq.headers", ""))
     head += frame.marshal(header.ContentHeader(0, 0, C.Basic.Properties(headers={"one": 1, "number": -1})), 1)
     with stage.measured():

@@ -28,9 +28,9 @@ def fill(broker: Broker, count: int, session: Session) -> None:
     vhost = broker.virtual_hosts["/"]
     for number in range(count):
         name = f"queue-{number:05}"
-        vhost.declare_queue(name, client=None, durable=True)
+        vhost.queues.declare(name, client=None, durable=True)
         if number % 2:
-            route = vhost.route("", name, session.client.user)
+            route = vhost.router.route("", name, session.client.user)
             session.publish(route, Envelope("", name), [b"\0" * 14 + b"x" * 100], mandatory=False)
     broker.end_turn()
 
@@ -77,7 +77,7 @@ def main(queues: int = 10_000, connections: int = 200) -> None:
         clients = [pika.BlockingConnection(pika.URLParameters(broker.url)) for _ in range(connections)]
         for client in clients:
             client.channel()
-        session = broker.ask(lambda: next(iter(next(iter(broker.edge.broker.clients)).sessions)))
+        session = broker.ask(lambda: next(iter(next(iter(broker.edge.broker.connections)).sessions)))
         broker.ask(lambda: fill(broker.edge.broker, queues, session))
         print(f"{queues} queues, half of them with a message, {connections} connections; ms of CPU, median of {ROUNDS}")
         for path in ("/health/live", "/health/ready", "/metrics", "/metrics/per-object"):

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,18 +50,18 @@ class Web:
 
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
-        self.client = self.broker.connect("/", USER, name="bench", flush=lambda: None)
+        self.client = self.broker.connections.open("/", USER, name="bench", flush=lambda: None)
         self.vhost: VirtualHost = self.broker.virtual_hosts["/"]
 
     def fill(self, kind: str, count: int) -> None:
         """The default exchange gets queues, others bindings to a thousand of them."""
         if kind == "default":
             for number in range(count):
-                self.vhost.declare_queue(f"q{number}", client=self.client)
+                self.vhost.queues.declare(f"q{number}", client=self.client)
             return
         for number in range(QUEUES):
-            self.vhost.declare_queue(f"q{number}", client=self.client)
-        bind = self.vhost.bind_queue
+            self.vhost.queues.declare(f"q{number}", client=self.client)
+        bind = partial(self.vhost.bindings.add, "queue")
         for number in range(count):
             queue = f"q{number % QUEUES}"
             if kind == "headers":
@@ -80,28 +81,28 @@ class Web:
             blobs = [PLAIN.join(encode_header(0, {"headers": _conditions(number)}), b"") for number in numbers]
             facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
             messages = [Routed(("",), Envelope("amq.headers", "", facts), blob) for blob in blobs]
-            return _us(lambda: [vhost.reach(exchange, message) for message in messages], tries)
+            return _us(lambda: [vhost.router.reach(exchange, message) for message in messages], tries)
         name = "" if kind == "default" else f"amq.{kind}"
         form = {"default": "q{}", "direct": "key.{}", "topic": "user.{}.end"}[kind]
         tries = max(20, min(LOOKUPS, 200_000_000 // count))
         keys = [form.format(chance.randrange(2 * count)) for _ in range(tries)]
-        return _us(lambda: [vhost.route(name, key, USER) for key in keys], len(keys))
+        return _us(lambda: [vhost.router.route(name, key, USER) for key in keys], len(keys))
 
     def bind_elsewhere_us(self) -> float:
         """One more binding for a queue that has 20,000, to another exchange."""
         for number in range(20_000):
-            self.vhost.bind_queue("q0", "amq.direct", f"mine.{number}", {})
+            self.vhost.bindings.add("queue", "q0", "amq.direct", f"mine.{number}", {})
 
         def bind() -> None:
             for number in range(500):
-                self.vhost.bind_queue("q0", "amq.topic", f"mine.{number}", {})
+                self.vhost.bindings.add("queue", "q0", "amq.topic", f"mine.{number}", {})
 
         return _us(bind, 500)
 
     def delete_us(self) -> float:
         """Deleting that queue, per binding."""
         held = len(self.vhost.queues["q0"].incoming)
-        return _us(lambda: self.vhost.delete_queue("q0", self.client), held)
+        return _us(lambda: self.vhost.queues.delete("q0", self.client), held)
 
 
 def _conditions(number: int) -> FieldTable:

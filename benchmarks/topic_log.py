@@ -33,7 +33,7 @@ def publish(broker: Broker, count: int, size: int, after: Callable[[], object] =
     envelope = Envelope("", "t")
     begin = time.process_time()
     for _ in range(count // RUN):
-        publish_by_name(vhost, envelope, [blob] * RUN)
+        publish_by_name(vhost.context, envelope, [blob] * RUN)
         broker.end_turn()
         after()
     return count / (time.process_time() - begin)
@@ -42,7 +42,7 @@ def publish(broker: Broker, count: int, size: int, after: Callable[[], object] =
 def declare(broker: Broker, name: str, **arguments: str) -> None:
     """A leased queue of topic t."""
     table = fields_of({**ARGUMENTS, **{key.replace("_", "-"): value for key, value in arguments.items()}})
-    broker.virtual_hosts["/"].declare_queue(name, client=None, durable=True, arguments=table)
+    broker.virtual_hosts["/"].queues.declare(name, client=None, durable=True, arguments=table)
 
 
 def in_memory(count: int) -> float:
@@ -71,12 +71,12 @@ def main() -> None:
         journal = Journal.open(f"{path}/data", clock)
         broker = Broker(clock)
         recorder = Recorder(broker, journal)
-        broker.pager = JournalPager(broker, journal, recorder, 64 * 1024 * 1024)
+        broker.context.storage.pager = JournalPager(broker, journal, recorder, 64 * 1024 * 1024)
         restore(broker, journal, recorder)
         declare(broker, "q")
         publish(broker, count, 1024, journal.commit)
         journal.wait(journal.next_lsn)
-        log, position, found = broker.storage.log, broker.storage.log.start(), 0
+        log, position, found = broker.context.storage.log, broker.context.storage.log.start(), 0
         begin, longest = time.process_time(), 0.0
         while position < log.end():
             before = time.process_time()
@@ -90,7 +90,7 @@ def main() -> None:
         queue = broker.virtual_hosts["/"].queues["late"]
         while queue.is_reviewed:
             before = time.thread_time()
-            broker.feed()
+            broker.scheduler.load()
             broker.end_turn()
             journal.commit()
             longest = max(longest, time.thread_time() - before)

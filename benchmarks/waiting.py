@@ -44,11 +44,11 @@ class Stage:
         self.clock = ManualClock()
         rule = entry("q", redelivery_delay_ms=1000, redelivery_collision_avoidance_factor=1.0, max_delivery_attempts=-1)
         self.broker = Broker(self.clock, settings=SettingsRepository([rule]), chance=random.Random(1).random)
-        self.client: Client = self.broker.connect("/", USER, name="bench", flush=self._sent)
+        self.client: Client = self.broker.connections.open("/", USER, name="bench", flush=self._sent)
         self.session: Session = self.client.open_session()
         vhost = self.broker.virtual_hosts["/"]
-        vhost.declare_queue("q", client=self.client)
-        self.queue: Queue = vhost.queue("q")
+        vhost.queues.declare("q", client=self.client)
+        self.queue: Queue = vhost.queues.named("q")
         self.chance = random.Random(2)
 
     def _sent(self) -> None:
@@ -78,7 +78,7 @@ class Stage:
 
     def _publish(self, blobs: list[bytes]) -> None:
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        route = self.client.vhost.route("", "q", USER)
+        route = self.client.vhost.router.route("", "q", USER)
         self.session.publish(route, Envelope("", "q", facts), blobs, mandatory=False)
         self.broker.end_turn()
 

@@ -113,7 +113,7 @@ class Api:
         self.dispatcher = Dispatcher()
         self.dispatcher.add(routes)
         self.logins = Logins(broker)
-        self.sessions = Sessions(lambda: self.broker.clock.monotonic_ns(), broker)
+        self.sessions = Sessions(lambda: self.broker.context.clock.monotonic_ns(), broker)
         self.sampler = sampler
         self.node_rates = NodeRates()
         self.facts: MetricsFacts | None = None

@@ -102,7 +102,7 @@ def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths
     sessions = yield from mapped(session_values, [session for client in mine for session in client.sessions])
     ready, unacked = lengths
     return (
-        *_sum([session_values(vhost.past_sessions), *sessions]),
+        *_sum([session_values(vhost.context.past_sessions), *sessions]),
         ready + unacked,
         ready,
         unacked,
@@ -113,11 +113,11 @@ def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths
 
 def broker_values(broker: Broker, lengths: Lengths) -> Values:
     """In the order of `BROKER_NAMES`, in steps. O(sessions)."""
-    open_now = [session for client in broker.clients for session in client.sessions]
+    open_now = [session for client in broker.connections for session in client.sessions]
     sessions = yield from mapped(session_values, open_now)
     ready, unacked = lengths
     return (
-        *_sum([session_values(broker.past_sessions), *sessions]),
+        *_sum([session_values(broker.context.past_sessions), *sessions]),
         ready + unacked,
         ready,
         unacked,
@@ -129,7 +129,7 @@ def broker_values(broker: Broker, lengths: Lengths) -> Values:
 
 def churn_values(broker: Broker) -> tuple[int, ...]:
     """In the order of `CHURN`."""
-    activity = broker.activity
+    activity = broker.context.activity
     return (
         activity.channels_closed,
         activity.channels_opened,

@@ -85,7 +85,7 @@ class Sampler:
         self._fresh: dict[Any, Series] = {}  # of the look that is under way: what is gone is not in it
 
     def _now_ms(self) -> int:
-        return self._broker().clock.monotonic_ns() // MS
+        return self._broker().context.clock.monotonic_ns() // MS
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Sampler:
             return
         self._fresh = {}
         room: dict[Queue, float] = {}
-        clients = list(broker.clients)
+        clients = list(broker.connections)
         all_ready = all_unacked = 0
         for vhost in list(broker.virtual_hosts.values()):
             ready = unacked = 0
@@ -140,15 +140,15 @@ class Sampler:
         What happens without clients (expiry, purges) is seen with the next look, at most `LOOKS_SKIPPED` later.
         """
         signs = (
-            broker.next_id,
-            len(broker.clients),
-            *(getattr(broker.activity, name) for name in _SIGNS),
+            broker.context.next_id,
+            len(broker.connections),
+            *(getattr(broker.context.activity, name) for name in _SIGNS),
             sum(
                 session.next_tag + session.acked + session.get_empty + session.published
-                for client in broker.clients
+                for client in broker.connections
                 for session in client.sessions
             ),
-            sum(client.link.reads for client in broker.clients),
+            sum(client.link.reads for client in broker.connections),
         )
         self._same = self._same + 1 if signs == self._signs else 0
         self._signs = signs
@@ -191,7 +191,7 @@ class Sampler:
         if series is None or values == series.latest:
             idle_ms = self._idle_ms(series, queue.last_used_ns)
             if idle_ms >= PERIOD_S * 1000:
-                found["idle_since"] = self._broker().clock.wall_ms() - idle_ms
+                found["idle_since"] = self._broker().context.clock.wall_ms() - idle_ms
         return found
 
     def _capacity(self, queue: Queue) -> float:
@@ -228,13 +228,13 @@ class Sampler:
         if series is not None and values == series.latest:
             idle_ms = max(0, self._now_ms() - series.changed_ms)
             if idle_ms >= PERIOD_S * 1000:
-                found["idle_since"] = self._broker().clock.wall_ms() - idle_ms
+                found["idle_since"] = self._broker().context.clock.wall_ms() - idle_ms
         return {**found, "reductions_details": {"rate": 0.0}}
 
     def vhost(self, vhost: VirtualHost, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
         """The steps to rates and `message_stats` of a virtual host."""
         lengths = yield from lengths_of(vhost.queues.values())
-        values = yield from vhost_values(vhost, list(self._broker().clients), lengths)
+        values = yield from vhost_values(vhost, list(self._broker().connections), lengths)
         shown = self._shown(VHOST_NAMES, values, self._series.get(vhost), ranges)
         stats = _families(shown, [PUBLISHES, DELIVERIES], values, VHOST_NAMES)
         found = {name: value for name, value in shown.items() if name.removesuffix("_details") in (*LENGTHS, *OCTETS)}
@@ -243,7 +243,9 @@ class Sampler:
     def whole(self, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
         """The steps to `message_stats`, `queue_totals` and `churn_rates` of the broker."""
         broker = self._broker()
-        return self._whole_of((yield from broker_values(broker, (yield from lengths_of(broker.queues())))), ranges)
+        return self._whole_of(
+            (yield from broker_values(broker, (yield from lengths_of(broker.virtual_hosts.queues())))), ranges
+        )
 
     def whole_at_last_look(self) -> dict[str, Any]:
         """The same without steps, as it was up to a second ago."""
@@ -282,7 +284,7 @@ class Sampler:
         self, index: int, value: int, series: Series | None, wanted: Range, *, is_length: bool
     ) -> dict[str, Any]:
         """The newest first. Lengths end at the next multiple of the step, others at the last."""
-        clock = self._broker().clock
+        clock = self._broker().context.clock
         wall_ms, step_ms = clock.wall_ms(), wanted.step * 1000
         end_ms = wall_ms // step_ms * step_ms + (step_ms if is_length and wall_ms % step_ms else 0)
         behind_ms = wall_ms - self._now_ms()

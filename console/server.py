@@ -158,7 +158,7 @@ class Server:
 
     def _is_alive(self) -> bool:
         broker = self.runtime.broker
-        return bool(broker.clients) or any(vhost.queues for vhost in broker.virtual_hosts.values())
+        return bool(broker.connections) or any(vhost.queues for vhost in broker.virtual_hosts.values())
 
 
 def _load(options: "Callable[[], ConsoleOptions]") -> "type[Answering]":

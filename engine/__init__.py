@@ -16,7 +16,7 @@ from .emptying import Emptying, is_large
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
-from .flow.control import Blocked, FlowControl
+from .flow.control import Blocked, BlockedEvent, FlowControl
 from .flow.full import Full
 from .flow.ring import Waiter
 from .flow.usage import Usage
@@ -60,7 +60,6 @@ from .messages.sizes import BOUNDS, Sizes
 from .moving import DISCARDED, Choice, Looked, Moving, QueueGone, why_not
 from .object_events import (
     BindingEvent,
-    BlockedEvent,
     ConnectionEvent,
     ExchangeEvent,
     ParameterEvent,

@@ -14,7 +14,7 @@ from .messages.content import PLAIN, scan_properties, splice_header
 from .messages.deaths import DELIVERY_COUNT
 from .messages.message import Envelope, Message
 from .messages.origins import origin_of, without_deaths
-from .peers.host import SessionClient
+from .peers.client import Client
 from .queues.queue import Queue
 from .users.permissions import EXCHANGE, QUEUE, WRITE
 
@@ -39,13 +39,13 @@ class Place(NamedTuple):
 Aim = Callable[[Message], Place]
 
 
-def to_queue(client: SessionClient, name: str) -> Aim:
+def to_queue(client: Client, name: str) -> Aim:
     """Straight into a queue, with the exchange and the routing key that each message was published with."""
-    client.user.require(WRITE, QUEUE, name, client.vhost.name)
+    client.user.require(WRITE, QUEUE, name, client.host.name)
     return lambda message: _into(client, name, message, *_as_it_is(message))
 
 
-def to_exchange(client: SessionClient, name: str, routing_key: str | None) -> Aim:
+def to_exchange(client: Client, name: str, routing_key: str | None) -> Aim:
     """To an exchange, with this routing key, or each with its own."""
 
     def aim(message: Message) -> Place:
@@ -55,7 +55,7 @@ def to_exchange(client: SessionClient, name: str, routing_key: str | None) -> Ai
     return aim
 
 
-def to_origin(client: SessionClient, *, into_queue: bool, without_history: bool) -> Aim:
+def to_origin(client: Client, *, into_queue: bool, without_history: bool) -> Aim:
     """To the exchange that each message came through, with its routing keys; or `into_queue`: where it died.
 
     `without_history`: headers that tell of deaths are left behind.
@@ -68,23 +68,23 @@ def to_origin(client: SessionClient, *, into_queue: bool, without_history: bool)
         if into_queue:
             if not origin.queue:
                 raise Unmovable("no header says which queue it died in")
-            client.user.require(WRITE, QUEUE, origin.queue, client.vhost.name)
+            client.user.require(WRITE, QUEUE, origin.queue, client.host.name)
             return _into(client, origin.queue, message, *_again(message, origin.exchange, origin.keys, without_history))
         exchange, keys = origin.exchange, origin.keys
         if origin.address:
-            exchange, key = client.vhost.resolve_address(origin.address, origin.queue)
+            exchange, key = client.host.router.resolve_address(origin.address, origin.queue)
             keys = (key or message.envelope.routing_key,)
         return _through(client, exchange, keys, message, without_history=without_history)
 
     return aim
 
 
-def _into(client: SessionClient, name: str, message: Message, envelope: Envelope, blob: bytes) -> Place:
-    vhost = client.vhost
-    queue = vhost.queues.get(name)
+def _into(client: Client, name: str, message: Message, envelope: Envelope, blob: bytes) -> Place:
+    host = client.host
+    queue = host.queues.get(name)
     if queue is None:
         raise Unmovable(f"there is no queue {name!r}")
-    default = vhost.exchanges[""]
+    default = host.exchanges[""]
     if queue.rules.leased is not None:  # it captures by topic and content: it may not want this one
         return _through(client, "", (name,), message, without_history=False)
     if not queue.is_open:
@@ -92,22 +92,20 @@ def _into(client: SessionClient, name: str, message: Message, envelope: Envelope
     return Place(f"queue {name}", default, [queue], envelope, blob)
 
 
-def _through(
-    client: SessionClient, name: str, keys: tuple[str, ...], message: Message, *, without_history: bool
-) -> Place:
+def _through(client: Client, name: str, keys: tuple[str, ...], message: Message, *, without_history: bool) -> Place:
     """By the exchange's bindings, as the user may."""
-    vhost, user = client.vhost, client.user
-    user.require(WRITE, EXCHANGE, name, vhost.name)
-    exchange = vhost.exchanges.get(name)
+    host, user = client.host, client.user
+    user.require(WRITE, EXCHANGE, name, host.name)
+    exchange = host.exchanges.get(name)
     if exchange is None:
         raise Unmovable(f"there is no exchange {name!r}")
     if exchange.internal:
-        raise InternalExchangeRefused(name=name, vhost=vhost.name)
+        raise InternalExchangeRefused(name=name, vhost=host.name)
     if exchange.is_topic:
         for key in keys:
-            user.require_topic(WRITE, name, key, vhost.name)
+            user.require_topic(WRITE, name, key, host.name)
     envelope, blob = _again(message, name, keys, without_history)
-    queues = vhost.reach(exchange, Routed(keys, envelope, blob, vhost.broker.chance))
+    queues = host.router.reach(exchange, Routed(keys, envelope, blob, host.broker.chance))
     title = f"exchange {name}, key {keys[0]}" if name else f"queue {keys[0]}"
     if not queues:
         raise Unmovable(f"no queue takes it: {title}")

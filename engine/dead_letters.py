@@ -8,10 +8,10 @@ Source: behaviour page 2.11; address-settings page 6.7.
 from collections import deque
 from collections.abc import Sequence
 
+from .context import BrokerContext
 from .messages.deaths import EXPIRED, dead_letter
 from .messages.message import Message
 from .publishing.auto_created import targets_of
-from .publishing.host import Host, HostBroker
 from .publishing.publish import publish_dead
 from .queues.queue import Queue
 
@@ -26,22 +26,28 @@ LETTERS_MAX = 500
 class DeadLetters:
     """Of one broker: those `waiting` for their publication. `were_waiting`: some, when the turn began to end."""
 
-    __slots__ = ("_broker", "late", "published", "waiting", "were_waiting")
+    __slots__ = ("_context", "late", "published", "waiting", "were_waiting")
 
-    def __init__(self, broker: HostBroker) -> None:
-        self._broker = broker
-        self.waiting: deque[tuple[Host, Queue, Message, str]] = deque()
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self.waiting: deque[tuple[Queue, Message, str]] = deque()
         self.late: dict[Queue, None] = {}  # where messages have expired, and have to wait for that
         self.published = 0  # since there were none on their way
         self.were_waiting = False
 
+    @property
+    def count(self) -> int:
+        """How many are still to be published."""
+        return len(self.waiting)
+
+    @property
     def is_crowded(self) -> bool:
         """Whether dead letters cause no deaths for now: first those are to be out that are on their way."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 
-    def bury(self, vhost: Host, queue: Queue, messages: Sequence[Message], reason: str) -> None:
+    def add(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
-        self.waiting.extend((vhost, queue, message, reason) for message in messages)
+        self.waiting.extend((queue, message, reason) for message in messages)
 
     def expire_later(self, queue: Queue) -> None:
         """Messages have expired, and are to go when the dead letters are out that are on their way."""
@@ -60,18 +66,17 @@ class DeadLetters:
 
     def publish(self, until: int | None = None) -> None:
         """A slice of them, until so much `Effort`."""
-        broker, waiting = self._broker, self.waiting
+        effort, waiting = self._context.effort, self.waiting
         if until is None:
-            until = broker.effort.spent + DEAD_SPREAD
-        while waiting and broker.effort.spent < until:
-            vhost, queue, message, reason = waiting.popleft()
+            until = effort.spent + DEAD_SPREAD
+        while waiting and effort.spent < until:
             self.published += 1
-            self._publish_one(vhost, queue, message, reason)
+            self._publish_one(*waiting.popleft())
         if not waiting:
             self.published = 0
 
-    def _publish_one(self, vhost: Host, queue: Queue, message: Message, reason: str) -> None:
-        broker = self._broker
+    def _publish_one(self, queue: Queue, message: Message, reason: str) -> None:
+        broker, host = self._context, queue.context
         broker.effort.spent += LETTER_COST + len(message.blob) // LETTER_OCTETS
         target = queue.rules.dead_letter_target(reason)
         if target is None:
@@ -82,7 +87,7 @@ class DeadLetters:
         else:
             resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
             makes_missing = rules.makes_missing_queues and queue.may_make_queues
-            targets = [*targets_of(vhost, target, queue.address, resources, makes_missing=makes_missing)]
+            targets = [*targets_of(host, target, queue.address, resources, makes_missing=makes_missing)]
         for exchange, key in targets:
             letter = dead_letter(
                 message,
@@ -96,14 +101,14 @@ class DeadLetters:
                 continues_deaths=options.continues_deaths,
                 tells_last_death=options.tells_last_death,
             )
-            reached = publish_dead(vhost, letter)
+            reached = publish_dead(host, letter)
             broker.effort.spent += reached * LETTER_QUEUE_COST
             if not reached:
-                broker.unroutable_letters.note(vhost.name, queue.name, target)
+                broker.unroutable_letters.note(host.name, queue.name, target)
 
     def _address_of(self, queue: Queue, message: Message) -> str | None:
         """What a dead letter tells as the message's address; None where only a dead-letter exchange rules (6.7)."""
-        broker = self._broker
+        broker = self._context
         if queue.rules.dead_letter_exchange is not None:
             settings = broker.settings.resolve(queue.address, queue.vhost_name)
             if not settings.dead_letter_address and not settings.expiry_address:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from .bindings import Bindings
-from .declaring import DeclaringHost, check_same_fields
+from .context import HostContext
 from .errors import (
     DefaultExchangeRefused,
+    ExchangeNotFound,
     InUse,
     InvalidDeadLetterExchange,
     ReservedName,
@@ -20,31 +20,36 @@ from .object_events import ExchangeEvent
 from .peers.client import Client
 from .peers.permission_checks import require
 from .publishing.service import Handler, ServiceExchange
-from .publishing.topology import Topology
-from .rules.arguments import EXCHANGE_ARGUMENTS, check_same_alternate, unknown_arguments
+from .rules.arguments import EXCHANGE_ARGUMENTS, check_same_alternate, check_same_fields, unknown_arguments
 from .users.permissions import CONFIGURE, EXCHANGE, READ, WRITE
 
 #: Exchanges that hear of changed policies in one step, and what looking for theirs may cost in it (2 to 4 ms).
 EXCHANGES_SLICE, POLICIES_SLICE = 1_000, 3_000
 
 
-class DeclaredExchanges:
-    """Of one virtual host. `client`: who does it, and may; None: the broker itself."""
+class DeclaredExchanges(dict[str, Exchange]):
+    """Of one virtual host, by name. `client`: who does it, and may; None: the broker itself."""
 
-    __slots__ = ("_bindings", "_topology", "_vhost")
+    __slots__ = ("_by_alternate", "_context")
 
-    def __init__(self, vhost: DeclaringHost, topology: Topology, bindings: Bindings) -> None:
-        self._vhost = vhost
-        self._topology = topology
-        self._bindings = bindings
+    def __init__(self, context: HostContext) -> None:
+        super().__init__()
+        self._context = context
+        self._by_alternate: dict[str, dict[Exchange, None]] = {}  # by the name of their alternate exchange
+
+    def named(self, name: str) -> Exchange:
+        """Raises: ExchangeNotFound."""
+        try:
+            return self[name]
+        except KeyError:
+            raise ExchangeNotFound(name=name, vhost=self._context.name) from None
 
     def add_predeclared(self, services: dict[str, Handler]) -> None:
         """Those that every virtual host has, services among them."""
-        exchanges = self._topology.exchanges
         for name, kind, internal in PREDECLARED:
-            exchanges[name] = EXCHANGE_TYPES[kind](name, durable=True, internal=internal)
+            self[name] = EXCHANGE_TYPES[kind](name, durable=True, internal=internal)
         for name, handler in services.items():
-            exchanges[name] = ServiceExchange(name, handler)
+            self[name] = ServiceExchange(name, handler)
         for _ in self.policies_changed():
             pass
 
@@ -71,36 +76,39 @@ class DeclaredExchanges:
         if not name:
             raise DefaultExchangeRefused
         if passive:
-            return self._topology.exchange(name)
+            return self.named(name)
         require(client, CONFIGURE, EXCHANGE, name)
         assert exchange_type is not None
         arguments = arguments or {}
-        vhost = self._vhost
-        current = self._topology.exchanges.get(name)
+        host, broker = self._context, self._context.broker
+        current = self.get(name)
         if current is not None:
             fields = {"type": kind, "durable": durable, "auto_delete": auto_delete, "internal": internal}
-            check_same_fields("exchange", current, fields, vhost=vhost.name)
-            check_same_alternate(current.arguments, arguments, name=name, vhost=vhost.name)
+            check_same_fields("exchange", current, fields, name=name, vhost=host.name)
+            check_same_alternate(current.arguments, arguments, name=name, vhost=host.name)
             return current
         if name.startswith("amq."):
             raise ReservedName(kind="exchange", name=name)
         alternate = arguments.get("alternate-exchange")
         if alternate is not None and alternate.tag != "S":
             raise InvalidDeadLetterExchange(
-                type=alternate.type_name, key="alternate-exchange", kind="exchange", name=name, vhost=vhost.name
+                type=alternate.type_name, key="alternate-exchange", kind="exchange", name=name, vhost=host.name
             )
         if alternate is not None:
             require(client, READ, EXCHANGE, name)
             require(client, WRITE, EXCHANGE, alternate.text)
         exchange = exchange_type(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
-        spent = vhost.broker.policies.spent
-        exchange.set_policy(vhost.broker.policies.of_exchange(name, vhost.name))
-        vhost.broker.effort.spent += vhost.broker.policies.spent - spent
-        self._topology.add_exchange(exchange)
+        spent = broker.policies.spent
+        exchange.set_policy(broker.policies.of_exchange(name, host.name))
+        broker.effort.spent += broker.policies.spent - spent
+        self[name] = exchange
+        self._note_alternate(exchange)
+        for sending in self._by_alternate.get(name, ()):  # they may have waited for it as their alternate
+            sending.routes.forget_all()
         if arguments and (unknown := unknown_arguments(arguments, EXCHANGE_ARGUMENTS)):
-            vhost.broker.on_unknown_arguments("exchange", name, vhost.name, unknown)
-        if vhost.broker.listeners:
-            vhost.broker.announce(ExchangeEvent(EventKind.DECLARED, vhost.name, name, exchange))
+            broker.on_unknown_arguments("exchange", name, host.name, unknown)
+        if broker.listeners:
+            broker.announce(ExchangeEvent(EventKind.DECLARED, host.name, name, exchange))
         return exchange
 
     def delete(self, name: str, *, if_unused: bool = False, client: Client | None = None) -> None:
@@ -108,38 +116,57 @@ class DeclaredExchanges:
 
         Raises: DefaultExchangeRefused, SystemExchangeRefused, PermissionRefused, InUse (it is the source of a binding).
         """
-        exchange = self._topology.exchanges.get(name)
+        exchange = self.get(name)
         if not name:
             raise DefaultExchangeRefused
         if name.startswith("amq.") or isinstance(exchange, ServiceExchange):
-            raise SystemExchangeRefused(name=name, vhost=self._vhost.name)
+            raise SystemExchangeRefused(name=name, vhost=self._context.name)
         require(client, CONFIGURE, EXCHANGE, name)
         if exchange is None:
             return
         if if_unused and exchange.bindings:
-            raise InUse(kind="exchange", name=name, vhost=self._vhost.name)
+            raise InUse(kind="exchange", name=name, vhost=self._context.name)
         self._remove(exchange)
 
     def remove_all(self) -> None:
         """The virtual host goes, with all but those that every one has."""
         predeclared = {name for name, _, _ in PREDECLARED}
-        for exchange in list(self._topology.exchanges.values()):
+        for exchange in list(self.values()):
             is_own = exchange.name not in predeclared and not isinstance(exchange, ServiceExchange)
-            if is_own and self._topology.exchanges.get(exchange.name) is exchange:  # it may have gone with one before
+            if is_own and self.get(exchange.name) is exchange:  # it may have gone with one before
                 self._remove(exchange)
 
     def policies_changed(self) -> Iterator[None]:
         """Other policies hold from now on: steps in which the exchanges hear of it. O(exchanges, times policies)."""
-        broker, exchanges = self._vhost.broker, self._topology.exchanges
+        broker = self._context.broker
         until = broker.policies.spent + POLICIES_SLICE
-        for number, exchange in enumerate(list(exchanges.values()), 1):
-            if exchange.name and not isinstance(exchange, ServiceExchange) and exchanges.get(exchange.name) is exchange:
-                exchange.set_policy(broker.policies.of_exchange(exchange.name, self._vhost.name))
+        for number, exchange in enumerate(list(self.values()), 1):
+            if exchange.name and not isinstance(exchange, ServiceExchange) and self.get(exchange.name) is exchange:
+                exchange.set_policy(broker.policies.of_exchange(exchange.name, self._context.name))
             if number % EXCHANGES_SLICE == 0 or broker.policies.spent >= until:
                 yield
                 until = broker.policies.spent + POLICIES_SLICE
-        self._topology.alternates_changed()
+        self._by_alternate = {}
+        for exchange in self.values():
+            self._note_alternate(exchange)
+
+    def _note_alternate(self, exchange: Exchange) -> None:
+        if exchange.alternate is not None:
+            self._by_alternate.setdefault(exchange.alternate, {})[exchange] = None
 
     def _remove(self, exchange: Exchange) -> None:
-        self._bindings.drop_exchange(exchange)
-        self._bindings.unbind_all(exchange)
+        self.drop(exchange)
+        self._context.bindings.unbind_all(exchange)
+
+    def drop(self, exchange: Exchange) -> None:
+        """Forget an exchange with its outgoing bindings; the incoming ones are the caller's."""
+        host = self._context
+        del self[exchange.name]
+        if exchange.alternate is not None:
+            sending = self._by_alternate[exchange.alternate]
+            del sending[exchange]
+            if not sending:
+                del self._by_alternate[exchange.alternate]
+        host.bindings.forget_all_of(exchange)
+        if host.broker.listeners:
+            host.broker.announce(ExchangeEvent(EventKind.UNDECLARED, host.name, exchange.name, exchange))

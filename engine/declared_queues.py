@@ -5,14 +5,14 @@ from itertools import islice
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
 from ..settings.leases import LeasedFault, leased_settings
 from ..settings.values import shown
-from .bindings import Bindings
-from .declaring import DeclaringHost, check_same_fields
+from .context import HostContext
 from .emptying import Emptying
 from .errors import (
     AllQueuesMaxReached,
     InUse,
     InvalidArgument,
     NotEmpty,
+    QueueNotFound,
     QueuesMaxReached,
     ReservedName,
     ResourceLocked,
@@ -22,18 +22,16 @@ from .errors import (
 )
 from .events import EventKind
 from .messages.field_table import FieldTable
+from .messages.message import Message
 from .object_events import QueueEvent
 from .peers.client import Client
 from .peers.permission_checks import may, may_make_targets, require, require_for_arguments
-from .publishing.publish import replay_retained
-from .publishing.router import Router
+from .publishing.publish import publish_into, replay_retained
 from .publishing.service import PersonalService
-from .publishing.topology import Topology
 from .queues import consumers as queue_consumers
-from .queues.kinds import kind_of
+from .queues.kinds import REPLY, kind_of
 from .queues.queue import Queue
 from .queues.refusals import check_delete, check_purge
-from .queues.surroundings import Surroundings
 from .rules.arguments import (
     AMPS,
     CLASSIC,
@@ -41,6 +39,7 @@ from .rules.arguments import (
     Reason,
     check_queue_arguments,
     check_same_arguments,
+    check_same_fields,
     plain_arguments,
     queue_type_of,
     unknown_arguments,
@@ -54,25 +53,21 @@ from .users.permissions import CONFIGURE, QUEUE, READ
 NAME_OCTETS_MAX = 255
 
 
-class DeclaredQueues:
-    """Of one virtual host. `client`: who does it, and may; None: the broker itself."""
+class DeclaredQueues(dict[str, Queue]):
+    """Of one virtual host, by name. `client`: who does it, and may; None: the broker itself."""
 
-    __slots__ = ("_bindings", "_queues", "_router", "_surroundings", "_topology", "_vhost")
+    __slots__ = ("_context",)
 
-    def __init__(
-        self,
-        vhost: DeclaringHost,
-        surroundings: Surroundings[Queue],
-        topology: Topology,
-        router: Router,
-        bindings: Bindings,
-    ) -> None:
-        self._vhost = vhost
-        self._surroundings = surroundings  # of each queue
-        self._topology = topology
-        self._queues = topology.queues
-        self._router = router
-        self._bindings = bindings
+    def __init__(self, context: HostContext) -> None:
+        super().__init__()
+        self._context = context
+
+    def named(self, name: str) -> Queue:
+        """Raises: QueueNotFound."""
+        try:
+            return self[name]
+        except KeyError:
+            raise QueueNotFound(name=name, vhost=self._context.name) from None
 
     # -- declaring ----------------------------------------------------------------------------------------------------
 
@@ -97,31 +92,31 @@ class DeclaredQueues:
             PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
         """
         if passive:
-            found = self._bindings.accessible(name, client)
+            found = self._context.bindings.accessible(name, client)
             found.touch()
-            self._vhost.broker.activity.queues_declared += 1
+            self._context.broker.activity.queues_declared += 1
             return found
-        vhost = self._vhost
+        host = self._context
         arguments = arguments or {}
         if client is not None:
             arguments = with_default_type(
                 arguments,
-                vhost.limits.default_queue_type,
+                host.limits.default_queue_type,
                 durable=durable,
                 exclusive=exclusive,
                 auto_delete=auto_delete,
             )
         durable = durable and not exclusive  # an exclusive queue is gone before a restart could find it
-        current = self._queues.get(name)
+        current = self.get(name)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
             raise ReservedName(kind="queue", name=name)  # also when it is there: only passively
         require(client, CONFIGURE, QUEUE, name)
         if current is not None:
             self._check_same(current, client, durable, exclusive, auto_delete, arguments)
             current.touch()
-            vhost.broker.activity.queues_declared += 1
+            host.broker.activity.queues_declared += 1
             return current
-        if client is not None and not (durable or exclusive or vhost.broker.options.has_transient_queues):
+        if client is not None and not (durable or exclusive or host.broker.options.has_transient_queues):
             raise TransientQueueRefused
         queue_type = queue_type_of(arguments)
         if server_named and queue_type != CLASSIC:
@@ -137,30 +132,30 @@ class DeclaredQueues:
                 (not durable, "non-durable"),
             ):
                 if unwanted:
-                    raise UnsupportedProperty(property=word, name=name, vhost=vhost.name)
+                    raise UnsupportedProperty(property=word, name=name, vhost=host.name)
         if client is not None:
             self._check_max(name)
         owner = client if exclusive else None
         may_make_queues = may_make_targets(client, arguments)
         queue = self._make(name, durable, owner, auto_delete, arguments, may_make_queues=may_make_queues)
-        if vhost.broker.settings.deletes_declared_queues:
-            vhost.broker.reaper.watch()
+        if host.broker.settings.deletes_declared_queues:
+            host.broker.reaper.watch()
         if queue.owner is not None:
             queue.owner.exclusive_queues[queue] = None
         if arguments and (unknown := unknown_arguments(arguments)):
-            vhost.broker.on_unknown_arguments("queue", name, vhost.name, unknown)
-        vhost.broker.activity.queues_declared += 1
+            host.broker.on_unknown_arguments("queue", name, host.name, unknown)
+        host.broker.activity.queues_declared += 1
         return queue
 
     def create(
         self, name: str, *, arguments: FieldTable | None = None, address: str | None = None, is_auto_created: bool
     ) -> Queue:
         """A durable queue that the broker makes itself, or the one that is there. The arguments are not checked."""
-        queue = self._queues.get(name)
+        queue = self.get(name)
         if queue is None:
             queue = self._make(name, True, None, False, arguments or {}, address, is_auto_created)
             if is_auto_created:
-                self._vhost.broker.reaper.watch()
+                self._context.broker.reaper.watch()
         return queue
 
     def create_missing(self, name: str) -> bool:
@@ -168,9 +163,9 @@ class DeclaredQueues:
 
         That is because of its name, of a limit on queues, or because the journal takes nothing.
         """
-        if name in self._queues:
+        if name in self:
             return True
-        durability = self._vhost.broker.storage.durability
+        durability = self._context.broker.storage.durability
         has_failed = durability is not None and durability.has_failed
         is_name = 0 < len(name.encode()) <= NAME_OCTETS_MAX and not name.startswith("amq.") and name.isprintable()
         if has_failed or not is_name:
@@ -204,19 +199,20 @@ class DeclaredQueues:
             may_make_queues=may_make_queues,
             is_restored=True,
         )
-        if is_auto_created or self._vhost.broker.settings.deletes_declared_queues:
-            self._vhost.broker.reaper.watch()
+        if is_auto_created or self._context.broker.settings.deletes_declared_queues:
+            self._context.broker.reaper.watch()
         return queue
 
     def review(self, queue: Queue) -> None:
         """A leased queue that was there before a restart is built from its recovery point."""
-        queue.begin_review(self._router.captures.logged_since(queue), self._vhost.broker.next_id, was_there=True)
+        since = self._context.router.captures.logged_since(queue)
+        queue.begin_review(since, self._context.broker.next_id, was_there=True)
 
     def knows_point(self, point: str) -> bool:
         """Whether the log has the recovery point of a leased queue (queues page C.5, E-RP-UNKNOWN)."""
         from .rules.recovery_point import is_known
 
-        log = self._vhost.broker.storage.log
+        log = self._context.broker.storage.log
         return "|" not in point or is_known(point, log.first_id(), log.next_id())
 
     def for_consumer(self, name: str, client: Client | None = None) -> Queue:
@@ -226,15 +222,15 @@ class DeclaredQueues:
         Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
         """
         require(client, READ, QUEUE, name)
-        is_missing = name not in self._queues and bool(name)
-        if is_missing and self._router.auto_creates(name) and may(client, CONFIGURE, QUEUE, name):
+        is_missing = name not in self and bool(name)
+        if is_missing and self._context.router.auto_creates(name) and may(client, CONFIGURE, QUEUE, name):
             if client is not None:
                 self._check_max(name)
             return self.create(name, is_auto_created=True)
-        return self._topology.queue(name)
+        return self.named(name)
 
     def _check_arguments(self, name: str, client: Client | None, arguments: FieldTable) -> None:
-        vhost = self._vhost.name
+        vhost = self._context.name
         require_for_arguments(client, name, arguments)
         check_queue_arguments(arguments, name=name, vhost=vhost)
         try:
@@ -248,21 +244,21 @@ class DeclaredQueues:
         """
         try:
             settings = leased_settings(name, plain_arguments(arguments))
-            self._router.captures.check_logged(settings)
+            self._context.router.captures.check_logged(settings)
             if not self.knows_point(settings.recovery_point):
                 raise LeasedFault("E-RP-UNKNOWN", "x-recovery-point", shown(settings.recovery_point))
         except LeasedFault as fault:
             reason = Reason("text", str(fault))
-            raise InvalidArgument(key=fault.argument, name=name, vhost=self._vhost.name, reason=reason) from None
+            raise InvalidArgument(key=fault.argument, name=name, vhost=self._context.name, reason=reason) from None
 
     def _check_max(self, name: str) -> None:
         """Raises: QueuesMaxReached, AllQueuesMaxReached."""
-        vhost = self._vhost
-        limit = vhost.limits.max_queues
-        if limit is not None and len(self._queues) >= limit:
-            raise QueuesMaxReached(name=name, vhost=vhost.name, limit=limit)
-        limit = vhost.broker.options.queues_max
-        if limit and vhost.broker.queues_count() >= limit:
+        host = self._context
+        limit = host.limits.max_queues
+        if limit is not None and len(self) >= limit:
+            raise QueuesMaxReached(name=name, vhost=host.name, limit=limit)
+        limit = host.broker.options.queues_max
+        if limit and host.broker.virtual_hosts.queues_count() >= limit:
             raise AllQueuesMaxReached(name=name, limit=limit)
 
     def _check_same(
@@ -274,10 +270,12 @@ class DeclaredQueues:
         auto_delete: bool,
         arguments: FieldTable,
     ) -> None:
-        vhost = self._vhost.name
+        vhost = self._context.name
         if exclusive != current.exclusive or (current.owner is not None and current.owner is not client):
             raise ResourceLocked(name=current.name, vhost=vhost)
-        check_same_fields("queue", current, {"durable": durable, "auto_delete": auto_delete}, vhost=vhost)
+        check_same_fields(
+            "queue", current, {"durable": durable, "auto_delete": auto_delete}, name=current.name, vhost=vhost
+        )
         check_same_arguments(current.arguments, arguments, name=current.name, vhost=vhost)
 
     def _make(
@@ -293,17 +291,17 @@ class DeclaredQueues:
         may_make_queues: bool = True,
         is_restored: bool = False,
     ) -> Queue:
-        vhost, broker = self._vhost, self._vhost.broker
+        host, broker = self._context, self._context.broker
         if address is None:
             field = arguments.get("x-address")
             address = field.text if field is not None and field.value else name
         queue_type = queue_type_of(arguments)
         policies = broker.policies
         spent = policies.spent
-        policy = policies.of_queue(name, queue_type, vhost.name)
+        policy = policies.of_queue(name, queue_type, host.name)
         broker.effort.spent += policies.spent - spent
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
-        resolved = broker.settings.resolve_queue(address, vhost.name, own_settings(arguments), layer.settings, name)
+        resolved = broker.settings.resolve_queue(address, host.name, own_settings(arguments), layer.settings, name)
         options = broker.options
         effective = effective_arguments(arguments, layer)
         rules = rules_of(effective, resolved, options.quorum_delivery_limit, options.quorum_priorities)
@@ -313,14 +311,14 @@ class DeclaredQueues:
             # A broker without leased queues need not have what they load: 30 ms, 2 MiB.
             from .lease_control import EXCHANGE, LeaseControl
 
-            if EXCHANGE not in self._topology.exchanges:
-                self._topology.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(vhost).handle)
+            if EXCHANGE not in host.exchanges:
+                host.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(host).handle)
             rules = rules_of_leased(
                 leased_rules(name, arguments, layer.arguments), effective_arguments(arguments, layer), resolved
             )
         kind = kind_of(queue_type, rules)
         queue = kind.make(
-            self._surroundings,
+            host,
             name,
             kind=kind,
             durable=durable,
@@ -334,16 +332,16 @@ class DeclaredQueues:
             is_auto_created=is_auto_created,
             may_make_queues=may_make_queues,
         )
-        self._queues[name] = queue
-        self._router.add_queue(queue)
+        self[name] = queue
+        self._context.router.add_queue(queue)
         broker.activity.queues_created += 1
         if queue_type == AMPS and not is_restored:
-            queue.begin_review(self._router.captures.logged_since(queue), broker.next_id, was_there=False)
+            queue.begin_review(self._context.router.captures.logged_since(queue), broker.next_id, was_there=False)
         queue.touch()
         if broker.listeners:
-            broker.announce(QueueEvent(EventKind.DECLARED, vhost.name, name, queue))
-        if vhost.remembered:
-            replay_retained(vhost, queue, queue.address)
+            broker.announce(QueueEvent(EventKind.DECLARED, host.name, name, queue))
+        if host.retained:
+            replay_retained(host, queue, queue.address)
         return queue
 
     # -- the end of a queue -------------------------------------------------------------------------------------------
@@ -357,9 +355,9 @@ class DeclaredQueues:
 
     def _purgeable(self, name: str, client: Client) -> Queue:
         require(client, READ, QUEUE, name)
-        queue = self._bindings.accessible(name, client)
+        queue = self._context.bindings.accessible(name, client)
         check_purge(queue)
-        self._vhost.broker.dispatch_now(queue)
+        self._context.broker.scheduler.dispatch_now(queue)
         return queue
 
     def begin_purge(self, name: str, client: Client) -> Emptying:
@@ -367,18 +365,16 @@ class DeclaredQueues:
         return self._made_small(self._purgeable(name, client), client, deletes=False)
 
     def _made_small(self, queue: Queue, client: Client, *, deletes: bool) -> Emptying:
-        broker = self._vhost.broker
+        host = self._context
         emptying = Emptying(
             queue,
             client,
-            broker.storage.durability,
-            broker.emptyings,
-            unbind=self._bindings.unbind_some if deletes else None,
+            unbind=host.bindings.unbind_some if deletes else None,
             end=self.remove if deletes else Queue.purge,
         )
         steps = emptying.steps()
         next(steps)  # the first slice; from here on the queue is busy
-        broker.run_errand(steps)
+        host.broker.background.run(steps)
         return emptying
 
     def delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
@@ -387,7 +383,7 @@ class DeclaredQueues:
         Raises: PermissionRefused, ResourceLocked, NotEmpty, InUse, ConditionalDeleteNotSupported.
         """
         require(client, CONFIGURE, QUEUE, name)
-        if name not in self._queues:
+        if name not in self:
             return 0
         return self.remove(self._deletable(name, client, if_unused, if_empty))
 
@@ -397,31 +393,33 @@ class DeclaredQueues:
         return self._made_small(self._deletable(name, client, if_unused, if_empty), client, deletes=True)
 
     def _deletable(self, name: str, client: Client, if_unused: bool, if_empty: bool) -> Queue:
-        queue = self._bindings.accessible(name, client)
+        queue = self._context.bindings.accessible(name, client)
         check_delete(queue, if_unused=if_unused, if_empty=if_empty)
-        self._vhost.broker.dispatch_now(queue)
+        self._context.broker.scheduler.dispatch_now(queue)
         if if_empty and (queue.ready_count or queue.scheduled):
-            raise NotEmpty(name=name, vhost=self._vhost.name)
+            raise NotEmpty(name=name, vhost=self._context.name)
         if if_unused and queue.consumers:
-            raise InUse(kind="queue", name=name, vhost=self._vhost.name)
+            raise InUse(kind="queue", name=name, vhost=self._context.name)
         return queue
 
     def remove(self, queue: Queue) -> int:
         """Take a queue away, for whatever reason; its consumers are told. Returns how many messages were ready."""
-        broker = self._vhost.broker
+        if queue.kind is REPLY:
+            return self._context.reply_queues.remove(queue)
+        broker = self._context.broker
         queue.condemn()
-        del self._queues[queue.name]
-        self._router.remove_queue(queue)
+        del self[queue.name]
+        self._context.router.remove_queue(queue)
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue, None)
         if queue.consumers:
             self._end_consumers(queue)
-        self._bindings.unbind_all(queue)
+        self._context.bindings.unbind_all(queue)
         count = queue.end()
         broker.counters.add(queue.counters)
         broker.activity.queue_deleted(queue.type, queue.counters)
         if broker.listeners:
-            broker.announce(QueueEvent(EventKind.UNDECLARED, self._vhost.name, queue.name, queue))
+            broker.announce(QueueEvent(EventKind.UNDECLARED, self._context.name, queue.name, queue))
         return count
 
     @staticmethod
@@ -433,8 +431,12 @@ class DeclaredQueues:
         for consumer in consumers:
             consumer.session.notify_cancelled(consumer)
 
+    def publish_again(self, queue: Queue, message: Message, cause: str) -> None:
+        """Publish a message into this queue alone, as if it came now; `cause` says why."""
+        publish_into(self._context, queue, message.envelope, message.blob, cause)
+
     def remove_some(self, count: int) -> bool:
         """The virtual host goes: delete up to `count` queues; True when none is left."""
-        for queue in list(islice(self._queues.values(), count)):
+        for queue in list(islice(self.values(), count)):
             self.remove(queue)
-        return not self._queues
+        return not self

@@ -6,7 +6,7 @@ Answers of the turn are out by then, so that one who deletes himself hears that 
 from collections import deque
 from collections.abc import Iterable
 
-from .agenda import Agenda
+from .context import BrokerContext
 from .errors import EngineError, VirtualHostDeleted
 from .peers.client import Client
 from .virtual_host import VirtualHost
@@ -19,26 +19,25 @@ QUEUES_SLICE = 200
 class Departures:
     """`pending` while there is something left to do. The queues of a virtual host go when all clients are gone."""
 
-    __slots__ = ("_agenda", "_clients", "_vhosts", "pending")
+    __slots__ = ("_clients", "_context", "_vhosts", "pending")
 
-    def __init__(self, agenda: Agenda) -> None:
-        self._agenda = agenda
-        agenda.add(self)
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self.pending = False
         self._clients: deque[tuple[Client, EngineError]] = deque()
         self._vhosts: deque[VirtualHost] = deque()
 
-    def expel(self, client: "Client", error: EngineError) -> None:
+    def expel(self, client: Client, error: EngineError) -> None:
         """Send a client away; the error is what it hears."""
         self._clients.append((client, error))
-        self.pending = self._agenda.pending = True
+        self.pending = self._context.background.pending = True
 
-    def condemn(self, vhost: "VirtualHost", clients: "Iterable[Client]") -> None:
+    def condemn(self, vhost: VirtualHost, clients: Iterable[Client]) -> None:
         """Take a virtual host down that nobody can find any more."""
         for client in clients:
             self.expel(client, VirtualHostDeleted(vhost=vhost.name))
         self._vhosts.append(vhost)
-        self.pending = self._agenda.pending = True
+        self.pending = self._context.background.pending = True
 
     def finish(self, vhost: str) -> None:
         """What is left of a virtual host of that name goes now: another one of its name is to come."""

@@ -7,9 +7,8 @@ its client is gone.
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Protocol
 
-from .durability import Durability
+from .peers.client import Client
 from .queues.queue import Queue
 
 #: Messages, and bindings, that go in one slice: about 2 ms with a journal, for each connection's turn ends with one. A
@@ -21,71 +20,61 @@ WAIT_MAX = 1_000
 _ID = attrgetter("id")
 
 
-class Asker(Protocol):
-    """The client that asked."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is gone."""
-
-
 class Emptying:
     """Made by `begin_purge`, `begin_delete`. When the queue `is_small` it is to be ended as any other; then `finish`.
 
     `count`: messages that went so far.
     """
 
-    __slots__ = ("_asker", "_durability", "_end", "_queue", "_unbind", "_under_way", "count", "is_small")
+    __slots__ = ("_asker", "_broker", "_end", "_queue", "_unbind", "count", "is_small")
 
     def __init__(
         self,
         queue: Queue,
-        asker: Asker,
-        durability: Durability | None,
-        under_way: "set[Emptying]",
+        asker: Client,
         *,
         unbind: Callable[[Queue, int], None] | None,
         end: Callable[[Queue], int],
     ) -> None:
         """`unbind`: takes so many of its bindings away; None: it keeps them, for it is not deleted.
 
-        `under_way`: this is one of them until all is done. `end`: what was asked for, where nobody is left to do it.
+        `end`: what was asked for, where nobody is left to do it.
         """
         self._queue = queue
         self._asker = asker
-        self._durability = durability
+        self._broker = queue.context.broker
         self._unbind = unbind
         self._end = end
-        self._under_way = under_way
         self.count = 0
         self.is_small = False
 
     def steps(self) -> Iterator[None]:
         """A slice each."""
-        queue = self._queue
+        queue, under_way = self._queue, self._broker.emptyings
         queue.hold()
-        self._under_way.add(self)
+        under_way.add(self)
         try:
             while not queue.deleted and is_large(queue, deletes=self._unbind is not None):
                 self._slice()
-                if self._durability is not None:
-                    self._durability.take_barrier()  # nobody else's answer waits for it
+                durability = self._broker.storage.durability
+                if durability is not None:
+                    durability.take_barrier()  # nobody else's answer waits for it
                 yield
             self.is_small = True
             for _ in range(WAIT_MAX):
-                if self not in self._under_way or queue.deleted or self._asker.closed:
+                if self not in under_way or queue.deleted or self._asker.closed:
                     break
                 yield
-            if self in self._under_way and not queue.deleted:
+            if self in under_way and not queue.deleted:
                 self.count += self._end(queue)
         finally:
             self.is_small = True
-            self._under_way.discard(self)
+            under_way.discard(self)
             queue.let_go()
 
     def finish(self) -> int:
         """What was asked for is done. Returns how many messages had gone before."""
-        self._under_way.discard(self)
+        self._broker.emptyings.discard(self)
         return self.count
 
     def _slice(self) -> None:

@@ -8,7 +8,7 @@ strict. The answer goes to reply_to, as JSON. Source: queues page A.6.
 from collections.abc import Generator, Iterator, Mapping
 
 from ..expressions.language import AMPS, ExpressionError, compiled
-from .declaring import DeclaringHost
+from .context import HostContext
 from .errors import BadRequest
 from .messages.content import ContentError, PropertyValue, decode_properties
 from .messages.message import Envelope
@@ -30,16 +30,16 @@ Steps = Generator[None, None, Discarded]
 class LeaseControl:
     """Serves the requests of one virtual host."""
 
-    __slots__ = ("_vhost",)
+    __slots__ = ("_context",)
 
-    def __init__(self, vhost: DeclaringHost) -> None:
-        self._vhost = vhost
+    def __init__(self, context: HostContext) -> None:
+        self._context = context
 
     def handle(self, sender: Sender, envelope: Envelope, blob: bytes) -> None:
         """A request: served now, or in steps if that takes long."""
         steps = self._serve(sender, envelope, blob)
         for _ in steps:
-            self._vhost.broker.run_errand(steps)
+            self._context.broker.background.run(steps)
             break
 
     def _serve(self, sender: Sender, envelope: Envelope, blob: bytes) -> Iterator[None]:
@@ -60,7 +60,7 @@ class LeaseControl:
                 answer["deferred"] = done.deferred
         except BadRequest as error:
             answer = {"status": "failure", "reason": str(error), "matches": 0, "topic_matches": 0, "records_deleted": 0}
-        answer_request(self._vhost, properties, answer)
+        answer_request(self._context, properties, answer)
 
     def _done(self, sender: Sender, envelope: Envelope, properties: Mapping[str, PropertyValue]) -> Steps:
         if envelope.routing_key != REQUEST:
@@ -72,9 +72,9 @@ class LeaseControl:
             if isinstance(field.value, bytes)
         }
         name = headers.get("queue", "")
-        if not sender.user.may(CONFIGURE, QUEUE, name, self._vhost.name):
+        if not sender.user.may(CONFIGURE, QUEUE, name, self._context.name):
             raise BadRequest("you may not configure this queue")
-        queue = self._vhost.queues.get(name)
+        queue = self._context.queues.get(name)
         if queue is None or queue.rules.leased is None:
             raise BadRequest(f"no leased queue {name[:255]!r}")
         own = headers.get("x-client")

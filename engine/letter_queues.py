@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from .context import HostContext
 from .exchanges.routed import Routed
 from .messages.deaths import EXPIRED, REJECTED
-from .publishing.host import Host
 from .queues.queue import Queue
 from .rules.queue_rules import NO_RULES, QueueRules
 
@@ -12,23 +12,23 @@ from .rules.queue_rules import NO_RULES, QueueRules
 SLICE = 200
 
 
-def dead_letter_queues(vhost: Host) -> Iterator[list[Queue]]:
+def dead_letter_queues(host: HostContext) -> Iterator[list[Queue]]:
     """Each of them once, some in each step. What nobody's rules lead to is none, whatever is in it."""
     known: dict[Queue, None] = {}
     places: dict[tuple[str, str | None], None] = {}
-    for count, queue in enumerate(list(vhost.queues.values()), 1):
+    for count, queue in enumerate(list(host.queues.values()), 1):
         some: list[Queue] = []
         if queue.rules is not NO_RULES and not queue.deleted:
-            for place in _places_of(vhost, queue, queue.rules):
+            for place in _places_of(host, queue, queue.rules):
                 if place not in places:
                     places[place] = None
-                    some += [one for one in _queues_at(vhost, *place) if one.name and one not in known]
+                    some += [one for one in _queues_at(host, *place) if one.name and one not in known]
                     known.update(dict.fromkeys(some))
         if some or count % SLICE == 0:
             yield list(dict.fromkeys(some))
 
 
-def _places_of(vhost: Host, queue: Queue, rules: QueueRules) -> Iterator[tuple[str, str | None]]:
+def _places_of(host: HostContext, queue: Queue, rules: QueueRules) -> Iterator[tuple[str, str | None]]:
     """Exchange and routing key; None: that of each message."""
     if rules.dead_letter_exchange is not None:
         yield rules.dead_letter_exchange, rules.dead_letter_routing_key
@@ -37,16 +37,16 @@ def _places_of(vhost: Host, queue: Queue, rules: QueueRules) -> Iterator[tuple[s
         target = rules.dead_letter_target(reason)
         if target is None:
             continue
-        yield vhost.resolve_address(target, queue.address)
+        yield host.router.resolve_address(target, queue.address)
         resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
         if resources is not None:
             yield "", f"{resources.prefix}{queue.address}{resources.suffix}"
 
 
-def _queues_at(vhost: Host, exchange_name: str, key: str | None) -> Iterable[Queue]:
-    exchange = vhost.exchanges.get(exchange_name)
+def _queues_at(host: HostContext, exchange_name: str, key: str | None) -> Iterable[Queue]:
+    exchange = host.exchanges.get(exchange_name)
     if exchange is None:
         return []
     if key is None:
         return [one for one in exchange.destinations if isinstance(one, Queue)]
-    return vhost.reach(exchange, Routed((key,)))
+    return host.router.reach(exchange, Routed((key,)))

@@ -14,7 +14,7 @@ from .aims import Aim, Place, Unmovable
 from .durability import Durability
 from .errors import EngineError
 from .messages.message import Message
-from .peers.host import SessionClient
+from .peers.client import Client
 from .publishing.publish import publish_run
 from .publishing.route import Route
 from .queues.queue import Queue
@@ -57,7 +57,7 @@ class Moving:
     __slots__ = ("_after", "_choice", "_client", "_last", "_last_id", "_seen", "_why", "aim", "done", "is_done", "kept",
                  "looked_at", "queue", "total", "waits_for")  # fmt: skip
 
-    def __init__(self, queue: Queue, client: SessionClient, choice: Choice, aim: Aim | None, why: str) -> None:
+    def __init__(self, queue: Queue, client: Client, choice: Choice, aim: Aim | None, why: str) -> None:
         """`why`: the word for it in events. `client`: who asked, whose permissions hold."""
         self.queue, self.aim = queue, aim
         self._client, self._choice, self._why = client, choice, why
@@ -83,7 +83,7 @@ class Moving:
 
     def work(self, wanted: int = MOVED) -> None:
         """A slice: at most so many messages go. Raises: QueueGone, Unreadable."""
-        durability, pressure = self._durability, self.queue.surroundings.pressure
+        durability, pressure = self._durability, self.queue.context.broker.pressure
         self.waits_for = ""
         if durability is not None and durability.has_failed:
             self.waits_for = "the journal"
@@ -118,11 +118,11 @@ class Moving:
             raise QueueGone
         if queue.is_busy():
             return []
-        self._client.broker.dispatch_now(queue)
+        self._client.broker.scheduler.dispatch_now(queue)
         if choice.limit is not None:
             wanted = min(wanted, choice.limit - self.done)
         seen = queue.scan(self._after, LOOKED_AT)
-        now_ns = queue.surroundings.clock.monotonic_ns()
+        now_ns = queue.context.broker.clock.monotonic_ns()
         found: list[tuple[int, Message]] = []
         self._seen = []
         octets, last = 0, self._last
@@ -142,7 +142,7 @@ class Moving:
                 continue
             if choice.takes(message):
                 found.append((position, message))
-        queue.surroundings.effort.spent += len(seen.found)
+        queue.context.broker.effort.spent += len(seen.found)
         self.is_done = len(seen.found) < LOOKED_AT and not seen.missing
         return found
 
@@ -208,7 +208,7 @@ class Moving:
         envelope = place.envelope
         if any(queue.rules.last_value_key is not None for queue in place.queues):  # it is as old as it was
             envelope = envelope.published_first_as(message.first_id)
-        outcome = publish_run(self._client.vhost, route, envelope, (place.blob,), cause=self._why)
+        outcome = publish_run(self._client.host, route, envelope, (place.blob,), cause=self._why)
         if outcome.refused:
             reason = f"refused by a limit, on the way to {place.title}"
             self.kept[reason] = self.kept.get(reason, 0) + 1

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from ..settings import Policy
 from .events import EventKind
 from .exchanges.exchange import Binding, Exchange
-from .flow.ring import Waiting
 from .messages.event import ObjectEvent
 from .queues.queue import Queue
 from .users.access import User
@@ -53,23 +52,6 @@ class VirtualHostEvent(ObjectEvent):
     @property
     def detail(self) -> dict[str, object]:
         return {"what": "vhost", "is_going": True} if self.is_going else {"what": "vhost"}
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class BlockedEvent(ObjectEvent):
-    """Publishes of a client, the subject, are held for want of room, or are no longer.
-
-    `limit`: which one of `destination`. `waited_ms`: how long it has waited for it.
-    """
-
-    client: Waiting
-    destination: str
-    limit: str
-    waited_ms: int
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"destination": self.destination, "limit": self.limit, "waited_ms": self.waited_ms}
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -3,10 +3,10 @@
 Source: management page 8.2; behaviour page 5.3.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from .context import BrokerContext
 from .events import EventKind
-from .messages.event import Event, Listener
 from .object_events import ParameterEvent
 
 #: (virtual host, component, name); a virtual host or component that is empty: of none.
@@ -14,13 +14,12 @@ Identity = tuple[str, str, str]
 
 
 class Parameters:
-    """Those of one broker: any JSON values, in the order in which they came. `announce`: tells the `listeners`."""
+    """Those of one broker: any JSON values, in the order in which they came."""
 
-    __slots__ = ("_announce", "_listeners", "_values")
+    __slots__ = ("_context", "_values")
 
-    def __init__(self, listeners: list[Listener], announce: Callable[[Event], None]) -> None:
-        self._listeners = listeners
-        self._announce = announce
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self._values: dict[Identity, object] = {}
 
     def __contains__(self, identity: object) -> bool:
@@ -55,6 +54,6 @@ class Parameters:
             self.remove(identity)
 
     def _tell(self, kind: EventKind, identity: Identity, value: object) -> None:
-        if self._listeners:
+        if self._context.listeners:
             vhost, component, name = identity
-            self._announce(ParameterEvent(kind, vhost, name, component, value))
+            self._context.announce(ParameterEvent(kind, vhost, name, component, value))

@@ -51,7 +51,7 @@ WITHOUT_CIRCLES = (
 )
 
 #: The words of `engine/`: names, ids, small values. They know nothing above them.
-WORDS = {"errors", "events", "options", "pressure", "clock", "deadlines", "durability", "effort", "agenda"}
+WORDS = {"errors", "events", "options", "pressure", "clock", "deadlines", "durability", "effort"}
 
 #: What a room inside a room, or a module beside such rooms, may import of its siblings. Where one of a room's own rooms
 #: has a row, all have one, and so has whatever a row names.
@@ -78,13 +78,27 @@ ARROWS = {
     "engine/exchanges": WORDS | {"messages"},
     "engine/stores": WORDS | {"messages"},
     "engine/delivery": WORDS | {"messages", "rules"},
-    "engine/flow": WORDS | {"messages", "rules"},
-    "engine/queues": WORDS | {"messages", "rules", "exchanges", "stores", "delivery", "flow"},
-    "engine/publishing": WORDS | {"messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
+    "engine/context": WORDS | {"stores"},
+    "engine/flow": WORDS | {"messages", "rules", "context"},
+    "engine/queues": WORDS | {"context", "messages", "rules", "exchanges", "stores", "delivery", "flow"},
+    "engine/publishing": WORDS
+    | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
     "engine/peers": WORDS
-    | {"messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing"},
+    | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing"},
     "engine/invariants": WORDS
-    | {"messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing", "peers"},
+    | {
+        "context",
+        "messages",
+        "rules",
+        "users",
+        "exchanges",
+        "stores",
+        "delivery",
+        "flow",
+        "queues",
+        "publishing",
+        "peers",
+    },
     "amqp_frontend/options": set(),
     "amqp_frontend/wire": set(),
     "amqp_frontend/peer": {"wire"},

@@ -245,7 +245,7 @@ class Endpoint:
         closing, output, journal = session.closing, session.output, session.journal
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
-        handle, pressure = self.handle, session.broker.pressure
+        handle, pressure = self.handle, session.broker.context.pressure
         incomplete, link = session.connection.incomplete, session.login.link
         data = await self._first_octets()
         while not closing.finished:
@@ -335,7 +335,7 @@ class Endpoint:
         up; or there was too much to do for one turn.
         """
         session = self.session
-        backlog, effort = session.backlog, session.broker.effort
+        backlog, effort = session.backlog, session.broker.context.effort
         while not session.closing.finished:
             if self._has_ended and backlog.area.channels and not backlog.area.waits_for_alarm:
                 return  # nobody is there any more whose publishes should have room
@@ -361,7 +361,7 @@ class Endpoint:
     async def _let_consumers_take(self, queue: Queue) -> None:
         """The peer has published into a crowded queue: read it again when there is room, or nobody makes any."""
         session = self.session
-        hold = hold_of(queue, session.login.client, session.broker.pressure)
+        hold = hold_of(queue, session.login.client, session.broker.context.pressure)
         if hold is None:
             return
         try:

@@ -57,14 +57,14 @@ class BlockedNotice:
                 self._cancel()  # nothing goes on before that is over
         elif "connection.blocked" in self._login.capabilities:
             self._reason = full.reason
-            if self._broker.clock.monotonic_ns() >= self._restless_ns + CALM_NS:
+            if self._broker.context.clock.monotonic_ns() >= self._restless_ns + CALM_NS:
                 self._send_blocked()
             elif self._deadline is None:
                 self._look_later()
 
     def ease(self) -> None:
         """Nothing is held any more: what the peer knows of was accepted. It hears so soon."""
-        self._restless_ns = self._broker.clock.monotonic_ns()
+        self._restless_ns = self._broker.context.clock.monotonic_ns()
         if not self.is_given:
             self._cancel()
         elif self._deadline is None:
@@ -76,7 +76,9 @@ class BlockedNotice:
         self._is_held, self._on_change = _never, _ignore
 
     def _look_later(self) -> None:
-        self._deadline = self._broker.deadlines.set(self._broker.clock.monotonic_ns() + CALM_NS, self._due)
+        self._deadline = self._broker.context.deadlines.set(
+            self._broker.context.clock.monotonic_ns() + CALM_NS, self._due
+        )
 
     def _due(self) -> None:
         self._deadline = None
@@ -90,7 +92,7 @@ class BlockedNotice:
 
     def _take_back(self) -> None:
         self.is_given = False
-        self._restless_ns = self._broker.clock.monotonic_ns()
+        self._restless_ns = self._broker.context.clock.monotonic_ns()
         self._output.send(0, commands.Connection.Unblocked)
         self._on_change(False)
         if self._is_held():
@@ -105,7 +107,7 @@ class BlockedNotice:
 
     def _cancel(self) -> None:
         if self._deadline is not None:
-            self._broker.deadlines.cancel(self._deadline)
+            self._broker.context.deadlines.cancel(self._deadline)
             self._deadline = None
 
 
@@ -133,7 +135,7 @@ class ChannelFlow:
         """Publishes are held on it: the peer is asked to send no more, once."""
         if channel in self._stopped:
             self._cancel(channel)
-        elif (products := self._broker.options.flow.channel_flow_products) and self._product in products:
+        elif (products := self._broker.context.options.flow.channel_flow_products) and self._product in products:
             self._stopped[channel] = None
             self._output.send(channel.number, commands.Channel.Flow, False)
 
@@ -141,8 +143,8 @@ class ChannelFlow:
         """Nothing is held on it: the peer may go on when that has lasted."""
         if channel in self._stopped:
             self._cancel(channel)
-            due_ns = self._broker.clock.monotonic_ns() + CALM_MS * 1_000_000
-            self._stopped[channel] = self._broker.deadlines.set(due_ns, lambda: self._go(channel))
+            due_ns = self._broker.context.clock.monotonic_ns() + CALM_MS * 1_000_000
+            self._stopped[channel] = self._broker.context.deadlines.set(due_ns, lambda: self._go(channel))
 
     def end(self) -> None:
         """The connection is over."""
@@ -159,7 +161,7 @@ class ChannelFlow:
     def _cancel(self, channel: Channel) -> None:
         deadline = self._stopped[channel]
         if deadline is not None:
-            self._broker.deadlines.cancel(deadline)
+            self._broker.context.deadlines.cancel(deadline)
             self._stopped[channel] = None
 
     @property

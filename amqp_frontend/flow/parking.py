@@ -208,7 +208,7 @@ class HeldContents:
         """Whether what was added last is one too much in memory."""
         if work.place is not None:
             return False
-        if self.octets > self._broker.options.flow.hold_size or self.count > HELD_MAX:
+        if self.octets > self._broker.context.options.flow.hold_size or self.count > HELD_MAX:
             return True
         return work.octets > 0 and not self._broker.flow.holdings.has_room(0)
 
@@ -217,7 +217,7 @@ class HeldContents:
 
         makes_room: whether the peer, if it is read, may make room for what it publishes; then its quota does not count.
         """
-        flow = self._broker.options.flow
+        flow = self._broker.context.options.flow
         if not work.octets or not (
             self.octets + work.octets > flow.hold_size
             or (self.count >= HELD_MAX and self.octets)
@@ -228,7 +228,7 @@ class HeldContents:
             return work
         holdings = self._broker.flow.holdings
         holdings.spooled += work.octets  # before the temp store tells that there is more in it
-        place = self._broker.storage.temp.spool(blobs_of(work.event))
+        place = self._broker.context.storage.temp.spool(blobs_of(work.event))
         if place is None:
             holdings.spooled -= work.octets
             return work
@@ -257,7 +257,7 @@ class HeldContents:
         """What is to be handled, with its contents. Raises: Unreadable."""
         if work.place is None:
             return work.event
-        octets = self._broker.storage.temp.unspool(work.place, work.octets)
+        octets = self._broker.context.storage.temp.unspool(work.place, work.octets)
         self.released(work)
         return work.brought(octets).event
 
@@ -265,7 +265,7 @@ class HeldContents:
         """Nobody will ask for its contents."""
         if work.place is not None:
             self._broker.flow.holdings.spooled -= work.octets
-            self._broker.storage.temp.release(work.place, work.octets)
+            self._broker.context.storage.temp.release(work.place, work.octets)
 
 
 logger = logging.getLogger("leveret.amqp")
@@ -339,7 +339,7 @@ class HoldArea:
             self._limit_stall()  # for this limit the peer may make room itself
         if full.fails_after_ms:
             due_ns = held.work[0].since_ns + full.fails_after_ms * MS
-            held.deadline = self._broker.deadlines.set(due_ns, lambda: self._let_go(held, None))
+            held.deadline = self._broker.context.deadlines.set(due_ns, lambda: self._let_go(held, None))
         if full.concerns_all and not client.is_blocked:
             level = logging.WARNING if full.is_alarm else logging.INFO
             logger.log(level, "%s: blocked: %r", self._login.peer.name, full.reason)
@@ -456,7 +456,7 @@ class HoldArea:
 
     def _work(self, event: Work, turn: Turn) -> HeldWork:
         octets = sum(map(len, blobs_of(event)))
-        since_ns = self._broker.clock.monotonic_ns() if turn.since_ns is None else turn.since_ns
+        since_ns = self._broker.context.clock.monotonic_ns() if turn.since_ns is None else turn.since_ns
         return HeldWork(event, octets, since_ns)
 
     def _put_first(self, channel: Channel, event: Work, turn: Turn) -> HeldChannel:
@@ -492,7 +492,7 @@ class HoldArea:
             self._broker.flow.leave(held)
             held.full = None
         if held.deadline is not None:
-            self._broker.deadlines.cancel(held.deadline)
+            self._broker.context.deadlines.cancel(held.deadline)
             held.deadline = None
 
     # -- how much ---------------------------------------------------------------------------------------------------
@@ -537,11 +537,13 @@ class HoldArea:
     def _limit_stall(self) -> None:
         """From now on the time runs in which something of what is held has to be published."""
         if self._stall is not None:
-            self._broker.deadlines.cancel(self._stall)
+            self._broker.context.deadlines.cancel(self._stall)
             self._stall = None
         limit_ms = self._stall_max_ms
         if limit_ms and self.is_full:
-            self._stall = self._broker.deadlines.set(due_after(self._broker.clock, limit_ms), self._stuck)
+            self._stall = self._broker.context.deadlines.set(
+                due_after(self._broker.context.clock, limit_ms), self._stuck
+            )
 
     def _stuck(self) -> None:
         self._stall = None
@@ -553,7 +555,7 @@ class HoldArea:
     @property
     def _stall_max_ms(self) -> int:
         """0: for ever. Nobody else may make room for a peer that would make it itself."""
-        return self._broker.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
+        return self._broker.context.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
 
     def _any_full(self) -> Full | None:
         return next((held.full for held in self.channels.values() if held.full is not None), None)

@@ -54,8 +54,8 @@ class Turn:
     __slots__ = ("_effort", "effort_max", "quota", "since_ns")
 
     def __init__(self, broker: Broker, quota: Quota | None = None) -> None:
-        self._effort = broker.effort
-        self.effort_max = broker.effort.share_until(EFFORT_MAX)
+        self._effort = broker.context.effort
+        self.effort_max = broker.context.effort.share_until(EFFORT_MAX)
         self.quota = quota
         self.since_ns: int | None = None
 

@@ -34,7 +34,7 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
         _consume_replies(session, channel, method)
         return
     channel.session.subscriptions.check_tag(method.consumer_tag or "", method.arguments)  # type: ignore[arg-type]
-    queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.login.client)
+    queue = vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.login.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     consumers_max = session.options.consumers_per_channel_max
     known = channel.session.consumers.get(method.consumer_tag or "")  # it is to be replaced
@@ -43,14 +43,14 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     channel.session.subscriptions.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
     tag = method.consumer_tag or session.make_name("amq.ctag-")
-    session.broker.dispatch_now(queue)  # what was requeued before is for the consumers that are there already
+    session.broker.scheduler.dispatch_now(queue)  # what was requeued before is for the consumers that are there already
     consumer = channel.session.consume(
         queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
     )
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.ConsumeOk, tag)
-    session.broker.dispatch_now(queue)  # what is ready is for this consumer, not for one of the next method
+    session.broker.scheduler.dispatch_now(queue)  # what is ready is for this consumer, not for one of the next method
 
 
 def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
@@ -66,7 +66,7 @@ def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Ba
 def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cancel) -> None:
     consumer = channel.session.consumers.get(method.consumer_tag or "")
     if consumer is not None:
-        session.broker.dispatch_now(queue_of(consumer))  # what was ready before the cancel is still for it
+        session.broker.scheduler.dispatch_now(queue_of(consumer))  # what was ready before the cancel is still for it
     channel.session.cancel(method.consumer_tag or "")
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)
@@ -78,7 +78,7 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
 
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> ChannelMethod | None:
     assert session.login.vhost is not None
-    queue = session.login.vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.login.client)
+    queue = session.login.vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.login.client)
     if session.must_wait_for(queue, method):
         return ChannelMethod(channel.number, channel, method)
     got = channel.session.get(queue, no_ack=method.no_ack)

@@ -29,7 +29,7 @@ class Confirming:
 
     def send_due(self) -> None:
         """One basic.ack for all that a channel published in this turn; basic.nack for what a queue refused."""
-        durability = self._broker.storage.durability
+        durability = self._broker.context.storage.durability
         safe_lsn = 0 if durability is None else durability.safe_lsn
         has_failed = durability is not None and durability.has_failed
         done: list[Channel] = []

@@ -109,7 +109,7 @@ def _tune_ok(session: AmqpSession, method: commands.Connection.TuneOk) -> None:
 def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
     login = session.login
     assert login.user is not None
-    login.client = session.broker.connect(
+    login.client = session.broker.connections.open(
         method.virtual_host,
         login.user,
         name=login.peer.name,

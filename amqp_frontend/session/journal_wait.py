@@ -29,7 +29,7 @@ class JournalWait:
         """Have the connection flushed when the journal has made progress."""
         client = self._login.client
         if client is not None:
-            self._broker.awaiting[client] = None
+            self._broker.context.awaiting[client] = None
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
@@ -50,13 +50,13 @@ class JournalWait:
     @property
     def is_lost(self) -> bool:
         """Whether what an answer waits for will never be on the disk."""
-        durability = self._broker.storage.durability
+        durability = self._broker.context.storage.durability
         return bool(self.barrier) and durability is not None and durability.is_lost
 
     @property
     def is_withholding(self) -> bool:
         """Whether nothing may be sent yet."""
-        durability = self._broker.storage.durability
+        durability = self._broker.context.storage.durability
         if not self.barrier or durability is None:
             return False
         if not durability.is_behind if self.barrier == UNTIL_STATED else self.barrier <= durability.safe_lsn:
@@ -74,13 +74,13 @@ class JournalWait:
     @property
     def is_refusing(self) -> bool:
         """Whether nothing persistent is accepted now: the disk is full, or has failed."""
-        durability = self._broker.storage.durability
+        durability = self._broker.context.storage.durability
         return durability is not None and durability.has_failed
 
     @property
     def is_behind(self) -> bool:
         """Whether the peer publishes faster than the journal writes: it is not read until that has caught up."""
-        durability = self._broker.storage.durability
+        durability = self._broker.context.storage.durability
         if not self.has_published:
             return False
         if durability is None or not durability.is_congested:

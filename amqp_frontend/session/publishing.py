@@ -103,7 +103,7 @@ def is_refused(session: AmqpSession, full: Full, turn: Turn) -> bool:
     if full.fails or not full.fails_after_ms:
         return full.fails
     since_ns = turn.since_ns
-    return since_ns is not None and session.broker.clock.monotonic_ns() >= since_ns + full.fails_after_ms * MS
+    return since_ns is not None and session.broker.context.clock.monotonic_ns() >= since_ns + full.fails_after_ms * MS
 
 
 def _rest(event: PublishReceived, start: int) -> PublishReceived:
@@ -149,11 +149,11 @@ def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
         if step is not None:
             return step
         known = _find_route(session, event, channel)
-        firehose = channel.session.client.vhost.firehose
+        firehose = channel.session.client.host.firehose
         if firehose is not None:
             firehose.expect(channel.session, known.route, known.envelope, event.blobs)
     engine_session = channel.session
-    durability = session.broker.storage.durability
+    durability = session.broker.context.storage.durability
     if durability is not None:
         if durability.has_failed and _must_wait(engine_session, known):
             return hold_for_disk(session, event, channel, turn)
@@ -173,7 +173,7 @@ def published_mixed(session: AmqpSession, event: MixedReceived, turn: Turn) -> S
     channel = event.channel
     assert isinstance(channel, Channel)
     engine_session = channel.session
-    durability = session.broker.storage.durability
+    durability = session.broker.context.storage.durability
     knowns: list[KnownRoute] = list(map(_KNOWN, event.kinds))
     distinct = set(knowns)
     if (
@@ -243,7 +243,7 @@ def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bo
     assert isinstance(event.channel, Channel)
     if event.channel.session.transaction is not None:
         return False
-    return session.broker.clock.monotonic_ns() >= since_ns + int(expiration) * MS
+    return session.broker.context.clock.monotonic_ns() >= since_ns + int(expiration) * MS
 
 
 def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: Turn) -> Step | None:
@@ -317,7 +317,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
         TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
     """
-    session.broker.effort.spent += LOOK_UP_COST
+    session.broker.context.effort.spent += LOOK_UP_COST
     arguments = session.connection.memory.arguments_of(event.kind.method_frame)
     if arguments.immediate:
         raise ImmediateNotImplemented
@@ -325,7 +325,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         raise errors.MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
     client = session.login.client
     assert client is not None
-    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user, client)
+    route = client.vhost.router.route(arguments.exchange, arguments.routing_key, client.user, client)
     facts = event.kind.facts
     if facts.is_marked:
         channel.session.subscriptions.check_reply_to(channel.framing, event.blobs[0])
@@ -342,7 +342,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     if type(route.exchange) is ServiceExchange:  # not remembered, so that each request is noted
         session.journal.asked = route.exchange
         return KnownRoute(route, envelope, arguments.mandatory)
-    if client.vhost.firehose is not None or session.broker.alarm is not None:
+    if client.host.firehose is not None or session.broker.flow.alarm.is_full:
         # Nor here: each publish is traced with its session, or is to meet the alarm.
         return KnownRoute(route, envelope, arguments.mandatory)
     fresh = event.kind.known = KnownRoute(route, envelope, arguments.mandatory)

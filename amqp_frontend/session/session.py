@@ -58,8 +58,8 @@ class AmqpSession:
         clock, deadlines: for heartbeats and timeouts, where they are not the broker's.
         connection: the frame reader, where it is not an ordinary one.
         """
-        clock = clock or broker.clock
-        deadlines = broker.deadlines if deadlines is None else deadlines
+        clock = clock or broker.context.clock
+        deadlines = broker.context.deadlines if deadlines is None else deadlines
         self.broker = broker
         self.options = options
         self.connection = connection or Connection(max(options.incomplete_max, options.message_size_max))

@@ -39,7 +39,7 @@ def _table(arguments: object) -> "FieldTable":
 
 
 def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.Exchange.Declare) -> None:
-    _vhost(session).declare_exchange(
+    _vhost(session).exchanges.declare(
         clean(method.exchange),
         method.exchange_type,
         durable=method.durable,
@@ -54,13 +54,14 @@ def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.E
 
 
 def _exchange_delete(session: AmqpSession, channel: Channel, method: commands.Exchange.Delete) -> None:
-    _vhost(session).delete_exchange(clean(method.exchange), if_unused=method.if_unused, client=_client(session))
+    _vhost(session).exchanges.delete(clean(method.exchange), if_unused=method.if_unused, client=_client(session))
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.DeleteOk)
 
 
 def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exchange.Bind) -> None:
-    _vhost(session).bind_exchange(
+    _vhost(session).bindings.add(
+        "exchange",
         clean(method.destination),
         clean(method.source),
         method.routing_key,
@@ -72,7 +73,8 @@ def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exch
 
 
 def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Exchange.Unbind) -> None:
-    _vhost(session).unbind_exchange(
+    _vhost(session).bindings.remove(
+        "exchange",
         clean(method.destination),
         clean(method.source),
         method.routing_key,
@@ -85,7 +87,7 @@ def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Ex
 
 def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queue.Declare) -> None:
     name = clean(method.queue)
-    if method.queue.startswith(REPLY_TO) and _vhost(session).has_reply_queue(name):
+    if method.queue.startswith(REPLY_TO) and _vhost(session).reply_queues.has(name):
         channel.last_queue = name
         if not method.nowait:
             session.output.send(channel.number, commands.Queue.DeclareOk, name, 0, 1)
@@ -93,7 +95,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
     server_named = not name and not method.passive
     if server_named:
         name = session.make_name("amq.gen-")
-    queue = _vhost(session).declare_queue(
+    queue = _vhost(session).queues.declare(
         name,
         client=_client(session),
         durable=method.durable,
@@ -105,7 +107,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
     )
     channel.last_queue = name
     if not method.nowait:
-        session.broker.dispatch_now(queue)
+        session.broker.scheduler.dispatch_now(queue)
         session.output.send(channel.number, commands.Queue.DeclareOk, name, queue.ready_count, len(queue.consumers))
 
 
@@ -122,14 +124,18 @@ def _bound_queue(session: AmqpSession, channel: Channel, queue: str, routing_key
 
 def _queue_bind(session: AmqpSession, channel: Channel, method: commands.Queue.Bind) -> None:
     name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
-    _vhost(session).bind_queue(name, clean(method.exchange), routing_key, _table(method.arguments), _client(session))
+    _vhost(session).bindings.add(
+        "queue", name, clean(method.exchange), routing_key, _table(method.arguments), _client(session)
+    )
     if not method.nowait:
         session.output.send(channel.number, commands.Queue.BindOk)
 
 
 def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue.Unbind) -> None:
     name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
-    _vhost(session).unbind_queue(name, clean(method.exchange), routing_key, _table(method.arguments), _client(session))
+    _vhost(session).bindings.remove(
+        "queue", name, clean(method.exchange), routing_key, _table(method.arguments), _client(session)
+    )
     session.output.send(channel.number, commands.Queue.UnbindOk)
 
 
@@ -141,8 +147,8 @@ def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.
         return ChannelMethod(channel.number, channel, method)
     before = session.count_before(method)
     if before is None and queue is not None and is_large(queue, deletes=False):
-        return session.wait_until_small(vhost.begin_purge(name, client), channel, method)
-    count = vhost.purge_queue(name, client) + (before or 0)
+        return session.wait_until_small(vhost.queues.begin_purge(name, client), channel, method)
+    count = vhost.queues.purge(name, client) + (before or 0)
     if not method.nowait:
         session.output.send(channel.number, commands.Queue.PurgeOk, count)
     return None
@@ -158,10 +164,10 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
     # The conditions were for what is there when it begins; what is half gone goes.
     if_unused, if_empty = method.if_unused and before is None, method.if_empty and before is None
     if before is None and queue is not None and is_large(queue, deletes=True):
-        emptying = vhost.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
+        emptying = vhost.queues.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
         return session.wait_until_small(emptying, channel, method)
     session.output.render()
-    count = vhost.delete_queue(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
+    count = vhost.queues.delete(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
     if not method.nowait:
         # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's test suite relies on it.
         session.output.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))

@@ -126,7 +126,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
             return STALLED  # what was not looked at stays in the connection's buffer
         if held and (not is_beside or area.is_full):
             return PARKED
-        if broker.effort.spent >= effort_max:
+        if broker.context.effort.spent >= effort_max:
             return CUT
     return PARKED if held else DONE
 
@@ -195,7 +195,7 @@ def _header_rejected(session: AmqpSession, event: HeaderRejected, turn: Turn) ->
 
 def _acked(session: AmqpSession, event: AcksReceived, turn: Turn) -> Step:
     session.journal.has_acted = True
-    session.broker.effort.spent += ACKS_COST
+    session.broker.context.effort.spent += ACKS_COST
     assert isinstance(event.channel, Channel)
     engine_session = event.channel.session
     if event.tags:
@@ -206,7 +206,7 @@ def _acked(session: AmqpSession, event: AcksReceived, turn: Turn) -> Step:
 
 
 def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> Step:
-    session.broker.effort.spent += TOPOLOGY_COST if type(event.method) in ANSWERED_WHEN_SAFE else METHOD_COST
+    session.broker.context.effort.spent += TOPOLOGY_COST if type(event.method) in ANSWERED_WHEN_SAFE else METHOD_COST
     channel = event.channel
     if channel is None:
         open_channel(session, event.number)
@@ -215,7 +215,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
     assert isinstance(channel, Channel)
     if type(event.method) is commands.Tx.Commit and must_wait_to_commit(session, event, channel, turn):
         return PARKED
-    durability, journal = session.broker.storage.durability, session.journal
+    durability, journal = session.broker.context.storage.durability, session.journal
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:
         journal.has_acted = True
         rest = HANDLERS[type(event.method)](session, channel, event.method)

@@ -64,7 +64,7 @@ def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str
 
 def churn_page(broker: Broker, prefix: str) -> str:
     """Clients and queues that came and went."""
-    now = broker.activity
+    now = broker.context.activity
     counts = (
         now.connections_opened,
         now.connections_closed,
@@ -96,8 +96,8 @@ def node_page(
     """Process, disk, alarms, and what came and went."""
     is_low = is_memory_alarm(broker)
     is_short = 0 < process.descriptors_max <= process.descriptors
-    sockets = len(broker.clients) + len(options.listeners())
-    uptime_s = (broker.clock.wall_ms() - options.started_ms) / 1000
+    sockets = len(broker.connections) + len(options.listeners())
+    uptime_s = (broker.context.clock.wall_ms() - options.started_ms) / 1000
     node = (
         process.descriptors,
         sockets,
@@ -172,11 +172,11 @@ def into_queues(sums: QueueSums) -> int:
 
 def published(broker: Broker) -> int:
     """By clients; `Counters.published` has what the broker publishes itself as well."""
-    return broker.counters.published - broker.activity.own
+    return broker.context.counters.published - broker.context.activity.own
 
 
 def _channels(broker: Broker, queues: QueueSums, sums: ChannelSums) -> str:
-    count, activity = queues.count, broker.activity
+    count, activity = queues.count, broker.context.activity
     gauges = (
         sums.consumers,
         sums.unacked,
@@ -216,7 +216,7 @@ def _consumed(queues: QueueSums) -> int:
 
 def global_page(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:
     """By protocol and type of queue: the same at each page, as no object has a share of it."""
-    activity = broker.activity
+    activity = broker.context.activity
     by_protocol = (
         published(broker),
         channels.confirmable,

@@ -34,7 +34,7 @@ _BINDINGS = Family("exchange_bindings", GAUGE, "Bindings from the exchange")
 
 def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Text:
     """In steps; the last gives the text."""
-    queues = list(broker.queues())
+    queues = list(broker.virtual_hosts.queues())
     parts = [
         identity(options, broker, "per-object", PREFIX),
         node_page(broker, options, facts.process(), facts.journal(), PREFIX),
@@ -49,7 +49,7 @@ def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
     groups = (*f.CHANNEL_GAUGES, *f.CHANNEL_COUNTERS)
     parts += yield from _lines(PREFIX, groups, _sessions(broker), _channel_labels, _whole_channel)
     groups = (*f.CONNECTION_COARSE, *f.CONNECTION_COUNTERS, *f.CONNECTION_GAUGES)
-    parts += yield from _lines(PREFIX, groups, list(broker.clients), _client_labels, _whole_client)
+    parts += yield from _lines(PREFIX, groups, list(broker.connections), _client_labels, _whole_client)
     return parts
 
 
@@ -61,7 +61,7 @@ def detailed_page(
     vhosts: Sequence[str],
 ) -> Text:
     """Only what is asked for. `vhosts`: whose queues and exchanges; none: all. Unknown words are passed over."""
-    wanted, clients = set(families), list(broker.clients)
+    wanted, clients = set(families), list(broker.connections)
     row: Row
     chosen = [one for one in broker.virtual_hosts.values() if not vhosts or one.name in vhosts]
     queues = yield from _with_metrics(broker, [queue for vhost in chosen for queue in vhost.queues.values()])
@@ -148,17 +148,17 @@ def _lines(
 
 
 def _totals(broker: Broker, queues: list[Queue]) -> tuple[float, ...]:
-    channels = sum(len(client.sessions) for client in broker.clients)
-    return len(broker.clients), channels, sum(len(queue.consumers) for queue in queues), len(queues)
+    channels = sum(len(client.sessions) for client in broker.connections)
+    return len(broker.connections), channels, sum(len(queue.consumers) for queue in queues), len(queues)
 
 
 def _with_metrics(broker: Broker, queues: list[Queue]) -> Generator[None, None, list[Queue]]:
     """Those whose address-settings do not say `enable-metrics = false`."""
-    if not broker.settings.hides_metrics:
+    if not broker.context.settings.hides_metrics:
         return queues
     found: list[Queue] = []
     for start in range(0, len(queues), OBJECTS_A_STEP):
-        resolve = broker.settings.resolve
+        resolve = broker.context.settings.resolve
         some = queues[start : start + OBJECTS_A_STEP]
         found += [one for one in some if resolve(one.address, one.vhost_name).enable_metrics]
         yield
@@ -224,7 +224,7 @@ def _head_timestamp(queue: Queue) -> float:
 
 
 def _sessions(broker: Broker) -> list[Session]:
-    return [session for client in broker.clients for session in client.sessions]
+    return [session for client in broker.connections for session in client.sessions]
 
 
 def _channel_labels(session: Session) -> str:

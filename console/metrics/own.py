@@ -29,7 +29,12 @@ def own_page(
         _one("build_info", UNTYPED, "The version", 1, labelled({"version": options.product_version})),
         _one("vhosts", GAUGE, "Virtual hosts", len(broker.virtual_hosts)),
         _one("queue_scheduled", GAUGE, "Messages that wait for their time", queues.scheduled),
-        _one("queues_paused", GAUGE, "Queues that an operator has paused", sum(map(_paused, broker.queues()))),
+        _one(
+            "queues_paused",
+            GAUGE,
+            "Queues that an operator has paused",
+            sum(map(_paused, broker.virtual_hosts.queues())),
+        ),
         _one("queue_in_lease", GAUGE, "Messages of leased queues that somebody has", queues.leased),
         _one("leases_ended_total", COUNTER, "Leases that ended without their holders", queues.count("lease_ended")),
         _one(
@@ -52,10 +57,10 @@ def own_page(
             "dead_letters_unroutable_total",
             COUNTER,
             "Dead letters that no queue took: they are gone",
-            broker.unroutable_letters.count,
+            broker.context.unroutable_letters.count,
         ),
         *_flow(broker, channels),
-        _one("deadlines", GAUGE, "Moments that the broker waits for", len(broker.deadlines)),
+        _one("deadlines", GAUGE, "Moments that the broker waits for", len(broker.context.deadlines)),
         _many(
             "turn_delay_seconds",
             HISTOGRAM,

@@ -106,7 +106,7 @@ class Metrics:
 
     def _ready(self) -> Answer:
         """Whether clients can do their work here; full queues and limits are theirs to wait for, and no reason."""
-        durability = self._broker().durability
+        durability = self._broker().context.storage.durability
         if durability is not None and durability.has_failed:
             reason = "the journal takes nothing"
             return Answer(503, {"status": "failed", "reason": reason})

@@ -104,9 +104,9 @@ def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
     for kind in ALL_TYPES:
         sums.counts[kind] = dict.fromkeys(COUNTS, 0)
         sums.deaths[kind] = {}
-    past = dict(zip(COUNTS, _counts_of(broker.counters)))
-    past_deaths = dict(broker.counters.deaths or {})
-    for type_, counters in broker.activity.gone.items():
+    past = dict(zip(COUNTS, _counts_of(broker.context.counters)))
+    past_deaths = dict(broker.context.counters.deaths or {})
+    for type_, counters in broker.context.activity.gone.items():
         kind = TYPES.get(type_, CLASSIC)
         if kind != CLASSIC:
             sums._add(kind, _counts_of(counters), (counters.deaths,))
@@ -114,7 +114,7 @@ def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
             for key, count in (counters.deaths or {}).items():
                 past_deaths[key] -= count
     sums._add(CLASSIC, past.values(), (past_deaths,))
-    queues = list(broker.queues())
+    queues = list(broker.virtual_hosts.queues())
     busy: list[Queue] = []
     for start in range(0, len(queues), QUEUES_A_STEP):
         _add_some(sums, queues[start : start + QUEUES_A_STEP], busy)
@@ -226,9 +226,9 @@ class ChannelSums:
 
 def channel_sums(broker: Broker) -> Generator[None, None, ChannelSums]:
     """Over all connections. Who closes meanwhile is counted as it was, so that no counter falls."""
-    past = broker.activity
+    past = broker.context.activity
     sums = ChannelSums(confirmable=past.confirmable, confirmed=past.confirmed)
-    clients = list(broker.clients)
+    clients = list(broker.connections)
     links = [client.link for client in clients]
     sums.connections = len(clients)
     sums.octets_in = past.octets_in + sum([link.octets_in for link in links])

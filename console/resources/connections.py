@@ -46,7 +46,7 @@ def _list(api: Api, request: Request) -> Steps:
 def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
     """Raises: Refusal."""
     name, user = request.names["NAME"], request.user
-    found = next((client for client in api.broker.clients if client.name == name), None)
+    found = next((client for client in api.broker.connections if client.name == name), None)
     if found is None:
         raise not_found()
     may = is_administrator(user) if to_close else is_monitor(user)
@@ -108,7 +108,7 @@ def _list_channels(api: Api, request: Request) -> Steps:
 
 def _show_channel(api: Api, request: Request) -> Steps:
     name, user, node = request.names["NAME"], request.user, api.options.node
-    sessions = (session for client in api.broker.clients for session in client.sessions)
+    sessions = (session for client in api.broker.connections for session in client.sessions)
     found = next((session for session in sessions if channel_name(session) == name), None)
     if found is None:
         raise not_found()
@@ -136,7 +136,7 @@ def _close_of_user(api: Api, request: Request) -> Steps:
     name, user = request.names["U"], request.user
     if not is_administrator(user) and name != user.name:
         raise not_authorised(_NOT_YOURS)
-    for client in [client for client in api.broker.clients if client.user.name == name]:
+    for client in [client for client in api.broker.connections if client.user.name == name]:
         yield from api.run("close-connection", name=client.name, reason=_reason(request))
     return Answer(204)
 
@@ -146,7 +146,7 @@ def _list_consumers(api: Api, request: Request) -> Steps:
     vhosts = {vhost.name for vhost in api.vhosts_to_list(request)}
     consumers = [
         consumer
-        for client in api.broker.clients
+        for client in api.broker.connections
         if client.vhost.name in vhosts and (is_monitor(user) or client.user.name == user.name)
         for session in client.sessions
         for consumer in session.consumers.values()
@@ -159,7 +159,7 @@ def _unsettled(api: Api, request: Request) -> dict[str, Any]:
     wanted = request.headers.get("x-vhost")
     rows = [row for row in api.ask("consumers") if row["unacked"] and wanted in (None, "", row["vhost"])]
     rows.sort(key=lambda row: (row["oldest_unacked_since_ms"] or _LATELY, row["vhost"], row["queue"], row["tag"]))
-    now_ms = api.broker.clock.wall_ms()
+    now_ms = api.broker.context.clock.wall_ms()
     items = [{**row, "oldest_unacked_ms": _age(row["oldest_unacked_since_ms"], now_ms)} for row in rows[:UNSETTLED_MAX]]
     return {"total": len(rows), "items": items}
 

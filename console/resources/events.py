@@ -60,7 +60,7 @@ class EventStream:
         if user is None or not is_monitor(user):
             return self._cut("the login is not valid any more")
         parts: list[bytes] = []
-        now_ms = self._api.broker.clock.wall_ms()
+        now_ms = self._api.broker.context.clock.wall_ms()
         if not 0 <= now_ms - self._told_ms < TOTALS_MS:
             parts.append(_event("totals", self._totals()))
             self._told_ms = now_ms
@@ -86,9 +86,9 @@ class EventStream:
         broker = self._api.broker
         return {
             **self._api.sampler.whole_at_last_look(),
-            "alarm": broker.alarm,
+            "alarm": broker.flow.alarm_reason,
             "blocked": len(broker.flow.blocked()),
-            "connections": len(broker.clients),
+            "connections": len(broker.connections),
         }
 
 

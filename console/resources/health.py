@@ -52,7 +52,7 @@ def _certificates(api: Api, request: Request) -> Any:
         raise bad_request("Invalid expiration value.")
     if unit not in _UNITS:
         raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
-    until_ms = api.broker.clock.wall_ms() + int(within) * _UNITS[unit] * _DAY_MS
+    until_ms = api.broker.context.clock.wall_ms() + int(within) * _UNITS[unit] * _DAY_MS
     expired = [
         {
             "node": api.options.node,

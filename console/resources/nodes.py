@@ -27,7 +27,7 @@ FEATURES = (
 
 def _view(api: Api, request: Request) -> dict[str, Any]:
     view = {**node_view(api.broker, api.options), **api.sampler.churn()}
-    view |= api.node_rates.of(view, api.broker.clock.monotonic_ns() // NS_A_MS)
+    view |= api.node_rates.of(view, api.broker.context.clock.monotonic_ns() // NS_A_MS)
     if request.flag("memory"):
         view["memory"] = memory_view(api.options.machine(), api.broker)
     if request.flag("binary"):

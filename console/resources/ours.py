@@ -223,7 +223,7 @@ def _search(api: Api, request: Request) -> dict[str, Any]:
     if not part:
         raise bad_request("q: expected text")
     vhosts = api.vhosts_to_list(request)
-    clients = [client for client in api.broker.clients if is_monitor(request.user) or client.user is request.user]
+    clients = [client for client in api.broker.connections if is_monitor(request.user) or client.user is request.user]
     users = [user.name for user in api.broker.users] if is_administrator(request.user) else []
     return {
         "queues": _of_vhosts(part, ((vhost.name, name) for vhost in vhosts for name in vhost.queues)),

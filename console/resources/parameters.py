@@ -41,12 +41,12 @@ def _own_parameters(api: Api) -> list[dict[str, Any]]:
         for vhost in api.broker.virtual_hosts.values()
         if (limits := vhost_limits(vhost))
     ]
-    return rows + [_as_parameter(policy, _OPERATOR) for policy in api.broker.policies if policy.is_operator]
+    return rows + [_as_parameter(policy, _OPERATOR) for policy in api.broker.context.policies if policy.is_operator]
 
 
 def _policies(api: Api) -> list[dict[str, Any]]:
     """They are parameters where somebody asks for that component."""
-    return [_as_parameter(policy, _POLICY) for policy in api.broker.policies if not policy.is_operator]
+    return [_as_parameter(policy, _POLICY) for policy in api.broker.context.policies if not policy.is_operator]
 
 
 def _as_parameter(policy: Policy, component: str) -> dict[str, Any]:

@@ -36,14 +36,14 @@ class _Policies:
         vhosts = {vhost.name for vhost in api.vhosts_to_list(request)}
         found = [
             policy
-            for policy in api.broker.policies
+            for policy in api.broker.context.policies
             if policy.is_operator == self._is_operator and policy.vhost in vhosts
         ]
         return listed(request, found, policy_view, order=lambda policy: policy.priority)
 
     def _find(self, api: Api, request: Request) -> Policy:
         vhost = api.vhost(request).name
-        found = api.broker.policies.find(vhost, request.names["NAME"], is_operator=self._is_operator)
+        found = api.broker.context.policies.find(vhost, request.names["NAME"], is_operator=self._is_operator)
         if found is None:
             raise not_found()
         return found
@@ -60,7 +60,7 @@ class _Policies:
         pattern, definition = require(given, "pattern", "definition")
         if not isinstance(definition, dict):
             raise bad_request("definition: expected an object")
-        is_there = api.broker.policies.find(vhost, name, is_operator=self._is_operator) is not None
+        is_there = api.broker.context.policies.find(vhost, name, is_operator=self._is_operator) is not None
         priority = given.get("priority", 0)
         try:
             yield from api.run(

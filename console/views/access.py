@@ -25,7 +25,7 @@ def user_limits(user: User) -> dict[str, int]:
 
 def vhost_limits(vhost: VirtualHost) -> dict[str, int]:
     """As far as there are any."""
-    limits = {"max-connections": vhost.limits.max_connections, "max-queues": vhost.limits.max_queues}
+    limits = {"max-connections": vhost.context.limits.max_connections, "max-queues": vhost.context.limits.max_queues}
     return {name: value for name, value in limits.items() if value is not None}
 
 
@@ -56,7 +56,7 @@ def topic_rows(user: User) -> Iterator[dict[str, Any]]:
 
 def vhost_view(vhost: VirtualHost, node: str, about: dict[str, Any]) -> dict[str, Any]:
     """A virtual host, without what the sampler knows. `about`: its description and tags."""
-    default = vhost.limits.default_queue_type
+    default = vhost.context.limits.default_queue_type
     metadata: dict[str, Any] = dict(about)
     if default is not None:
         metadata["default_queue_type"] = default
@@ -65,6 +65,6 @@ def vhost_view(vhost: VirtualHost, node: str, about: dict[str, Any]) -> dict[str
         **about,
         "default_queue_type": "undefined" if default is None else default,
         "metadata": metadata,
-        "tracing": vhost.firehose is not None,
+        "tracing": vhost.context.firehose is not None,
         "cluster_state": {node: "running"},
     }

@@ -65,7 +65,9 @@ _BINARY = (
 
 def is_memory_alarm(broker: Broker) -> bool:
     """Whether publishers are blocked for want of memory, or by hand."""
-    return broker.alarm is not None or any(node.is_full and node.limit_name == "memory" for node in broker.flow.nodes())
+    return broker.flow.alarm_reason is not None or any(
+        node.is_full and node.limit_name == "memory" for node in broker.flow.nodes()
+    )
 
 
 def is_disk_alarm(broker: Broker) -> bool:
@@ -75,7 +77,7 @@ def is_disk_alarm(broker: Broker) -> bool:
 
 def memory_view(machine: Machine, broker: Broker) -> dict[str, Any]:
     """Octets by the names of RabbitMQ: bodies of messages, and all else together."""
-    bodies = min(broker.storage.memory.total, machine.memory)
+    bodies = min(broker.context.storage.memory.total, machine.memory)
     parts = dict.fromkeys(_MEMORY, 0) | {"binary": bodies, "other_proc": machine.memory - bodies}
     total = {"erlang": machine.memory, "rss": machine.memory, "allocated": machine.memory}
     return {**parts, "strategy": "rss", "total": total}
@@ -83,7 +85,7 @@ def memory_view(machine: Machine, broker: Broker) -> dict[str, Any]:
 
 def binary_view(broker: Broker) -> dict[str, int]:
     """Octets of bodies."""
-    return dict.fromkeys(_BINARY, 0) | {"queue_procs": broker.storage.memory.total}
+    return dict.fromkeys(_BINARY, 0) | {"queue_procs": broker.context.storage.memory.total}
 
 
 def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
@@ -129,7 +131,7 @@ def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
         "run_queue": machine.tasks_ready,
         "running": True,
         "sockets_total": machine.descriptors_max,
-        "sockets_used": len(broker.clients) + len(options.listeners()),
+        "sockets_used": len(broker.connections) + len(options.listeners()),
         "type": "disc",
-        "uptime": broker.clock.wall_ms() - options.started_ms,
+        "uptime": broker.context.clock.wall_ms() - options.started_ms,
     }

@@ -68,8 +68,8 @@ def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
 def clients_of(broker: Broker, user: User) -> list[Client]:
     """The connections that a user sees: all of them, or his own."""
     if is_monitor(user):
-        return list(broker.clients)
-    return [client for client in broker.clients if client.user.name == user.name]
+        return list(broker.connections)
+    return [client for client in broker.connections if client.user.name == user.name]
 
 
 def totals_of(broker: Broker, user: User) -> Steps:

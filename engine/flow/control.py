@@ -5,12 +5,14 @@ Source: queues page E; rulings 15, 16.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..agenda import Agenda
-from ..clock import Clock
-from ..effort import Effort
+from ..clock import MS
+from ..context import BrokerContext
+from ..events import EventKind
+from ..messages.event import ObjectEvent
 from ..messages.message import Envelope
 from .alarm import Alarm
 from .full import Full
@@ -18,6 +20,7 @@ from .meter import Meter
 from .ring import Waiter, Waiting
 from .tree import Metered, UsageTree
 from .usage import Usage
+from .warnings import BlockedWarnings
 
 #: What letting held publishers go on may cost before others have their turn, by the measure of `Effort`.
 RELEASE_SPREAD = 2_000
@@ -34,53 +37,78 @@ class Blocked(NamedTuple):
     since_ns: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class BlockedEvent(ObjectEvent):
+    """Publishes of a client, the subject, are held for want of room, or are no longer.
+
+    `limit`: which one of `destination`. `waited_ms`: how long it has waited for it.
+    """
+
+    client: Waiting
+    destination: str
+    limit: str
+    waited_ms: int
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"destination": self.destination, "limit": self.limit, "waited_ms": self.waited_ms}
+
+
 class FlowControl(UsageTree):
     """`over_limit`: messages that came in over a full limit because nobody waits for room with them: dead letters,
     diverts, and what else the broker itself publishes.
 
-    `alarm`: an operator's. `disk`: the journal takes nothing.
+    `warnings`: of nodes that clients wait for. `alarm`: an operator's. `disk`: the journal takes nothing.
     """
 
     __slots__ = (
-        "_agenda",
-        "_announce",
-        "_clock",
+        "_context",
         "_eased",
-        "_effort",
         "_reconsidered",
         "_resuming",
         "_waits",
-        "_warn",
         "alarm",
         "disk",
         "over_limit",
         "pending",
+        "warnings",
     )
 
-    def __init__(
-        self,
-        clock: Clock,
-        effort: Effort,
-        agenda: Agenda,
-        announce: "Callable[[Blocked, bool], None]",
-        warn: Callable[[Usage], None],
-    ) -> None:
-        """`announce`: a client is blocked, or (False) no longer. `warn`: of a node that one more client waits for."""
+    def __init__(self, context: BrokerContext) -> None:
         super().__init__()
-        self._clock = clock
-        self._effort = effort
-        self._agenda = agenda
-        agenda.add(self)
-        self._announce = announce
-        self._warn = warn
+        self._context = context
+        self.warnings = BlockedWarnings(context.clock, context.deadlines)
         self._waits: dict[Waiter, tuple[Usage, Waiting]] = {}
         self._eased: dict[Usage, None] = {}
         self._reconsidered: dict[Usage, None] = {}
         self._resuming: Waiting | None = None
-        self.alarm = Alarm("alarm", self._note_eased, clock)
-        self.disk = Alarm("disk", self._note_eased, clock)
+        self.alarm = Alarm("alarm", self._note_eased, context.clock)
+        self.disk = Alarm("disk", self._note_eased, context.clock)
         self.over_limit = 0
         self.pending = False
+
+    def follow_options(self) -> None:
+        """The broker's options may have other limits."""
+        options, storage = self._context.options, self._context.storage
+        system = options.system_usage
+        self.configure(system, options.flow, options.whole_limits)
+        storage.watch_temp(0 if system is None else system.temp, self.temp_changed)
+
+    # -- alarms -------------------------------------------------------------------------------------------------------
+
+    @property
+    def alarm_reason(self) -> str | None:
+        """Why clients may not publish, while an operator says so."""
+        return self.alarm.reason if self.alarm.is_full else None
+
+    def raise_alarm(self, reason: str) -> None:
+        """Nobody may publish until `end_alarm`; frontends notice when they look up a route."""
+        self.alarm.switch(reason)
+        self._context.virtual_hosts.routes_changed()
+
+    def end_alarm(self) -> None:
+        """Who waited goes on with the end of the turn."""
+        self.alarm.switch(None)
 
     # -- publishing ---------------------------------------------------------------------------------------------------
 
@@ -125,11 +153,11 @@ class FlowControl(UsageTree):
     def wait(self, full: Full, client: Waiting, waiter: Waiter) -> None:
         """`waiter.resume` is called when it is the client's turn and there is room; see `Ring`."""
         node = full.node
-        now_ns = self._clock.monotonic_ns()
+        now_ns = self._context.clock.monotonic_ns()
         self._waits[waiter] = (node, client)
         if node.ring.join(client, waiter, now_ns):
             self._announce(Blocked(client, node.destination, node.limit_name, now_ns), True)
-            self._warn(node)
+            self.warnings.blocked(node)
         if not node.is_full:
             self._note_eased(node)
 
@@ -148,7 +176,7 @@ class FlowControl(UsageTree):
         for node in dict.fromkeys((*meter.holds_stored, *meter.holds_transient, self.alarm)):
             if node.ring:
                 self._reconsidered[node] = None
-                self.pending = self._agenda.pending = True
+                self.pending = self._context.background.pending = True
 
     def _look_again(self, node: Usage) -> None:
         """Each waiter says whether it still waits, in the order in which they came; nothing is published."""
@@ -163,15 +191,15 @@ class FlowControl(UsageTree):
 
     def _note_changed(self, meter: Meter) -> None:
         self._changed[meter] = None
-        self.pending = self._agenda.pending = True
+        self.pending = self._context.background.pending = True
 
     def _note_eased(self, node: Usage) -> None:
         self._eased[node] = None
-        self.pending = self._agenda.pending = True
+        self.pending = self._context.background.pending = True
 
     def work(self) -> None:
         """At the end of a turn: one client after the other publishes a quantum, while there is room."""
-        effort = self._effort
+        effort = self._context.effort
         self._settle()
         while self._reconsidered:
             self._look_again(self._reconsidered.popitem()[0])
@@ -196,6 +224,15 @@ class FlowControl(UsageTree):
             self._resuming = None
         if served is not None:
             self._announce(Blocked(served[0], node.destination, node.limit_name, served[1]), False)
+
+    def _announce(self, blocked: Blocked, waits: bool) -> None:
+        context = self._context
+        if not context.listeners:
+            return
+        kind = EventKind.BLOCKED if waits else EventKind.UNBLOCKED
+        client, destination, limit, since_ns = blocked
+        waited_ms = (context.clock.monotonic_ns() - since_ns) // MS
+        context.announce(BlockedEvent(kind, client.vhost.name, client.name, client, destination, limit, waited_ms))
 
     @property
     def is_calm(self) -> bool:

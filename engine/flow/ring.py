@@ -26,7 +26,9 @@ class Waiter(Protocol):
 class Named(Protocol):
     """A virtual host."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """For people."""
 
 
 class Waiting(Protocol):

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
+from ..context import HostContext
 from ..exchanges.exchange import Destination
 from ..queues.queue import Queue
-from .host import CheckedHost
 
 
-def bindings_of(vhost: CheckedHost) -> Iterator[str]:
+def bindings_of(host: HostContext) -> Iterator[str]:
     """Of one virtual host."""
     count = 0
-    for name, exchange in vhost.exchanges.items():
-        where = f"exchange '{name}' in vhost '{vhost.name}'"
+    for name, exchange in host.exchanges.items():
+        where = f"exchange '{name}' in vhost '{host.name}'"
         if exchange.name != name:
             yield f"{where}: its name is '{exchange.name}'"
         count += len(exchange.bindings)
@@ -25,15 +25,15 @@ def bindings_of(vhost: CheckedHost) -> Iterator[str]:
                 yield f"{where}: a binding to '{destination.name}' is another one's"
             if binding not in destination.incoming:
                 yield f"{where}: '{destination.name}' does not know of its binding '{binding.routing_key}'"
-            there = vhost.queues if isinstance(destination, Queue) else vhost.exchanges
+            there = host.queues if isinstance(destination, Queue) else host.exchanges
             if there.get(destination.name) is not destination:
                 yield f"{where}: a binding leads to '{destination.name}', which is not there"
         if exchange.destinations != leading:
             yield f"{where}: counts {exchange.destinations}, bindings say {leading}"
-    ends: chain[Destination] = chain(vhost.queues.values(), vhost.exchanges.values())
+    ends: chain[Destination] = chain(host.queues.values(), host.exchanges.values())
     for end in ends:
         for binding in end.incoming:
             if binding.source.bindings.get(binding.identity) is not binding:
-                yield f"'{end.name}' in vhost '{vhost.name}': exchange '{binding.source.name}' has no such binding"
-    if vhost.bindings.count != count:
-        yield f"vhost '{vhost.name}' counts {vhost.bindings.count} bindings, there are {count}"
+                yield f"'{end.name}' in vhost '{host.name}': exchange '{binding.source.name}' has no such binding"
+    if host.bindings.count != count:
+        yield f"vhost '{host.name}' counts {host.bindings.count} bindings, there are {count}"

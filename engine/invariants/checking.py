@@ -2,17 +2,20 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ..queues.leased_queue import LeasedQueue
 from ..queues.queue import Queue
 from .bindings import bindings_of
 from .deadlines import deadlines_of, timers_of
 from .flow import memory_of, meter_of, usage_of
-from .host import CheckedBroker
 from .leases import leases_of
 from .queues import queue_of
 from .sessions import Held, held_by, sessions_of
 from .stores import store_of
+
+if TYPE_CHECKING:
+    from ..broker import Broker
 
 #: Messages of one queue that are looked at one by one where no number is said.
 MANY = 1 << 62
@@ -22,21 +25,21 @@ class InvariantBroken(AssertionError):
     """The broker contradicts itself: our mistake. Each line says what is written down in two ways."""
 
 
-def check_broker(broker: CheckedBroker, *, messages_max: int = MANY) -> None:
+def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
     """All that must be true between two turns. O(all); of queues with more messages than that only the counts.
 
     Raises: InvariantBroken.
     """
-    queues = list(broker.queues())
-    opened = (session for client in broker.clients for session in client.sessions)
+    queues = list(broker.virtual_hosts.queues())
+    opened = (session for client in broker.connections for session in client.sessions)
     held = held_by(chain(opened, *(queue.sessions for queue in queues)))
     found = chain(
         sessions_of(held),
         *(_queue(queue, held, messages_max) for queue in queues),
-        *(bindings_of(vhost) for vhost in broker.virtual_hosts.values()),
-        usage_of(broker),
-        memory_of(broker),
-        deadlines_of(broker.deadlines),
+        *(bindings_of(vhost.context) for vhost in broker.virtual_hosts.values()),
+        usage_of(broker.context),
+        memory_of(broker.context),
+        deadlines_of(broker.context.deadlines),
     )
     _raise(found)
 

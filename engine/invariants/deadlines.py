@@ -30,10 +30,10 @@ def timers_of(queue: Queue) -> Iterator[str]:
         yield f"a message is due at {soonest}, {_say(timers._due)}"
     if soonest is None and is_set(timers._due):
         yield f"nothing waits for its time, {_say(timers._due)}"
-    expires_ns, surroundings = queue.store.next_expiry_ns, queue.surroundings
-    is_looked_at = queue.holds or surroundings.is_marked(queue)  # what is at its head is waited for then
+    expires_ns, broker = queue.store.next_expiry_ns, queue.context.broker
+    is_looked_at = queue.holds or broker.scheduler.is_marked(queue)  # what is at its head is waited for then
     if (
-        expires_ns > surroundings.clock.monotonic_ns()
+        expires_ns > broker.clock.monotonic_ns()
         and not is_looked_at
         and not is_before(timers._expiry, expires_ns)
         and not (isinstance(queue, LeasedQueue) and is_before(queue._deadline, expires_ns + LATE_NS))

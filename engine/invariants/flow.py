@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
+from ..context import BrokerContext
 from ..flow.usage import Usage
 from ..messages.message import Message
 from ..queues.queue import Queue
 from ..stores.paged_message import octets_of
-from .host import CheckedBroker
 from .sessions import Held
 
 
@@ -40,7 +40,7 @@ def meter_of(queue: Queue, held: Held) -> Iterator[str]:
             yield f"its meter counts {counted} {what}, there are {found}"
 
 
-def memory_of(broker: CheckedBroker) -> Iterator[str]:
+def memory_of(broker: BrokerContext) -> Iterator[str]:
     """The budget of memory adds up what its stores may take."""
     memory = broker.storage.memory
     charges = sum(charge for charge, _, _ in memory._charges.values())
@@ -48,7 +48,7 @@ def memory_of(broker: CheckedBroker) -> Iterator[str]:
         yield f"stores may take {memory.total} octets of memory, they were charged {charges}"
 
 
-def usage_of(broker: CheckedBroker) -> Iterator[str]:
+def usage_of(broker: BrokerContext) -> Iterator[str]:
     """What is used of a node is what its meters put there, and whether it is full follows from it.
 
     Of the temp store's node the store says itself how much it uses.
@@ -56,7 +56,7 @@ def usage_of(broker: CheckedBroker) -> Iterator[str]:
     flow = broker.flow
     used: Counter[Usage] = Counter()
     users: Counter[Usage] = Counter()
-    for queue in broker.queues():
+    for queue in broker.virtual_hosts.queues():
         meter = queue.ledger.meter
         if meter is None:
             continue

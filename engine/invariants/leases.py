@@ -11,7 +11,7 @@ from .sessions import Held
 def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str]:
     """Each lease, or slot, is a tag of somebody, and has a note of when it ends. `is_small`: see `queue_of`."""
     book = queue.book
-    is_late = 0 < book.next_ns() <= queue.surroundings.clock.monotonic_ns()  # the rest of a slice goes with the turns
+    is_late = 0 < book.next_ns() <= queue.context.broker.clock.monotonic_ns()  # the rest of a slice goes with the turns
     out = {id(message): message for message in held.by_queue.get(queue, [])}
     for name, table in (("lease", book.leases), ("slot", book.slots)):
         for id_, message in table.by_id.items():

@@ -34,8 +34,9 @@ def _is_forgotten(queue: Queue) -> bool:
         return False
     if not queue.store.ready or queue.keeps or not queue.rota.has_waiting():
         return False
-    is_over = 0 < queue.store.next_expiry_ns <= queue.surroundings.clock.monotonic_ns()  # it goes first, in slices
-    return not is_over and not queue.surroundings.is_marked(queue) and not queue.surroundings.is_fed_later(queue)
+    is_over = 0 < queue.store.next_expiry_ns <= queue.context.broker.clock.monotonic_ns()  # it goes first, in slices
+    scheduler = queue.context.broker.scheduler
+    return not is_over and not scheduler.is_marked(queue) and queue not in scheduler.hungry
 
 
 def _places(queue: Queue, out: list[Message]) -> Iterator[str]:

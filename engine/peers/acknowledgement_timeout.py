@@ -6,16 +6,18 @@ up to one interval late (RabbitMQ looks once a minute). Source: behaviour page 2
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from ..clock import MS, Clock, due_after
-from ..deadlines import Deadline, Deadlines
+from ..clock import MS, due_after
+from ..context import BrokerContext
+from ..deadlines import Deadline
 from ..delivery.consumer import Consumer, Holder, holder_of
-from ..errors import AcknowledgementTimedOut, EngineError
+from ..errors import AcknowledgementTimedOut
 from ..messages.field_table import integer_of
-from ..messages.message import Message
 from ..queues.queue import queue_of
+
+if TYPE_CHECKING:
+    from .session import Session
 
 INTERVAL_MAX_MS = 60_000
 INTERVAL_MIN_MS = 10
@@ -49,45 +51,19 @@ class Notes:
         return self.times_ns[index] if index < len(self.times_ns) else None
 
 
-class WatchedSession(Protocol):
-    """A session, as far as the watch looks at it. `unacked`: by tag, in order of delivery."""
-
-    next_tag: int
-
-    @property
-    def unacked(self) -> dict[int, Message]:
-        """What is out."""
-
-    def fail(self, error: EngineError) -> None:
-        """End it."""
-
-
-class WatchedClient(Protocol):
-    """A client."""
-
-    @property
-    def sessions(self) -> Iterable[WatchedSession]:
-        """Those that it has open."""
-
-
 class AcknowledgementWatch:
     """Looks at the sessions of a broker as long as some of them may have something to acknowledge.
 
-    `clients`: those of the broker, at any time. `default_ms`: the broker's time-out; None: for ever.
+    The broker's time-out is in its options; None: for ever.
     """
 
-    __slots__ = ("_clients", "_clock", "_consumers", "_deadline", "_deadlines", "_default_ms", "_notes", "_shortest_ms")
+    __slots__ = ("_broker", "_consumers", "_deadline", "_notes", "_shortest_ms")
 
-    def __init__(
-        self, clock: Clock, deadlines: Deadlines, clients: Iterable[WatchedClient], default_ms: int | None
-    ) -> None:
-        self._clock = clock
-        self._deadlines = deadlines
-        self._clients = clients
-        self._default_ms = default_ms
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
         self._consumers = 0  # that acknowledge
         self._deadline: Deadline | None = None
-        self._notes: dict[WatchedSession, Notes] = {}
+        self._notes: dict[Session, Notes] = {}
         self._shortest_ms: int | None = None  # of the time-outs that consumers and queues have of their own
 
     def watch(self, holder: Holder) -> None:
@@ -100,9 +76,8 @@ class AcknowledgementWatch:
         elif self._deadline is None:
             self._set()
 
-    def default_changed(self, default_ms: int | None) -> None:
+    def default_changed(self) -> None:
         """The broker's time-out is another one: it holds for what is out already, as far as looks have noted it."""
-        self._default_ms = default_ms
         if self._deadline is not None or self._consumers or self._is_something_out():
             self._set()
 
@@ -116,31 +91,36 @@ class AcknowledgementWatch:
         """Nobody consumes, perhaps nothing is out: then there is nothing to look at."""
         if self._deadline is None or self._is_something_out():
             return
-        self._deadlines.cancel(self._deadline)
+        self._broker.deadlines.cancel(self._deadline)
         self._deadline = self._shortest_ms = None
         self._notes.clear()
 
-    def oldest_ns(self, session: WatchedSession, tag: int) -> int | None:
+    def oldest_ns(self, session: "Session", tag: int) -> int | None:
         """When the delivery `tag` had been made at the latest, by the monotonic clock; None: since the last look."""
         noted = self._notes.get(session)
         return noted.delivered_ns(tag) if noted is not None else None
 
     def _is_something_out(self) -> bool:
-        return any(session.unacked for client in self._clients for session in client.sessions)
+        return any(session.unacked for client in self._broker.connections for session in client.sessions)
+
+    def _shortest(self) -> int | None:
+        """Of all time-outs; None: nothing has one."""
+        found = (self._shortest_ms, self._broker.options.consumer_timeout_ms)
+        return min((ms for ms in found if ms is not None), default=None)
 
     def _set(self) -> None:
-        shortest = min((ms for ms in (self._shortest_ms, self._default_ms) if ms is not None), default=None)
+        shortest = self._shortest()
         if shortest is not None:
             interval_ms = max(INTERVAL_MIN_MS, min(INTERVAL_MAX_MS, shortest // 4))
-            self._deadlines.cancel(self._deadline)
-            self._deadline = self._deadlines.set(due_after(self._clock, interval_ms), self._look)
+            self._broker.deadlines.cancel(self._deadline)
+            self._deadline = self._broker.deadlines.set(due_after(self._broker.clock, interval_ms), self._look)
 
     def _look(self) -> None:
         """O(sessions + deliveries that are out for longer than the shortest time-out)."""
-        now_ns = self._clock.monotonic_ns()
-        notes: dict[WatchedSession, Notes] = {}
+        now_ns = self._broker.clock.monotonic_ns()
+        notes: dict[Session, Notes] = {}
         is_wanted = self._consumers > 0
-        for client in list(self._clients):
+        for client in list(self._broker.connections):
             for session in list(client.sessions):
                 if session.unacked:
                     is_wanted = True
@@ -153,16 +133,16 @@ class AcknowledgementWatch:
         else:
             self._shortest_ms = None
 
-    def _check(self, session: WatchedSession, notes: Notes, now_ns: int) -> None:
+    def _check(self, session: "Session", notes: Notes, now_ns: int) -> None:
         notes.add(now_ns, session.next_tag, next(iter(session.unacked)))
-        shortest = min((ms for ms in (self._shortest_ms, self._default_ms) if ms is not None), default=None)
+        shortest = self._shortest()
         if shortest is None:
             return
         for tag, message in session.unacked.items():
             delivered_ns = notes.delivered_ns(tag)
             if delivered_ns is None or now_ns - delivered_ns < shortest * MS:
                 return  # later ones are younger
-            limit_ms = timeout_ms(holder_of(message), self._default_ms)
+            limit_ms = timeout_ms(holder_of(message), self._broker.options.consumer_timeout_ms)
             if limit_ms is not None and now_ns - delivered_ns >= limit_ms * MS:
                 session.fail(AcknowledgementTimedOut(timeout_ms=limit_ms))
                 return

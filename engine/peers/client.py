@@ -5,6 +5,7 @@ client is paused and gets nothing more until its frontend says that everything w
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import EngineError, UserChannelsMaxReached
 from ..flow.holdings import Holding
@@ -13,13 +14,18 @@ from ..messages.field_table import FieldTable
 from ..queues.queue import Queue, queue_of
 from ..users.access import User
 from .effects import Effect
-from .host import PeerHost
 from .link import Link
 from .session import Session
 
+if TYPE_CHECKING:
+    from ..virtual_host import VirtualHost
+
 
 class Client:
-    """Made by `Broker.connect`. `flush` is called at the end of each turn that left something in the outbox."""
+    """Made by `Connections.open`. `flush` is called at the end of each turn that left something in the outbox.
+
+    `host`, `broker`: the state of its virtual host, and of the broker, at hand: each run looks at them.
+    """
 
     __slots__ = (
         "broker",
@@ -27,6 +33,7 @@ class Client:
         "exclusive_queues",
         "flush",
         "holding",
+        "host",
         "is_blocked",
         "link",
         "liveness",
@@ -46,19 +53,19 @@ class Client:
 
     def __init__(
         self,
-        vhost: PeerHost,
+        vhost: "VirtualHost",
         user: User,
         name: str,
         flush: Callable[[], object],
-        unsent_max: int,
         properties: FieldTable,
     ) -> None:
         self.vhost = vhost
-        self.broker = vhost.broker
+        self.host = vhost.context
+        self.broker = self.host.broker
         self.user = user
         self.name = name
         self.flush = flush
-        self.unsent_max = unsent_max
+        self.unsent_max = self.broker.unsent_max
         self.properties = properties  # what it says of itself
         self.link = Link()
         self.since_ms = self.broker.clock.wall_ms()
@@ -80,7 +87,7 @@ class Client:
         Raises: UserChannelsMaxReached.
         """
         limit = self.user.max_channels
-        if limit is not None and self.broker.sessions_of(self.user.name) >= limit:
+        if limit is not None and self.broker.connections.sessions_of(self.user.name) >= limit:
             raise UserChannelsMaxReached(user=self.user.name, limit=limit)
         session = Session(self, number)
         self.broker.activity.channels_opened += 1
@@ -105,8 +112,8 @@ class Client:
         for session in list(self.sessions):
             session.close(failed=failed)
         for queue in list(self.exclusive_queues):
-            self.vhost.remove_queue(queue)
-        self.broker.forget(self)
+            self.vhost.queues.remove(queue)
+        self.broker.connections.forget(self)
 
     def expel(self, error: EngineError) -> None:
         """An operator ends the connection: its frontend says goodbye (`on_expelled`), or it is just closed."""

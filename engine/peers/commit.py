@@ -7,7 +7,7 @@ Others see its messages as they come into their queues, as in RabbitMQ; what it 
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..effort import part_of
 from ..errors import PartialCommit
@@ -15,27 +15,14 @@ from ..messages.message import Envelope, Message
 from ..publishing import arrival
 from ..publishing.choosing import chosen_route
 from ..publishing.publish import publish_unroutable
-from .host import SessionClient
 from .settling import give_back, settle
 from .transaction import RUN_COST, Publication, Transaction
 
+if TYPE_CHECKING:
+    from .session import Session
+
 #: A run that no queue took although its publisher had asked for one.
 Returned = tuple[Envelope, Sequence[bytes]]
-
-
-class Committing(Protocol):
-    """The session that commits."""
-
-    dropped: int
-    published: int
-    returned: int
-
-    @property
-    def client(self) -> SessionClient:
-        """Whose session it is."""
-
-    def committed(self) -> None:
-        """The commit that was under way is done."""
 
 
 class Commit:
@@ -47,7 +34,7 @@ class Commit:
     __slots__ = ("_error", "_next", "_offset", "_returned", "_settled", "_transaction", "barrier", "has_begun",
                  "is_done", "session")  # fmt: skip
 
-    def __init__(self, session: Committing, transaction: Transaction) -> None:
+    def __init__(self, session: "Session", transaction: Transaction) -> None:
         self.session = session
         self._transaction = transaction
         self.has_begun = self.is_done = False
@@ -123,16 +110,16 @@ class Commit:
             self._offset = stop
         else:
             self._next, self._offset = self._next + 1, 0
-        vhost = self.session.client.vhost
-        if not vhost.is_condemned:
+        host = self.session.client.host
+        if not host.is_condemned:
             session = self.session
             session.published += len(blobs)
-            if vhost.broker.sizes is not None:
-                vhost.broker.sizes.add(envelope, blobs)
-            unroutable, refused = arrival.publish(vhost, chosen_route(route, names, vhost), envelope, blobs)
+            if host.broker.sizes is not None:
+                host.broker.sizes.add(envelope, blobs)
+            unroutable, refused = arrival.publish(host, chosen_route(route, names, host), envelope, blobs)
             if refused and self._error is None:
                 self._error = PartialCommit()
-            activity = vhost.broker.activity
+            activity = host.broker.activity
             if mandatory and unroutable:
                 activity.returned += len(unroutable)
                 session.returned += len(unroutable)
@@ -140,5 +127,5 @@ class Commit:
             elif unroutable:
                 activity.dropped += len(unroutable)
                 session.dropped += len(unroutable)
-                publish_unroutable(vhost, envelope, unroutable)
+                publish_unroutable(host, envelope, unroutable)
         return RUN_COST + len(blobs) * width

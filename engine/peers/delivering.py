@@ -13,12 +13,12 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
 from ..queues.queue import queue_of
 from .effects import Delivered, DeliveredLeases
-from .host import SessionClient
 from .session_counts import SessionCounts
 from .unacked import Unacked
 
 if TYPE_CHECKING:
     from ..messages.lease_headers import RunHeaders  # see `DeliveredLeases`
+    from .client import Client
 
 DELIVERY_OVERHEAD = 64  # octets on the wire beside the content, roughly
 
@@ -30,7 +30,7 @@ class Delivering(SessionCounts):
 
     __slots__ = ("client", "next_tag", "unacked", "unacked_by_consumers")
 
-    def __init__(self, client: SessionClient) -> None:
+    def __init__(self, client: "Client") -> None:
         super().__init__()
         self.client = client
         self.next_tag = 1

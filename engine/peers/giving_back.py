@@ -4,25 +4,22 @@ Their queues hand nothing out until all are back, so that order is as if it had 
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from .settling import requeue_run
-from .subscriptions import Subscriber, Subscriptions
-from .unacked import Unacked
+
+if TYPE_CHECKING:
+    from .session import Session
 
 #: In one slice (1 to 5 ms).
 GIVE_BACK_SLICE = 500
 
 
-class Ended(Subscriber, Protocol):
-    """The session. It stays known to its queues (`Queue.sessions`) for as long as something is out."""
+def give_back_in_slices(session: "Session", *, why: str, counted: bool, delayed: bool) -> Iterator[None]:
+    """Each step requeues a slice, newest first: nothing stands before it in its queue.
 
-    unacked: Unacked
-    subscriptions: Subscriptions
-
-
-def give_back_in_slices(session: Ended, *, why: str, counted: bool, delayed: bool) -> Iterator[None]:
-    """Each step requeues a slice, newest first: nothing stands before it in its queue."""
+    The session stays known to its queues (`Queue.sessions`) for as long as something is out.
+    """
     unacked = session.unacked
     queues = list(session.subscriptions.queues)
     for queue in queues:

@@ -4,7 +4,7 @@ Source: queues page E.4, E.5.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..exchanges.routed import Routed
 from ..flow.full import Full
@@ -13,8 +13,10 @@ from ..messages.message import Envelope
 from ..publishing.route import ChosenRoute, Route
 from ..queues.queue import Queue
 from .commit import Returned
-from .host import SessionClient
 from .transaction import Transaction
+
+if TYPE_CHECKING:
+    from .client import Client
 
 
 class Offer(NamedTuple):
@@ -30,18 +32,18 @@ class Offer(NamedTuple):
 
 
 def route_with_room(
-    route: Route, envelope: Envelope, blobs: Sequence[bytes], client: SessionClient
+    route: Route, envelope: Envelope, blobs: Sequence[bytes], client: "Client"
 ) -> tuple[Route, int, Full | None]:
     """How many of a run may be published now, and by which route: the queues of one message are chosen once.
 
     Where the route depends on each message `blobs` is one message.
     """
-    vhost = client.vhost
+    host = client.host
     queues = route.queues
     if queues is None or envelope.copies:
-        queues = vhost.reach(route.exchange, Routed(envelope.keys, envelope, blobs[0], vhost.broker.chance))
+        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, blobs[0], host.broker.chance))
         route, blobs = ChosenRoute(route, queues), blobs[:1]
-    count, full = vhost.broker.flow.room_for(queues, envelope, blobs, client)
+    count, full = host.broker.flow.room_for(queues, envelope, blobs, client)
     return route, count, full
 
 
@@ -56,12 +58,12 @@ def affordable(blobs: Sequence[bytes], octets_max: int, messages_max: int) -> Se
     return blobs[:messages_max]
 
 
-def full_for_commit(transaction: Transaction, client: SessionClient) -> Full | None:
+def full_for_commit(transaction: Transaction, client: "Client") -> Full | None:
     """What holds a commit: it is published as one, or not at all (queues page E.4, row 13)."""
-    vhost, flow = client.vhost, client.broker.flow
+    host, flow = client.host, client.broker.flow
     reached: list[Queue] = []
     for _, names, envelope, blobs, _mandatory in transaction.publishes:
-        found = (vhost.queue_named(name) for name in names if name)
+        found = (host.queue_named(name) for name in names if name)
         queues: list[Queue] = [queue for queue in found if queue is not None and queue.is_open]
         full = flow.room_for(queues, envelope, blobs[:1], client)[1]
         if full is not None and not flow.alarm.is_full:

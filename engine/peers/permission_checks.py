@@ -3,36 +3,22 @@
 The rules themselves are in `users/access.py`. Source: behaviour page 3.14, 3.15.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ...settings.leases import AMPS, is_regex
 from ..exchanges.exchange import Exchange, TopicExchange
 from ..messages.field_table import FieldTable
 from ..rules.arguments import queue_type_of
-from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
+
+if TYPE_CHECKING:
+    from .client import Client
 
 #: Arguments of ours that name where the dead go.
 OUR_ADDRESSES = ("x-dead-letter-address", "x-expiry-address")
 
 
-class Named(Protocol):
-    """A virtual host, of which only the name counts here."""
-
-    name: str
-
-
-class Asker(Protocol):
-    """Who is in a virtual host as a user: a client."""
-
-    user: User
-
-    @property
-    def vhost(self) -> Named:
-        """Where it is."""
-
-
-def require(client: Asker | None, action: str, kind: str, name: str) -> None:
+def require(client: "Client | None", action: str, kind: str, name: str) -> None:
     """A client does this with a queue or exchange of its virtual host; None is the broker itself, which may.
 
     Raises: PermissionRefused.
@@ -41,18 +27,18 @@ def require(client: Asker | None, action: str, kind: str, name: str) -> None:
         client.user.require(action, kind, name, client.vhost.name)
 
 
-def may(client: Asker | None, action: str, kind: str, name: str) -> bool:
+def may(client: "Client | None", action: str, kind: str, name: str) -> bool:
     """As `require`, for asking."""
     return client is None or client.user.may(action, kind, name, client.vhost.name)
 
 
-def require_topic(client: Asker | None, action: str, exchange: Exchange, routing_key: str) -> None:
+def require_topic(client: "Client | None", action: str, exchange: Exchange, routing_key: str) -> None:
     """A key of an exchange; only topic exchanges have such permissions. Raises: TopicRefused."""
     if client is not None and exchange.type == TopicExchange.type:
         client.user.require_topic(action, exchange.name, routing_key, client.vhost.name)
 
 
-def require_for_arguments(client: Asker | None, name: str, arguments: FieldTable) -> None:
+def require_for_arguments(client: "Client | None", name: str, arguments: FieldTable) -> None:
     """What the arguments of a new queue reach beyond it.
 
     Dead letters need read on the queue and write on the target (behaviour page 3.14); so do our addresses, which may
@@ -79,7 +65,7 @@ def require_for_arguments(client: Asker | None, name: str, arguments: FieldTable
         _require_for_topics(client, name, arguments)
 
 
-def may_make_targets(client: Asker | None, arguments: FieldTable) -> bool:
+def may_make_targets(client: "Client | None", arguments: FieldTable) -> bool:
     """Whether a queue may be made for each of our addresses among these arguments: by a user who could declare it."""
     for key in OUR_ADDRESSES:
         target = arguments.get(key)
@@ -88,7 +74,7 @@ def may_make_targets(client: Asker | None, arguments: FieldTable) -> bool:
     return True
 
 
-def _require_for_topics(client: Asker, name: str, arguments: FieldTable) -> None:
+def _require_for_topics(client: "Client", name: str, arguments: FieldTable) -> None:
     """What a leased queue captures needs what a binding to that would: read. Where a publish to its name is recorded
     needs write. A pattern selects what comes, too, so it needs read on everything. Raises: PermissionRefused,
     TopicRefused."""
@@ -116,7 +102,7 @@ def _queue_named_by(address: str) -> str:
 
 
 def _exchanges_of(address: str) -> tuple[str, ...]:
-    """Exchanges that an address may stand for, now or later (`VirtualHost.resolve_address`)."""
+    """Exchanges that an address may stand for, now or later (`Router.resolve_address`)."""
     if address.startswith("exchange:"):
         return (address.removeprefix("exchange:").partition("/")[0],)
     return ("",) if address.startswith("queue:") else (address, "")

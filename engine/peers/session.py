@@ -6,6 +6,7 @@ Source: behaviour page 2.7, 2.12 to 2.15.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer, Holder
 from ..errors import (
@@ -34,13 +35,15 @@ from .confirms import Confirms
 from .delivering import Delivering
 from .effects import ConsumerCancelled, SessionFailed
 from .giving_back import GIVE_BACK_SLICE, give_back_in_slices
-from .host import SessionClient
 from .offer import Offer, affordable, full_for_commit, route_with_room
 from .outstanding import Outstanding
 from .permission_checks import require_topic
 from .settling import NACKED, give_back, requeue_by_consumer, requeue_run, settle
 from .subscriptions import Subscriptions
 from .transaction import Publication, Transaction
+
+if TYPE_CHECKING:
+    from .client import Client
 
 
 class Session(Delivering):
@@ -63,7 +66,7 @@ class Session(Delivering):
         "transaction",
     )
 
-    def __init__(self, client: SessionClient, number: int) -> None:
+    def __init__(self, client: "Client", number: int) -> None:
         super().__init__(client)
         self.number = number
         self.subscriptions = Subscriptions(client)
@@ -96,7 +99,7 @@ class Session(Delivering):
             envelope, blobs = self._prepared(route, envelope, blobs[0])
         if self.transaction is not None:
             limit = self.client.broker.options.transaction_size_max
-            for names, run in choose(route, envelope, blobs, self.client.vhost):
+            for names, run in choose(route, envelope, blobs, self.client.host):
                 self.transaction.add(Publication(route, names, envelope, run, mandatory), limit=limit)
             return []
         return self._publish(route, envelope, blobs, mandatory=mandatory)
@@ -108,25 +111,25 @@ class Session(Delivering):
         return envelope, (blob,)
 
     def _publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
-        vhost = self.client.vhost
+        host = self.client.host
         self.published += len(blobs)
-        sizes = vhost.broker.sizes
+        sizes = host.broker.sizes
         if sizes is not None:
             sizes.add(envelope, blobs)
-        unroutable, refused = arrival.publish(vhost, route, envelope, blobs)
-        durability = vhost.broker.storage.durability
+        unroutable, refused = arrival.publish(host, route, envelope, blobs)
+        durability = host.broker.storage.durability
         barrier = 0 if durability is None else durability.take_barrier()
         if self.confirms is not None:
             self.confirms.add(len(blobs), refused, barrier)
         if unroutable:
-            activity = vhost.broker.activity
+            activity = host.broker.activity
             if mandatory:
                 activity.returned += len(unroutable)
                 self.returned += len(unroutable)
                 return [(envelope, unroutable)]
             activity.dropped += len(unroutable)
             self.dropped += len(unroutable)
-            publish_unroutable(vhost, envelope, unroutable)
+            publish_unroutable(host, envelope, unroutable)
         return []
 
     def offer(
@@ -177,18 +180,18 @@ class Session(Delivering):
 
         Plain messages only, that nothing but this queue takes (`Route.only_queue`), so that none is unroutable.
         """
-        vhost = self.client.vhost
+        host = self.client.host
         self.published += len(blobs)
-        sizes = vhost.broker.sizes
+        sizes = host.broker.sizes
         if sizes is not None:
             sizes.add(envelopes[0], blobs)
-        count_by_exchange(vhost, envelopes)
+        count_by_exchange(host, envelopes)
         first = queues[0]
         if queues.count(first) == len(queues):
-            refused = publish_mixed(vhost, first, envelopes, blobs)
+            refused = publish_mixed(host, first, envelopes, blobs)
         else:
-            refused = publish_among(vhost, queues, envelopes, blobs)
-        durability = vhost.broker.storage.durability
+            refused = publish_among(host, queues, envelopes, blobs)
+        durability = host.broker.storage.durability
         barrier = 0 if durability is None else durability.take_barrier()
         if self.confirms is not None:
             self.confirms.add(len(blobs), refused, barrier)
@@ -233,7 +236,7 @@ class Session(Delivering):
         check_get(queue)
         if not no_ack and self.room() <= 0:
             raise UnackedMaxReached(name=queue.name, limit=self.client.broker.options.unacked_per_session_max)
-        self.client.broker.dispatch_now(queue)
+        self.client.broker.scheduler.dispatch_now(queue)
         message = queue.pop()
         if message is None:
             queue.counters.get_empty += 1
@@ -298,7 +301,7 @@ class Session(Delivering):
 
     def portion(self) -> int:
         """Of what the consumers may still have, how much one queue gets in this round of turns; at least 1."""
-        turns = self.client.broker.turns
+        turns = self.client.broker.scheduler
         if self._round != turns.round:
             self._round = turns.round
             self._portion = max(1, (self.prefetch_total - self.unacked_by_consumers) // turns.round_width)
@@ -401,7 +404,7 @@ class Session(Delivering):
         self.transaction = Transaction()
         self.outstanding.clear()
         commit = Commit(self, transaction)
-        self.client.broker.apply(commit)
+        self.client.broker.commits.apply(commit)
         if not commit.is_done:
             self.committing = commit
         return commit
@@ -446,13 +449,13 @@ class Session(Delivering):
         if self.consumers:
             self.subscriptions.cancel(list(self.consumers))
         if steps is not None:
-            self.client.broker.run_errand(steps)
+            self.client.broker.background.run(steps)
         elif self.committing is None:
             self.subscriptions.leave_queues(self)
         activity = self.client.broker.activity
         if self.client.sessions.pop(self, self) is None:  # the first time
             activity.channels_closed += 1
-            for past in (self.client.broker.past_sessions, self.client.vhost.past_sessions):
+            for past in (self.client.broker.past_sessions, self.client.host.past_sessions):
                 past.add(self, delivered=self.delivered, confirmed=self.confirmed)
             if self.confirms is not None:
                 activity.confirmable += self.confirms.published

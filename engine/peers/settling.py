@@ -3,25 +3,14 @@
 All in runs: messages of one holder, one after the other. Source: behaviour page 2.12, 2.13; ruling 8.
 """
 
-from typing import Protocol
-
+from ..context import BrokerContext
 from ..delivery.consumer import by_consumer, by_holder, holder_of, runs_by_holder
 from ..messages.deaths import REJECTED
 from ..messages.message import Message
-from ..options import BrokerOptions
 from ..queues.queue import Queue, queue_of
 
 #: How a peer gave a delivery back, beside `REJECTED`.
 NACKED = "nacked"
-
-
-class Dispatcher(Protocol):
-    """The broker that the deliveries are of."""
-
-    options: BrokerOptions
-
-    def dispatch_now(self, queue: Queue) -> None:
-        """Hand out what is ready in a queue before anything else happens to it."""
 
 
 def settle(messages: list[Message]) -> None:
@@ -35,7 +24,7 @@ def settle(messages: list[Message]) -> None:
             queue.acknowledged(run)
 
 
-def give_back(messages: list[Message], *, requeue: bool, why: str, broker: Dispatcher) -> None:
+def give_back(messages: list[Message], *, requeue: bool, why: str, broker: BrokerContext) -> None:
     """Rejected, or nacked: back to their places, or (`requeue` false) away."""
     if requeue:
         options = broker.options
@@ -50,7 +39,7 @@ def give_back(messages: list[Message], *, requeue: bool, why: str, broker: Dispa
                 queue.kill_or_keep(part, reason=REJECTED)
 
 
-def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, broker: Dispatcher) -> None:
+def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, broker: BrokerContext) -> None:
     """Those who wait are offered what one consumer gave back before the next one's is there.
 
     So which of them gets what is as in RabbitMQ.
@@ -60,7 +49,7 @@ def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, bro
         holder = holder_of(run[0])
         requeue_run(run, why=why, counted=counted, delayed=True)
         if run is not runs[-1]:
-            broker.dispatch_now(queue_of(holder))
+            broker.scheduler.dispatch_now(queue_of(holder))
 
 
 def requeue_run(messages: list[Message], *, why: str, counted: bool, delayed: bool) -> None:

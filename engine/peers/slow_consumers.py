@@ -10,16 +10,20 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..clock import MS, Clock, due_after
-from ..deadlines import Deadline, Deadlines
+from ..clock import MS, due_after
+from ..context import BrokerContext
+from ..deadlines import Deadline
 from ..delivery.consumer import Consumer
-from ..errors import ConnectionForced, EngineError
+from ..errors import ConnectionForced
 from ..messages.message import Message
 from ..queues.queue import Queue
 from ..rules.slow_rules import AbortRules, RateRules
 from .settling import requeue_run
+
+if TYPE_CHECKING:
+    from .session import Session
 
 #: How long a client may still acknowledge what a cancelled consumer has out.
 GRACE_MS = 1000
@@ -39,25 +43,8 @@ class SlowConsumer(NamedTuple):
     action: str
 
 
-class Subscriber(Protocol):
-    """The session of a consumer. `next_tag`: of its next delivery."""
-
-    next_tag: int
-
-    @property
-    def client(self) -> Any:
-        """Whose session it is."""
-
-    @property
-    def unacked(self) -> Any:
-        """Deliveries that are out, by tag, in order."""
-
-    def abort(self, consumer: Consumer) -> None:
-        """End a subscription, and let the client know."""
-
-
-#: The session of a consumer, as far as the watch knows it.
-_session_of: "Callable[[Consumer], Subscriber]" = attrgetter("session")
+#: The session of a consumer. To the consumer it is a `Receiver`.
+_session_of: "Callable[[Consumer], Session]" = attrgetter("session")
 
 
 class Look:
@@ -192,20 +179,10 @@ class SlowConsumers:
     `on_found`: called with each of them, for a log.
     """
 
-    __slots__ = ("_checks", "_clock", "_deadline", "_deadlines", "_expel", "_run_errand", "counts", "on_found")
+    __slots__ = ("_broker", "_checks", "_deadline", "counts", "on_found")
 
-    def __init__(
-        self,
-        clock: Clock,
-        deadlines: Deadlines,
-        expel: Callable[[Any, EngineError], None],
-        run_errand: Callable[[Iterator[None]], None],
-    ) -> None:
-        """`expel`: sends a client away at the end of the turn; `run_errand`: takes steps at the ends of turns."""
-        self._clock = clock
-        self._deadlines = deadlines
-        self._expel = expel
-        self._run_errand = run_errand
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
         self._checks: dict[tuple[type[Check], int], Check] = {}
         self._deadline: Deadline | None = None
         self.counts = dict.fromkeys((CANCELLED, CLOSED, REPORTED), 0)
@@ -224,25 +201,25 @@ class SlowConsumers:
         check = self._checks.get((kind, period_ms))
         if check is None:
             check = self._checks[kind, period_ms] = kind(period_ms)
-            check.due_ns = due_after(self._clock, period_ms)
+            check.due_ns = due_after(self._broker.clock, period_ms)
             self._set()
         check.queues.setdefault(queue, queue.counters.enqueued)
 
     def _set(self) -> None:
-        self._deadlines.cancel(self._deadline)
+        self._broker.deadlines.cancel(self._deadline)
         due_ns = min((check.due_ns for check in self._checks.values()), default=None)
-        self._deadline = None if due_ns is None else self._deadlines.set(due_ns, self._look)
+        self._deadline = None if due_ns is None else self._broker.deadlines.set(due_ns, self._look)
 
     def _look(self) -> None:
-        now_ns = self._clock.monotonic_ns()
+        now_ns = self._broker.clock.monotonic_ns()
         for key, check in list(self._checks.items()):
             if check.due_ns <= now_ns:
                 check.prune()
-                check.due_ns = due_after(self._clock, check.period_ms)
+                check.due_ns = due_after(self._broker.clock, check.period_ms)
                 if not check.queues:
                     del self._checks[key]
                 elif len(check.queues) > QUEUES_SLICE:
-                    self._run_errand(self._steps(check, now_ns))
+                    self._broker.background.run(self._steps(check, now_ns))
                 else:
                     for queue in list(check.queues):
                         self._check(check, queue, now_ns)
@@ -265,18 +242,18 @@ class SlowConsumers:
             if self.on_found is not None:
                 self.on_found(SlowConsumer(queue.vhost_name, queue.name, consumer.tag, client.name, why, action))
             if action == CLOSED:
-                self._expel(client, ConnectionForced(reason=f"consumer '{consumer.tag}' {why}"))
+                self._broker.departures.expel(client, ConnectionForced(reason=f"consumer '{consumer.tag}' {why}"))
             elif action == CANCELLED:
                 session.abort(consumer)
                 if consumer.unacked:
-                    due_ns = due_after(self._clock, GRACE_MS)
-                    self._deadlines.set(due_ns, partial(self._give_back, session, consumer))
+                    due_ns = due_after(self._broker.clock, GRACE_MS)
+                    self._broker.deadlines.set(due_ns, partial(self._give_back, session, consumer))
 
-    def _give_back(self, session: Subscriber, consumer: Consumer) -> None:
-        self._run_errand(_give_back_in_slices(session, consumer))
+    def _give_back(self, session: "Session", consumer: Consumer) -> None:
+        self._broker.background.run(_give_back_in_slices(session, consumer))
 
 
-def _give_back_in_slices(session: Subscriber, consumer: Consumer) -> Iterator[None]:
+def _give_back_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]:
     """What a cancelled consumer still has out goes back to its queue, newest first, as a failed attempt."""
     unacked, queue = session.unacked, _queue_of(consumer)
     tags = [tag for tag, message in unacked.items() if message.holder is consumer]
@@ -302,7 +279,7 @@ def newest_of(consumer: Consumer) -> int:
     return session.next_tag
 
 
-def settled_by(session: Subscriber) -> int:
+def settled_by(session: "Session") -> int:
     """How many deliveries of a session are settled. It counts on as long as the session lasts."""
     return session.next_tag - len(session.unacked)
 

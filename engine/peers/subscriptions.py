@@ -5,10 +5,10 @@ Source: behaviour page 2.7, 2.12, 3.10.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..delivery import rota
-from ..delivery.consumer import Consumer, Holder, Receiver
+from ..delivery.consumer import Consumer, Holder
 from ..errors import (
     ConsumerTagInUse,
     ReplyConsumerAcknowledges,
@@ -22,16 +22,11 @@ from ..queues import consumers
 from ..queues.queue import Queue, queue_of
 from ..queues.refusals import check_consume
 from ..rules.arguments import CONSUMER_ARGUMENTS, CONSUMER_FILTERS, REPLACE, unknown_arguments
-from .host import SessionClient
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
-
-
-class Subscriber(Receiver, Protocol):
-    """The session that subscribes. `prefetch`: of consumers to come; 0 = unlimited."""
-
-    prefetch: int
+    from .client import Client
+    from .session import Session
 
 
 class Subscriptions:
@@ -39,7 +34,7 @@ class Subscriptions:
 
     __slots__ = ("_client", "by_tag", "queues", "replies")
 
-    def __init__(self, client: SessionClient) -> None:
+    def __init__(self, client: "Client") -> None:
         self._client = client
         self.by_tag: dict[str, Consumer] = {}
         self.queues: dict[Queue, None] = {}  # of which deliveries may be out
@@ -76,7 +71,7 @@ class Subscriptions:
             raise ReplyConsumerMissing
 
     def add(
-        self, session: Subscriber, queue: Queue, tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable
+        self, session: "Session", queue: Queue, tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable
     ) -> Consumer:
         """Subscribe. Raises: as `Session.consume`."""
         self.check_access(queue)
@@ -118,7 +113,7 @@ class Subscriptions:
         facts = {"CLIENT_NAME": client.name, "USER": client.user.name}
         return filter_of(arguments, facts, name=queue.name, vhost=queue.vhost_name)
 
-    def add_replies(self, session: Subscriber, tag: str, address: str, *, no_ack: bool) -> Consumer:
+    def add_replies(self, session: "Session", tag: str, address: str, *, no_ack: bool) -> Consumer:
         """Subscribe to direct replies. Raises: as `Session.consume_replies`."""
         if self.replies is None or tag != self.replies.tag:
             self.check_tag(tag)
@@ -126,7 +121,7 @@ class Subscriptions:
             raise ReplyConsumerAcknowledges
         if self.replies is not None:
             raise ReplyConsumerTaken
-        queue = self._client.vhost.add_reply_queue(address, self._client)
+        queue = self._client.vhost.reply_queues.add(address, self._client)
         consumer = Consumer(queue, session, tag, no_ack=True, exclusive=False, prefetch=0, arguments={})
         consumers.add(queue, consumer)
         self.by_tag[tag] = self.replies = consumer
@@ -191,7 +186,7 @@ class Subscriptions:
         if self.by_tag.pop(consumer.tag, None) is not None and not consumer.no_ack:
             self._client.broker.acknowledgements.consumer_left()
 
-    def leave_queues(self, session: Subscriber) -> None:
+    def leave_queues(self, session: "Session") -> None:
         """Nothing of theirs is out here any more."""
         for queue in self.queues:
             queue.left_by(session)

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
+from ..context import HostContext
 from ..messages.content import PLAIN, PropertyValue, encode_header
 from ..messages.message import Envelope
 from .arrival import publish_by_name
-from .host import Host
 
 
-def answer_request(vhost: Host, properties: Mapping[str, PropertyValue], answer: object) -> None:
+def answer_request(host: HostContext, properties: Mapping[str, PropertyValue], answer: object) -> None:
     """Publish it to the reply_to of a request, with its correlation_id; nothing, if there is no reply_to."""
     reply_to = properties.get("reply_to")
     if not isinstance(reply_to, bytes) or not reply_to:
@@ -20,4 +20,4 @@ def answer_request(vhost: Host, properties: Mapping[str, PropertyValue], answer:
 
     raw = json.dumps(answer).encode()
     reply = Envelope("", reply_to.decode("utf-8", "replace"))
-    publish_by_name(vhost, reply, [PLAIN.join(encode_header(len(raw), kept), raw)])
+    publish_by_name(host, reply, [PLAIN.join(encode_header(len(raw), kept), raw)])

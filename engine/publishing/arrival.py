@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...settings import Divert
 from ..clock import due_after
+from ..context import HostContext
 from ..exchanges.delayed_exchange import DelayedExchange, delay_ms
 from ..messages.content import DEDUPLICATION_ID, DELAY, SCHEDULED_DELIVERY
 from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, told_by_hornetq_names
@@ -17,7 +18,6 @@ from ..rules.diverts import HOPS_MAX
 from ..rules.expiry import NO_EXPIRY_POLICY
 from .arrival_rules import ArrivalRules
 from .filtering import taking
-from .host import Host
 from .publish import publish_run, remember
 from .publish_events import DuplicateEvent
 from .route import ALL_WELL, Outcome, Route
@@ -25,26 +25,26 @@ from .route import ALL_WELL, Outcome, Route
 INGRESS_TIMESTAMP = "_AMQ_INGRESS_TIMESTAMP"
 
 
-def publish(vhost: Host, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+def publish(host: HostContext, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
     """Publish a run: its address first, then its queues."""
     if route.arrival is not None:
-        return arrive(vhost, route, route.arrival, envelope, blobs)
+        return arrive(host, route, route.arrival, envelope, blobs)
     if envelope.facts.is_marked:
-        rules = vhost.arrival_rules(route.exchange.name, route.routing_key)
-        return arrive(vhost, route, rules, envelope, blobs)
-    return publish_run(vhost, route, envelope, blobs)
+        rules = host.router.arrival_rules(route.exchange.name, route.routing_key)
+        return arrive(host, route, rules, envelope, blobs)
+    return publish_run(host, route, envelope, blobs)
 
 
-def publish_by_name(vhost: Host, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+def publish_by_name(host: HostContext, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
     """Publish a run with a look-up of its own. An exchange that is gone takes nothing."""
-    exchange = vhost.exchanges.get(envelope.exchange)
+    exchange = host.exchanges.get(envelope.exchange)
     if exchange is None:
         return Outcome(blobs, ())
-    return publish(vhost, vhost.route_of(exchange, envelope.routing_key), envelope, blobs)
+    return publish(host, host.router.route_of(exchange, envelope.routing_key), envelope, blobs)
 
 
 def arrive(
-    vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelope, blobs: Sequence[bytes], hops: int = 0
+    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, blobs: Sequence[bytes], hops: int = 0
 ) -> Outcome:
     """Publish a run to an address with rules, or of messages with marks."""
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
@@ -52,11 +52,11 @@ def arrive(
     if envelope.copies:
         route = route.undecided()
     if not rules.looks_at_each and not envelope.facts.is_marked:
-        return publish_run(vhost, route, envelope, blobs)
+        return publish_run(host, route, envelope, blobs)
     unroutable: list[bytes] = []
     refused: list[int] = []
     for offset, blob in enumerate(blobs):
-        outcome = _arrive_one(vhost, route, rules, envelope, blob, hops)
+        outcome = _arrive_one(host, route, rules, envelope, blob, hops)
         if outcome.unroutable:
             unroutable.append(blob)  # as published
         if outcome.refused:
@@ -64,111 +64,119 @@ def arrive(
     return Outcome(unroutable, refused) if unroutable or refused else ALL_WELL
 
 
-def _arrive_one(vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, hops: int) -> Outcome:
+def _arrive_one(
+    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, hops: int
+) -> Outcome:
     headers = envelope.headers(blob) if envelope.facts.is_marked else {}
-    id_ = _duplicate_id(vhost, rules, headers) if headers and not hops else None
+    id_ = _duplicate_id(host, rules, headers) if headers and not hops else None
     if id_ is None:
-        return _take(vhost, route, rules, envelope, blob, headers, hops)
-    if _is_duplicate(vhost, rules.address, id_):
+        return _take(host, route, rules, envelope, blob, headers, hops)
+    if _is_duplicate(host, rules.address, id_):
         return ALL_WELL
-    first_id = vhost.broker.next_id
-    outcome = _take(vhost, route, rules, envelope, blob, headers, hops)
+    first_id = host.broker.next_id
+    outcome = _take(host, route, rules, envelope, blob, headers, hops)
     if not outcome.refused:  # its publisher will try again
-        _remember(vhost, rules, id_, first_id)
+        _remember(host, rules, id_, first_id)
     return outcome
 
 
 def _take(
-    vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, headers: FieldTable, hops: int
+    host: HostContext,
+    route: Route,
+    rules: ArrivalRules,
+    envelope: Envelope,
+    blob: bytes,
+    headers: FieldTable,
+    hops: int,
 ) -> Outcome:
     """It is no duplicate."""
-    broker = vhost.broker
+    broker = host.broker
     added: FieldTable = {}
     if rules.has_ingress_timestamp:
         added[INGRESS_TIMESTAMP] = Field("l", broker.clock.wall_ms())
-    due_ns = due_ns_of(vhost, route, headers, added) if headers else None
+    due_ns = due_ns_of(host, route, headers, added) if headers else None
     if added:
         blob = envelope.spliced(blob, added)
         envelope = envelope.plain()
     if rules.retroactive_count:
-        remember(vhost, rules.address, rules.retroactive_count, envelope, blob)
+        remember(host, rules.address, rules.retroactive_count, envelope, blob)
     if rules.diverts and hops < HOPS_MAX:
         diverts = taking(rules.diverts, envelope, blob)
         broker.effort.spent += len(rules.diverts)
         for divert in diverts:
-            _divert(vhost, divert, rules.address, envelope, blob, hops)
+            _divert(host, divert, rules.address, envelope, blob, hops)
         if any(divert.is_exclusive for divert in diverts):
             return ALL_WELL
-        outcome = publish_run(vhost, route, envelope, (blob,), due_ns)
+        outcome = publish_run(host, route, envelope, (blob,), due_ns)
         return outcome if outcome.refused or not diverts else ALL_WELL  # a divert took it: it is not unroutable
-    return publish_run(vhost, route, envelope, (blob,), due_ns)
+    return publish_run(host, route, envelope, (blob,), due_ns)
 
 
-def _duplicate_id(vhost: Host, rules: ArrivalRules, headers: FieldTable) -> str | None:
+def _duplicate_id(host: HostContext, rules: ArrivalRules, headers: FieldTable) -> str | None:
     if not rules.id_cache_size:
         return None
-    asked_for = DEDUPLICATION_ID in headers and vhost.broker.settings.sets_id_cache_size(rules.address, vhost.name)
+    asked_for = DEDUPLICATION_ID in headers and host.broker.settings.sets_id_cache_size(rules.address, host.name)
     return duplicate_id(headers, asked_for=asked_for)
 
 
-def _is_duplicate(vhost: Host, address: str, id_: str) -> bool:
+def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:
     """A duplicate is counted and dropped; its publisher hears that all is well, as soon as the first one is safe."""
-    cache = vhost.id_caches.get(address)
+    cache = host.id_caches.get(address)
     if cache is None or id_ not in cache:
         return False
-    broker = vhost.broker
+    broker = host.broker
     broker.counters.dropped += 1
     durability = broker.storage.durability
     if durability is not None and cache.number_of(id_):
         durability.await_recorded()
     if broker.listeners:
-        broker.announce(DuplicateEvent(vhost.name, address, id_))
+        broker.announce(DuplicateEvent(host.name, address, id_))
     return True
 
 
-def _remember(vhost: Host, rules: ArrivalRules, id_: str, first_id: int) -> None:
+def _remember(host: HostContext, rules: ArrivalRules, id_: str, first_id: int) -> None:
     """`first_id`: of the messages that came with it: a divert makes several."""
     address, size = rules.address, rules.id_cache_size
-    cache = vhost.id_caches.get(address)
+    cache = host.id_caches.get(address)
     if cache is None:
-        cache = vhost.id_caches[address] = IdCache(size)
+        cache = host.id_caches[address] = IdCache(size)
     cache.size = size
-    durability = vhost.broker.storage.durability
-    is_recorded = durability is not None and durability.keep_id(vhost.name, address, id_, first_id, size)
+    durability = host.broker.storage.durability
+    is_recorded = durability is not None and durability.keep_id(host.name, address, id_, first_id, size)
     cache.remember(id_, first_id if is_recorded else 0)
 
 
-def due_ns_of(vhost: Host, route: Route, headers: FieldTable, added: FieldTable) -> int | None:
+def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: FieldTable) -> int | None:
     """When a message is to be there, if it is not to be there now; `added` gets what its headers say from now on."""
-    clock = vhost.broker.clock
+    clock = host.broker.clock
     wait_ms: int | None = None
     scheduled = headers.get(SCHEDULED_DELIVERY)
     if scheduled is not None and isinstance(scheduled.value, int) and not isinstance(scheduled.value, bool):
         wait_ms = scheduled.value - clock.wall_ms()
-    elif isinstance(route.exchange, DelayedExchange) or vhost.broker.options.delays_everywhere:
+    elif isinstance(route.exchange, DelayedExchange) or host.broker.options.delays_everywhere:
         wait_ms = delay_ms(headers)
         if wait_ms is not None:
             added[DELAY] = Field("l", -wait_ms)  # as the plugin does: passed on, it is not delayed again
     return due_after(clock, wait_ms) if wait_ms is not None and wait_ms > 0 else None
 
 
-def _divert(vhost: Host, divert: Divert, address: str, envelope: Envelope, blob: bytes, hops: int) -> None:
+def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope, blob: bytes, hops: int) -> None:
     """A copy for each forwarding address that says where it comes from."""
     added: FieldTable = {
         ORIG_ADDRESS: Field("S", address.encode()),
-        ORIG_MESSAGE_ID: Field("l", vhost.broker.next_id),
+        ORIG_MESSAGE_ID: Field("l", host.broker.next_id),
     }
-    if vhost.broker.options.legacy_hornetq_headers:
+    if host.broker.options.legacy_hornetq_headers:
         added |= told_by_hornetq_names(added)
     copy = envelope.spliced(blob, added)
     for target in divert.forwarding_addresses:
-        name, key = vhost.resolve_address(target, envelope.routing_key)
-        exchange = vhost.exchanges.get(name)
+        name, key = host.router.resolve_address(target, envelope.routing_key)
+        exchange = host.exchanges.get(name)
         if exchange is None:
             continue
         forwarded = Envelope(name, key, envelope.plain().facts)
         forwarded.expiration_ms, forwarded.expiry_is_settled = envelope.expiration_ms, envelope.expiry_is_settled
-        route = vhost.route_of(exchange, key)
-        rules = route.arrival or vhost.arrival_rules(name, key)
-        vhost.broker.activity.own += 1
-        arrive(vhost, route, rules, forwarded, (copy,), hops + 1)
+        route = host.router.route_of(exchange, key)
+        rules = route.arrival or host.router.arrival_rules(name, key)
+        host.broker.activity.own += 1
+        arrive(host, route, rules, forwarded, (copy,), hops + 1)

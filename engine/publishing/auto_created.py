@@ -3,24 +3,20 @@
 Source: address-settings page 3.5, 5.5.
 """
 
-from collections.abc import Iterable
-from typing import Protocol
-
-from ...settings import SettingsRepository
-from ..clock import MS, Clock, due_after
-from ..deadlines import Deadline, Deadlines
+from ..clock import MS, due_after
+from ..context import BrokerContext, HostContext
+from ..deadlines import Deadline
 from ..exchanges.routed import Routed
-from ..options import BrokerOptions
 from ..queues.queue import Queue
 from ..rules.queue_rules import Resources
-from .host import Host
+from ..users.permissions import QUEUE
 from .service import ServiceExchange
 
 Target = tuple[str, str]  # exchange, routing key
 
 
 def targets_of(
-    vhost: Host, target: str, address: str, resources: Resources | None, *, makes_missing: bool
+    host: HostContext, target: str, address: str, resources: Resources | None, *, makes_missing: bool
 ) -> list[Target]:
     """Where copies for the dead-letter or expiry address `target` of the address `address` are published.
 
@@ -29,50 +25,38 @@ def targets_of(
     what an application binds later gets the next ones alone.
     """
     if resources is None:
-        exchange, key = vhost.resolve_address(target, address)
-        if makes_missing and not _is_bound(vhost, exchange, key):
+        exchange, key = host.router.resolve_address(target, address)
+        if makes_missing and not _is_bound(host, exchange, key):
             name = exchange or key
-            if name in vhost.queues:
+            if name in host.queues:
                 return [("", name)]
-            if vhost.create_missing(name):
-                vhost.broker.unroutable_letters.on_made(vhost.name, name, target)
+            if host.queues.create_missing(name):
+                host.broker.unroutable_letters.on_made(host.name, name, target)
                 return [("", name)]
         return [(exchange, key)]
     name = f"{resources.prefix}{address}{resources.suffix}"
-    exchange, key = vhost.resolve_address(target, address)
-    if not exchange and (target.startswith("queue:") or key in vhost.queues):
-        vhost.create_queue(name, address=key, is_auto_created=True)
+    exchange, key = host.router.resolve_address(target, address)
+    if not exchange and (target.startswith("queue:") or key in host.queues):
+        host.queues.create(name, address=key, is_auto_created=True)
         return [("", key), ("", name)] if name != key else [("", name)]
     if not exchange:
         exchange, key = target, address  # neither an exchange nor a queue of that name: a direct exchange is made
-    if exchange not in vhost.exchanges:
-        vhost.declare_exchange(exchange, "direct", durable=True)
-    vhost.create_queue(name, address=exchange, is_auto_created=True)
-    vhost.bind_queue(name, exchange, key, {})
+    if exchange not in host.exchanges:
+        host.exchanges.declare(exchange, "direct", durable=True)
+    host.queues.create(name, address=exchange, is_auto_created=True)
+    host.bindings.add(QUEUE, name, exchange, key, {})
     return [(exchange, key)]
 
 
-def _is_bound(vhost: Host, exchange_name: str, key: str) -> bool:
+def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:
     """Whether a queue may get what is published there; an exchange that has bindings decides that itself."""
-    exchange = vhost.exchanges.get(exchange_name)
+    exchange = host.exchanges.get(exchange_name)
     if exchange is None:
         return False
     if exchange_name:
         is_served = isinstance(exchange, ServiceExchange)
         return is_served or bool(exchange.destinations) or exchange.alternate is not None
-    return key in vhost.queues or bool(vhost.reach(exchange, Routed((key,))))
-
-
-class ReapedBroker(Protocol):
-    """The broker, as far as its reaper looks at it."""
-
-    clock: Clock
-    deadlines: Deadlines
-    options: BrokerOptions
-    settings: SettingsRepository
-
-    def queues(self) -> Iterable[Queue]:
-        """Those of all virtual hosts."""
+    return key in host.queues or bool(host.router.reach(exchange, Routed((key,))))
 
 
 class Reaper:
@@ -83,7 +67,7 @@ class Reaper:
 
     __slots__ = ("_broker", "_deadline", "_found")
 
-    def __init__(self, broker: ReapedBroker) -> None:
+    def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._found: set[Queue] = set()
         self._deadline: Deadline | None = None
@@ -104,10 +88,14 @@ class Reaper:
     def _scan(self) -> None:
         self._deadline = None
         declared_too = self._broker.settings.deletes_declared_queues
-        watched = [queue for queue in self._broker.queues() if queue.is_auto_created or declared_too and _may_go(queue)]
+        watched = [
+            queue
+            for queue in self._broker.virtual_hosts.queues()
+            if queue.is_auto_created or declared_too and _may_go(queue)
+        ]
         unused = {queue for queue in watched if self._is_unused(queue)}
         for queue in unused & self._found:
-            queue.surroundings.remove(queue)
+            queue.context.queues.remove(queue)
         self._found = unused - self._found
         if len(watched) > len(unused) or self._found:
             self.watch()

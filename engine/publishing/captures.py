@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...settings import LoggedTopic
 from ...settings.leases import LeasedFault, LeasedSettings, is_regex, selects
 from ...settings.values import shown
+from ..context import HostContext
 from ..messages.message import Message
 from ..queues.queue import Queue
 from ..rules.leased_rules import LeasedRules
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
 class Captures:
     """The leased queues of one virtual host, by what they select. `logged`: the topics that are; None: none is listed.
 
-    `log`: where messages of these go; None while none is listed. `make_log` makes it. `on_unlogged`: called with the
-    queue that selects a topic that is not among those listed, and the topic, once for each queue.
+    `log`: where messages of these go; None while none is listed.
     """
 
     __slots__ = (
+        "_context",
         "_literal",
-        "_make_log",
-        "_on_unlogged",
         "_patterns",
         "_since",
         "_targets",
@@ -40,9 +39,8 @@ class Captures:
         "logged",
     )
 
-    def __init__(self, make_log: Callable[[], Queue], on_unlogged: Callable[[Queue, str], object]) -> None:
-        self._make_log = make_log
-        self._on_unlogged = on_unlogged
+    def __init__(self, context: HostContext) -> None:
+        self._context = context
         self._told: set[Queue] = set()
         self.log: Queue | None = None
         self.logged: LoggedTopics | None = None
@@ -58,7 +56,7 @@ class Captures:
     def set_logged(self, topics: Sequence[LoggedTopic]) -> None:
         """These topics are listed as logged from now on."""
         self.logged = _logged(topics) if topics else None
-        self.log = (self.log or self._make_log()) if topics else None
+        self.log = (self.log or _log(self._context)) if topics else None
         self._told.clear()
 
     def add(self, queue: Queue, next_id: int) -> None:
@@ -133,7 +131,7 @@ class Captures:
             if not is_logged[topic]:
                 for queue in self._selecting((topic,)).keys() - self._told:
                     self._told.add(queue)
-                    self._on_unlogged(queue, topic)
+                    self._context.broker.on_unlogged(queue, topic)
         return self._selecting([topic for topic in topics if is_logged[topic]])
 
     def selecting_logged(self, topics: Sequence[str]) -> dict[Queue, LeasedRules]:
@@ -221,6 +219,12 @@ class Captures:
 def heads_of(topic: str) -> list[str]:
     """The names that stand before a slash in the name of a topic: exchanges that its messages may be published to."""
     return [topic[:at] for at, character in enumerate(topic) if character == "/"]
+
+
+def _log(context: HostContext) -> Queue:
+    from ..queues.log_sink import LogSink  # few have logged topics
+
+    return LogSink(context)
 
 
 def _logged(topics: Sequence[LoggedTopic]) -> "LoggedTopics":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...settings import Divert
 from ..clock import MS
+from ..context import HostContext
 from ..exchanges.exchange import Exchange
 from ..messages.content import DEDUPLICATION_ID
 from ..messages.duplicates import duplicate_id
@@ -14,7 +15,6 @@ from ..messages.message import Envelope
 from ..rules.expiry import NO_EXPIRY_POLICY
 from .arrival import due_ns_of
 from .filtering import taking
-from .host import Host
 from .route import Route
 
 
@@ -37,17 +37,17 @@ class DryArrival:
         return any(divert.is_exclusive for divert in self.diverts)
 
 
-def dry_arrival(vhost: Host, exchange: Exchange, envelope: Envelope, blob: bytes) -> DryArrival:
+def dry_arrival(host: HostContext, exchange: Exchange, envelope: Envelope, blob: bytes) -> DryArrival:
     """As `arrival.arrive` does it to one message."""
-    rules = vhost.arrival_rules(exchange.name, envelope.routing_key)
+    rules = host.router.arrival_rules(exchange.name, envelope.routing_key)
     headers = envelope.headers(blob) if envelope.facts.is_marked else {}
     is_duplicate = False
     if rules.id_cache_size and headers:
-        asked = DEDUPLICATION_ID in headers and vhost.broker.settings.sets_id_cache_size(rules.address, vhost.name)
-        known = vhost.id_caches.get(rules.address)
+        asked = DEDUPLICATION_ID in headers and host.broker.settings.sets_id_cache_size(rules.address, host.name)
+        known = host.id_caches.get(rules.address)
         is_duplicate = known is not None and duplicate_id(headers, asked_for=asked) in known
-    due_ns = due_ns_of(vhost, Route(exchange, envelope.routing_key, None), headers, {}) if headers else None
-    delay_ms = None if due_ns is None else (due_ns - vhost.broker.clock.monotonic_ns()) // MS
+    due_ns = due_ns_of(host, Route(exchange, envelope.routing_key, None), headers, {}) if headers else None
+    delay_ms = None if due_ns is None else (due_ns - host.broker.clock.monotonic_ns()) // MS
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
     diverts = tuple(taking(rules.diverts, envelope, blob))

@@ -57,24 +57,24 @@ def exchange_for(router: Router, name: str, routing_key: str, user: User) -> Exc
 
     Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
     """
-    topology = router.topology
+    context = router.context
     if user.permissions is not None:
-        user.require(WRITE, EXCHANGE, name, topology.name)
-    exchange = topology.exchange(name)
+        user.require(WRITE, EXCHANGE, name, context.name)
+    exchange = context.exchanges.named(name)
     if exchange.internal:
-        raise InternalExchangeRefused(name=name, vhost=topology.name)
+        raise InternalExchangeRefused(name=name, vhost=context.name)
     if exchange.type == TopicExchange.type:
-        user.require_topic(WRITE, name, routing_key, topology.name)
+        user.require_topic(WRITE, name, routing_key, context.name)
     return exchange
 
 
 def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:
     """Fill `found`, a step for each `next`."""
-    topology, refusing = router.topology, router.refusing(message)
+    context, refusing = router.context, router.refusing(message)
     if not start.name:
         found.hops.append(Hop(start))
         for key in dict.fromkeys(message.keys):
-            named = topology.queue_named(key)
+            named = context.queue_named(key)
             if named is not None:
                 found.queues[named] = BY_NAME
             for queue in router.sharing_at(key):
@@ -93,14 +93,14 @@ def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute)
 
 def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:
     """As `routing.reach`."""
-    exchanges, seen, stack = router.topology.exchanges, {start}, [start]
+    exchanges, seen, stack = router.context.exchanges, {start}, [start]
     while stack:
         exchange = stack.pop()
         hop = Hop(exchange)
         found.hops.append(hop)
         yield from _look(exchange, message, hop)
         onward: list[object] = [binding.destination for binding in hop.taken]
-        if not onward and exchange.alternate in exchanges:
+        if not onward and exchange.alternate is not None and exchange.alternate in exchanges:
             hop.alternate = exchange.alternate
             onward = [exchanges[exchange.alternate]]
         for destination in onward:

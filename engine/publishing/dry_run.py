@@ -5,6 +5,7 @@ Nothing is published, declared or counted. Source: management page 16.
 
 from collections.abc import Iterator
 
+from ..context import HostContext
 from ..exchanges.routed import Routed
 from ..messages.carbon_copies import copies_of
 from ..messages.message import Envelope
@@ -15,8 +16,6 @@ from ..users.access import User
 from ..users.permissions import CONFIGURE, QUEUE
 from .dry_arrival import dry_arrival
 from .dry_route import DryRoute, dry_route, exchange_for
-from .host import Host
-from .router import Router
 from .service import ServiceExchange
 
 
@@ -26,24 +25,24 @@ class DryRun:
     `creates`: the queue of that name would be made first. `is_service`: the broker itself is behind the exchange.
     """
 
-    def __init__(self, router: Router, vhost: Host, envelope: Envelope, blob: bytes, user: User) -> None:
+    def __init__(self, host: HostContext, envelope: Envelope, blob: bytes, user: User) -> None:
         """Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused, InvalidCopies."""
-        self._router = router
+        self._router = router = host.router
         key = envelope.routing_key
         self._exchange = exchange = exchange_for(router, envelope.exchange, key, user)
         envelope.copies = copies_of(envelope.headers(blob)) if envelope.facts.is_marked else ()
         self._blob = blob
-        self.arrival = dry_arrival(vhost, exchange, envelope, blob)
+        self.arrival = dry_arrival(host, exchange, envelope, blob)
         self.keys = envelope.keys
         self.route = DryRoute()
         self.is_service = isinstance(exchange, ServiceExchange)
         self.creates = (
             not exchange.name
-            and vhost.queue_named(key) is None
+            and host.queue_named(key) is None
             and router.auto_creates(key)
-            and user.may(CONFIGURE, QUEUE, key, vhost.name)
+            and user.may(CONFIGURE, QUEUE, key, host.name)
         )
-        settings = vhost.broker.settings.resolve(self.arrival.address, vhost.name)
+        settings = host.broker.settings.resolve(self.arrival.address, host.name)
         self.rescued_by = settings.dead_letter_address if settings.send_to_dla_on_no_route else ""
 
     def steps(self) -> Iterator[None]:

@@ -7,8 +7,9 @@ RabbitMQ; its keys, headers and types are RabbitMQ 3.10's.
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
+from ..context import BrokerContext
 from ..messages.content import (
     PLAIN,
     ContentError,
@@ -18,18 +19,20 @@ from ..messages.content import (
     encode_header,
     scan_properties,
 )
-from ..messages.event import Event, Listener
+from ..messages.event import Event
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..queues.kinds import REPLY_PREFIX
 from ..queues.queue_events import DeliveredEvent
-from ..users.access import User
+from .arrival import publish_by_name
 from .choosing import choose
-from .host import Host
 from .marked import prepared
 from .publish_events import PublishedEvent
 from .route import Route
 from .service import ServiceExchange
+
+if TYPE_CHECKING:
+    from ..peers.session import Session
 
 EXCHANGE = "amq.rabbitmq.trace"
 #: What stands for the name of an Erlang node.
@@ -37,69 +40,22 @@ NODE = b"leveret@localhost"
 KEY_OCTETS_MAX = 255
 
 
-class TracedClient(Protocol):
-    """The client of a session."""
-
-    name: str
-    user: User
-
-    @property
-    def vhost(self) -> Host:
-        """Where it is."""
-
-
-class Traced(Protocol):
-    """A session whose messages are copied."""
-
-    number: int
-
-    @property
-    def client(self) -> TracedClient:
-        """Whose session it is."""
-
-    @property
-    def transaction(self) -> object | None:
-        """What keeps its publishes until a commit, if something does."""
-
-    @property
-    def subscriptions(self) -> "Replies":
-        """What it consumes."""
-
-
-class Replies(Protocol):
-    """The direct replies that a session consumes."""
-
-    @property
-    def reply_address(self) -> str | None:
-        """Where they go."""
-
-
 #: The session that messages were delivered to. Queues know less of it.
-traced_of: "Callable[[DeliveredEvent], Traced]" = attrgetter("session")
+traced_of: "Callable[[DeliveredEvent], Session]" = attrgetter("session")
 
 
 class Firehose:
-    """Of one broker. To the turn it is one more queue that may have something to hand out.
+    """Of one broker. To the turn it is one more queue that may have something to hand out."""
 
-    `publish`: by the name of a virtual host, which may be gone.
-    """
-
-    __slots__ = ("_expected", "_listeners", "_mark", "_pending", "_publish", "_publisher", "vhosts")
+    __slots__ = ("_context", "_expected", "_pending", "_publisher", "vhosts")
 
     deleted = False
 
-    def __init__(
-        self,
-        listeners: list[Listener],
-        mark: Callable[["Firehose"], None],
-        publish: Callable[[str, Envelope, Sequence[bytes]], None],
-    ) -> None:
-        self._listeners = listeners
-        self._mark = mark
-        self._publish = publish
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self.vhosts: set[str] = set()
         self._pending: list[tuple[str, str, FieldTable, bytes]] = []  # virtual host, routing key, headers, body
-        self._publisher: Traced | None = None
+        self._publisher: Session | None = None
         self._expected = ("", "", 0)  # exchange, routing key, messages that its publish is still to make
 
     # -- switching ----------------------------------------------------------------------------------------------------
@@ -110,7 +66,7 @@ class Firehose:
             self.vhosts.add(vhost)
         else:
             self.vhosts.discard(vhost)
-        listeners = self._listeners
+        listeners = self._context.listeners
         if self.vhosts and self.listen not in listeners:
             listeners.append(self.listen)
         elif not self.vhosts and self.listen in listeners:
@@ -118,7 +74,7 @@ class Firehose:
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def expect(self, session: Traced, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def expect(self, session: "Session", route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """A client is about to publish a run. In a transaction it is told at once, as if it were committed.
 
         Raises: ReplyConsumerMissing, InvalidCopies; the publish raises the same.
@@ -133,7 +89,7 @@ class Firehose:
             one, content = envelope, blob
             if envelope.facts.is_marked:
                 one, content = prepared(envelope, blob, session.subscriptions.reply_address)
-            for names, _ in choose(route, one, (content,), session.client.vhost):
+            for names, _ in choose(route, one, (content,), session.client.host):
                 self._published(session, one, content, names)
 
     def listen(self, event: Event) -> None:
@@ -159,7 +115,7 @@ class Firehose:
         for blob in event.blobs:
             self._published(session, envelope, blob, names)
 
-    def _published(self, session: Traced, envelope: Envelope, blob: bytes, names: Sequence[str]) -> None:
+    def _published(self, session: "Session", envelope: Envelope, blob: bytes, names: Sequence[str]) -> None:
         named = () if envelope.exchange else envelope.keys  # also before such queues are there
         routed = sorted({name for name in (*names, *named) if not name.startswith(REPLY_PREFIX)})
         headers, body = self._told(session, envelope, blob)
@@ -176,7 +132,7 @@ class Firehose:
                 self._tell(session, f"deliver.{event.subject}", headers, body)
 
     def _told(
-        self, session: Traced, envelope: Envelope, blob: bytes, redelivered: bool | None = None
+        self, session: "Session", envelope: Envelope, blob: bytes, redelivered: bool | None = None
     ) -> tuple[FieldTable, bytes]:
         header, body = envelope.framing.split(blob)
         client = session.client
@@ -194,11 +150,11 @@ class Firehose:
         headers["user"] = Field("S", client.user.name.encode())
         return headers, body
 
-    def _tell(self, session: Traced, key: str, headers: FieldTable, body: bytes) -> None:
+    def _tell(self, session: "Session", key: str, headers: FieldTable, body: bytes) -> None:
         """Not now: the caller is in the middle of something."""
         key = key.encode()[:KEY_OCTETS_MAX].decode(errors="ignore")
         self._pending.append((session.client.vhost.name, key, headers, body))
-        self._mark(self)
+        self._context.scheduler.mark(self)
 
     # -- the turn -----------------------------------------------------------------------------------------------------
 
@@ -207,8 +163,10 @@ class Firehose:
         self._publisher = None
         pending, self._pending = self._pending, []
         for name, key, headers, body in pending:
-            header, facts = _header(headers, len(body))
-            self._publish(name, Envelope(EXCHANGE, key, facts), [PLAIN.join(header, body)])
+            vhost = self._context.virtual_hosts.get(name)  # None: it is gone
+            if vhost is not None:
+                header, facts = _header(headers, len(body))
+                publish_by_name(vhost.context, Envelope(EXCHANGE, key, facts), [PLAIN.join(header, body)])
 
 
 def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertyFacts]:

@@ -4,22 +4,24 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 
+from ..context import HostContext
 from ..messages.event import announce_mixed
 from ..messages.message import Envelope
 from ..queues.queue import Queue
-from .host import Host
 from .publish_events import MixedPublishedEvent
 
 _EXCHANGE = attrgetter("exchange")
 
 
-def publish_mixed(vhost: Host, queue: Queue, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
+def publish_mixed(
+    host: HostContext, queue: Queue, envelopes: Sequence[Envelope], blobs: Sequence[bytes]
+) -> Sequence[int]:
     """Give a mixed run its ids and put it into the queue that each of its messages is routed to.
 
     Plain messages only (`Envelope.is_plain`), whose address has no rules, while the journal takes them.
     Returns: the offsets of those that the queue refused.
     """
-    broker = vhost.broker
+    broker = host.broker
     count = len(blobs)
     first_id = broker.next_id
     broker.next_id = first_id + count
@@ -27,23 +29,23 @@ def publish_mixed(vhost: Host, queue: Queue, envelopes: Sequence[Envelope], blob
     broker.counters.routed += count
     if broker.listeners:
         ids = range(first_id, first_id + count)
-        announce_mixed(broker.listeners, MixedPublishedEvent(vhost.name, "", ids, envelopes, blobs, queue))
+        announce_mixed(broker.listeners, MixedPublishedEvent(host.name, "", ids, envelopes, blobs, queue))
     return queue.enqueue_mixed(first_id, envelopes, blobs)
 
 
-def count_by_exchange(vhost: Host, envelopes: Sequence[Envelope]) -> None:
+def count_by_exchange(host: HostContext, envelopes: Sequence[Envelope]) -> None:
     """A mixed run was published, each message to one queue: its exchanges count them. Once for all its queues."""
     names = set(map(_EXCHANGE, envelopes))
     counts = {names.pop(): len(envelopes)} if len(names) == 1 else Counter(map(_EXCHANGE, envelopes))
     for name, count in counts.items():
-        exchange = vhost.exchanges.get(name)
+        exchange = host.exchanges.get(name)
         if exchange is not None:
             exchange.published_in += count
             exchange.published_out += count
 
 
 def publish_among(
-    vhost: Host, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]
+    host: HostContext, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]
 ) -> Sequence[int]:
     """The same for messages of several queues, one each: queue by queue, in order within each."""
     offsets_of: dict[Queue, list[int]] = {}
@@ -51,7 +53,7 @@ def publish_among(
         offsets_of.setdefault(queue, []).append(offset)
     refused: list[int] = []
     for queue, offsets in offsets_of.items():
-        some = publish_mixed(vhost, queue, [envelopes[at] for at in offsets], [blobs[at] for at in offsets])
+        some = publish_mixed(host, queue, [envelopes[at] for at in offsets], [blobs[at] for at in offsets])
         refused += [offsets[at] for at in some]
     refused.sort()
     return refused

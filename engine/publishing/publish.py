@@ -6,6 +6,7 @@ Source: behaviour page 2.3, 2.11; address-settings page 3.1, 3.6.
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from ..context import HostContext
 from ..exchanges.routed import Routed
 from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, told_by_hornetq_names
 from ..messages.field_table import Field, FieldTable
@@ -15,14 +16,13 @@ from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import Resources
 from ..rules.size_rules import DROP
 from .auto_created import targets_of
-from .host import Host
 from .publish_events import PublishedEvent
 from .route import ALL_WELL, Outcome, Route
 from .service import ServiceExchange
 
 
 def publish_run(
-    vhost: Host,
+    host: HostContext,
     route: Route,
     envelope: Envelope,
     blobs: Sequence[bytes],
@@ -35,7 +35,7 @@ def publish_run(
     messages alone, so that a frontend that publishes much at once knows when others should have their turn.
     `cause`: why the broker itself publishes them, by a route with queues.
     """
-    broker = vhost.broker
+    broker = host.broker
     count = len(blobs)
     first_id = broker.next_id
     broker.next_id = first_id + count
@@ -44,16 +44,16 @@ def publish_run(
     queues, exchange = route.queues, route.exchange
     exchange.published_in += count
     if queues is None:
-        return _publish_each(vhost, route, envelope, blobs, first_id, due_ns)
+        return _publish_each(host, route, envelope, blobs, first_id, due_ns)
     if broker.listeners:
         ids = range(first_id, first_id + count)
-        broker.announce(PublishedEvent(vhost.name, envelope.exchange, ids, envelope, blobs, queues, cause))
+        broker.announce(PublishedEvent(host.name, envelope.exchange, ids, envelope, blobs, queues, cause))
     if queues:
         counters.routed += count
         exchange.published_out += count * len(queues)
         durability = broker.storage.durability
         if durability is not None and durability.has_failed:
-            return _publish_unsafely(vhost, envelope, blobs, first_id, queues, due_ns)
+            return _publish_unsafely(host, envelope, blobs, first_id, queues, due_ns)
         if len(queues) == 1:
             refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
             return Outcome((), refused) if refused else ALL_WELL
@@ -68,7 +68,7 @@ def publish_run(
 
 
 def _publish_unsafely(
-    vhost: Host,
+    host: HostContext,
     envelope: Envelope,
     blobs: Sequence[bytes],
     first_id: int,
@@ -88,24 +88,24 @@ def _publish_unsafely(
 
 
 def _publish_each(
-    vhost: Host, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
+    host: HostContext, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
 ) -> Outcome:
-    counters = vhost.broker.counters
+    counters = host.broker.counters
     unroutable = []
     refused = []
-    chance = vhost.broker.chance
+    chance = host.broker.chance
     for offset, blob in enumerate(blobs):
-        queues = vhost.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
-        if vhost.broker.listeners:
+        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
+        if host.broker.listeners:
             ids = (first_id + offset,)
-            vhost.broker.announce(PublishedEvent(vhost.name, envelope.exchange, ids, envelope, (blob,), queues))
-        vhost.broker.effort.spent += 1 + len(queues)
+            host.broker.announce(PublishedEvent(host.name, envelope.exchange, ids, envelope, (blob,), queues))
+        host.broker.effort.spent += 1 + len(queues)
         if queues:
             counters.routed += 1
             route.exchange.published_out += len(queues)
-            durability = vhost.broker.storage.durability
+            durability = host.broker.storage.durability
             if durability is not None and durability.has_failed:
-                outcome = _publish_unsafely(vhost, envelope, (blob,), first_id + offset, queues, due_ns)
+                outcome = _publish_unsafely(host, envelope, (blob,), first_id + offset, queues, due_ns)
                 outcomes: list[Sequence[int]] = [outcome[1]]
             else:
                 outcomes = [queue.enqueue(first_id + offset, envelope, (blob,), due_ns) for queue in queues]
@@ -117,49 +117,49 @@ def _publish_each(
     return Outcome(unroutable, refused)
 
 
-def publish_unroutable(vhost: Host, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+def publish_unroutable(host: HostContext, envelope: Envelope, blobs: Sequence[bytes]) -> None:
     """No queue took these, none is mandatory: their dead-letter address may (address-settings page 3.1)."""
-    address = vhost.broker.options.address_of(envelope.exchange, envelope.routing_key)
-    settings = vhost.broker.settings.resolve(address, vhost.name)
+    address = host.broker.options.address_of(envelope.exchange, envelope.routing_key)
+    settings = host.broker.settings.resolve(address, host.name)
     if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
         return
     resources = None
     if settings.auto_create_dead_letter_resources:
         resources = Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
     target, makes_missing = settings.dead_letter_address, settings.auto_create_missing_queues
-    for name, key in targets_of(vhost, target, address, resources, makes_missing=makes_missing):
-        exchange = vhost.exchanges.get(name)
-        taken = 0 if exchange is None else _move(vhost, envelope, blobs, address, vhost.route_of(exchange, key))
+    for name, key in targets_of(host, target, address, resources, makes_missing=makes_missing):
+        exchange = host.exchanges.get(name)
+        taken = 0 if exchange is None else _move(host, envelope, blobs, address, host.router.route_of(exchange, key))
         for _ in range(len(blobs) - taken):
-            vhost.broker.unroutable_letters.note(vhost.name, "", target)
+            host.broker.unroutable_letters.note(host.name, "", target)
 
 
-def _move(vhost: Host, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> int:
+def _move(host: HostContext, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> int:
     """Returns how many were routed."""
     taken = 0
     told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
     for blob in blobs:
-        added = {**told, ORIG_MESSAGE_ID: Field("l", vhost.broker.next_id)}
-        if vhost.broker.options.legacy_hornetq_headers:
+        added = {**told, ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
+        if host.broker.options.legacy_hornetq_headers:
             added |= told_by_hornetq_names(added)
         moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().facts)
         moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
-        vhost.broker.activity.own += 1
-        taken += not publish_run(vhost, route, moved, (envelope.spliced(blob, added),)).unroutable
+        host.broker.activity.own += 1
+        taken += not publish_run(host, route, moved, (envelope.spliced(blob, added),)).unroutable
     return taken
 
 
-def publish_dead(vhost: Host, letter: DeadLetter) -> int:
+def publish_dead(host: HostContext, letter: DeadLetter) -> int:
     """Publish a dead letter; where its exchange is gone, or it would go round in circles, it ends here.
 
     Returns to how many queues it was routed.
     """
-    exchange = vhost.exchanges.get(letter.envelope.exchange)
+    exchange = host.exchanges.get(letter.envelope.exchange)
     if exchange is None:
         return 0
-    broker = vhost.broker
-    reached = vhost.reach(exchange, Routed(letter.envelope.keys, letter.envelope, letter.blob, broker.chance))
-    policy = vhost.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
+    broker = host.broker
+    reached = host.router.reach(exchange, Routed(letter.envelope.keys, letter.envelope, letter.blob, broker.chance))
+    policy = host.router.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
     envelope = letter.envelope
     if policy is not NO_EXPIRY_POLICY:
         envelope = envelope.with_expiration(policy.applied_to(envelope.expiration_ms))
@@ -169,7 +169,7 @@ def publish_dead(vhost: Host, letter: DeadLetter) -> int:
     broker.activity.own += 1
     queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
     if broker.listeners:
-        event = PublishedEvent(vhost.name, exchange.name, (id_,), envelope, (letter.blob,), queues, letter.reason)
+        event = PublishedEvent(host.name, exchange.name, (id_,), envelope, (letter.blob,), queues, letter.reason)
         broker.announce(event)
     if queues:
         broker.counters.routed += 1
@@ -180,35 +180,35 @@ def publish_dead(vhost: Host, letter: DeadLetter) -> int:
     return len(reached)
 
 
-def remember(vhost: Host, address: str, count: int, envelope: Envelope, blob: bytes) -> None:
+def remember(host: HostContext, address: str, count: int, envelope: Envelope, blob: bytes) -> None:
     """Keep one of the last `count` messages of an address for queues to come (address-settings page 3.6)."""
-    kept = vhost.remembered.get(address)
+    kept = host.retained.get(address)
     if kept is None or kept.maxlen != count:
-        kept = vhost.remembered[address] = deque(kept or (), maxlen=count)
+        kept = host.retained[address] = deque(kept or (), maxlen=count)
     kept.append((envelope, blob))
 
 
-def replay_retained(vhost: Host, queue: Queue, address: str) -> None:
+def replay_retained(host: HostContext, queue: Queue, address: str) -> None:
     """A queue is new at an address: the messages that it would have got come now, those that are kept."""
-    for envelope, blob in tuple(vhost.remembered.get(address, ())):
-        exchange = vhost.exchanges.get(envelope.exchange)
-        broker = vhost.broker
+    for envelope, blob in tuple(host.retained.get(address, ())):
+        exchange = host.exchanges.get(envelope.exchange)
+        broker = host.broker
         message = Routed(envelope.keys, envelope, blob, broker.chance)
-        if exchange is None or queue not in vhost.reach(exchange, message):
+        if exchange is None or queue not in host.router.reach(exchange, message):
             continue
-        publish_into(vhost, queue, envelope, blob, "retroactive")
-        broker.mark(queue)
+        publish_into(host, queue, envelope, blob, "retroactive")
+        broker.scheduler.mark(queue)
 
 
-def publish_into(vhost: Host, queue: Queue, envelope: Envelope, blob: bytes, cause: str) -> None:
+def publish_into(host: HostContext, queue: Queue, envelope: Envelope, blob: bytes, cause: str) -> None:
     """The broker itself publishes a message, into one queue alone."""
-    broker = vhost.broker
+    broker = host.broker
     id_ = broker.next_id
     broker.next_id = id_ + 1
     broker.counters.published += 1
     broker.activity.own += 1
     if broker.listeners:
-        broker.announce(PublishedEvent(vhost.name, envelope.exchange, (id_,), envelope, (blob,), (queue,), cause))
+        broker.announce(PublishedEvent(host.name, envelope.exchange, (id_,), envelope, (blob,), (queue,), cause))
     broker.counters.routed += 1
     _enqueue_own(queue, id_, envelope, blob)
 

@@ -3,11 +3,14 @@
 Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from ...settings import Divert, ResolvedSettings
+from ...settings import Divert, LoggedTopic, ResolvedSettings
 from ...settings.rows.address_settings import NOTHING_SET
+from ..context import HostContext
 from ..errors import InternalExchangeRefused
+from ..exchanges.delayed_exchange import DelayedExchange
 from ..exchanges.exchange import Destination, Exchange, TopicExchange
 from ..exchanges.routed import Routed
 from ..queues.kinds import is_reply_address
@@ -19,49 +22,47 @@ from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
 from .arrival_rules import ArrivalRules, arrival_rules, rules_for_all
 from .captures import Captures
 from .filtering import Refusing
-from .host import Declares, HostBroker
 from .route import Route
 from .routing import FOUND_A_STEP, reach, reach_all
-from .service import Caller, PersonalService, Sender, ServiceExchange
-from .topology import Topology
+from .service import PersonalService, Sender, ServiceExchange
+
+if TYPE_CHECKING:
+    from ..peers.client import Client
 
 
 class Router:
     """From an exchange and a routing key to queues.
 
-    Each route says itself when it is stale (`Route.is_stale`). `declares`: makes the queues that settings ask for.
+    Each route says itself when it is stale (`Route.is_stale`).
     """
 
-    __slots__ = ("_broker", "_declares", "_filtering", "_sharing", "topology", "captures", "diverts")
+    __slots__ = ("_broker", "_filtering", "_sharing", "captures", "context", "diverts")
 
-    def __init__(
-        self, topology: Topology, broker: HostBroker, declares: Declares, make_log: Callable[[], Queue]
-    ) -> None:
-        self.topology = topology
-        self._broker = broker
-        self._declares = declares
+    def __init__(self, context: HostContext) -> None:
+        self.context = context
+        self._broker = context.broker
         self._sharing: dict[str, dict[Queue, None]] = {}  # queues whose address is not their name, by address
         self._filtering: set[Queue] = set()  # queues that do not take every message
         self.diverts = Diverts()
         #: Leased queues, by the topics that they select; logged topics.
-        self.captures = Captures(make_log, lambda queue, topic: broker.on_unlogged(queue, topic))
+        self.captures = Captures(context)
 
     # -- routes -------------------------------------------------------------------------------------------------------
 
-    def route(self, exchange_name: str, routing_key: str, user: User, client: Caller | None = None) -> Route:
+    def route(self, exchange_name: str, routing_key: str, user: User, client: "Client | None" = None) -> Route:
         """The way for messages published by a user, who may. Services take requests from administrators only.
 
         `client`: by whose connection they come; some services ask. Permissions count as topology: what is answered here
         holds until the route is stale.
         Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
         """
-        topology = self.topology
-        vhost = topology.name
-        exchange = topology.exchanges.get(exchange_name)
+        context = self.context
+        vhost = context.name
+        exchange = context.exchanges.get(exchange_name)
         if not (type(exchange) is ServiceExchange and user.is_administrator):
             if user.permissions is not None:
                 user.require(WRITE, EXCHANGE, exchange_name, vhost)
-            exchange = topology.exchange(exchange_name)
+            exchange = context.exchanges.named(exchange_name)
             if exchange.internal:
                 raise InternalExchangeRefused(name=exchange_name, vhost=vhost)
             if exchange.type == TopicExchange.type:
@@ -72,7 +73,7 @@ class Router:
                 return route
         # Asked only where it matters: names that were never seen before cost a search each.
         may_create = (
-            bool(exchange_name) or routing_key in topology.queues or user.may(CONFIGURE, QUEUE, routing_key, vhost)
+            bool(exchange_name) or routing_key in context.queues or user.may(CONFIGURE, QUEUE, routing_key, vhost)
         )
         return self.route_of(exchange, routing_key, may_create=may_create)
 
@@ -81,16 +82,16 @@ class Router:
         if (
             not exchange.name
             and may_create
-            and self.topology.queue_named(routing_key) is None
+            and self.context.queue_named(routing_key) is None
             and self.auto_creates(routing_key)
         ):
-            self._declares.create_queue(routing_key, is_auto_created=True)
+            self.context.queues.create(routing_key, is_auto_created=True)
         found = exchange.routes.find(routing_key)
         return found if isinstance(found, Route) else self._look_up(exchange, routing_key)
 
     def auto_creates(self, name: str) -> bool:
         """Whether a queue of that name is made when it is needed (address-settings page 3.5)."""
-        return self._broker.settings.resolve(name, self.topology.name).auto_create_queues
+        return self._broker.settings.resolve(name, self.context.name).auto_create_queues
 
     def _look_up(self, exchange: Exchange, routing_key: str) -> Route:
         queues: list[Queue] | None = None
@@ -100,13 +101,13 @@ class Router:
         elif (
             not exchange.name and not self._sharing and not self.captures
         ):  # 2 us less for a queue that is new, as most reply queues are
-            named = self.topology.queue_named(routing_key)
+            named = self.context.queue_named(routing_key)
             queues = [named] if named is not None and named.is_open else []
             if named in self._filtering:
                 queues = None
         else:
             message = Routed((routing_key,))
-            queues, way = reach_all(exchange, message, self.topology)
+            queues, way = reach_all(exchange, message, self.context)
             self._broker.effort.spent += message.cost
             if queues is not None and self.captures:
                 queues = self._captured(queues, exchange, message, is_whole=True)
@@ -128,7 +129,7 @@ class Router:
         """The address of a message, its settings, and the diverts there."""
         broker = self._broker
         address = broker.options.address_of(exchange_name, routing_key)
-        return address, broker.settings.resolve(address, self.topology.name), self.diverts.of(address)
+        return address, broker.settings.resolve(address, self.context.name), self.diverts.of(address)
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
@@ -137,7 +138,7 @@ class Router:
 
         What that cost goes from the message to `Effort`.
         """
-        reached = reach(exchange, message, self.topology)
+        reached = reach(exchange, message, self.context)
         if self.captures:
             reached = self._captured(reached, exchange, message, is_whole=False) or []
         self._broker.effort.spent += message.cost
@@ -174,7 +175,7 @@ class Router:
         A topic is named by the routing key, where that is what a topic exchange routes by, or by the exchange.
         Source: queues page E.2.
         """
-        settings, vhost = self._broker.settings, self.topology.name
+        settings, vhost = self._broker.settings, self.context.name
         for name in (routing_key, exchange.name) if exchange.is_topic else (exchange.name,):
             layer = settings.topic_layer(name, vhost) if name else NOTHING_SET
             if layer:
@@ -185,7 +186,7 @@ class Router:
 
     def queues_at(self, address: str) -> list[Queue]:
         """All queues whose address this is."""
-        own = self.topology.queues.get(address)
+        own = self.context.queues.get(address)
         found = [own] if own is not None and own.address == address else []
         return found + list(self._sharing.get(address, ()))
 
@@ -195,11 +196,11 @@ class Router:
 
     def next_by_address(self, address: str, refusing: Container[Queue]) -> Queue | None:
         """The anycast queue whose turn it is there; None: the queue of that name, or none, gets the message."""
-        return None if address in self.topology.queues else self._split_by_address(address, refusing)[1]
+        return None if address in self.context.queues else self._split_by_address(address, refusing)[1]
 
     def _split_by_address(self, address: str, refusing: Container[Queue] = ()) -> tuple[list[Queue], Queue | None]:
         sharing = self._sharing.get(address, {})
-        named_alike = self.topology.exchanges.get(address)
+        named_alike = self.context.exchanges.get(address)
         bound = {} if named_alike is None else named_alike.destinations
         multicast = [queue for queue in sharing if queue in bound]
         anycast = (queue for queue in sharing if queue not in bound and queue.is_open and queue not in refusing)
@@ -215,7 +216,7 @@ class Router:
         if not exchange.name and self._sharing:
             for key in message.keys:
                 if key in self._sharing:
-                    queues += self._reach_by_address(key, refusing, has_own=key in self.topology.queues)
+                    queues += self._reach_by_address(key, refusing, has_own=key in self.context.queues)
         taking = [queue for queue in queues if queue.is_open]
         return [queue for queue in taking if queue not in refusing] if refusing else taking
 
@@ -238,6 +239,30 @@ class Router:
         del sharing[anycast]
         sharing[anycast] = None  # the last now
         return [*multicast, anycast]
+
+    # -- names and addresses ------------------------------------------------------------------------------------------
+
+    def resolve_address(self, address: str, queue_name: str) -> tuple[str, str]:
+        """Exchange and routing key that a dead-letter or expiry address stands for (address-settings page 1.3).
+
+        `exchange:NAME/KEY`, `exchange:NAME`, `queue:NAME`; else an exchange of that name, else the queue of that name.
+        """
+        if address.startswith("exchange:"):
+            name, slash, key = address.removeprefix("exchange:").partition("/")
+            return name, key if slash else queue_name
+        if address.startswith("queue:"):
+            return "", address.removeprefix("queue:")
+        return (address, queue_name) if address in self.context.exchanges else ("", address)
+
+    def queues_behind(self, dead_letter_address: str, address: str) -> list[Queue]:
+        """Where dead letters of a queue at `address` would go."""
+        exchange_name, key = self.resolve_address(dead_letter_address, address)
+        exchange = self.context.exchanges.get(exchange_name)
+        return [] if exchange is None else self.reach(exchange, Routed((key,)))
+
+    def is_delaying(self, exchange_name: str) -> bool:
+        """Whether an exchange of that name delays messages."""
+        return isinstance(self.context.exchanges.get(exchange_name), DelayedExchange)
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -269,9 +294,14 @@ class Router:
         self.captures.changed(queue)
         self.routes_changed()
 
+    def log_topics(self, topics: Sequence[LoggedTopic]) -> None:
+        """Of these, which the operator listed, the ones of this virtual host are logged from now on."""
+        self.captures.set_logged([topic for topic in topics if topic.vhost == self.context.name])
+        self.routes_changed()
+
     def routes_changed(self) -> None:
         """All routes are to be looked up again. O(exchanges, and routes)."""
-        for exchange in self.topology.exchanges.values():
+        for exchange in self.context.exchanges.values():
             exchange.routes.forget_all()
 
     def forget_routes_to(self, queue: Queue) -> None:
@@ -287,11 +317,11 @@ class Router:
     def bindings_changed(self, destination: Destination) -> None:
         """The default exchange asks how queues are bound that share an address (`_reach_by_address`)."""
         if isinstance(destination, Queue) and destination.address != destination.name:
-            self.topology.exchanges[""].routes.forget(destination.address)
+            self.context.exchanges[""].routes.forget(destination.address)
 
     def _forget_named(self, queue: Queue) -> None:
         """The default exchange does or does not lead to a queue any more."""
-        routes = self.topology.exchanges[""].routes
+        routes = self.context.exchanges[""].routes
         routes.forget(queue.name)
         if queue.address != queue.name:
             routes.forget(queue.address)  # as in `bindings_changed`

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 
+from ..context import HostContext
 from ..exchanges.exchange import Exchange
 from ..exchanges.routed import Routed
 from ..queues.queue import Queue
-from .topology import Topology
 
 #: What an exchange on the way costs, and destinations found (or keys looked up) for one more, by `Effort`.
 EXCHANGE_COST, FOUND_A_STEP = 2, 8
 
 
-def reach(start: Exchange, message: Routed, topology: Topology) -> list[Queue]:
+def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]:
     """All queues that a message comes to, each once; every exchange is visited at most once.
 
     An exchange without a destination for the message hands it to its alternate exchange. A binding that matches is a
@@ -19,22 +19,24 @@ def reach(start: Exchange, message: Routed, topology: Topology) -> list[Queue]:
     """
     if not start.name:
         message.cost += len(message.keys) // FOUND_A_STEP
-        return [queue for key in dict.fromkeys(message.keys) if (queue := topology.queue_named(key)) is not None]
-    return _walk({start: None}, message, topology, decides_each=False) or []
+        return [queue for key in dict.fromkeys(message.keys) if (queue := context.queue_named(key)) is not None]
+    return _walk({start: None}, message, context, decides_each=False) or []
 
 
-def reach_all(start: Exchange, message: Routed, topology: Topology) -> tuple[list[Queue] | None, Iterable[Exchange]]:
+def reach_all(start: Exchange, message: Routed, context: HostContext) -> tuple[list[Queue] | None, Iterable[Exchange]]:
     """The queues that every message with these keys comes to, None: it depends on each; the exchanges on the way.
 
     As long as nothing changes at these exchanges the answer is the same.
     """
     seen = {start: None}
     if not start.name:
-        return reach(start, message, topology), seen
-    return _walk(seen, message, topology, decides_each=True), seen
+        return reach(start, message, context), seen
+    return _walk(seen, message, context, decides_each=True), seen
 
 
-def _walk(seen: dict[Exchange, None], message: Routed, topology: Topology, *, decides_each: bool) -> list[Queue] | None:
+def _walk(
+    seen: dict[Exchange, None], message: Routed, context: HostContext, *, decides_each: bool
+) -> list[Queue] | None:
     """From the exchange in `seen`, which gets those that are visited. None: at one that decides each message."""
     queues: dict[Queue, None] = {}
     stack = list(seen)
@@ -45,8 +47,10 @@ def _walk(seen: dict[Exchange, None], message: Routed, topology: Topology, *, de
         # To exchanges a destination is opaque; nothing but these two is ever bound.
         found: Sequence[Queue | Exchange] = exchange.match(message)  # type: ignore[assignment]
         message.cost += EXCHANGE_COST + (len(found) + len(message.keys)) // FOUND_A_STEP
-        if not found and exchange.alternate in topology.exchanges:  # else it does not exist yet, or there is none
-            found = (topology.exchanges[exchange.alternate],)
+        if (
+            not found and exchange.alternate is not None and exchange.alternate in context.exchanges
+        ):  # else it does not exist yet, or there is none
+            found = (context.exchanges[exchange.alternate],)
         for destination in found:
             if isinstance(destination, Queue):
                 queues[destination] = None

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..durability import Durability
 from ..exchanges.exchange import Binding, Destination, Exchange
 from ..exchanges.routed import Routed
 from ..messages.message import Envelope
 from ..users.access import User
+
+if TYPE_CHECKING:
+    from ..peers.client import Client
 
 #: Called with the envelope and one blob of a request; answers by publishing.
 Handler = Callable[[Envelope, bytes], None]
@@ -46,18 +49,11 @@ class ServiceExchange(Exchange):
         """Bindings to a service lead nowhere."""
 
 
-class Caller(Protocol):
-    """The connection by which a request came."""
-
-    def is_called(self, name: str) -> bool:
-        """Whether it has that name: the broker's for it, or its own."""
-
-
 class Sender(NamedTuple):
     """Who sent a request. `client`: by which connection; None: by none."""
 
     user: User
-    client: Caller | None
+    client: "Client | None"
 
 
 class PersonalService(ServiceExchange):

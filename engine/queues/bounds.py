@@ -45,7 +45,7 @@ def bounds_of(queue: "Queue") -> tuple[Bound, ...]:
     rules, before = queue.rules, queue.pending
     found: list[Bound] = []
     size = rules.size
-    if size.may_drop or (size.drops and queue.kind.is_limited and queue.surroundings.flow.has_whole_limit):
+    if size.may_drop or (size.drops and queue.kind.is_limited and queue.context.broker.flow.has_whole_limit):
         found.append(AddressBound())
     if rules.ring_size is not None:
         found.append(RingBound(rules.ring_size))
@@ -102,9 +102,9 @@ def _policy_of_full(queue: "Queue") -> str | None:
     While the broker as a whole holds as much as it may, each address is full.
     """
     size = queue.rules.size
-    sharing: list[Queue] = queue.surroundings.queues_at(queue.address) or [queue]
+    sharing: list[Queue] = queue.context.router.queues_at(queue.address) or [queue]
     if size.drops:
-        return size.policy if queue.surroundings.flow.is_at_whole_limit or _is_full(sharing, size) else None
+        return size.policy if queue.context.broker.flow.is_at_whole_limit or _is_full(sharing, size) else None
     return size.page_policy if size.page_policy is not None and _is_paged_full(sharing, size) else None
 
 
@@ -247,8 +247,8 @@ class LengthBound(Bound):
 
     def arrived(self, queue: "Queue", message: Message) -> None:
         """What a dead letter drops goes later while many dead letters are under way."""
-        if message.envelope.cause_id and queue.surroundings.is_crowded():
-            queue.surroundings.trim_later(queue)
+        if message.envelope.cause_id and queue.context.broker.dead_letters.is_crowded:
+            queue.context.broker.background.trim_later(queue)
         else:
             self._trim(queue)
 
@@ -273,7 +273,7 @@ class LengthBound(Bound):
                 queue.ledger.lost_unread(gone.unread, MAXLEN)
             if not self._is_over(queue):
                 return
-        queue.surroundings.trim_later(queue)
+        queue.context.broker.background.trim_later(queue)
 
     def _is_over(self, queue: "Queue") -> bool:
         store = queue.store
@@ -314,20 +314,20 @@ class SubscriberBound(Bound):
 
     def returned(self, queue: "Queue", count: int) -> None:
         self.soonest_ns = 0  # look at those that came back
-        queue.surroundings.trim_later(queue)
+        queue.context.broker.background.trim_later(queue)
 
     def enforce(self, queue: "Queue") -> None:
         limit = self.rules.limit_for([_prefetch_of(one) for one in queue.rota.consumers])
         if limit is None or len(queue.store) <= limit:
             return
-        if queue.store.expiring and self.soonest_ns <= queue.surroundings.clock.monotonic_ns():
+        if queue.store.expiring and self.soonest_ns <= queue.context.broker.clock.monotonic_ns():
             self._expire(queue)
         for _ in range(2):  # what is chosen may be less than what is too much
             excess = min(len(queue.store) - limit, EVICT_SLICE)
             if excess > 0:
                 self._evict(queue, excess)
         if len(queue.store) > limit:
-            queue.surroundings.trim_later(queue)
+            queue.context.broker.background.trim_later(queue)
 
     @property
     def _is_simple(self) -> bool:
@@ -349,7 +349,7 @@ class SubscriberBound(Bound):
     def _expire(self, queue: "Queue") -> None:
         """Take what has expired out of the page, also behind messages that live."""
         page, position_of = _page(queue, 1)
-        now_ns = queue.surroundings.clock.monotonic_ns()
+        now_ns = queue.context.broker.clock.monotonic_ns()
         expired = [position_of(at) for at, message in enumerate(page) if 0 < message.expires_ns <= now_ns]
         if expired:
             queue.lose(queue.store.take_at(expired).messages, EXPIRED)
@@ -395,7 +395,7 @@ def _prefetch_of(consumer: Consumer) -> int:
 def _page(queue: "Queue", excess: int) -> tuple[list[Message], Callable[[int], int]]:
     """The first messages in order of delivery, and their positions; those that are paged out are read for it."""
     store, wanted = queue.store, max(PAGE, excess)
-    queue.surroundings.effort.spent += min(wanted, len(store)) // LOOKS
+    queue.context.broker.effort.spent += min(wanted, len(store)) // LOOKS
     if not store.is_deep:
         page = list(islice(store, wanted))
         return page, lambda at: store.position_of(page[at])

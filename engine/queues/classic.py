@@ -52,17 +52,17 @@ class ClassicIntake:
     def admit(
         self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
-        rules, store, bounds, surroundings = queue.rules, queue.store, queue.bounds, queue.surroundings
+        rules, store, bounds, context = queue.rules, queue.store, queue.bounds, queue.context
         if due_ns is None and len(bounds) == 1 and envelope.is_plain and _takes_run(queue):
             _admit_run(queue, first_id, envelope, blobs)
             return ()
         ttl_ms = time_to_live_ms(rules, envelope)
-        expires_ns = 0 if ttl_ms is None else due_after(surroundings.clock, ttl_ms)
+        expires_ns = 0 if ttl_ms is None else due_after(context.broker.clock, ttl_ms)
         if expires_ns:
             store.expect_expiry()  # also of what a consumer takes at once: it may come back
             for bound in bounds:
                 bound.expect(expires_ns)
-        if (rules.has_limit or ttl_ms == 0 or queue.pending is not None) and surroundings.is_marked(queue):
+        if (rules.has_limit or ttl_ms == 0 or queue.pending is not None) and context.broker.scheduler.is_marked(queue):
             queue.dispatch()  # what came back in this turn is not in the way of a consumer that waits for it
         refused: list[int] = []
         refusing, offer, enqueued = queue.refusing, queue.delivery.offer, queue.ledger.enqueued  # 0.1 us a message
@@ -84,9 +84,9 @@ class ClassicIntake:
                     continue
                 if ttl_ms != 0 or not _expires_at_once(queue, message):
                     _append(queue, message)
-                elif envelope.cause_id and surroundings.is_crowded():
+                elif envelope.cause_id and context.broker.dead_letters.is_crowded:
                     _append(queue, message)  # a dead letter, and many are under way: its own death comes later
-                    surroundings.expire_later(queue)
+                    context.broker.dead_letters.expire_later(queue)
                 else:
                     queue.lose([message], EXPIRED)
         if due_ns is not None:
@@ -101,7 +101,7 @@ class ClassicIntake:
         """
         arriving: list[Message] = []
         for message in reversed(messages):
-            if queue.surroundings.is_delaying(message.envelope.exchange):
+            if queue.context.router.is_delaying(message.envelope.exchange):
                 arriving.append(message)
             else:
                 _note_replaced(queue, queue.store.put_first(message))
@@ -226,7 +226,7 @@ class ClassicDispatch:
     def dispatch(self, queue: "Queue") -> None:
         if queue.holds:
             return
-        store, rota, effort = queue.store, queue.rota, queue.surroundings.effort
+        store, rota, effort = queue.store, queue.rota, queue.context.broker.effort
         if queue.selection is not None:
             _dispatch_selected(queue, queue.selection)
             return
@@ -265,7 +265,7 @@ class ClassicDispatch:
             if effort.spent >= effort.turn_max:
                 queue.mark()  # the rest is for the next turn
                 break
-        if queue.surroundings.storage.pager is not None or store.has_tail or store.cap is not None:
+        if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
             settle(queue)
         if store.expiring:
             _expire_behind(queue, is_all=is_all)
@@ -324,14 +324,14 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
     if is_all:
         selection.dispatch(queue)
         if store.settle_allowance():
-            queue.surroundings.trim_later(queue)
+            queue.context.broker.background.trim_later(queue)
     if store.expiring:
         _expire_behind(queue, is_all=is_all)
 
 
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
     """To the only consumer, without expiry: its credit is asked for once a run (2 us less)."""
-    store, session, effort = queue.store, consumer.session, queue.surroundings.effort
+    store, session, effort = queue.store, consumer.session, queue.context.broker.effort
     while store.ready:
         credit = consumer.credit()
         if credit <= 0:
@@ -343,7 +343,7 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
             break
         if len(messages) == credit:
             break
-    if queue.surroundings.storage.pager is not None or store.has_tail or store.cap is not None:
+    if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
         settle(queue)
 
 
@@ -397,14 +397,14 @@ def _goes_straight(queue: "Queue") -> bool:
 def settle(queue: "Queue") -> None:
     """What is in memory is what may be, and what consumers want soon."""
     if queue.store.settle_allowance():
-        queue.surroundings.trim_later(queue)
+        queue.context.broker.background.trim_later(queue)
     _feed(queue)
 
 
 def _feed(queue: "Queue") -> None:
     """A deep queue has handed out: ask for more to be loaded between turns."""
     if queue.store.is_low() and DISPATCH.is_hungry(queue):  # also of a leased queue, as a queue that hands out
-        queue.surroundings.feed_later(queue)
+        queue.context.broker.scheduler.load_later(queue)
 
 
 # -- back -------------------------------------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ class ClassicSettlement:
         """They share the time of the operation. O(messages + those before them)."""
         if queue.deleted or not messages:
             return
-        queue.surroundings.effort.spent += len(messages)
+        queue.context.broker.effort.spent += len(messages)
         messages.sort(key=_id_of, reverse=True)
         for message in messages:
             message.holder = None
@@ -455,8 +455,8 @@ def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, co
 
     Order of checks: attempts, no consumers to purge for, ring, delay, insertion (address-settings page 4.5, rule 6).
     """
-    rules, surroundings = queue.rules, queue.surroundings
-    now_ns = surroundings.clock.monotonic_ns()
+    rules, context = queue.rules, queue.context
+    now_ns = context.broker.clock.monotonic_ns()
     dead: list[Message] = []
     back: list[Message] = []
     waiting: list[Message] = []
@@ -482,7 +482,7 @@ def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, co
             queue.tell_count(message, attempts)
         wait_ms = None
         if delayed or is_refused:
-            wait_ms = redelivery_delay_ms(rules, attempts, surroundings.chance(), counted=counted)
+            wait_ms = redelivery_delay_ms(rules, attempts, context.broker.chance(), counted=counted)
         if wait_ms is None:
             back.append(message)
         elif lets_nothing_wait(queue):
@@ -522,7 +522,7 @@ def _dead_letters_are_refused(queue: "Queue") -> bool:
     rules = queue.rules
     if rules.dead_letter_exchange is not None or rules.dead_letter_address is None:
         return False
-    return any(map(fails_publishers, queue.surroundings.queues_behind(rules.dead_letter_address, queue.address)))
+    return any(map(fails_publishers, queue.context.router.queues_behind(rules.dead_letter_address, queue.address)))
 
 
 INTAKE, DISPATCH, SETTLEMENT = ClassicIntake(), ClassicDispatch(), ClassicSettlement()

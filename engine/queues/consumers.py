@@ -33,13 +33,13 @@ def add(queue: "Queue", consumer: Consumer) -> None:
         _gather(queue)
     rota.regroup()
     if rules.purge_on_no_consumers and len(rota.consumers) == 1:
-        queue.surroundings.forget_routes_to(queue)  # messages are routed to it now
+        queue.context.router.forget_routes_to(queue)  # messages are routed to it now
     if queue.has_ready:
         queue.mark()
     if rules.slow is not None:
-        queue.surroundings.watch_consumers(queue)
+        queue.context.broker.slow_consumers.watch(queue)
     if queue.pending is not None:
-        queue.surroundings.trim_later(queue)
+        queue.context.broker.background.trim_later(queue)
 
 
 def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
@@ -54,12 +54,12 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
             queue.mark()  # what waited for them is for others
     elif not queue.deleted:
         if queue.auto_delete or queue.kind.goes_with_consumers:
-            queue.surroundings.remove(queue)
+            queue.context.queues.remove(queue)
         else:
-            queue.last_used_ns = queue.surroundings.clock.monotonic_ns()
+            queue.last_used_ns = queue.context.broker.clock.monotonic_ns()
             if queue.rules.purge_on_no_consumers:
                 queue.purge()
-                queue.surroundings.forget_routes_to(queue)
+                queue.context.router.forget_routes_to(queue)
     queue.touch()
 
 
@@ -84,7 +84,7 @@ def select(queue: "Queue", consumer: Consumer) -> None:
     elif consumer.filter is not None:
         from .selection import Selection  # 20 ms, and 2 MiB, that a broker without filters need not have
 
-        queue.selection = Selection(queue.surroundings.effort)
+        queue.selection = Selection(queue.context.broker.effort)
         for one in queue.rota.in_turn:
             queue.selection.join(one, is_empty=not queue.has_ready)
         queue.takes_plainly = False
@@ -108,7 +108,7 @@ def _gather(queue: "Queue") -> None:
     if len(rota.consumers) == 1 and not queue.ledger.unacked:
         rota.wait(True)
         delay_ms = rules.delay_before_dispatch_ms
-        due_ns = None if delay_ms is None else due_after(queue.surroundings.clock, delay_ms)
+        due_ns = None if delay_ms is None else due_after(queue.context.broker.clock, delay_ms)
         queue.timers.arm_start(due_ns, partial(_start, queue))
     if rota.waits and len(rota.consumers) >= rules.consumers_before_dispatch:
         _start(queue)

@@ -41,7 +41,7 @@ class Discarded:
 def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
     """Up to `count` live leases of a leased queue, as operators see them; those that end first come first."""
     assert isinstance(queue, LeasedCore)
-    clock = queue.surroundings.clock
+    clock = queue.context.broker.clock
     now_ns = clock.monotonic_ns()
     found: list[dict[str, object]] = []
     for lease, until_ns in islice(queue.book.leases.by_end(), count):
@@ -78,7 +78,7 @@ def ids_of(bookmarks: str) -> list[int]:
 def renew_leases(queue: Queue, bookmarks: str) -> int:
     """Live leases of messages with these bookmarks begin again. Returns how many. Raises: BadRequest."""
     assert isinstance(queue, LeasedCore)
-    leases, now_ns = queue.book.leases, queue.surroundings.clock.monotonic_ns()
+    leases, now_ns = queue.book.leases, queue.context.broker.clock.monotonic_ns()
     renewed = [leases.renew(leases.by_id[id_], now_ns) for id_ in {*ids_of(bookmarks)} & leases.by_id.keys()]
     queue.arm_leases()
     return len(renewed)
@@ -126,7 +126,7 @@ def discard_matching(
             if message.id <= until_id and expression.matches(MessageSubject(message))
         ]
         _discard_ready(queue, found, option, done)
-        queue.surroundings.effort.spent += len(seen.found)
+        queue.context.broker.effort.spent += len(seen.found)
         if len(seen.found) < SLICE and not seen.missing:
             break
         after = seen.found[-1][0] if seen.found else after

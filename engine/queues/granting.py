@@ -61,7 +61,7 @@ def _deliver(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message],
 
 def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Each with headers made for itself."""
-    queue.surroundings.effort.spent += DRESSING * len(messages)
+    queue.context.broker.effort.spent += DRESSING * len(messages)
     blobs = [dressed(queue, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.plain() for message in messages]
     consumer.session.deliver_leases_alone(consumer, messages, envelopes, blobs)
@@ -69,7 +69,7 @@ def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Mess
 
 def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> None:
     """Messages went out: leases begin, or slots, whose messages are gone."""
-    book, now_ns = queue.book, queue.surroundings.clock.monotonic_ns()
+    book, now_ns = queue.book, queue.context.broker.clock.monotonic_ns()
     settings = queue.leased.settings
     if settings.is_at_most_once:
         queue.await_lease(book.slots.begin(messages, now_ns))
@@ -86,7 +86,7 @@ def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> 
 
 def _withhold(queue: LeasedCore, session: Receiver) -> None:
     """At most once: the journal must have the removal before the client gets the message (queues page A.4)."""
-    durability = queue.surroundings.storage.durability
+    durability = queue.context.broker.storage.durability
     if durability is not None and (barrier := durability.barrier_behind_all()):
         session.client.withhold(barrier)
 
@@ -94,7 +94,7 @@ def _withhold(queue: LeasedCore, session: Receiver) -> None:
 def _until_ms(queue: LeasedCore) -> int | None:
     """When leases that begin now end (wall time)."""
     period_ms = queue.leased.settings.lease_period_ms
-    return None if period_ms is None else queue.surroundings.clock.wall_ms() + period_ms
+    return None if period_ms is None else queue.context.broker.clock.wall_ms() + period_ms
 
 
 def dressed(queue: LeasedCore, message: Message, deliveries: int, until_ms: int | None) -> bytes:

@@ -53,14 +53,14 @@ class LeasedCore(LeasedParts):
         before, self.leased = self.leased.settings, leased
         if _selection_of(before) != _selection_of(leased.settings):
             self._topics.clear()
-            self.surroundings.recapture(self)
+            self.context.router.recapture(self)
         if (before.expiration_ms, before.expiration_model) != (
             leased.settings.expiration_ms,
             leased.settings.expiration_model,
         ):
             self.book.has_own_lifetimes = True  # what comes now may expire before what stands in front of it
         period_ms = leased.settings.lease_period_ms
-        self.book.change_period(0 if period_ms is None else period_ms * MS, self.surroundings.clock.monotonic_ns())
+        self.book.change_period(0 if period_ms is None else period_ms * MS, self.context.broker.clock.monotonic_ns())
         self.arm_leases()
         self.mark()
 
@@ -98,7 +98,7 @@ class LeasedCore(LeasedParts):
     def returned(self, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
         """Messages are leased no more: they are ready again, or expire."""
         settings, book = self.leased.settings, self.book
-        now_ns = self.surroundings.clock.monotonic_ns()
+        now_ns = self.context.broker.clock.monotonic_ns()
         back: list[Message] = []
         dead: dict[tuple[str, ...], list[Message]] = {}
         for message in messages:
@@ -120,7 +120,7 @@ class LeasedCore(LeasedParts):
             ended = [*back, *(message for some in dead.values() for message in some)]
             self.ledger.lease_ended(ended, why)
         if back:
-            self.surroundings.effort.spent += len(back)
+            self.context.broker.effort.spent += len(back)
             back.sort(key=_id_of, reverse=True)
             for message in back if self.leased.barrier is not None else ():
                 if is_barrier(self.leased.barrier, message):  # a get had it
@@ -190,7 +190,7 @@ class LeasedCore(LeasedParts):
     def lifetime_ns(self, envelope: Envelope) -> int:
         """When a message that comes now expires (monotonic); 0: never."""
         lifetime_ms = self.leased.lifetime_ms(envelope.expiration_ms)
-        return 0 if lifetime_ms is None else max(1, due_after(self.surroundings.clock, lifetime_ms))
+        return 0 if lifetime_ms is None else max(1, due_after(self.context.broker.clock, lifetime_ms))
 
     def await_lease(self, due_ns: int) -> None:
         """A lease ends then: see that a deadline is no later. 0: it does not end by time."""
@@ -205,18 +205,18 @@ class LeasedCore(LeasedParts):
         """
         due_ns, deadline = self.book.next_ns(), self._deadline
         if due_ns and len(self.book) > MANY:
-            due_ns = max(due_ns, self.surroundings.clock.monotonic_ns() + DISTANCE_NS)
+            due_ns = max(due_ns, self.context.broker.clock.monotonic_ns() + DISTANCE_NS)
         if deadline is not None and deadline.action is not None:
             if due_ns and deadline.due_ns <= due_ns:
                 return
-            self.surroundings.deadlines.cancel(deadline)
-        self._deadline = self.surroundings.deadlines.set(due_ns, self.leases_due) if due_ns else None
+            self.context.broker.deadlines.cancel(deadline)
+        self._deadline = self.context.broker.deadlines.set(due_ns, self.leases_due) if due_ns else None
 
     def leases_due(self) -> None:
         """A deadline: lifetimes first, then leases, as they would have ended one by one (queues page A.5)."""
         if self.deleted:
             return
-        book, now_ns = self.book, self.surroundings.clock.monotonic_ns()
+        book, now_ns = self.book, self.context.broker.clock.monotonic_ns()
         self.expire_ready(now_ns)
         expired = book.expired_leases(now_ns, END_SLICE)
         if expired:
@@ -228,7 +228,7 @@ class LeasedCore(LeasedParts):
             self.lease_rota.late.update({*map(holder_of, ended)}.intersection(self.rota.consumers))
             self.break_leases(ended, DEADLINE)
         if book.next_ns() <= now_ns and book.next_ns():
-            self.surroundings.trim_later(self)  # the rest of many
+            self.context.broker.background.trim_later(self)  # the rest of many
         else:
             self.arm_leases()
 
@@ -242,7 +242,7 @@ class LeasedCore(LeasedParts):
 
     def stop_leases(self) -> None:
         """The queue is deleted."""
-        self.surroundings.deadlines.cancel(self._deadline)
+        self.context.broker.deadlines.cancel(self._deadline)
         self._past.clear()
 
     def forget_session(self, session: Receiver) -> None:

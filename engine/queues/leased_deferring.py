@@ -22,7 +22,7 @@ class DeferringCore(LeasedCore):
         Those of messages that are gone are not: they do not come again. Raises: BadRequest: there are too many.
         """
         deferred = self.deferred or DeferredAcks()
-        now_ms = self.surroundings.clock.wall_ms()
+        now_ms = self.context.broker.clock.wall_ms()
         deferred.prune(now_ms)
         scheduled = self._scheduled_ids()
         count = 0
@@ -55,7 +55,7 @@ class DeferringCore(LeasedCore):
         deferred = self.deferred
         if deferred is None:
             return
-        deferred.prune(self.surroundings.clock.wall_ms())
+        deferred.prune(self.context.broker.clock.wall_ms())
         known = deferred.among(ids)
         if known:
             positions = self.positions_of(known)
@@ -93,7 +93,7 @@ class DeferringCore(LeasedCore):
         """See `Queue`."""
         if self.deferred is None:
             return 0
-        self.deferred.prune(self.surroundings.clock.wall_ms())
+        self.deferred.prune(self.context.broker.clock.wall_ms())
         return len(self.deferred)
 
     # -- over a restart -----------------------------------------------------------------------------------------------

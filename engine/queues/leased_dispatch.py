@@ -34,7 +34,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
     """
     if queue.holds or queue.deleted:
         return
-    store, effort = queue.store, queue.surroundings.effort
+    store, effort = queue.store, queue.context.broker.effort
     if queue.deferred is not None:
         queue.settle_entered()
     if queue.browsing:
@@ -42,7 +42,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
     if queue.replaying:
         show_replays(queue)
     if store.expiring and expires:
-        queue.expire_ready(queue.surroundings.clock.monotonic_ns())
+        queue.expire_ready(queue.context.broker.clock.monotonic_ns())
         is_done = queue.expire()
         queue.arm_expiry()
         if not is_done:
@@ -67,7 +67,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
         if effort.spent >= effort.turn_max:
             queue.mark()  # the rest is for the next turn
             break
-    if queue.surroundings.storage.pager is not None or store.has_tail or store.cap is not None:
+    if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
         settle(queue)
 
 
@@ -77,7 +77,7 @@ def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
     while queue.leased.barrier is not None and is_behind_barrier(queue) and _release_barrier(queue):
         dispatch_selected(queue, selection)
     if queue.store.settle_allowance():
-        queue.surroundings.trim_later(queue)
+        queue.context.broker.background.trim_later(queue)
 
 
 def _hand_out(queue: LeasedCore, count: int) -> bool:
@@ -117,7 +117,7 @@ def _alive(queue: LeasedCore, messages: list[Message]) -> list[Message]:
     """Those that have not expired; the others go."""
     if not queue.store.expiring:
         return messages
-    now_ns = queue.surroundings.clock.monotonic_ns()
+    now_ns = queue.context.broker.clock.monotonic_ns()
     dead = [message for message in messages if 0 < message.expires_ns < now_ns]
     if dead:
         queue.lose(dead, "expired")
@@ -150,7 +150,7 @@ def _release_barrier(queue: LeasedCore) -> bool:
     if len(queue.book) or not takers:
         return False
     (message,) = queue.store.take(1, UNLIMITED)
-    asked = Asked(message, queue.surroundings.effort)
+    asked = Asked(message, queue.context.broker.effort)
     takers = [one for one in takers if one.filter is None or asked.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
@@ -172,7 +172,7 @@ def _subscribers(queue: LeasedCore) -> list[Consumer]:
 
 def _show(queue: LeasedCore) -> None:
     """Each who browses sees a slice more, in turns; whoever has seen all is cancelled."""
-    effort = queue.surroundings.effort
+    effort = queue.context.broker.effort
     for consumer, browse in list(queue.browsing.items()):
         if effort.spent >= effort.turn_max:
             queue.mark()  # the rest is for the next turn
@@ -182,7 +182,7 @@ def _show(queue: LeasedCore) -> None:
             continue
         seen = queue.scan_active(browse.after, BROWSE_SLICE)
         effort.spent += len(seen.found)
-        now_ns = queue.surroundings.clock.monotonic_ns()
+        now_ns = queue.context.broker.clock.monotonic_ns()
         copies: list[Message] = []
         for position, message in seen.found:
             if browse.left <= 0:
@@ -197,7 +197,7 @@ def _show(queue: LeasedCore) -> None:
         if copies:
             consumer.session.deliver_beside(consumer, copies, queue.past_at(consumer.session))
         if seen.missing and browse.left > 0:
-            queue.surroundings.feed_later(queue)
+            queue.context.broker.scheduler.load_later(queue)
         elif len(seen.found) < BROWSE_SLICE or browse.left <= 0:
             consumer.session.forget_consumer(consumer)
             consumers.remove(queue, [consumer])
@@ -221,7 +221,7 @@ def pop(queue: DeferringCore) -> Message | None:
     if queue.deferred is not None:
         queue.settle_entered()
     if store.expiring:
-        queue.expire_ready(queue.surroundings.clock.monotonic_ns())
+        queue.expire_ready(queue.context.broker.clock.monotonic_ns())
         while not queue.expire(is_whole=True):
             pass
         queue.arm_expiry()

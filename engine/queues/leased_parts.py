@@ -75,8 +75,8 @@ class LeasedParts(Queue):
         self._topics: dict[tuple[str, str], bytes] = {}  # entries of headers, by exchange and routing key
 
     def _make_rota(self) -> Rota:
-        surroundings = self.surroundings
-        self.lease_rota = LeaseRota(self.rules, surroundings.effort, surroundings.waiting_count)
+        context = self.context
+        self.lease_rota = LeaseRota(self.rules, context.broker.effort, context.broker.scheduler.waiting_count)
         return self.lease_rota
 
     @property
@@ -143,7 +143,7 @@ class LeasedParts(Queue):
         if known is None:
             if len(self._topics) > 1000:
                 self._topics.clear()
-            known = self._topics[key] = topic_entry(self.surroundings.topic_of(*key))
+            known = self._topics[key] = topic_entry(self.context.router.captures.topic_of(*key))
         return known
 
     def gone(self, messages: Sequence[Message]) -> None:

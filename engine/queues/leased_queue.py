@@ -55,9 +55,9 @@ class LeasedIntake:
         self, queue: "LeasedQueue", first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
         queue.last_id = max(queue.last_id, first_id + len(blobs) - 1)
-        storage = queue.surroundings.storage
+        storage = queue.context.broker.storage
         if storage.durability is None:
-            wall_ms = queue.surroundings.clock.wall_ms()
+            wall_ms = queue.context.broker.clock.wall_ms()
             storage.memory_log.note(queue.vhost_name, queue.name, first_id, envelope, blobs, wall_ms)
         refused: Sequence[int] = ()
         if due_ns is not None:
@@ -132,7 +132,7 @@ def _admit(
     if expires_ns:
         queue.arm_expiry()
         queue.arm_leases()
-        if expires_ns <= max(1, queue.surroundings.clock.monotonic_ns()):
+        if expires_ns <= max(1, queue.context.broker.clock.monotonic_ns()):
             _let_live_only_now(queue, expires_ns)
     return refused
 
@@ -216,7 +216,7 @@ class LeasedDispatch:
         for consumer in leaving:
             queue.browsing.pop(consumer, None)
             if (replay := queue.replaying.pop(consumer, None)) is not None:
-                queue.surroundings.deadlines.cancel(replay.deadline)
+                queue.context.broker.deadlines.cancel(replay.deadline)
         queue.lease_rota.late.difference_update(leaving)
         if not queue.deleted and any(consumer.unacked for consumer in leaving):
             gone = set(leaving)
@@ -427,7 +427,7 @@ class LeasedQueue(ReviewedCore):
     def _outlives_what_comes(self, due_ns: int) -> bool:
         """Whether a message that comes now, with the lifetime of the queue, expires before this (monotonic)."""
         lifetime_ms = self.leased.lifetime_ms(None)
-        return lifetime_ms is not None and due_after(self.surroundings.clock, lifetime_ms) < due_ns
+        return lifetime_ms is not None and due_after(self.context.broker.clock, lifetime_ms) < due_ns
 
     def _lifetimes(self) -> list[tuple[int, int, int]]:
         at_hand = self.store.scan(0, self.store.at_hand).found

@@ -58,7 +58,7 @@ class ReviewedCore(DeferringCore):
         captured. `was_there`: after a restart, with what it had. A bookmark that the log does not have stands for now.
         """
         point = self.leased.settings.recovery_point
-        log = self.surroundings.storage.log
+        log = self.context.broker.storage.log
         edge = edge_of(point) if is_known(point, log.first_id(), log.next_id()) else None
         if not was_there and (edge is None or since_id is None):
             self.recovered_point = point
@@ -76,11 +76,11 @@ class ReviewedCore(DeferringCore):
         self.recovered_point = ""
         self.review = Review(edge, position, log.end(), next_id, is_known=was_there)
         self.hold()
-        self.surroundings.feed_later(self)
+        self.context.broker.scheduler.load_later(self)
 
     def review_on(self, review: Review) -> None:
         """A step. Raises: Unreadable."""
-        log = self.surroundings.storage.log
+        log = self.context.broker.storage.log
         if review.is_known:
             found = log.entered(self.vhost_name, self.name, review.position, review.edge.wall_ms)
             review.entered.extend(found.ids)
@@ -126,14 +126,14 @@ class ReviewedCore(DeferringCore):
                 yield from part.ids
 
     def _take_in(self, review: Review) -> None:
-        surroundings = self.surroundings
+        context = self.context
 
         def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
             if id_ >= review.until_id or review.was_here(id_):
                 return False
-            return surroundings.is_in_log(self, exchange, routing_key, queues, id_)
+            return context.router.captures.is_in_log(self, exchange, routing_key, queues, id_)
 
-        page = surroundings.storage.log.read(self.vhost_name, review.position, is_wanted, REVIEW_OCTETS)
+        page = context.broker.storage.log.read(self.vhost_name, review.position, is_wanted, REVIEW_OCTETS)
         review.position = page.next_position
         for one in page.found:
             if not review.has_begun:
@@ -143,18 +143,18 @@ class ReviewedCore(DeferringCore):
             filter_ = self.leased.filter
             if filter_ is None or filter_.matches(MessageSubject(one.message)):
                 self._take_in_one(one)
-        surroundings.effort.spent += len(page.found)
+        context.broker.effort.spent += len(page.found)
 
     def _take_in_one(self, one: LoggedMessage) -> None:
-        surroundings = self.surroundings
+        context = self.context
         logged = one.message
         envelope = logged.envelope.persisted()
         message = self.message_for(logged.id, logged.blob, envelope)
         lifetime_ms = self.leased.lifetime_ms(envelope.expiration_ms)
         if lifetime_ms is not None:
-            left_ms = one.wall_ms + lifetime_ms - surroundings.clock.wall_ms()
-            message.expires_ns = max(1, due_after(surroundings.clock, max(left_ms, 0)))
-        durability = surroundings.storage.durability
+            left_ms = one.wall_ms + lifetime_ms - context.broker.clock.wall_ms()
+            message.expires_ns = max(1, due_after(context.broker.clock, max(left_ms, 0)))
+        durability = context.broker.storage.durability
         if durability is not None:
             durability.recall(message.id, one.place, body_size(message))
         self.ledger.enqueued(message)

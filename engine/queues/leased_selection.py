@@ -18,7 +18,7 @@ Free = dict[FilterGroup, list[Consumer]]
 
 def dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
     """Lease what is found, and look for more, while consumers have credit and the turn is short."""
-    search, store, effort = selection.search, queue.store, queue.surroundings.effort
+    search, store, effort = selection.search, queue.store, queue.context.broker.effort
     search.is_waiting = False
     until = min(effort.turn_max, effort.spent + LOOKING_MAX)
     steps = CATCH_UP
@@ -37,7 +37,7 @@ def dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
         if effort.spent >= until or not search.look_ahead(store, list(free), FOUND_MAX, until):
             break
     if search.is_waiting:
-        queue.surroundings.feed_later(queue)
+        queue.context.broker.scheduler.load_later(queue)
     elif effort.spent >= until:
         queue.mark()
 
@@ -59,7 +59,7 @@ def _behind(free: Free) -> list[FilterGroup]:
 def _hand_out(queue: LeasedCore, free: Free) -> bool:
     """The oldest message that was found for any of these. Returns whether any was looked at."""
     store, gate = queue.store, queue.gate_position()
-    queue.surroundings.effort.spent += len(free)
+    queue.context.broker.effort.spent += len(free)
     position = min((group.found[0].position for group in free if group.found), default=None)
     if position is None or (gate is not None and position >= gate):
         return False
@@ -74,7 +74,7 @@ def _hand_out(queue: LeasedCore, free: Free) -> bool:
     queue.ledger.octets_changed(removed.recounted)
     if not removed.messages:
         return True  # somebody else had it
-    now_ns = queue.surroundings.clock.monotonic_ns()
+    now_ns = queue.context.broker.clock.monotonic_ns()
     if 0 < removed.messages[0].expires_ns < now_ns:
         queue.lose(removed.messages, "expired")
         return True

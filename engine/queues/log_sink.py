@@ -7,13 +7,12 @@ Source: queues page C.1; docs/decisions/0012-log.md.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from ..context import HostContext
 from ..messages.message import Envelope
 from ..rules.queue_rules import NO_RULES
 from .kinds import REPLY
 from .queue import Queue
-from .surroundings import Surroundings
 
 SINK = replace(REPLY, name="log", goes_with_consumers=False)
 
@@ -23,9 +22,9 @@ class LogSink(Queue):
 
     __slots__ = ()
 
-    def __init__(self, surroundings: Surroundings[Any]) -> None:
+    def __init__(self, context: HostContext) -> None:
         super().__init__(
-            surroundings,
+            context,
             "",
             kind=SINK,
             durable=True,
@@ -44,11 +43,11 @@ class LogSink(Queue):
         self, first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
     ) -> Sequence[int]:
         """See `Queue`: whoever listens, as a journal does, has them already."""
-        surroundings = self.surroundings
-        storage = surroundings.storage
+        context = self.context
+        storage = context.broker.storage
         if storage.durability is None:
-            wall_ms = surroundings.clock.wall_ms()
-            storage.memory_log.note(surroundings.vhost, self.name, first_id, envelope, blobs, wall_ms)
+            wall_ms = context.broker.clock.wall_ms()
+            storage.memory_log.note(context.name, self.name, first_id, envelope, blobs, wall_ms)
         return ()
 
     def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:

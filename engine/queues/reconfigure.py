@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 def resolved(queue: "Queue") -> ResolvedSettings:
     """Its arguments over its topics over its policy over the settings of its address, as they are now."""
-    return queue.terms.resolved(queue.surroundings)
+    return queue.terms.resolved(queue.context)
 
 
 def settings_changed(queue: "Queue") -> None:
     """The settings were reloaded: what is live takes effect at the next return, death or arrival."""
     if queue.kind.follows_settings:
-        _follow(queue, queue.terms.settings_changed(queue.surroundings))
+        _follow(queue, queue.terms.settings_changed(queue.context))
 
 
 def follow_topic(queue: "Queue", topic: str, layer: Layer) -> None:
     """Messages of a topic with settings for transient subscribers are routed here."""
-    change = queue.terms.topic_found(queue.surroundings, topic, layer)
+    change = queue.terms.topic_found(queue.context, topic, layer)
     if change is not None:
         _follow(queue, change)
 
@@ -50,10 +50,10 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
     come later, act at once (behaviour page 3.12).
     """
     if not queue.kind.follows_settings:
-        queue.terms.follow_policy(queue.surroundings)
+        queue.terms.follow_policy(queue.context)
         queue.intake.rules_changed(queue)
         return
-    change = queue.terms.policy_changed(queue.surroundings, always=always)
+    change = queue.terms.policy_changed(queue.context, always=always)
     if change is None:
         return
     _follow(queue, change)
@@ -75,7 +75,7 @@ def enable(queue: "Queue", enabled: bool) -> None:
     was_open = queue.is_open
     queue.enabled = enabled
     if queue.is_open is not was_open:
-        queue.surroundings.forget_routes_to(queue)
+        queue.context.router.forget_routes_to(queue)
 
 
 def keep(queue: "Queue") -> None:
@@ -91,7 +91,7 @@ def _follow(queue: "Queue", change: Change) -> None:
     queue.rules = change.now
     queue.rota.rules_changed(change.now)
     if queue.is_open is not was_open or has_other_filter:
-        queue.surroundings.forget_routes_to(queue)
+        queue.context.router.forget_routes_to(queue)
     store = queue.store
     queue.store = converted(store, queue, counts_octets=change.now.max_length_bytes is not None)
     if queue.selection is not None and queue.store is not store:
@@ -99,14 +99,14 @@ def _follow(queue: "Queue", change: Change) -> None:
     pending = queue.pending
     bind(queue)
     if queue.pending is not pending and queue.pending is not None:
-        queue.surroundings.trim_later(queue)
+        queue.context.broker.background.trim_later(queue)
     if change.now.slow is not None:
-        queue.surroundings.watch_consumers(queue)
+        queue.context.broker.slow_consumers.watch(queue)
     if measure(queue):
         recount(queue)
         if queue.store.cap is not None:
-            queue.surroundings.trim_later(queue)
-        queue.surroundings.forget_routes_to(queue)  # frontends ask for room, or need not ask any more
+            queue.context.broker.background.trim_later(queue)
+        queue.context.router.forget_routes_to(queue)  # frontends ask for room, or need not ask any more
     queue.intake.rules_changed(queue)
 
 
@@ -129,7 +129,7 @@ def takes_plainly(queue: "Queue") -> bool:
 
 def measure(queue: "Queue") -> bool:
     """Have the meter that the rules ask for. Returns whether it is another one, which has counted nothing yet."""
-    flow, before = queue.surroundings.flow, queue.ledger.meter
+    flow, before = queue.context.broker.flow, queue.ledger.meter
     terms: MeterTerms | None = None
     if queue.kind.is_limited:
         rules = queue.rules
@@ -137,7 +137,7 @@ def measure(queue: "Queue") -> bool:
     if (None if before is None else before.terms) == terms:
         return False
     if terms is None:
-        plain = Ledger(queue.vhost_name, queue.name, queue.surroundings.listeners)
+        plain = Ledger(queue.vhost_name, queue.name, queue.context.broker.listeners)
         queue.ledger.hand_over(plain)
         queue.ledger = plain
     else:

@@ -31,13 +31,13 @@ def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> R
     """What a consumer asks for; None: no replay. Raises: InvalidArgument, NoAckNotSupported, PrefetchMissing."""
     if REPLAY_ARGUMENTS.isdisjoint(consumer.arguments):
         return None
-    name, vhost, surroundings = queue.name, queue.vhost_name, queue.surroundings
-    log = surroundings.storage.log
+    name, vhost, context = queue.name, queue.vhost_name, queue.context
+    log = context.broker.storage.log
     rules = replay_rules(
         consumer.arguments,
         last_id=queue.last_id,
         next_id=log.next_id(),
-        now_ms=surroundings.clock.wall_ms(),
+        now_ms=context.broker.clock.wall_ms(),
         name=name,
         vhost=vhost,
     )
@@ -50,14 +50,14 @@ def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> R
 
 def read_on(queue: LeasedCore, replay: Replay) -> None:
     """Read a part of the log. Raises: Unreadable."""
-    surroundings, first = queue.surroundings, replay.rules.first
+    context, first = queue.context, replay.rules.first
 
     def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
-        return surroundings.is_in_log(queue, exchange, routing_key, queues, id_)
+        return context.router.captures.is_in_log(queue, exchange, routing_key, queues, id_)
 
     page = replay.log.read(queue.vhost_name, replay.position, is_wanted, READ_OCTETS)
     replay.position = page.next_position
-    surroundings.effort.spent += READING * len(page.found)
+    context.broker.effort.spent += READING * len(page.found)
     for one in page.found:
         if not replay.has_begun:
             if first is not None and not first.is_before(one.message.id, one.wall_ms):
@@ -68,7 +68,7 @@ def read_on(queue: LeasedCore, replay: Replay) -> None:
 
 def show_replays(queue: LeasedCore) -> None:
     """Each replay gets what it has room for, in turns. O(looked at)."""
-    effort = queue.surroundings.effort
+    effort = queue.context.broker.effort
     for consumer, replay in list(queue.replaying.items()):
         if effort.spent >= effort.turn_max:
             queue.mark()  # the rest is for the next turn
@@ -80,9 +80,9 @@ def show_replays(queue: LeasedCore) -> None:
         if _show(queue, consumer, replay):
             continue
         if replay.is_hungry:
-            queue.surroundings.feed_later(queue)
+            queue.context.broker.scheduler.load_later(queue)
         elif not replay.waiting and replay.position >= replay.target:
-            now_ms = queue.surroundings.clock.wall_ms()
+            now_ms = queue.context.broker.clock.wall_ms()
             if replay.is_over(now_ms):
                 _end(queue, consumer)
             elif replay.rules.last is not None and replay.rules.last.wall_ms:
@@ -91,10 +91,10 @@ def show_replays(queue: LeasedCore) -> None:
 
 def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
     """Deliver what may go now. Returns whether that was the end of the replay."""
-    surroundings, waiting, holder = queue.surroundings, replay.waiting, replay.holder
-    now_ns = surroundings.clock.monotonic_ns()
+    context, waiting, holder = queue.context, replay.waiting, replay.holder
+    now_ns = context.broker.clock.monotonic_ns()
     room = consumer.client.room()
-    effort = surroundings.effort
+    effort = context.broker.effort
     shown: list[Message] = []
     is_over = False
     while waiting and holder.unacked + len(shown) < replay.prefetch and room > 0:
@@ -136,7 +136,7 @@ def _is_for(queue: LeasedCore, consumer: Consumer, message: Message) -> bool:
     captures, filter_ = queue.leased.filter, consumer.filter
     if captures is None and filter_ is None:
         return True
-    asked = Asked(message, queue.surroundings.effort)
+    asked = Asked(message, queue.context.broker.effort)
     return (captures is None or asked.is_taken_by(captures)) and (filter_ is None or asked.is_taken_by(filter_))
 
 
@@ -150,9 +150,9 @@ def _copy(queue: LeasedCore, one: LoggedMessage) -> Message:
 
 def _wake(queue: LeasedCore, replay: Replay, wait_ns: int) -> None:
     """Look again then."""
-    surroundings = queue.surroundings
-    surroundings.deadlines.cancel(replay.deadline)
-    replay.deadline = surroundings.deadlines.set(surroundings.clock.monotonic_ns() + wait_ns, queue.mark)
+    context = queue.context
+    context.broker.deadlines.cancel(replay.deadline)
+    replay.deadline = context.broker.deadlines.set(context.broker.clock.monotonic_ns() + wait_ns, queue.mark)
 
 
 def _end(queue: LeasedCore, consumer: Consumer) -> None:

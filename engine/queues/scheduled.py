@@ -37,7 +37,7 @@ def come_due(queue: "Queue") -> None:
     if queue.deleted:
         return
     store = queue.store
-    now_ns = queue.surroundings.clock.monotonic_ns()
+    now_ns = queue.context.broker.clock.monotonic_ns()
     taken = queue.scheduled.take_due(now_ns)
     expired = [message for _, message in taken if 0 < message.expires_ns <= now_ns]
     due = [message for _, message in taken if not 0 < message.expires_ns <= now_ns]
@@ -81,7 +81,7 @@ def reschedule(queue: "Queue", id_: int, delay_ms: int) -> bool:
     message = queue.scheduled.take(id_)
     if message is None:
         return False
-    due_ns = due_after(queue.surroundings.clock, delay_ms)
+    due_ns = due_after(queue.context.broker.clock, delay_ms)
     queue.scheduled.add(due_ns, message)
     queue.ledger.scheduled((message,), (due_ns,), why="rescheduled")
     if delay_ms == 0:

@@ -8,20 +8,21 @@ Source: queues page A.4, F.1, F.2, F.6.
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..delivery.consumer import Consumer
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
 from ..delivery.groups import Groups
-from ..delivery.rota import FEW, LOOKS, Rota
+from ..delivery.rota import FEW, LOOKS
 from ..effort import Effort
 from ..messages.deaths import EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import Message
-from ..rules.queue_rules import QueueRules
 from ..stores.store import Store
 from .searching import OVER_MAX, Search, match_of
-from .surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from .queue import Queue
 
 #: A group looks no further ahead while so many messages that it found wait for its consumers, ...
 FOUND_MAX = 500
@@ -33,28 +34,6 @@ LOOKING_MAX, ARRIVING_MAX = 2000, 8000
 TAKEN_MAX, TAKEN_OCTETS = 500, 1024 * 1024
 #: So many, if they may have to become dead letters.
 BURIED_MAX = 100
-
-
-class SelectedQueue(Protocol):
-    """The queue, as its selection sees it."""
-
-    rota: Rota
-    rules: QueueRules
-    store: Store
-    surroundings: Surroundings[Any]
-
-    @property
-    def unacked(self) -> int:
-        """Deliveries of it that are out."""
-
-    def mark(self) -> None:
-        """Dispatch before the turn ends."""
-
-    def lose(self, messages: list[Message], reason: str, *, came_in: bool = True) -> None:
-        """Messages came to a bad end."""
-
-    def add_headers(self, message: Message, added: dict[str, Field]) -> None:
-        """A message says more from now on."""
 
 
 class Selection:
@@ -93,7 +72,7 @@ class Selection:
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    def offer(self, queue: SelectedQueue, message: Message) -> bool:
+    def offer(self, queue: "Queue", message: Message) -> bool:
         """A new message: True if a consumer took it at once. Else its groups know where it is going to stand.
 
         Where too much came in one turn they look at it when the queue is dispatched.
@@ -158,7 +137,7 @@ class Selection:
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
-    def dispatch(self, queue: SelectedQueue) -> None:
+    def dispatch(self, queue: "Queue") -> None:
         """Hand out what is found, and look for more, while consumers have credit and the turn is short."""
         effort, rota, store, search = self._effort, queue.rota, queue.store, self.search
         self._arriving = 0
@@ -183,11 +162,11 @@ class Selection:
             if effort.spent >= until or not search.look_ahead(store, list(free), found_max, until):
                 break
         if search.is_waiting:
-            queue.surroundings.feed_later(queue)
+            queue.context.broker.scheduler.load_later(queue)
         elif effort.spent >= until:
             queue.mark()
 
-    def _free(self, queue: SelectedQueue, groups: Iterable[FilterGroup]) -> "Free":
+    def _free(self, queue: "Queue", groups: Iterable[FilterGroup]) -> "Free":
         """Those that may have a message now, by group, as heaps of what decides whose turn it is."""
         free: Free = {}
         rota, turns = queue.rota, self._turns
@@ -210,7 +189,7 @@ class Selection:
             self._effort.spent += len(served) // LOOKS
         return free
 
-    def _hand_out(self, queue: SelectedQueue, free: "Free") -> tuple[Consumer | None, bool]:
+    def _hand_out(self, queue: "Queue", free: "Free") -> tuple[Consumer | None, bool]:
         """Hand out some of what is found, the oldest first.
 
         Returns: the last consumer, if it shares a limit with others; and whether there may be more to hand out now.
@@ -220,7 +199,7 @@ class Selection:
             return None, False
         store = queue.store
         removed = store.take_at(list(plan.positions))
-        now_ns = queue.surroundings.clock.monotonic_ns() if store.expiring else 0
+        now_ns = queue.context.broker.clock.monotonic_ns() if store.expiring else 0
         expired: list[Message] = []
         for message in removed.messages:
             if 0 < message.expires_ns <= now_ns:
@@ -236,7 +215,7 @@ class Selection:
             self._turns[consumer] = plan.turns[consumer]  # what was to be its own was gone
         return plan.last, True
 
-    def _plan(self, queue: SelectedQueue, free: "Free") -> "Plan":
+    def _plan(self, queue: "Queue", free: "Free") -> "Plan":
         """Who is to get which of what was found, as if one after the other. It is no longer found then."""
         plan = Plan()
         count = TAKEN_MAX
@@ -277,7 +256,7 @@ class Selection:
 
     # -- message groups -----------------------------------------------------------------------------------------------
 
-    def _hand_out_members(self, queue: SelectedQueue, free: "Free") -> Consumer | None:
+    def _hand_out_members(self, queue: "Queue", free: "Free") -> Consumer | None:
         """The same where messages of groups come: each goes to the consumer of its group, if that takes it.
 
         One by one; those whose consumers are busy, or do not take them, are looked past. O(found).
@@ -311,7 +290,7 @@ class Selection:
         return last
 
     def _hand_out_member(
-        self, queue: SelectedQueue, groups: Groups, takers: Sequence[FilterGroup], match: Match
+        self, queue: "Queue", groups: Groups, takers: Sequence[FilterGroup], match: Match
     ) -> tuple[bool, Consumer | None]:
         """Returns whether the message is gone, and who got it."""
         store, member = queue.store, match.member
@@ -330,7 +309,7 @@ class Selection:
         messages = store.take_at([match.position]).messages
         key = queue.rules.group_first_key
         for message in messages:
-            if store.expiring and 0 < message.expires_ns <= queue.surroundings.clock.monotonic_ns():
+            if store.expiring and 0 < message.expires_ns <= queue.context.broker.clock.monotonic_ns():
                 queue.lose([message], EXPIRED)
                 continue
             if is_first and key is not None:

@@ -52,7 +52,7 @@ class LogEnd:
 
     def find_safe_offset(self, queue: "Queue") -> int:
         """Below it a restart brings every message back; the queue is dispatched when what follows is safe."""
-        durability, end, unsafe = queue.surroundings.storage.durability, self._log.next_offset, self._unsafe
+        durability, end, unsafe = queue.context.broker.storage.durability, self._log.next_offset, self._unsafe
         if durability is None:
             return end
         while unsafe and unsafe[0][0] <= durability.safe_lsn:
@@ -64,7 +64,7 @@ class LogEnd:
             elif not unsafe:
                 self._safe_offset = end  # all is safe; or the disk is full, and readers go on
         if unsafe:
-            queue.surroundings.await_safe(queue)
+            queue.context.broker.scheduler.await_safe(queue)
         return self._safe_offset
 
 
@@ -90,7 +90,7 @@ class StreamIntake:
             return ()
         queue.ledger.enqueued_run(first_id, envelope, blobs)
         self._end.chunk_offset = self._log.next_offset
-        wall_ms = queue.surroundings.clock.wall_ms()
+        wall_ms = queue.context.broker.clock.wall_ms()
         for offset, blob in enumerate(blobs):
             self.append(queue, Message(first_id + offset, blob, envelope), wall_ms)
         queue.mark()
@@ -100,7 +100,7 @@ class StreamIntake:
         """Delayed messages arrive when they are due, under ids of now: a restart tells offsets by the order of ids."""
         queue.ledger.purged(messages, reason=DUE)
         for message in messages:
-            queue.surroundings.publish_again(queue, message, DUE)
+            queue.context.queues.publish_again(queue, message, DUE)
 
     def append(self, queue: "Queue", message: Message, wall_ms: int) -> None:
         """A message that came at that time."""
@@ -132,7 +132,7 @@ class StreamIntake:
     def _retain(self, queue: "Queue") -> None:
         """A segment is full: those that are too old or too many go."""
         log = self._log
-        now_ms = queue.surroundings.clock.wall_ms()
+        now_ms = queue.context.broker.clock.wall_ms()
         while (oldest := log.oldest()) is not None:
             if self._max_octets is not None and log.octets > self._max_octets:
                 reason = MAXLEN
@@ -168,7 +168,7 @@ class StreamDispatch(NonDestructiveDispatch):
         if start.kind == AT_TIME:
             return log.offset_at(start.value)
         if start.kind == AGO:
-            return log.offset_at(queue.surroundings.clock.wall_ms() - start.value)
+            return log.offset_at(queue.context.broker.clock.wall_ms() - start.value)
         return log.next_offset
 
     def _forget_window(self, consumer: Consumer) -> None:
@@ -206,7 +206,7 @@ class StreamDispatch(NonDestructiveDispatch):
         found: list[Message] = self._log.read_for(consumer, offset, count)
         if not found and offset < self._log.memory_offset:
             self._readers.starved[consumer] = None
-            queue.surroundings.feed_later(queue)
+            queue.context.broker.scheduler.load_later(queue)
         return found
 
 

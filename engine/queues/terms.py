@@ -6,7 +6,7 @@ Source: ruling 11 (precedence); behaviour page 3.12; address-settings page 3.8.
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...settings import (
     NO_LAYER,
@@ -17,6 +17,7 @@ from ...settings import (
     ResolvedSettings,
     strictest,
 )
+from ..context import HostContext
 from ..messages.field_table import FieldTable
 from ..rules.arguments import plain_arguments, queue_type_of
 from ..rules.leased_rules import leased_rules
@@ -28,7 +29,6 @@ from ..rules.queue_rules import (
     effective_arguments,
     own_settings,
 )
-from .surroundings import Surroundings
 
 NO_TOPICS: Mapping[str, Layer] = MappingProxyType({})
 
@@ -85,54 +85,54 @@ class Terms:
         self.rules = rules
         self.topics: Mapping[str, Layer] = NO_TOPICS
 
-    def resolved(self, surroundings: Surroundings[Any]) -> ResolvedSettings:
+    def resolved(self, context: HostContext) -> ResolvedSettings:
         """Its own arguments, over its topics, over its policy, over the settings of its address, as they are now."""
         own = {**strictest(self.topics), **self.own_settings} if self.topics else self.own_settings
-        return surroundings.resolve(self.name, self.address, own, self.layer.settings)
+        return context.broker.settings.resolve_queue(self.address, context.name, own, self.layer.settings, self.name)
 
-    def topic_found(self, surroundings: Surroundings[Any], name: str, layer: Layer) -> Change | None:
+    def topic_found(self, context: HostContext, name: str, layer: Layer) -> Change | None:
         """Messages of a topic are routed to the queue. None: that changes nothing."""
         if layer in self.topics.values():
             return None
         self.topics = {**self.topics, name: layer}
-        return self._resolved_anew(surroundings)
+        return self._resolved_anew(context)
 
     def redeclared(self, arguments: FieldTable, own: Layer) -> None:
         """The configuration that declared the queue gives it other arguments; see `policy_changed`."""
         self.arguments = arguments
         self.own_settings = own
 
-    def settings_changed(self, surroundings: Surroundings[Any]) -> Change:
+    def settings_changed(self, context: HostContext) -> Change:
         """The settings of its address, and of its topics, were reloaded."""
         if self.topics:
-            self.topics = {name: surroundings.topic_layer(name) for name in self.topics}
-        return self._resolved_anew(surroundings)
+            self.topics = {name: context.broker.settings.topic_layer(name, context.name) for name in self.topics}
+        return self._resolved_anew(context)
 
-    def _resolved_anew(self, surroundings: Surroundings[Any]) -> Change:
-        limit = surroundings.options().quorum_delivery_limit
-        return self._set(changed_rules(self.rules, self.effective, self.resolved(surroundings), limit))
+    def _resolved_anew(self, context: HostContext) -> Change:
+        limit = context.broker.options.quorum_delivery_limit
+        return self._set(changed_rules(self.rules, self.effective, self.resolved(context), limit))
 
-    def follow_policy(self, surroundings: Surroundings[Any]) -> tuple[PolicyLayer, PolicyLayer]:
+    def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
         """Other policies may hold for it. Returns the layer before and the one now; another policy may say the same."""
         before = self.layer
-        self.policy = surroundings.policy_of(self.name, self.type)
+        self.policy = context.broker.policies.of_queue(self.name, self.type, context.name)
         self.layer = NO_LAYER if self.policy is NO_POLICY else self.policy.layer(plain_arguments(self.arguments))
         self.effective = effective_arguments(self.arguments, self.layer)
         return before, self.layer
 
-    def policy_changed(self, surroundings: Surroundings[Any], *, always: bool) -> Change | None:
+    def policy_changed(self, context: HostContext, *, always: bool) -> Change | None:
         """Other policies may hold for it (`always`: its arguments changed, too); None: nothing follows from that."""
-        before, layer = self.follow_policy(surroundings)
+        before, layer = self.follow_policy(context)
         if layer == before and not always:
             return None
-        rules, resolved = self.rules, self.resolved(surroundings)
+        rules, resolved = self.rules, self.resolved(context)
         if rules.leased is not None:
             leased = leased_rules(self.name, self.arguments, layer.arguments, rules.leased)
             rules = replace(rules, leased=leased)
         if RING in layer.arguments or RING in before.arguments:
             size = resolved.default_ring_size
             rules = replace(rules, ring_size=size if size > 0 else None)
-        limit = surroundings.options().quorum_delivery_limit
+        limit = context.broker.options.quorum_delivery_limit
         return self._set(changed_rules(rules, self.effective, resolved, limit))
 
     def ring_resized(self, size: int | None) -> Change:

@@ -16,6 +16,7 @@ from ...settings.leases import BY_ARGUMENT, LeasedFault, leased_settings
 from ...settings.rows.queue_attributes import SELECTOR
 from ..errors import (
     InequivalentArgument,
+    InequivalentField,
     InvalidArgument,
     InvalidDeadLetterExchange,
     InvalidExpiration,
@@ -357,6 +358,20 @@ def plain_arguments(arguments: FieldTable) -> dict[str, object]:
 
 def _plain(field: Field) -> object:
     return field.text if isinstance(field.value, bytes) else number_of(field) if field.tag in "fdD" else field.value
+
+
+def check_same_fields(kind: str, current: object, fields: dict[str, object], *, name: str, vhost: str) -> None:
+    """The first field that differs refuses a redeclaration. Raises: InequivalentField."""
+    for field, received in fields.items():
+        is_now = getattr(current, field)
+        if received != is_now:
+            raise InequivalentField(
+                field=field, kind=kind, name=name, vhost=vhost, received=_word(received), current=_word(is_now)
+            )
+
+
+def _word(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:

@@ -35,7 +35,7 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
                 recorder.state_object(exchange, restated=True)
     for user in broker.users:
         recorder.state_user(user, restated=True)
-    for policy in broker.policies:
+    for policy in broker.context.policies:
         recorder.state_policy(policy, restated=True)
     for identity, value in broker.parameters:
         recorder.state_parameter(identity, value, restated=True)
@@ -166,7 +166,7 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
 
     A message that came since this began is newer than all that is forgotten, and none goes from queue to queue.
     """
-    next_id = broker.next_id
+    next_id = broker.context.next_id
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     alive = array("q")
     first, tails, looked = next_id, 0, 0
@@ -184,7 +184,7 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
             if looked >= LOOK_SLICE:
                 looked = 0
                 yield
-    if broker.dead_count:
+    if broker.dead_letters.count:
         return
     recorder.contents.forget_before(first)
     if not tails and len(recorder.contents) > 2 * len(alive) + RUNS_SPARE:

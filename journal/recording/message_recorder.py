@@ -307,13 +307,13 @@ class MessageRecorder(ObjectRecorder):
         """A time of the running clock as it is recorded; 0: none."""
         if not monotonic_ns:
             return 0
-        clock = self._broker.clock
+        clock = self._broker.context.clock
         return min(TIME_MAX, clock.wall_ms() + -(-(monotonic_ns - clock.monotonic_ns()) // MS))
 
     def _expires_ms(self, envelope: Envelope) -> int:
         """When a message ends by its own time to live, in wall ms; 0: never."""
         wait_ms = envelope.expiration_ms
-        return 0 if wait_ms is None else self._broker.clock.wall_ms() + bounded_ms(wait_ms)
+        return 0 if wait_ms is None else self._broker.context.clock.wall_ms() + bounded_ms(wait_ms)
 
     def watch(self, queue: Queue | None) -> Meanwhile:
         """What happens in this queue from now on is noted in what is returned; None: no more."""

@@ -240,7 +240,7 @@ class ObjectRecorder:
     def state_vhost(self, name: str, *, restated: bool = True) -> None:
         """A virtual host is there, with these limits."""
         vhost = self._broker.virtual_hosts.get(name)
-        limits = limits_octets(vhost.limits) if vhost is not None else b""
+        limits = limits_octets(vhost.context.limits) if vhost is not None else b""
         self._journal.objects.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
         self._has_recorded |= not restated
 

@@ -35,7 +35,7 @@ class JournalPager:
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
-        deep = sum(queue.store.is_deep for queue in self._broker.queues())
+        deep = sum(queue.store.is_deep for queue in self._broker.virtual_hosts.queues())
         return self.memory // (deep + 1)
 
     def load(self, ids: Sequence[int]) -> list[Run]:
@@ -54,7 +54,7 @@ class JournalPager:
             if not self._journal.is_there:
                 text = f"data directory {self._journal.path}: is gone"
         error = Unreadable(text)
-        self._broker.storage.on_unreadable(error)
+        self._broker.context.storage.on_unreadable(error)
         return error
 
     def _load(self, ids: Sequence[int]) -> list[Run]:

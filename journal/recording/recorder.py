@@ -123,7 +123,7 @@ class Recorder(MessageRecorder):
         if not self.is_behind:
             self._safe_before = self._journal.committed_lsn
         if not self.has_failed:
-            self.failed_ms = self._broker.clock.wall_ms()
+            self.failed_ms = self._broker.context.clock.wall_ms()
         self._has_recorded = False  # of publishers that wait for no confirm
         self.takes_nothing = self.is_behind = True
         self.is_lost = for_good

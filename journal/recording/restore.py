@@ -47,10 +47,10 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         name = found.names.text(id_)
         if declared.what not in (EXCHANGE, QUEUE):
             continue
-        vhost = broker.create_virtual_host(found.names.vhost_text(id_))
+        vhost = broker.virtual_hosts.create(found.names.vhost_text(id_))
         arguments: FieldTable = decode_table(declared.arguments, 0)[0] if declared.arguments else {}
         if declared.what == EXCHANGE:
-            exchange = vhost.declare_exchange(
+            exchange = vhost.exchanges.declare(
                 name,
                 declared.type,
                 durable=True,
@@ -68,7 +68,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
             for key in (FIRST_OFFSET, LAST_ID):
                 arguments.pop(key, None)
             notes, recovery = arguments.pop(NOTES, None), arguments.pop(RECOVERY, None)
-            queue = vhost.restore_queue(
+            queue = vhost.queues.restore(
                 name,
                 auto_delete=bool(declared.properties & IS_AUTO_DELETE),
                 arguments=arguments,
@@ -89,14 +89,14 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         vhost = broker.virtual_hosts[found.names.vhost_text(source_id)]
         source, target = found.names.text(source_id), found.names.text(bound.target_id)
         arguments = decode_table(bound.arguments, 0)[0] if bound.arguments else {}
-        bind = vhost.bind_queue if bound.what == QUEUE else vhost.bind_exchange
-        bind(target, source, bound.routing_key.decode(), arguments)
-        recorder.remember(vhost.exchange(source))  # those that every virtual host has, too
+        kind = "queue" if bound.what == QUEUE else "exchange"
+        vhost.bindings.add(kind, target, source, bound.routing_key.decode(), arguments)
+        recorder.remember(vhost.exchanges.named(source))  # those that every virtual host has, too
         if bound.what == EXCHANGE:
-            recorder.remember(vhost.exchange(target))
+            recorder.remember(vhost.exchanges.named(target))
     for id_ in found.queues.keys() - {id_ for id_, _ in queues}:  # of a virtual host that was being taken down
         journal.ledger.settled(found.queues.pop(id_).ids())
-    broker.next_id = max(broker.next_id, found.next_message_id)
+    broker.context.next_id = max(broker.context.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
     count = 0
     restoring = _Restoring(broker, journal, recorder)
@@ -106,9 +106,9 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     found.queues.clear()
     recorder.seen_ids.restore(found)
     recorder.begin(found.objects)
-    broker.listeners.append(recorder)
-    broker.durability = recorder
-    broker.storage.open_log = partial(_open_log, broker, journal, recorder)
+    broker.context.listeners.append(recorder)
+    broker.context.storage.durability = recorder
+    broker.context.storage.open_log = partial(_open_log, broker, journal, recorder)
     for queue, exhausted in restoring.exhausted:
         queue.return_exhausted(exhausted)
     for queue, older in restoring.replaced:
@@ -130,16 +130,16 @@ def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
         if declared.what == VHOST:
-            vhost = broker.create_virtual_host(name)
-            broker.limit_virtual_host(vhost, limits_of(declared.arguments))
+            vhost = broker.virtual_hosts.create(name)
+            broker.virtual_hosts.limit(vhost, limits_of(declared.arguments))
         elif declared.what == USER:
-            broker.replace_user(user_of(name, declared.arguments))
+            broker.connections.replace_user(user_of(name, declared.arguments))
         elif declared.what in (POLICY, OPERATOR_POLICY):
             policies.append(policy_of(declared.what, found.names.vhost_text(id_), name, declared.arguments))
         elif declared.what == PARAMETER:
             identity = (found.names.vhost_text(id_), *parameter_names(name))
             broker.parameters.set(identity, parameter_of(declared.arguments))
-    broker.replace_policies(broker.policies.with_these(policies))
+    broker.reloading.replace_policies(broker.context.policies.with_these(policies))
 
 
 def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
@@ -160,10 +160,10 @@ class _Restoring:
     def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
         self._journal = journal
         self._recorder = recorder
-        self._now_ns, self._wall_ms = broker.clock.monotonic_ns(), broker.clock.wall_ms()
+        self._now_ns, self._wall_ms = broker.context.clock.monotonic_ns(), broker.context.clock.wall_ms()
         self._envelopes: dict[tuple[int, bytes, object, int], Envelope] = {}
-        self._memory = broker.pager.budget() // 2 if broker.pager is not None else 0
-        self._pages = broker.pager is not None
+        self._memory = broker.context.storage.pager.budget() // 2 if broker.context.storage.pager is not None else 0
+        self._pages = broker.context.storage.pager is not None
         self._recovered = RecoveredQueue()
         self._first_offset = 0
         self.exhausted: list[tuple[Queue, list[Message]]] = []  # out when the broker ended, and not to go out again

@@ -39,7 +39,7 @@ class SeenIds:
     @property
     def octets(self) -> int:
         """What a checkpoint takes to state them, about. O(addresses)."""
-        caches = (cache for vhost in self._broker.virtual_hosts.values() for cache in vhost.id_caches.values())
+        caches = (cache for vhost in self._broker.virtual_hosts.values() for cache in vhost.context.id_caches.values())
         return sum(ID_OCTETS * len(cache) + cache.characters for cache in caches) if self.is_on else 0
 
     def state(self) -> Iterator[None]:
@@ -48,10 +48,10 @@ class SeenIds:
             return
         self._journal.turns.ids_bytes = 0
         for vhost in list(self._broker.virtual_hosts.values()):
-            for address, cache in list(vhost.id_caches.items()):
+            for address, cache in list(vhost.context.id_caches.items()):
                 ids = cache.ids()  # O(what is remembered), but 7 ns each
                 for start in range(0, len(ids), STATED_SLICE):
-                    if vhost.is_condemned:
+                    if vhost.context.is_condemned:
                         break
                     stated = _stated(cache, ids[start : start + STATED_SLICE])
                     if stated:
@@ -67,9 +67,9 @@ class SeenIds:
             vhost = broker.virtual_hosts.get(names.text(vhost_id)) if vhost_id in names else None
             if vhost is None:
                 continue
-            size = broker.settings.resolve(address, vhost.name).id_cache_size
+            size = broker.context.settings.resolve(address, vhost.name).id_cache_size
             if size:
-                cache = vhost.id_caches[address] = IdCache(size)
+                cache = vhost.context.id_caches[address] = IdCache(size)
                 numbered = list(recovered.newest(size))
                 cache.restore(numbered)
                 self._journal.turns.ids_bytes += sum(ID_OCTETS + len(id_) for id_, _ in numbered)

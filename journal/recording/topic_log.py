@@ -116,7 +116,7 @@ class JournalLog:
             return None
         except (JournalError, OSError) as error:
             lost = Unreadable(f"the log cannot be read from record {position} on: {error}")
-            self._broker.storage.on_unreadable(lost)
+            self._broker.context.storage.on_unreadable(lost)
             raise lost from error
 
     def _behind(self, position: int) -> int:

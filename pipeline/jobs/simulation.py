@@ -121,15 +121,15 @@ class _Simulation:
         guest = User("guest")
         self.broker = Broker(self.clock, Users([guest]), settings=configuration.repository)
         if vhost_name not in self.broker.virtual_hosts:
-            self.broker.create_virtual_host(vhost_name)
+            self.broker.virtual_hosts.create(vhost_name)
         if configuration.policies:
-            self.broker.replace_policies(self.broker.policies.with_these(configuration.policies))
-        self.client = self.broker.connect(vhost_name, guest, name="what if", flush=lambda: None)
+            self.broker.reloading.replace_policies(self.broker.context.policies.with_these(configuration.policies))
+        self.client = self.broker.connections.open(vhost_name, guest, name="what if", flush=lambda: None)
         vhost = self.broker.virtual_hosts[vhost_name]
         known = {key: value for key, value in arguments.items() if key not in OF_CONTENTS}
-        vhost.declare_queue(queue_name, client=self.client, durable=True, arguments=table_of_json(known))
-        self.queue = vhost.queue(queue_name)
-        self.route = vhost.route("", queue_name, guest)
+        vhost.queues.declare(queue_name, client=self.client, durable=True, arguments=table_of_json(known))
+        self.queue = vhost.queues.named(queue_name)
+        self.route = vhost.router.route("", queue_name, guest)
         self.publisher = self.client.open_session()
         self.free: list[Session] = []  # for one delivery at a time: it may be closed alone
         self.known: dict[int, Arrival] = {}  # by message id
@@ -137,7 +137,7 @@ class _Simulation:
         self.credit = 0
         self.returned = 0
         self.released: set[int] = set()  # leases that have ended here, though the engine does not know
-        self.broker.listeners.append(self._listen)
+        self.broker.context.listeners.append(self._listen)
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
@@ -196,7 +196,7 @@ class _Simulation:
             self.returned += len(set(event.messages) - self.released)
 
     def _publish(self, arrival: Arrival) -> None:
-        self.known[self.broker.next_id] = arrival
+        self.known[self.broker.context.next_id] = arrival
         expiration = None if arrival.expiration_ms is None else b"%d" % max(arrival.expiration_ms, 0)
         facts = PropertyFacts(persistent=True, priority=arrival.priority or None, expiration=expiration)
         blob = PLAIN.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))

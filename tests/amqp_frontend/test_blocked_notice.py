@@ -62,9 +62,9 @@ class World:
             for _ in range(chance.randint(1, 3)):
                 self.taker.send(method(1, C.Basic.Get, queue=chance.choice("qqr"), no_ack=True))
         elif what == "alarm":
-            self.pair.broker.raise_alarm("test")
+            self.pair.broker.flow.raise_alarm("test")
         elif what == "calm":
-            self.pair.broker.end_alarm()
+            self.pair.broker.flow.end_alarm()
         elif self.is_open:
             self.hears.send(method(2, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
             self.is_open = False  # until that is answered
@@ -115,7 +115,7 @@ def test_who_hears_it_hears_it_in_time_and_never_in_quick_alternation(seed: int)
     for _ in range(50):
         world.do(chance)
         world.wait(chance.choice((0, 10, 10, 50, 150, 300)))
-    world.pair.broker.end_alarm()
+    world.pair.broker.flow.end_alarm()
     for queue in "qrqr" * 20:
         world.taker.send(method(1, C.Basic.Get, queue=queue, no_ack=True))
         world.pair.settle()

@@ -132,7 +132,7 @@ def test_a_link_is_held_where_others_are_refused() -> None:
             kinds = [one.frame.name for one in bench.peer.take()]
             assert kinds.count("Basic.Nack") in ({1, 2} if nacks else {0})
             bench.take(4)
-            assert bench.pair.broker.counters.dropped == nacks
+            assert bench.pair.broker.context.counters.dropped == nacks
             assert not bench.peer.is_closed
 
 

@@ -167,4 +167,4 @@ def test_no_timer_outlives_the_connections(first: str) -> None:
     for peer in (bench.peer, bench.other) if first == "peer" else (bench.other, bench.peer):
         peer.hang_up()
     assert bench.pair.broker.next_deadline_ns() is None
-    assert not bench.pair.broker.awaiting
+    assert not bench.pair.broker.context.awaiting

@@ -19,9 +19,9 @@ def received(body: bytes, *, common: bool, no_ack: bool) -> tuple[bytes, int]:
     header = encode_header(len(body), {"content_type": b"a/b", "delivery_mode": 2})
     framing: Framing = CommonHeader(header) if common else PLAIN
     blob = body if common else PLAIN.join(header, body)
-    session = pair.broker.connect("/", GUEST, name="other", flush=lambda: None).open_session()
+    session = pair.broker.connections.open("/", GUEST, name="other", flush=lambda: None).open_session()
     envelope = Envelope("", "q", scan_properties(header[12:]), framing)
-    session.publish(vhost.route("", "q", GUEST), envelope, [blob] * 3, mandatory=False)
+    session.publish(vhost.router.route("", "q", GUEST), envelope, [blob] * 3, mandatory=False)
     peer.take()
     start = len(peer.incoming.octets)
     peer.send(method(2, commands.Basic.Get, queue="q", no_ack=True))
@@ -31,7 +31,7 @@ def received(body: bytes, *, common: bool, no_ack: bool) -> tuple[bytes, int]:
         peer.send(method(2, commands.Basic.Nack, delivery_tag=2, multiple=True))
     got = [one.body for one in peer.take() if one.body is not None]
     assert got == [body] * (3 if no_ack else 5)
-    return bytes(peer.incoming.octets[start:]), vhost.queue("q").ready_count
+    return bytes(peer.incoming.octets[start:]), vhost.queues.named("q").ready_count
 
 
 @pytest.mark.parametrize("no_ack", [True, False])

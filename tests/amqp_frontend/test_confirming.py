@@ -222,9 +222,9 @@ class World:
 
     def alarm(self, is_on: bool) -> None:
         if is_on:
-            self.pair.broker.raise_alarm("test")
+            self.pair.broker.flow.raise_alarm("test")
         else:
-            self.pair.broker.end_alarm()
+            self.pair.broker.flow.end_alarm()
 
     def take(self, queue: str, count: int) -> None:
         for _ in range(count):

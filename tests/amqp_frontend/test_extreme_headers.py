@@ -68,7 +68,7 @@ class Traced:
         for queue, arguments in (("q", dies), ("dead", {}), ("told", {})):
             self.peer.call(1, C.Queue.Declare, queue=queue, arguments=arguments)
         self.peer.call(1, C.Queue.Bind, queue="told", exchange="amq.rabbitmq.trace", routing_key="publish.#")
-        self.pair.broker.trace(self.pair.broker.virtual_hosts["/"], on=True)
+        self.pair.broker.virtual_hosts.trace(self.pair.broker.virtual_hosts["/"], on=True)
 
     def headers_in(self, queue: str) -> list[FieldTable]:
         """Of the messages there, as they are kept."""

@@ -30,7 +30,7 @@ class Bench:
             self.peer.call(1, C.Confirm.Select)
         self.journal = StandInJournal()
         self.journal.has_failed = True
-        self.pair.broker.durability = self.journal
+        self.pair.broker.context.storage.durability = self.journal
 
     def publish(self, key: str, properties: dict[str, Any], exchange: str = "") -> str:
         """What is heard of one message: ack, nack, held, or nothing."""
@@ -57,7 +57,7 @@ class Bench:
 
     def ready(self, name: str) -> int:
         """Messages in a queue."""
-        return self.pair.broker.virtual_hosts["/"].queue(name).ready_count
+        return self.pair.broker.virtual_hosts["/"].queues.named(name).ready_count
 
 
 @pytest.mark.parametrize("confirms", [True, False], ids=["confirms", "no confirms"])
@@ -128,5 +128,5 @@ def test_the_policy_is_live() -> None:
     """It rules messages that come from now on."""
     bench = Bench(confirms=True)
     assert bench.publish("drop", PERSISTENT) == "ack"
-    bench.pair.broker.replace_settings(SettingsRepository([entry("drop", disk_full_policy="FAIL")]))
+    bench.pair.broker.reloading.replace_settings(SettingsRepository([entry("drop", disk_full_policy="FAIL")]))
     assert bench.publish("drop", PERSISTENT) == "nack"

@@ -56,7 +56,7 @@ class Stage:
         self.connections: list[Connection] = []
         self.longest = 0
         for vhost in "ab":
-            self.broker.create_virtual_host(vhost)
+            self.broker.virtual_hosts.create(vhost)
             for name in "012":
                 self.declare(name, vhost)
 
@@ -72,14 +72,14 @@ class Stage:
                 connection.tags.extend(range(effect.first_tag, effect.first_tag + len(effect.blobs)))
             connection.session.client.drained()  # type: ignore[attr-defined]
 
-        client = self.broker.connect(vhost, USER, name="c", flush=flush)
+        client = self.broker.connections.open(vhost, USER, name="c", flush=flush)
         made.append(Connection(vhost, client.open_session()))
         self.connections += made
         return made[0]
 
     def declare(self, name: str, vhost: str) -> None:
-        client = self.broker.connect(vhost, USER, name="d", flush=lambda: None)
-        self.broker.virtual_hosts[vhost].declare_queue(name, client=client)
+        client = self.broker.connections.open(vhost, USER, name="d", flush=lambda: None)
+        self.broker.virtual_hosts[vhost].queues.declare(name, client=client)
         client.close()
 
     def queue(self, name: str, vhost: str = "a") -> Queue:
@@ -93,7 +93,7 @@ class Stage:
         """What one read of its connection does, but for the wait."""
         vhost = self.broker.virtual_hosts[connection.vhost]
         blobs = [PLAIN.join(encode_header(0), b"")] * count
-        connection.session.publish(vhost.route("", queue, USER), Envelope("", queue), blobs, mandatory=False)
+        connection.session.publish(vhost.router.route("", queue, USER), Envelope("", queue), blobs, mandatory=False)
 
     def send(self, connection: Connection, queue: str, count: int) -> None:
         """The peer sends publishes; they are read if it is not held."""
@@ -133,7 +133,7 @@ class Stage:
         self.run()
 
     def _read(self, connection: Connection) -> None:
-        pressure = self.broker.pressure
+        pressure = self.broker.context.pressure
         pressure.queue = None
         self.publish(connection, *connection.unread.popleft())
         crowded = pressure.queue
@@ -270,7 +270,7 @@ def test_the_longest_queue_of_a_turn_is_waited_for(stage: Stage) -> None:
     publisher, consumer = stage.connect(), stage.connect()
     for name in "012":
         stage.consume(consumer, name, prefetch=1)
-    pressure = stage.broker.pressure
+    pressure = stage.broker.context.pressure
     for name, more in (("0", 2), ("1", 5), ("2", 3)):
         stage.publish(publisher, name, 1 + READY_MAX + more)
     assert pressure.queue is stage.queue("1")
@@ -284,7 +284,7 @@ def test_a_queue_that_is_gone_holds_nobody(stage: Stage, how: str) -> None:
     stage.send(publisher, "1", 1)
     assert publisher.unread
     if how == "deleted":
-        stage.broker.virtual_hosts["a"].remove_queue(stage.queue("0"))
+        stage.broker.virtual_hosts["a"].queues.remove(stage.queue("0"))
     else:
         stage.queue("0").purge()
     stage.run()
@@ -329,13 +329,13 @@ def test_however_a_read_is_handled_it_crowds_the_queue(properties: list[dict[str
     consumer.call(1, commands.Basic.Qos, prefetch_count=1)
     consumer.call(1, commands.Basic.Consume, queue="q")
     for count in (1 + READY_MAX, 1, 40):
-        pair.broker.pressure.queue = None
+        pair.broker.context.pressure.queue = None
         read = b"".join(
             publish(1, "q", bytes(number % 7), **filled(properties[number % len(properties)], number))
             for number in range(count)
         )
         publisher.send(read)
-        assert (pair.broker.pressure.queue is not None) == (count != 1 + READY_MAX)
+        assert (pair.broker.context.pressure.queue is not None) == (count != 1 + READY_MAX)
 
 
 def filled(properties: dict[str, Any], number: int) -> dict[str, Any]:
@@ -417,7 +417,7 @@ class GateMachine(stateful.RuleBasedStateMachine):
     def delete(self, vhost: str, name: str, is_there: bool) -> None:
         host = self.stage.broker.virtual_hosts[vhost]
         if name in host.queues:
-            host.remove_queue(host.queues[name])
+            host.queues.remove(host.queues[name])
         if is_there or not host.queues:
             self.stage.declare(name, vhost)
         for connection in self.stage.connections:

@@ -55,11 +55,11 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
         if chance.random() < 0.02:
             other.send(publish(1, "q", b"x"))
         if has_channel and chance.random() < 0.004 and not is_unread:
-            pair.broker.raise_alarm("test")
+            pair.broker.flow.raise_alarm("test")
             peer.send(rest, publish(1, "q", b"held"))
             rest, silent_s, is_unread = b"", 0.0, True
         elif is_unread and chance.random() < 0.02:
-            pair.broker.end_alarm()
+            pair.broker.flow.end_alarm()
             pair.settle()
             silent_s, is_unread = 0.0, False
         elif not is_unread and chance.random() < (0.04 if rest else 0.03):

@@ -44,14 +44,14 @@ class Bench:
 
     def hold(self) -> None:
         """A publish on channel 1, or the commit behind it, is held from now on."""
-        self.pair.broker.raise_alarm("test")
+        self.pair.broker.flow.raise_alarm("test")
         self.peer.send(publish(1, "q", b"held"))
         if self.commits:
             self.peer.send(method(1, C.Tx.Commit))
 
     def let_go(self) -> None:
         """Publishes are accepted again."""
-        self.pair.broker.end_alarm()
+        self.pair.broker.flow.end_alarm()
         self.pair.end_turn()
         self.peer.go_on()
 
@@ -179,7 +179,7 @@ def test_what_comes_behind_a_close_that_waits_is_not_looked_at() -> None:
 def test_a_close_that_waits_is_answered_although_ours_crosses_it(octets: bytes) -> None:
     """What was held before it is refused in the end, or the broker stops."""
     bench = Bench()
-    bench.pair.broker.raise_alarm("test")
+    bench.pair.broker.flow.raise_alarm("test")
     bench.peer.send(publish(1, "k", b"x", exchange="none"), octets)
     bench.peer.expect_nothing()
     if octets is CLOSE_CHANNEL:
@@ -244,7 +244,7 @@ def test_a_cancel_does_not_overtake_its_consume() -> None:
     bench.let_go()
     bench.peer.expect(C.Basic.ConsumeOk)
     bench.peer.expect(C.Basic.CancelOk)
-    assert not next(iter(bench.pair.broker.queues())).rota.consumers
+    assert not next(iter(bench.pair.broker.virtual_hosts.queues())).rota.consumers
 
 
 @CUTS
@@ -369,7 +369,7 @@ def test_an_unfinished_publish_comes_before_what_is_held_behind_it() -> None:
     data = b"".join(publish(1, "", b"%d" % number, exchange="amq.fanout") for number in range(1000))
     read_once(peer, data + publish(1, "q", b"last"))
     assert peer.session.backlog.unfinished is not None
-    bench.pair.broker.raise_alarm("test")
+    bench.pair.broker.flow.raise_alarm("test")
     peer.go_on()
     bench.let_go()
     assert bench.bodies("q") == [*(b"%d" % number for number in range(1000)), b"last"]

@@ -23,7 +23,7 @@ class Bench:
         entries = [entry("q", **settings)] if settings else []
         self.pair = Pair(broker={"settings": SettingsRepository(entries)})
         self.events: list[BlockedEvent] = []
-        self.pair.broker.listeners.append(self._listen)
+        self.pair.broker.context.listeners.append(self._listen)
         self.other: Peer = self.pair.open(1)
         self.other.call(1, C.Queue.Declare, queue="q", durable=True)
         self.peer: Peer = self.pair.open(2, hears_blocked=True, cut=cut)
@@ -36,19 +36,19 @@ class Bench:
             self.events.append(event)
 
     def raise_alarm(self) -> None:
-        self.pair.broker.raise_alarm("tea break")
+        self.pair.broker.flow.raise_alarm("tea break")
 
     def end_alarm(self) -> None:
-        self.pair.broker.end_alarm()
+        self.pair.broker.flow.end_alarm()
         self.pair.settle()
 
     def fill_disk(self) -> None:
-        self.pair.broker.durability = StandInJournal()
-        self.pair.broker.durability.has_failed = True
+        self.pair.broker.context.storage.durability = StandInJournal()
+        self.pair.broker.context.storage.durability.has_failed = True
 
     def empty_disk(self) -> None:
-        assert isinstance(self.pair.broker.durability, StandInJournal)
-        self.pair.broker.durability.has_failed = False
+        assert isinstance(self.pair.broker.context.storage.durability, StandInJournal)
+        self.pair.broker.context.storage.durability.has_failed = False
         self.pair.broker.more_is_safe()
         self.pair.advance(0)  # it is told outside of a turn
 
@@ -132,7 +132,7 @@ def test_a_reload_may_refuse_what_it_holds() -> None:
     bench.raise_alarm()
     bench.peer.send(publish(1, "q", b"x"))
     settings = SettingsRepository([entry("q", memory_limit=1_000_000, send_fail_if_no_space=True)])
-    bench.pair.broker.replace_settings(settings, bench.pair.broker.options)
+    bench.pair.broker.reloading.replace_settings(settings, bench.pair.broker.context.options)
     bench.pair.settle()
     assert bench.heard() == ["Basic.Nack"]
 
@@ -185,7 +185,7 @@ def test_what_expires_meanwhile_is_confirmed_and_not_there(settings: dict[str, A
     assert bench.bodies() == [b"1", b"2"]
     acks = [one.frame for one in bench.peer.take() if isinstance(one.frame, C.Basic.Ack)]
     assert acks[-1].delivery_tag == 6
-    assert bench.pair.broker.counters.expired == 1
+    assert bench.pair.broker.context.counters.expired == 1
 
 
 @pytest.mark.parametrize("expirations", [("100", "200"), ("100", "5000"), ("5000", "100")])
@@ -204,7 +204,7 @@ def test_of_a_mixed_run_each_expires_by_itself(expirations: tuple[str, str]) -> 
     assert bench.bodies() == [b"%d" % n for n in range(6) if expirations[n % 2] == "5000"]
     acks = [one.frame for one in bench.peer.take() if isinstance(one.frame, C.Basic.Ack)]
     assert acks[-1].delivery_tag == 18
-    assert bench.pair.broker.counters.expired == 3 * expirations.count("100") + 3 * expirations.count("200")
+    assert bench.pair.broker.context.counters.expired == 3 * expirations.count("100") + 3 * expirations.count("200")
 
 
 def test_what_is_wrong_with_an_expired_publish_is_said() -> None:
@@ -238,10 +238,10 @@ def test_the_disk_may_be_full_again() -> None:
     bench = Bench()
     bench.fill_disk()
     bench.peer.send(publish(1, "q", b"1", delivery_mode=2))
-    assert isinstance(bench.pair.broker.durability, StandInJournal)
-    bench.pair.broker.durability.has_failed = False
+    assert isinstance(bench.pair.broker.context.storage.durability, StandInJournal)
+    bench.pair.broker.context.storage.durability.has_failed = False
     bench.pair.broker.more_is_safe()
-    bench.pair.broker.durability.has_failed = True
+    bench.pair.broker.context.storage.durability.has_failed = True
     bench.pair.settle()
     assert bench.blocked() == [("broker", "disk", 0)]
     bench.empty_disk()

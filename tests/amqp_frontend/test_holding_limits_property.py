@@ -72,7 +72,7 @@ class World:
         return BrokerOptions(system_usage=self.usage, flow=Flow(hold_size=40_000))
 
     def _reload(self) -> None:
-        self.broker.replace_settings(self._settings(), self._options())
+        self.broker.reloading.replace_settings(self._settings(), self._options())
 
     def publish(self, n: int, channel: int, target: str, sizes: list[int]) -> None:
         if n in self.lost:
@@ -116,9 +116,9 @@ class World:
 
     def alarm(self, is_on: bool) -> None:
         if is_on:
-            self.broker.raise_alarm("test")
+            self.broker.flow.raise_alarm("test")
         else:
-            self.broker.end_alarm()
+            self.broker.flow.end_alarm()
 
     def wait(self, seconds: float) -> None:
         self.pair.advance(seconds)

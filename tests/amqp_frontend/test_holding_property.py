@@ -43,7 +43,7 @@ class World:
         self.system = system
         self.pair = Pair(broker={"options": self.options, "settings": self._settings(1_000)})
         self.temp = FileTempStore(directory)
-        self.pair.broker.storage.open_temp = lambda: self.temp
+        self.pair.broker.context.storage.open_temp = lambda: self.temp
         self.taker = self.pair.open(1)
         self.taker.call(1, C.Queue.Declare, queue="q")
         self.peers = [self.pair.open(2, hears_blocked=bool(n), cut=cut_at(cuts)) for n in range(2)]
@@ -87,13 +87,13 @@ class World:
         return True
 
     def limit(self, limit: int | None) -> None:
-        self.pair.broker.replace_settings(self._settings(limit), self.options)
+        self.pair.broker.reloading.replace_settings(self._settings(limit), self.options)
 
     def alarm(self, is_on: bool) -> None:
         if is_on:
-            self.pair.broker.raise_alarm("test")
+            self.pair.broker.flow.raise_alarm("test")
         else:
-            self.pair.broker.end_alarm()
+            self.pair.broker.flow.end_alarm()
 
     def wait(self, seconds: float) -> None:
         self.pair.advance(seconds)

@@ -205,7 +205,7 @@ def test_who_waits_for_room_does_not_wait_for_the_journal() -> None:
     bench = Bench(mode=C.Confirm.Select)
     bench.publish(FILL + 1)
     assert bench.peer.session.backlog.area.state is HoldState.HOLDING
-    assert not bench.pair.broker.awaiting
+    assert not bench.pair.broker.context.awaiting
 
 
 @pytest.mark.parametrize("hears_blocked", [True, False])
@@ -270,7 +270,7 @@ def test_a_run_that_is_refused_in_the_middle_is_counted() -> None:
     assert bench.heard() == [("Channel.Close", 406, TEXT)]
     there = bench.take(9)
     assert there == list(range(1, len(there) + 1)) and 2 <= len(there) < 7
-    assert bench.pair.broker.counters.dropped == 7 - len(there)
+    assert bench.pair.broker.context.counters.dropped == 7 - len(there)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_what_is_tried_in_vain_has_waited_since_it_came() -> None:
     bench.publish(1)
     bench.heard()
     bench.pair.advance(0.3)
-    bench.pair.broker.replace_settings(bench.pair.broker.settings, bench.pair.broker.options)
+    bench.pair.broker.reloading.replace_settings(bench.pair.broker.context.settings, bench.pair.broker.context.options)
     bench.pair.settle()
     assert bench.heard() == []
     bench.pair.advance(0.19)
@@ -355,7 +355,7 @@ def test_a_reload_may_refuse_what_is_held(change: dict[str, Any], seconds: float
     bench.publish(4)
     assert bench.confirmed() == [1, 2]
     settings = SettingsRepository([entry("q", memory_limit=2_000, cursor="vm", **change)])
-    bench.pair.broker.replace_settings(settings, bench.pair.broker.options)
+    bench.pair.broker.reloading.replace_settings(settings, bench.pair.broker.context.options)
     bench.pair.settle()
     bench.pair.advance(seconds)
     assert [(kind, tag) for kind, tag, _ in bench.heard()] == [("nack", 3), ("nack", 4)]
@@ -431,7 +431,7 @@ def test_a_closed_channel_drops_what_it_holds() -> None:
     bench.publish(1, channel=2)
     bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
     assert bench.take(9) == [1, 2, 5]
-    assert bench.pair.broker.counters.dropped == 2
+    assert bench.pair.broker.context.counters.dropped == 2
     assert bench.pair.broker.flow.blocked() == []
 
 

@@ -31,7 +31,7 @@ class Bench:
             }
         )
         self.temp = FileTempStore(str(directory))
-        self.pair.broker.storage.open_temp = lambda: self.temp
+        self.pair.broker.context.storage.open_temp = lambda: self.temp
         self.taker = self.pair.open(1)
         self.taker.call(1, C.Queue.Declare, queue="q")
         self.peer = self.pair.open(2)
@@ -141,7 +141,7 @@ def test_what_is_dropped_is_released(make: Any, end: str) -> None:
         bench.peer.hang_up()
     elif end == "refused":
         settings = SettingsRepository([entry("q", memory_limit=1_000, cursor="vm", send_fail_if_no_space=True)])
-        bench.pair.broker.replace_settings(settings, bench.pair.broker.options)
+        bench.pair.broker.reloading.replace_settings(settings, bench.pair.broker.context.options)
         bench.pair.settle()
         assert bench.take_all() == [1]
     elif end == "connection":
@@ -204,7 +204,7 @@ def test_the_time_of_a_stall_begins_anew_when_something_is_published_and_only_th
         bench.pair.advance(0.7)
         if in_vain:
             settings = SettingsRepository([entry("q", memory_limit=1_001 + number, cursor="vm")])
-            bench.pair.broker.replace_settings(settings, bench.pair.broker.options)
+            bench.pair.broker.reloading.replace_settings(settings, bench.pair.broker.context.options)
             bench.pair.settle()
         else:
             assert bench.take_one()

@@ -26,7 +26,7 @@ class Bench:
     def __init__(self, temp: FileTempStore | None, *, memory: int = MEMORY, publishers: int = 4) -> None:
         self.pair = Pair(broker={"settings": self.settings(memory), "options": self.options(memory)})
         if temp is not None:
-            self.pair.broker.storage.open_temp = lambda: temp
+            self.pair.broker.context.storage.open_temp = lambda: temp
         self.taker = self.pair.open(1)
         self.taker.call(1, C.Queue.Declare, queue="q")
         self.peers = [self.pair.open(1) for _ in range(publishers)]
@@ -147,7 +147,7 @@ def test_the_limit_follows_a_reload(temp: FileTempStore) -> None:
     for _ in range(3):
         bench.publish(*bench.peers)
     assert (bench.whole > LIMIT, temp.used) == (True, 0)
-    bench.pair.broker.replace_settings(bench.settings(MEMORY), bench.options(MEMORY))
+    bench.pair.broker.reloading.replace_settings(bench.settings(MEMORY), bench.options(MEMORY))
     bench.publish(bench.peers[0])
     assert temp.used > SIZE
     assert bench.take_all() == 14

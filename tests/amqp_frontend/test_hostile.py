@@ -46,7 +46,7 @@ def pair() -> Iterator[Pair]:
         peer.hang_up()
     statistics = pair.broker.statistics()
     assert (statistics.clients, statistics.consumers, statistics.unacked) == (0, 0, 0)
-    assert len(pair.broker.deadlines) == 0, "timers of connections that are gone"
+    assert len(pair.broker.context.deadlines) == 0, "timers of connections that are gone"
 
 
 def refusal_lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -67,7 +67,7 @@ def test_heartbeats_do_not_wait_for_the_disk() -> None:
     """An answer that waits for the journal is held back; the connection is alive all the same."""
     pair = Pair()
     peer = pair.open(heartbeat_s=2)
-    pair.broker.durability = StandInJournal()
+    pair.broker.context.storage.durability = StandInJournal()
     peer.session.journal.withhold_output(7)
     peer.send(method(1, commands.Basic.Qos, prefetch_count=1))
     peer.expect_nothing()

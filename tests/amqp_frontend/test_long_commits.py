@@ -13,7 +13,7 @@ from pamqp import commands
 
 from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Queue
-from leveret.engine.chores import COMMIT_SLICE
+from leveret.engine.commits import COMMIT_SLICE
 from leveret.engine.effort import PART_MIN
 
 C = commands
@@ -149,7 +149,7 @@ def test_a_client_that_goes_in_the_middle(way: str) -> None:
     elif way == "is expelled":
         peer.session.closing.stop()
     else:
-        stage.broker.delete_virtual_host("/")
+        stage.broker.virtual_hosts.delete("/")
     stage.end_turn()
     assert queue.unacked == 0 and not queue.unacked_messages() and not queue.sessions
     if way != "its virtual host goes":

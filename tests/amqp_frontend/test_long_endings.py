@@ -27,7 +27,7 @@ class Stage(Pair):
         super().__init__()
         self.left: list[tuple[EventKind, int]] = []
         self.gone: list[int] = []
-        self.broker.listeners.append(self._heard)
+        self.broker.context.listeners.append(self._heard)
         self.peer = self.open()
         self.peer.call(1, C.Queue.Declare, queue="q")
         self.peer.send(publish(1, "q", b"x") * messages)
@@ -149,7 +149,7 @@ def test_a_queue_that_goes_meanwhile() -> None:
     stage = Stage()
     vhost = stage.broker.virtual_hosts["/"]
     stage.ask(stage.peer, method(1, C.Queue.Delete, queue="q"), turns=1)
-    vhost.remove_queue(stage.queue)
+    vhost.queues.remove(stage.queue)
     (answer,) = stage.ask(stage.peer, b"")
     assert isinstance(answer, C.Queue.DeleteOk) and answer.message_count >= MESSAGES_SLICE
 

@@ -32,14 +32,14 @@ class Stage(Pair):
 
     def step(self, peer: Peer, data: bytes = b"") -> None:
         """One turn."""
-        before = self.broker.effort.spent
+        before = self.broker.context.effort.spent
         handle_bytes(peer.session, data)
-        self.turns.append(self.broker.effort.spent - before)
+        self.turns.append(self.broker.context.effort.spent - before)
         is_more = True
         while is_more:
-            before = self.broker.effort.spent
+            before = self.broker.context.effort.spent
             is_more = self.broker.end_turn()
-            self.ends.append(self.broker.effort.spent - before)
+            self.ends.append(self.broker.context.effort.spent - before)
         peer._flush()
 
     def finish(self, peer: Peer) -> None:

@@ -43,11 +43,11 @@ class Stage(Pair):
 
     def step(self, peer: Peer, data: bytes = b"") -> None:
         """One turn."""
-        before = self.broker.effort.spent
+        before = self.broker.context.effort.spent
         handle_bytes(peer.session, data)
         self.end_turn()
         peer._flush()
-        self.turns.append(self.broker.effort.spent - before)
+        self.turns.append(self.broker.context.effort.spent - before)
 
     def finish(self, peer: Peer) -> None:
         """All that is left."""
@@ -174,10 +174,12 @@ class Searches(Stage):
         self.vhost = self.broker.virtual_hosts["/"]
 
     def exchange(self, name: str, kind: str) -> None:
-        self.vhost.declare_exchange(name, kind)
+        self.vhost.exchanges.declare(name, kind)
 
     def bind(self, exchange: str, key: str, **conditions: int) -> None:
-        self.vhost.bind_queue("q0", exchange, key, {name: Field("I", value) for name, value in conditions.items()})
+        self.vhost.bindings.add(
+            "queue", "q0", exchange, key, {name: Field("I", value) for name, value in conditions.items()}
+        )
 
 
 def many_new_keys(stage: Searches) -> bytes:
@@ -217,7 +219,7 @@ def a_complete_graph(stage: Searches) -> bytes:
         stage.exchange(name, "fanout")
     for source in names:
         for destination in names:
-            stage.vhost.bind_exchange(destination, source, "", {})
+            stage.vhost.bindings.add("exchange", destination, source, "", {})
     return b"".join(publish(1, f"{number}", b"m", exchange="g0") for number in range(60))
 
 
@@ -230,7 +232,7 @@ def test_no_turn_looks_for_too_many_ways(attack: Callable[[Searches], bytes]) ->
     stage = Searches()
     peer, other = stage.open(), stage.open()
     data = attack(stage)
-    before = stage.broker.counters.published
+    before = stage.broker.context.counters.published
 
     def turn(octets: bytes = b"") -> int:
         lines = steps(lambda: stage.step(peer, octets))
@@ -245,7 +247,7 @@ def test_no_turn_looks_for_too_many_ways(attack: Callable[[Searches], bytes]) ->
     assert turns > 3
     assert max(stage.turns) < 2 * EFFORT_MAX
     assert dearest < LINES_MAX
-    assert stage.broker.counters.published - before == data.count(b"\x00\x3c\x00\x28")
+    assert stage.broker.context.counters.published - before == data.count(b"\x00\x3c\x00\x28")
 
 
 def test_ways_that_are_known_cost_nothing() -> None:
@@ -286,9 +288,9 @@ def test_a_headers_table_is_read_once_on_its_way() -> None:
         for number in range(count):
             stage.exchange(f"{name}{number}", "headers")
             if number:
-                stage.vhost.bind_exchange(f"{name}{number}", f"{name}{number - 1}", "", {})
+                stage.vhost.bindings.add("exchange", f"{name}{number}", f"{name}{number - 1}", "", {})
         message = Routed(("",), Envelope(f"{name}0", "", facts), PLAIN.join(header, b""))
-        return steps(lambda: stage.vhost.reach(stage.vhost.exchanges[f"{name}0"], message))
+        return steps(lambda: stage.vhost.router.reach(stage.vhost.exchanges[f"{name}0"], message))
 
     one = work(1)
     assert work(20) < 2 * one

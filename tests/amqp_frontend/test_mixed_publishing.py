@@ -139,10 +139,10 @@ def test_an_alarm_in_the_middle_of_a_connection_blocks_what_comes_then(mixed_run
     bench.publisher.send(data)
     before = (_ready(bench.consumer, "a"), _ready(bench.consumer, "b"))
     assert mixed_runs and before == (20, 20)
-    bench.pair.broker.raise_alarm("test")
+    bench.pair.broker.flow.raise_alarm("test")
     bench.publisher.send(data)
     assert (_ready(bench.consumer, "a"), _ready(bench.consumer, "b")) == before
-    bench.pair.broker.end_alarm()
+    bench.pair.broker.flow.end_alarm()
     bench.pair.end_turn()
     bench.publisher.send(b"")
     got, _, _ = bench.outcome()
@@ -181,9 +181,9 @@ def test_the_rest_of_a_long_mixed_run_comes_before_what_was_deferred_behind_it(m
         bench.consumer.call(1, C.Queue.Bind, queue=f"{number}", exchange="amq.fanout", routing_key="")
     octets = bench.octets([0, 6] * 12)
     bench.publisher.send(b"".join(octets[:6]))  # the kinds are known
-    bench.pair.broker.raise_alarm("test")
+    bench.pair.broker.flow.raise_alarm("test")
     bench.publisher.send(b"".join(octets[6:16]), b"".join(octets[16:]))
-    bench.pair.broker.end_alarm()
+    bench.pair.broker.flow.end_alarm()
     bench.publisher.send(b"")
     assert len(mixed_runs) > 1
     bodies = [int(body) for body, *_ in bench.outcome()[0]["a"]]

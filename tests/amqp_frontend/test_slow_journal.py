@@ -33,11 +33,13 @@ def test_who_waits(key: str, properties: dict[str, Any], scope: str, waits: bool
     peer.call(1, C.Queue.Declare, queue="durable", durable=True)
     peer.call(1, C.Queue.Declare, queue="transient", exclusive=True)
     peer.call(1, C.Queue.Declare, queue="stream", durable=True, arguments={"x-queue-type": "stream"})
-    pair.broker.durability = StandInJournal(is_congested=True, takes_transient=scope == "all")
+    pair.broker.context.storage.durability = StandInJournal(is_congested=True, takes_transient=scope == "all")
     peer.send(publish(1, key, b"x", **properties) * count)
     assert peer.session.journal.is_behind == waits
-    assert (peer.session.login.client in pair.broker.awaiting) == waits  # it is told when the journal has caught up
-    pair.broker.durability = StandInJournal(takes_transient=scope == "all")
+    assert (
+        peer.session.login.client in pair.broker.context.awaiting
+    ) == waits  # it is told when the journal has caught up
+    pair.broker.context.storage.durability = StandInJournal(takes_transient=scope == "all")
     assert not peer.session.journal.is_behind
 
 
@@ -51,6 +53,6 @@ def test_a_mixed_run(modes: tuple[int, int], waits: bool) -> None:
         publish(1, "durable", b"x", delivery_mode=mode, message_type=f"t{at}") for at, mode in enumerate(modes)
     )
     peer.send(data)  # the kinds are known from here on
-    pair.broker.durability = StandInJournal(is_congested=True, takes_transient=False)
+    pair.broker.context.storage.durability = StandInJournal(is_congested=True, takes_transient=False)
     peer.send(data * 4)
     assert peer.session.journal.is_behind == waits

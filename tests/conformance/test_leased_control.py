@@ -82,7 +82,7 @@ def test_what_one_holds_oneself(desk: LeasedDesk) -> None:
     desk.queue(x_leasing="strict", **DLX)
     desk.publish("a", "b", "c", "d")
     mine = [desk.must_get(), desk.must_get(), desk.must_get()]
-    name, other = next(iter(desk.vhost.broker.clients)).name, desk.other()
+    name, other = next(iter(desk.vhost.context.broker.connections)).name, desk.other()
     other.must_get()
     assert ask(other, queue="q", filter="1 = 1", x_client=name)["status"] == "failure"
     first = ask(desk, queue="q", bookmark=mine[0].headers["x-bookmark"], x_client=name)
@@ -178,16 +178,16 @@ def test_what_a_queue_captures_needs_the_permission_to_read_it(
     permissions = Permissions(Grant("^q$", write, read), user="u", vhost="/")
     user = User("u", permissions=MappingProxyType({"/": permissions}))
     broker = desk.pair.broker
-    broker.replace_user(user)
-    client = broker.connect("/", user, name="c", flush=lambda: None)
+    broker.connections.replace_user(user)
+    client = broker.connections.open("/", user, name="c", flush=lambda: None)
     table = {key.replace("_", "-"): Field("S", value.encode()) for key, value in arguments.items()}
     table["x-queue-type"] = Field("S", b"amps")
     if refused is None:
-        client.vhost.declare_queue("q", client=client, durable=True, arguments=table)
+        client.vhost.queues.declare("q", client=client, durable=True, arguments=table)
         assert "q" in client.vhost.queues
         return
     with pytest.raises(PermissionRefused) as found:
-        client.vhost.declare_queue("q", client=client, durable=True, arguments=table)
+        client.vhost.queues.declare("q", client=client, durable=True, arguments=table)
     assert tuple(vars(found.value)[fact] for fact in ("action", "name")) == refused
     assert "q" not in client.vhost.queues
 
@@ -197,16 +197,16 @@ def test_keys_of_a_topic_need_topic_permissions(desk: LeasedDesk) -> None:
     topics = {"Orders": TopicPermission(read="^eu$")}
     permissions = Permissions(Grant(".*", ".*", ".*", MappingProxyType(topics)), user="u", vhost="/")
     user = User("u", permissions=MappingProxyType({"/": permissions}))
-    desk.pair.broker.replace_user(user)
-    client = desk.pair.broker.connect("/", user, name="c", flush=lambda: None)
+    desk.pair.broker.connections.replace_user(user)
+    client = desk.pair.broker.connections.open("/", user, name="c", flush=lambda: None)
     for topic, is_refused in ((b"Orders", True), (b"Orders/us", True), (b"^Orders$", True), (b"Orders/eu", False)):
         table = {"x-queue-type": Field("S", b"amps"), "x-underlying-topic": Field("S", topic)}
         table["x-default-publish-target"] = Field("S", b"Orders" if topic.startswith(b"^") else topic)
         if is_refused:
             with pytest.raises(AccessRefused):
-                client.vhost.declare_queue("q", client=client, durable=True, arguments=table)
+                client.vhost.queues.declare("q", client=client, durable=True, arguments=table)
         else:
-            client.vhost.declare_queue("q", client=client, durable=True, arguments=table)
+            client.vhost.queues.declare("q", client=client, durable=True, arguments=table)
 
 
 def test_requests_need_the_permission_to_configure(desk: LeasedDesk) -> None:
@@ -220,12 +220,12 @@ def test_requests_need_the_permission_to_configure(desk: LeasedDesk) -> None:
     ):
         broker = desk.pair.broker
         user = who_may(configure=configure)
-        broker.replace_user(user)
-        client = broker.connect("/", user, name="c", flush=lambda: None)
+        broker.connections.replace_user(user)
+        client = broker.connections.open("/", user, name="c", flush=lambda: None)
         table = {"queue": Field("S", b"q"), "filter": Field("S", b"1 = 1")}
         header = encode_header(0, {"headers": table, "reply_to": b"answers"})
         desk.declare("answers", x_queue_type="classic")
-        route = client.vhost.route("amps.control", "sow_delete", user)
+        route = client.vhost.router.route("amps.control", "sow_delete", user)
         envelope = Envelope("amps.control", "sow_delete", scan_properties(header[12:]))
         client.open_session().publish(route, envelope, [PLAIN.join(header, b"")], mandatory=False)
         desk.pair.end_turn()
@@ -233,7 +233,7 @@ def test_requests_need_the_permission_to_configure(desk: LeasedDesk) -> None:
         assert answer["status"] == status and desk.counts()[0] == (status == "failure")
     stranger = who_may(configure="^q$", write="^q$")
     with pytest.raises(PermissionRefused):
-        desk.vhost.route("amps.control", "sow_delete", stranger)
+        desk.vhost.router.route("amps.control", "sow_delete", stranger)
 
 
 @pytest.mark.parametrize("option", ["", "expire"])

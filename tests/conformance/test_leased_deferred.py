@@ -11,7 +11,7 @@ from leveret.operator.command_error import CommandError
 
 def next_bookmarks(desk: LeasedDesk, count: int = 1) -> str:
     """Of the messages that come next."""
-    first = desk.pair.broker.next_id
+    first = desk.pair.broker.context.next_id
     return ",".join(f"1|{first + at}|" for at in range(count))
 
 
@@ -128,10 +128,10 @@ def test_messages_that_wait_for_their_time(desk: LeasedDesk) -> None:
 def test_messages_that_are_not_active(desk: LeasedDesk) -> None:
     """Beyond TargetQueueDepth: gone when they are active, however late; the next ones are active then (C.6)."""
     desk.queue(x_target_depth=1000, x_deferred_ack_ttl=1)
-    first = desk.pair.broker.next_id
+    first = desk.pair.broker.context.next_id
     for number in range(1005):
         desk.publish(numbered(number))
-    later = desk.pair.broker.next_id
+    later = desk.pair.broker.context.next_id
     assert defer(desk, f"1|{first + 1001}|,1|{first + 1000}|,1|{later}|") == 3
     desk.advance_ms(60_000)
     assert desk._facts("q")["deferred_acks"] == 2
@@ -146,7 +146,7 @@ def test_messages_that_are_not_active(desk: LeasedDesk) -> None:
 def test_inactive_messages_that_are_gone(desk: LeasedDesk) -> None:
     """A purge took them: their acknowledgements are not remembered, least of all for ever."""
     desk.queue(x_target_depth=1000)
-    first = desk.pair.broker.next_id
+    first = desk.pair.broker.context.next_id
     desk.publish(*map(numbered, range(1005)))
     assert desk.purge() == 1005
     assert defer(desk, f"1|{first + 1002}|,1|{first + 3}|") == 0

@@ -62,9 +62,9 @@ def test_one_message_for_all(desk: LeasedDesk) -> None:
     """However many queues capture it, it is published once, with one bookmark (queues page A.1)."""
     for name in "abc":
         desk.queue(name, x_underlying_topic="T")
-    before = desk.pair.broker.next_id
+    before = desk.pair.broker.context.next_id
     desk.publish("x", key="T")
-    assert desk.pair.broker.next_id == before + 1
+    assert desk.pair.broker.context.next_id == before + 1
     assert len({desk.must_get(name).headers["x-bookmark"] for name in "abc"}) == 1
 
 

@@ -179,4 +179,4 @@ def test_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
         "dead letters of queue 'bad' in vhost '/': no queue takes what goes to 'amq.no': 1 lost so far",
         "dead letters of queue 'bad' in vhost '/': no queue takes what goes to 'amq.no': 10 lost so far",
     ]
-    assert desk.pair.broker.unroutable_letters.count == 10
+    assert desk.pair.broker.context.unroutable_letters.count == 10

@@ -22,7 +22,7 @@ def broker(clock: ManualClock) -> Broker:
 
 @pytest.fixture
 def client(broker: Broker) -> Client:
-    return broker.connect("/", User("guest"), name="127.0.0.1:1 -> 127.0.0.1:2", flush=lambda: None)
+    return broker.connections.open("/", User("guest"), name="127.0.0.1:1 -> 127.0.0.1:2", flush=lambda: None)
 
 
 def _look(sampler: Sampler, clock: ManualClock, seconds: float = 1.0) -> None:
@@ -61,11 +61,11 @@ def test_a_series_is_bounded() -> None:
 def test_rates_of_a_queue(broker: Broker, client: Client, clock: ManualClock) -> None:
     """Families appear with their first event; counts are of the moment, rates of the last two looks."""
     sampler = Sampler(lambda: broker)
-    queue = client.vhost.declare_queue("q", client=client)
+    queue = client.vhost.queues.declare("q", client=client)
     _look(sampler, clock)
     assert "message_stats" not in sampler.queue(queue)
     session = client.open_session(1)
-    route = client.vhost.route("", "q", client.user)
+    route = client.vhost.router.route("", "q", client.user)
     session.publish(route, Envelope("", "q"), [b"x"] * 4, mandatory=False)
     _look(sampler, clock)
     session.publish(route, Envelope("", "q"), [b"x"] * 6, mandatory=False)
@@ -87,12 +87,12 @@ def test_the_share_of_time_in_which_nothing_waits_for_consumers(
 ) -> None:
     """Who has all that there is has room enough, however full its prefetch; else a share of the last looks."""
     sampler = Sampler(lambda: broker)
-    queue = client.vhost.declare_queue("q", client=client)
+    queue = client.vhost.queues.declare("q", client=client)
     assert sampler.queue(queue)["consumer_utilisation"] == 0  # nobody is there
     session = client.open_session(1)
     session.limit(1, total=False)
     session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
-    route = client.vhost.route("", "q", client.user)
+    route = client.vhost.router.route("", "q", client.user)
 
     def publish() -> None:
         session.publish(route, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")], mandatory=False)
@@ -104,7 +104,7 @@ def test_the_share_of_time_in_which_nothing_waits_for_consumers(
     publish()
     shares = []
     for _ in range(4):
-        session.get(client.vhost.declare_queue("other", client=client), no_ack=True)  # something happens
+        session.get(client.vhost.queues.declare("other", client=client), no_ack=True)  # something happens
         _look(sampler, clock)
         shares.append(sampler.queue(queue)["consumer_utilisation"])
     assert shares == sorted(shares, reverse=True) and 0 < shares[-1] < shares[0] < 1
@@ -114,9 +114,9 @@ def test_the_share_of_time_in_which_nothing_waits_for_consumers(
 def test_idle_since(broker: Broker, client: Client, clock: ManualClock) -> None:
     """Absent while something happens, then the time when it stopped (management page 4)."""
     sampler = Sampler(lambda: broker)
-    queue = client.vhost.declare_queue("q", client=client)
+    queue = client.vhost.queues.declare("q", client=client)
     session = client.open_session(1)
-    session.publish(client.vhost.route("", "q", client.user), Envelope("", "q"), [b"x"], mandatory=False)
+    session.publish(client.vhost.router.route("", "q", client.user), Envelope("", "q"), [b"x"], mandatory=False)
     _look(sampler, clock)
     assert "idle_since" not in sampler.queue(queue)
     stopped_ms = clock.wall_ms()
@@ -128,9 +128,9 @@ def test_idle_since(broker: Broker, client: Client, clock: ManualClock) -> None:
 def test_while_nothing_happens_little_is_looked_at(broker: Broker, client: Client, clock: ManualClock) -> None:
     """Rates are 0 with the first quiet look; then most looks end at once, until something happens."""
     sampler = Sampler(lambda: broker)
-    queue = client.vhost.declare_queue("q", client=client)
+    queue = client.vhost.queues.declare("q", client=client)
     session = client.open_session(1)
-    route = client.vhost.route("", "q", client.user)
+    route = client.vhost.router.route("", "q", client.user)
 
     def steps() -> int:
         clock.advance_ns(1_000_000_000)
@@ -154,12 +154,12 @@ def test_while_nothing_happens_little_is_looked_at(broker: Broker, client: Clien
 def test_the_whole_never_falls(broker: Broker, client: Client, clock: ManualClock) -> None:
     """Closed channels, deleted queues and virtual hosts leave what they counted."""
     sampler = Sampler(lambda: broker)
-    vhost = broker.create_virtual_host("other")
-    other = broker.connect("other", User("guest"), name="o", flush=lambda: None)
-    vhost.declare_queue("q", client=other)
+    vhost = broker.virtual_hosts.create("other")
+    other = broker.connections.open("other", User("guest"), name="o", flush=lambda: None)
+    vhost.queues.declare("q", client=other)
     session = other.open_session(1)
     session.select_confirms()
-    session.publish(vhost.route("", "q", other.user), Envelope("", "q"), [b"x"] * 3, mandatory=False)
+    session.publish(vhost.router.route("", "q", other.user), Envelope("", "q"), [b"x"] * 3, mandatory=False)
     assert session.confirms is not None
     session.confirms.take()
     before = finished(sampler.whole())
@@ -167,7 +167,7 @@ def test_the_whole_never_falls(broker: Broker, client: Client, clock: ManualCloc
     session.close()
     assert finished(sampler.whole())["message_stats"] == before["message_stats"]
     assert finished(sampler.vhost(vhost))["message_stats"]["publish"] == 3
-    broker.delete_virtual_host("other")
+    broker.virtual_hosts.delete("other")
     while broker.end_turn():
         pass
     assert finished(sampler.whole())["message_stats"] == before["message_stats"]
@@ -179,11 +179,13 @@ def test_exchanges_count_what_goes_in_and_out(broker: Broker, client: Client, cl
     sampler = Sampler(lambda: broker)
     vhost = client.vhost
     for name in ("a", "b"):
-        vhost.declare_queue(name, client=client)
-        vhost.bind_queue(name, "amq.fanout", "", {}, client)
+        vhost.queues.declare(name, client=client)
+        vhost.bindings.add("queue", name, "amq.fanout", "", {}, client)
     session = client.open_session(1)
-    session.publish(vhost.route("amq.fanout", "", client.user), Envelope("amq.fanout", ""), [b"x"] * 2, mandatory=False)
-    session.publish(vhost.route("", "nobody", client.user), Envelope("", "nobody"), [b"x"], mandatory=False)
+    session.publish(
+        vhost.router.route("amq.fanout", "", client.user), Envelope("amq.fanout", ""), [b"x"] * 2, mandatory=False
+    )
+    session.publish(vhost.router.route("", "nobody", client.user), Envelope("", "nobody"), [b"x"], mandatory=False)
     stats = sampler.exchange(vhost.exchanges["amq.fanout"])["message_stats"]
     assert (stats["publish_in"], stats["publish_out"]) == (2, 4)
     stats = sampler.exchange(vhost.exchanges[""])["message_stats"]
@@ -196,9 +198,9 @@ def test_exchanges_count_what_goes_in_and_out(broker: Broker, client: Client, cl
 def test_ranges(broker: Broker, client: Client, clock: ManualClock) -> None:
     """age 20, incr 5: five samples, the newest first (management page 5.3)."""
     sampler = Sampler(lambda: broker)
-    queue = client.vhost.declare_queue("q", client=client)
+    queue = client.vhost.queues.declare("q", client=client)
     session = client.open_session(1)
-    route = client.vhost.route("", "q", client.user)
+    route = client.vhost.router.route("", "q", client.user)
     clock.advance_ns(-clock.wall_ms() % 60_000 * 1_000_000)
     for _ in range(20):
         session.publish(route, Envelope("", "q"), [b"x"], mandatory=False)
@@ -215,12 +217,12 @@ def test_ranges(broker: Broker, client: Client, clock: ManualClock) -> None:
 def test_what_is_gone_is_forgotten(broker: Broker, client: Client, clock: ManualClock) -> None:
     """With the next look."""
     sampler = Sampler(lambda: broker)
-    queue = client.vhost.declare_queue("q", client=client)
+    queue = client.vhost.queues.declare("q", client=client)
     session = client.open_session(1)
-    session.publish(client.vhost.route("", "q", client.user), Envelope("", "q"), [b"x"], mandatory=False)
+    session.publish(client.vhost.router.route("", "q", client.user), Envelope("", "q"), [b"x"], mandatory=False)
     _look(sampler, clock)
     assert queue in sampler._series and client in sampler._series
-    client.vhost.delete_queue("q", client)
+    client.vhost.queues.delete("q", client)
     client.close()
     _look(sampler, clock)
     assert queue not in sampler._series and client not in sampler._series and session not in sampler._series
@@ -230,7 +232,7 @@ def test_a_mixed_run_is_counted_by_its_exchanges(broker: Broker, client: Client,
     """One addition for a run of one exchange; otherwise each gets its own."""
     sampler = Sampler(lambda: broker)
     vhost = client.vhost
-    queue = vhost.declare_queue("q", client=client)
+    queue = vhost.queues.declare("q", client=client)
     session = client.open_session(1)
     one, other = Envelope("", "q"), Envelope("amq.direct", "q")
     session.publish_mixed([queue] * 3, [one] * 3, [b"x"] * 3)

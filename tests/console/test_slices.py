@@ -106,12 +106,14 @@ def console(short_steps: None) -> Console:
     broker = built.broker
     vhost = broker.virtual_hosts["/"]
     for name, queue in zip(NAMES, QUEUES):
-        vhost.declare_queue(queue, client=None, durable=True)
-        vhost.declare_exchange(name, "topic", durable=True)
-        vhost.bind_queue(QUEUES[0], "amq.topic", name, {})
-        vhost.bind_queue(queue, "amq.topic", "", {})
-        vhost.bind_exchange(name, "amq.topic", "", {})
-        client = broker.connect("/", User("guest"), name=f"127.0.0.1:1{name[1:]} -> 127.0.0.1:2", flush=lambda: None)
+        vhost.queues.declare(queue, client=None, durable=True)
+        vhost.exchanges.declare(name, "topic", durable=True)
+        vhost.bindings.add("queue", QUEUES[0], "amq.topic", name, {})
+        vhost.bindings.add("queue", queue, "amq.topic", "", {})
+        vhost.bindings.add("exchange", name, "amq.topic", "", {})
+        client = broker.connections.open(
+            "/", User("guest"), name=f"127.0.0.1:1{name[1:]} -> 127.0.0.1:2", flush=lambda: None
+        )
         assert isinstance(client, Client)
         session = client.open_session(1)
         session.consume(vhost.queues[QUEUES[0]], name, no_ack=False, exclusive=False, arguments={})
@@ -185,18 +187,18 @@ def test_what_comes_and_goes_meanwhile(console: Console, path: str, key: Callabl
         while passing:
             passing.pop()()
         name = f"passing{next(numbers)}"
-        vhost.declare_queue(name, client=None)
-        vhost.declare_exchange(name, "topic")
-        vhost.bind_queue(name, "amq.topic", name, {})
-        broker.create_virtual_host(name)
-        client = broker.connect("/", User("guest"), name=f"{name} -> 127.0.0.1:2", flush=lambda: None)
+        vhost.queues.declare(name, client=None)
+        vhost.exchanges.declare(name, "topic")
+        vhost.bindings.add("queue", name, "amq.topic", name, {})
+        broker.virtual_hosts.create(name)
+        client = broker.connections.open("/", User("guest"), name=f"{name} -> 127.0.0.1:2", flush=lambda: None)
         client.open_session(1).consume(vhost.queues[name], name, no_ack=False, exclusive=False, arguments={})
         passing.extend(
             [
                 client.close,
-                lambda: broker.delete_virtual_host(name),
-                lambda: vhost.delete_exchange(name),
-                lambda: vhost.delete_queue(name, client=None),
+                lambda: broker.virtual_hosts.delete(name),
+                lambda: vhost.exchanges.delete(name),
+                lambda: vhost.queues.delete(name, client=None),
             ]
         )
 
@@ -217,15 +219,15 @@ def test_definitions_are_those_of_one_moment(console: Console) -> None:
 
     def change() -> None:
         name = f"new{next(numbers)}"
-        console.vhost.declare_queue(name, client=None, durable=True)
-        console.vhost.bind_queue(name, "amq.topic", name, {})
+        console.vhost.queues.declare(name, client=None, durable=True)
+        console.vhost.bindings.add("queue", name, "amq.topic", name, {})
 
     for path in ("definitions", "definitions/%2F"):
         before = console.call(path)[2]
         assert console.call(path, change)[2] == before
         assert next(numbers) > COUNT
         for name in [name for name in console.vhost.queues if name.startswith("new")]:
-            console.vhost.delete_queue(name, client=None)
+            console.vhost.queues.delete(name, client=None)
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_coarse_metrics"])
@@ -246,8 +248,8 @@ def test_metrics_of_what_comes_and_goes(console: Console, monkeypatch: pytest.Mo
         except StopIteration as end:
             text = _body(end.value).decode()
             break
-        console.vhost.declare_queue(f"passing{count}", client=None)
-        console.vhost.delete_queue(f"passing{count - 1}", client=None) if count else None
+        console.vhost.queues.declare(f"passing{count}", client=None)
+        console.vhost.queues.delete(f"passing{count - 1}", client=None) if count else None
         count += 1
     assert count > COUNT
     if path == "/metrics":

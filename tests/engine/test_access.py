@@ -118,13 +118,13 @@ def test_keys_are_looked_at_in_topic_exchanges_alone(kind: str) -> None:
     user = User("u", permissions=MappingProxyType({"/": Permissions(grant, user="u", vhost="/")}))
     client = connect(user)
     vhost = client.vhost
-    vhost.declare_exchange("e", kind, arguments=_table(x_delayed_type="topic") if kind == "x-delayed-message" else {})
+    vhost.exchanges.declare("e", kind, arguments=_table(x_delayed_type="topic") if kind == "x-delayed-message" else {})
     ways: dict[str, Callable[[str], object]] = {
-        "written": lambda key: vhost.route("e", key, user),
-        "read": lambda key: vhost.bind_queue("mine", "e", key, {}, client),
-        "read ": lambda key: vhost.unbind_queue("mine", "e", key, {}, client),
-        "read  ": lambda key: vhost.bind_exchange("x", "e", key, {}, client),
-        "read   ": lambda key: vhost.unbind_exchange("x", "e", key, {}, client),
+        "written": lambda key: vhost.router.route("e", key, user),
+        "read": lambda key: vhost.bindings.add("queue", "mine", "e", key, {}, client),
+        "read ": lambda key: vhost.bindings.remove("queue", "mine", "e", key, {}, client),
+        "read  ": lambda key: vhost.bindings.add("exchange", "x", "e", key, {}, client),
+        "read   ": lambda key: vhost.bindings.remove("exchange", "x", "e", key, {}, client),
     }
     for allowed, way in ways.items():
         for key in ("written", "read"):
@@ -146,16 +146,21 @@ def granted(vhost: str = "/", **texts: str) -> User:
 
 
 def connect(user: User, settings: str = "", **options: int) -> Client:
-    """A client in a broker where `mine` is a queue, `x` and `t` (topic) exchanges."""
+    """A client of `broker_with`."""
+    return broker_with(user, settings, **options)[1]
+
+
+def broker_with(user: User, settings: str = "", **options: int) -> tuple[Broker, Client]:
+    """A broker, and a client in it, where `mine` is a queue, `x` and `t` (topic) exchanges."""
     configuration, faults = load_configuration([("f", settings)])
     assert not faults
     repository: SettingsRepository = configuration.repository
     broker = Broker(ManualClock(), Users([user]), settings=repository, options=BrokerOptions(**options))  # type: ignore[arg-type]
     vhost = broker.virtual_hosts["/"]
-    vhost.declare_queue("mine", client=None)
-    vhost.declare_exchange("x", "direct")
-    vhost.declare_exchange("t", "topic")
-    return broker.connect("/", user, name="c", flush=lambda: None)
+    vhost.queues.declare("mine", client=None)
+    vhost.exchanges.declare("x", "direct")
+    vhost.exchanges.declare("t", "topic")
+    return broker, broker.connections.open("/", user, name="c", flush=lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +211,9 @@ def _names(client: Client) -> tuple[object, ...]:
         sorted(vhost.queues),
         sorted(vhost.exchanges),
         [len(exchange.bindings) for exchange in vhost.exchanges.values()],
-        [vhost.route_of(exchange, "k") for exchange in vhost.exchanges.values()],  # the same ones, unless one is stale
+        [
+            vhost.router.route_of(exchange, "k") for exchange in vhost.exchanges.values()
+        ],  # the same ones, unless one is stale
     )
 
 
@@ -215,7 +222,7 @@ def _table(**texts: str) -> FieldTable:
 
 
 def _declare(client: Client, **arguments: str) -> None:
-    client.vhost.declare_queue("new", client=client, arguments=_table(**arguments))
+    client.vhost.queues.declare("new", client=client, arguments=_table(**arguments))
 
 
 DO = {
@@ -225,20 +232,20 @@ DO = {
     "declare_dla_exchange": lambda client: _declare(client, x_dead_letter_address="exchange:there/key"),
     "declare_dla_queue": lambda client: _declare(client, x_expiry_address="queue:there"),
     "declare_address": lambda client: _declare(client, x_address="other"),
-    "delete": lambda client: client.vhost.delete_queue("mine", client),
-    "purge": lambda client: client.vhost.purge_queue("mine", client),
-    "consume": lambda client: client.vhost.queue_for_consumer("mine", client),
-    "bind": lambda client: client.vhost.bind_queue("mine", "x", "k", {}, client),
-    "unbind": lambda client: client.vhost.unbind_queue("mine", "x", "k", {}, client),
-    "declare_exchange": lambda client: client.vhost.declare_exchange("e", "direct", client=client),
-    "declare_exchange_ae": lambda client: client.vhost.declare_exchange(
+    "delete": lambda client: client.vhost.queues.delete("mine", client),
+    "purge": lambda client: client.vhost.queues.purge("mine", client),
+    "consume": lambda client: client.vhost.queues.for_consumer("mine", client),
+    "bind": lambda client: client.vhost.bindings.add("queue", "mine", "x", "k", {}, client),
+    "unbind": lambda client: client.vhost.bindings.remove("queue", "mine", "x", "k", {}, client),
+    "declare_exchange": lambda client: client.vhost.exchanges.declare("e", "direct", client=client),
+    "declare_exchange_ae": lambda client: client.vhost.exchanges.declare(
         "e", "direct", arguments=_table(alternate_exchange="ae"), client=client
     ),
-    "delete_exchange": lambda client: client.vhost.delete_exchange("x", client=client),
-    "bind_exchange": lambda client: client.vhost.bind_exchange("t", "x", "k", {}, client),
-    "unbind_exchange": lambda client: client.vhost.unbind_exchange("t", "x", "k", {}, client),
-    "publish": lambda client: client.vhost.route("x", "k", client.user),
-    "publish_default": lambda client: client.vhost.route("", "mine", client.user),
+    "delete_exchange": lambda client: client.vhost.exchanges.delete("x", client=client),
+    "bind_exchange": lambda client: client.vhost.bindings.add("exchange", "t", "x", "k", {}, client),
+    "unbind_exchange": lambda client: client.vhost.bindings.remove("exchange", "t", "x", "k", {}, client),
+    "publish": lambda client: client.vhost.router.route("x", "k", client.user),
+    "publish_default": lambda client: client.vhost.router.route("", "mine", client.user),
 }
 
 
@@ -247,14 +254,14 @@ def test_permission_is_asked_for_before_it_is_looked_what_is_there() -> None:
     client = connect(granted())
     for name in ("mine", "nothing"):
         with pytest.raises(PermissionRefused):
-            client.vhost.queue_for_consumer(name, client)
+            client.vhost.queues.for_consumer(name, client)
         with pytest.raises(PermissionRefused):
-            client.vhost.route(name, "k", client.user)
+            client.vhost.router.route(name, "k", client.user)
     everybody = connect(granted(configure=".*", write=".*", read=".*"))
     with pytest.raises(QueueNotFound):
-        everybody.vhost.queue_for_consumer("nothing", everybody)
+        everybody.vhost.queues.for_consumer("nothing", everybody)
     with pytest.raises(ExchangeNotFound):
-        everybody.vhost.route("nothing", "k", everybody.user)
+        everybody.vhost.router.route("nothing", "k", everybody.user)
 
 
 AUTO = '[[address-setting]]\nmatch = "#"\nauto-create-queues = true\n'
@@ -264,102 +271,102 @@ def test_nobody_gets_a_queue_made_in_passing_that_he_could_not_declare() -> None
     """Automatic queues: consuming and publishing need what they always need, the queue's making needs configure."""
     client = connect(granted(read=".*", write=".*"), AUTO)
     with pytest.raises(QueueNotFound):
-        client.vhost.queue_for_consumer("auto", client)
-    assert client.vhost.route("", "auto", client.user).queues == []
+        client.vhost.queues.for_consumer("auto", client)
+    assert client.vhost.router.route("", "auto", client.user).queues == []
     client = connect(granted(read=".*", write=".*", configure="^auto$"), AUTO)
-    assert client.vhost.queue_for_consumer("auto", client).name == "auto"
+    assert client.vhost.queues.for_consumer("auto", client).name == "auto"
 
 
 def test_permissions_count_as_topology() -> None:
     """A change makes routes stale; the client's next look-up is judged anew."""
     client = connect(granted(write=".*"))
-    route = client.vhost.route("x", "k", client.user)
-    client.broker.replace_user(granted(write="^y$"))
+    route = client.vhost.router.route("x", "k", client.user)
+    client.broker.connections.replace_user(granted(write="^y$"))
     assert route.is_stale
     with pytest.raises(PermissionRefused):
-        client.vhost.route("x", "k", client.user)
-    client.broker.replace_user(User("u", permissions=MappingProxyType({})))
+        client.vhost.router.route("x", "k", client.user)
+    client.broker.connections.replace_user(User("u", permissions=MappingProxyType({})))
     with pytest.raises(TopicRefused), pytest.MonkeyPatch.context() as patch:
         patch.setattr(User, "require", lambda *_: None)
-        client.vhost.route("t", "k", client.user)
+        client.vhost.router.route("t", "k", client.user)
 
 
 def test_a_deleted_user_may_nothing_at_once_and_is_sent_away_at_the_end_of_the_turn() -> None:
     """Also one that has logged in but not opened its virtual host."""
-    client = connect(granted(write=".*"))
+    broker, client = broker_with(granted(write=".*"))
     heard: list[EngineError] = []
     client.on_expelled = heard.append
-    client.broker.delete_user("u")
+    broker.connections.delete_user("u")
     with pytest.raises(PermissionRefused):
-        client.vhost.route("x", "k", client.user)
+        client.vhost.router.route("x", "k", client.user)
     assert not heard
-    while client.broker.end_turn():
+    while broker.end_turn():
         pass
     assert [vars(error) for error in heard] == [{"user": "u"}]
     with pytest.raises(VirtualHostRefused):
-        client.broker.connect("/", granted(), name="late", flush=lambda: None)
+        client.broker.connections.open("/", granted(), name="late", flush=lambda: None)
 
 
 def test_a_deleted_virtual_host_goes_with_all_that_is_in_it() -> None:
     """Nobody gets in; clients are closed, many at a time, then queues go; permissions in it are forgotten."""
     broker = Broker(ManualClock(), Users([granted("v", configure=".*")]))
-    vhost = broker.create_virtual_host("v")
-    clients = [broker.connect("v", granted(), name=str(number), flush=lambda: None) for number in range(120)]
+    vhost = broker.virtual_hosts.create("v")
+    clients = [broker.connections.open("v", granted(), name=str(number), flush=lambda: None) for number in range(120)]
     for number in range(450):
-        vhost.declare_queue(f"q{number}", client=None)
+        vhost.queues.declare(f"q{number}", client=None)
     session = clients[0].open_session()
     session.consume(vhost.queues["q1"], "t", no_ack=False, exclusive=False, arguments={})
-    broker.delete_virtual_host("v")
+    broker.virtual_hosts.delete("v")
     with pytest.raises(VirtualHostNotFound):
-        broker.connect("v", granted(), name="late", flush=lambda: None)
+        broker.connections.open("v", granted(), name="late", flush=lambda: None)
     turns = 1
     while broker.end_turn():
         turns += 1
     assert turns > 3  # in slices
-    assert not broker.clients and not vhost.queues and all(client.closed for client in clients)
-    again = broker.create_virtual_host("v")
+    assert not broker.connections and not vhost.queues and all(client.closed for client in clients)
+    again = broker.virtual_hosts.create("v")
     assert again is not vhost and not again.queues
     user = broker.users.find("u")
     assert user is not None and user.permissions == {}
     with pytest.raises(VirtualHostNotFound):
-        broker.delete_virtual_host("nothing")
+        broker.virtual_hosts.delete("nothing")
 
 
 def test_limits_of_the_broker_are_for_clients() -> None:
     """[limits] queues and bindings: 406 for clients; what the configuration declares is there."""
     client = connect(granted(configure=".*", write=".*", read=".*"), queues_max=2, bindings_max=1)
-    client.vhost.declare_queue("second", client=client)
-    client.vhost.declare_queue("second", client=client)
+    client.vhost.queues.declare("second", client=client)
+    client.vhost.queues.declare("second", client=client)
     with pytest.raises(AllQueuesMaxReached):
-        client.vhost.declare_queue("third", client=client)
-    client.vhost.declare_queue("third", client=None)
-    client.vhost.bind_queue("mine", "x", "k", {}, client)
-    client.vhost.bind_queue("mine", "x", "k", {}, client)
+        client.vhost.queues.declare("third", client=client)
+    client.vhost.queues.declare("third", client=None)
+    client.vhost.bindings.add("queue", "mine", "x", "k", {}, client)
+    client.vhost.bindings.add("queue", "mine", "x", "k", {}, client)
     with pytest.raises(BindingsMaxReached):
-        client.vhost.bind_queue("mine", "x", "other", {}, client)
-    client.vhost.unbind_queue("mine", "x", "k", {}, client)
-    client.vhost.bind_queue("mine", "x", "other", {}, client)
+        client.vhost.bindings.add("queue", "mine", "x", "other", {}, client)
+    client.vhost.bindings.remove("queue", "mine", "x", "k", {}, client)
+    client.vhost.bindings.add("queue", "mine", "x", "other", {}, client)
 
 
 def test_topic_states_of_one_exchange_are_limited() -> None:
     """[limits] topic-states: for clients, for patterns that share all their words; the same once more is no other."""
     client = connect(granted(configure=".*", write=".*", read=".*"), topic_states_max=1000)
     vhost = client.vhost
-    vhost.declare_exchange("delaying", "x-delayed-message", arguments=_table(x_delayed_type="topic"))
+    vhost.exchanges.declare("delaying", "x-delayed-message", arguments=_table(x_delayed_type="topic"))
     for exchange in ("t", "delaying"):
         bound = list(map(_hostile_pattern, range(3000 // 51)))  # a bundle of 2048 states and 1000 beyond
         for pattern in bound:
-            vhost.bind_queue("mine", exchange, pattern, {}, client)
-        vhost.bind_queue("mine", exchange, bound[-1], {}, client)
+            vhost.bindings.add("queue", "mine", exchange, pattern, {}, client)
+        vhost.bindings.add("queue", "mine", exchange, bound[-1], {}, client)
         with pytest.raises(TopicStatesMaxReached):
             for number in range(100, 103):
-                vhost.bind_queue("mine", exchange, _hostile_pattern(number), {}, client)
-        vhost.bind_queue("mine", exchange, "#.own.#", {}, client)
-        vhost.bind_queue("mine", exchange, "a.*.a.#", {}, client)
-        vhost.bind_queue("mine", exchange, _hostile_pattern(200), {})
+                vhost.bindings.add("queue", "mine", exchange, _hostile_pattern(number), {}, client)
+        vhost.bindings.add("queue", "mine", exchange, "#.own.#", {}, client)
+        vhost.bindings.add("queue", "mine", exchange, "a.*.a.#", {}, client)
+        vhost.bindings.add("queue", "mine", exchange, _hostile_pattern(200), {})
         for pattern in bound[:2]:
-            vhost.unbind_queue("mine", exchange, pattern, {}, client)
-        vhost.bind_queue("mine", exchange, _hostile_pattern(201), {}, client)
+            vhost.bindings.remove("queue", "mine", exchange, pattern, {}, client)
+        vhost.bindings.add("queue", "mine", exchange, _hostile_pattern(201), {}, client)
 
 
 def _hostile_pattern(number: int) -> str:
@@ -370,12 +377,12 @@ def _hostile_pattern(number: int) -> str:
 def test_connection_limits_count_what_is_open() -> None:
     """One goes, one may come."""
     broker = Broker(ManualClock())
-    broker.virtual_hosts["/"].limits = VirtualHostLimits(max_connections=1)
-    first = broker.connect("/", User("a"), name="1", flush=lambda: None)
+    broker.virtual_hosts["/"].context.limits = VirtualHostLimits(max_connections=1)
+    first = broker.connections.open("/", User("a"), name="1", flush=lambda: None)
     with pytest.raises(EngineError):
-        broker.connect("/", User("b"), name="2", flush=lambda: None)
+        broker.connections.open("/", User("b"), name="2", flush=lambda: None)
     first.close()
-    broker.connect("/", User("b"), name="2", flush=lambda: None)
+    broker.connections.open("/", User("b"), name="2", flush=lambda: None)
 
 
 def test_memories_are_bounded() -> None:

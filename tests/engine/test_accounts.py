@@ -12,7 +12,7 @@ from flow_bench import USER, FlowBench, Publisher, blob, saying
 from memory_pager import MemoryPager
 
 from leveret.engine import Broker, Consumer, Envelope, Event, ManualClock, PropertyFacts, Queue, Session
-from leveret.engine.chores import COMMIT_SLICE
+from leveret.engine.commits import COMMIT_SLICE
 from leveret.engine.peers.giving_back import GIVE_BACK_SLICE
 from leveret.engine.publishing.publish_events import PublishedEvent
 from leveret.settings import SystemUsage
@@ -27,19 +27,19 @@ class World:
         self.session = self.open()
 
     def open(self) -> Session:
-        return self.broker.connect("/", USER, name="client", flush=lambda: None).open_session()
+        return self.broker.connections.open("/", USER, name="client", flush=lambda: None).open_session()
 
     def declare(self, name: str) -> Queue:
-        return self.vhost.declare_queue(name, client=None, durable=True)
+        return self.vhost.queues.declare(name, client=None, durable=True)
 
     def publish(self, name: str, bodies: range, session: Session | None = None) -> None:
         blobs = [saying(str(number)) for number in bodies]
-        route = self.vhost.route("", name, USER)
+        route = self.vhost.router.route("", name, USER)
         (session or self.session).publish(route, Envelope("", name), blobs, mandatory=False)
 
     def turns(self) -> Iterator[None]:
         """One for each that the broker wants."""
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             yield
 
 
@@ -127,7 +127,7 @@ def test_the_usage_of_the_store_falls_with_what_leaves_it(empties: Callable[[Flo
         if isinstance(event, PublishedEvent) and isinstance(event.of, Envelope):
             pager.journal.update((id_, (event.of, one)) for id_, one in zip(event.messages, event.blobs))
 
-    bench.broker.listeners.append(record)
+    bench.broker.context.listeners.append(record)
     bench.facts = PropertyFacts(persistent=True)
     publisher = Publisher(bench, "p")
     publisher.publish(*[blob(1_000)] * 40)
@@ -148,20 +148,29 @@ def test_routes_end_with_a_binding_between_exchanges() -> None:
     vhost = world.vhost
     world.declare("q")
     for name, kind in (("a", "direct"), ("b", "topic"), ("c", "fanout")):
-        vhost.declare_exchange(name, kind)
-    vhost.bind_exchange("b", "a", "k", {})
-    vhost.bind_exchange("c", "b", "#", {})
-    vhost.bind_queue("q", "c", "", {})
+        vhost.exchanges.declare(name, kind)
+    vhost.bindings.add("exchange", "b", "a", "k", {})
+    vhost.bindings.add("exchange", "c", "b", "#", {})
+    vhost.bindings.add("queue", "q", "c", "", {})
     for unbind, bind in (
-        (lambda: vhost.unbind_queue("q", "c", "", {}), lambda: vhost.bind_queue("q", "c", "", {})),
-        (lambda: vhost.unbind_exchange("c", "b", "#", {}), lambda: vhost.bind_exchange("c", "b", "#", {})),
-        (lambda: vhost.unbind_exchange("b", "a", "k", {}), lambda: vhost.bind_exchange("b", "a", "k", {})),
+        (
+            lambda: vhost.bindings.remove("queue", "q", "c", "", {}),
+            lambda: vhost.bindings.add("queue", "q", "c", "", {}),
+        ),
+        (
+            lambda: vhost.bindings.remove("exchange", "c", "b", "#", {}),
+            lambda: vhost.bindings.add("exchange", "c", "b", "#", {}),
+        ),
+        (
+            lambda: vhost.bindings.remove("exchange", "b", "a", "k", {}),
+            lambda: vhost.bindings.add("exchange", "b", "a", "k", {}),
+        ),
     ):
-        kept = vhost.route("a", "k", USER)
+        kept = vhost.router.route("a", "k", USER)
         assert [queue.name for queue in kept.queues or ()] == ["q"]
         unbind()
         assert kept.is_stale
-        kept = vhost.route("a", "k", USER)
+        kept = vhost.router.route("a", "k", USER)
         assert kept.queues == []
         bind()
         assert kept.is_stale

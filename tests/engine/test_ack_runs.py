@@ -34,17 +34,17 @@ def outcome(acks: Acks, single: Sequence[int], tags: Sequence[int], *, commits: 
         got.append([(effect.consumer.tag, effect.first_tag, effect.blobs) for effect in client.take_outbox()])  # type: ignore[union-attr]
         client.drained()
 
-    client = broker.connect("/", USER, name="client", flush=flush)
+    client = broker.connections.open("/", USER, name="client", flush=flush)
     session = client.open_session()
     session.limit(PREFETCH, total=False)
     for name in QUEUES:
-        queue = vhost.declare_queue(name, client=client)
+        queue = vhost.queues.declare(name, client=client)
         session.consume(queue, name, no_ack=False, exclusive=False, arguments={})
     publisher = client.open_session()
     for number in range(2 * COUNT):
         name = QUEUES[number // 3 % 2]
         blob = PLAIN.join(encode_header(1), bytes((number,)))
-        publisher.publish(vhost.route("", name, USER), Envelope("", name), [blob], mandatory=False)
+        publisher.publish(vhost.router.route("", name, USER), Envelope("", name), [blob], mandatory=False)
     broker.end_turn()
     if commits is not None:
         session.select_transactions()
@@ -59,7 +59,7 @@ def outcome(acks: Acks, single: Sequence[int], tags: Sequence[int], *, commits: 
         session.commit() if commits else session.roll_back()
     while broker.end_turn():
         pass
-    return [*got, list(session.unacked), *(vhost.queue(name).statistics() for name in QUEUES)]
+    return [*got, list(session.unacked), *(vhost.queues.named(name).statistics() for name in QUEUES)]
 
 
 @given(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from leveret.engine import Broker, BrokerOptions, Client, ConsumerCancelled, ManualClock, Session, SessionFailed, User
@@ -20,14 +22,14 @@ class Bench:
     def __init__(self, timeout_ms: int | None = 10_000, **arguments: Field) -> None:
         self.clock = ManualClock()
         self.broker = Broker(self.clock, options=BrokerOptions(consumer_timeout_ms=timeout_ms))
-        self.client: Client = self.broker.connect("/", User("guest"), name="c", flush=lambda: None)
+        self.client: Client = self.broker.connections.open("/", User("guest"), name="c", flush=lambda: None)
         self.session: Session = self.client.open_session()
         named: FieldTable = {key.replace("_", "-"): field for key, field in arguments.items()}
-        self.queue = self.client.vhost.declare_queue("q", client=self.client, arguments=named)
+        self.queue = self.client.vhost.queues.declare("q", client=self.client, arguments=named)
 
     def publish(self, count: int = 1) -> None:
         """Messages to q."""
-        route = self.client.vhost.route("", "q", self.client.user)
+        route = self.client.vhost.router.route("", "q", self.client.user)
         self.session.publish(route, Envelope("", "q"), [BLOB] * count, mandatory=False)
         self.broker.end_turn()
 
@@ -128,7 +130,8 @@ def test_a_time_out_that_comes_with_a_reload(way: str) -> None:
     if way == "gets":
         bench.session.get(bench.queue, no_ack=False)
     bench.wait(60)
-    bench.broker.acknowledgements.default_changed(10_000)
+    context = bench.broker.context
+    bench.broker.reloading.replace_settings(context.settings, replace(context.options, consumer_timeout_ms=10_000))
     if way == "consumes later":
         bench.consume()
     bench.wait(9)
@@ -172,13 +175,15 @@ def test_who_stays_is_still_looked_at(leaves: str, holds: bool) -> None:
     """Another consumer leaves, however that is, and whether it had anything: what comes later is timed out as ever."""
     bench = Bench()
     bench.consume("stays")
-    other = bench.broker.connect("/", User("guest"), name="o", flush=lambda: None)
+    other = bench.broker.connections.open("/", User("guest"), name="o", flush=lambda: None)
     session = other.open_session()
-    queue = other.vhost.declare_queue("other", client=other)
+    queue = other.vhost.queues.declare("other", client=other)
     for _ in range(1 + (leaves == "cancels and comes again")):
         session.consume(queue, "leaves", no_ack=False, exclusive=False, arguments={})
         if holds:
-            session.publish(other.vhost.route("", "other", other.user), Envelope("", "other"), [BLOB], mandatory=False)
+            session.publish(
+                other.vhost.router.route("", "other", other.user), Envelope("", "other"), [BLOB], mandatory=False
+            )
             bench.broker.end_turn()
             session.ack(0, multiple=True)
         if leaves.startswith("cancels"):
@@ -188,7 +193,7 @@ def test_who_stays_is_still_looked_at(leaves: str, holds: bool) -> None:
         elif leaves == "hangs up":
             other.close(failed=True)
         else:
-            other.vhost.delete_queue("other", other)
+            other.vhost.queues.delete("other", other)
     bench.wait(5)
     bench.publish()
     bench.wait(13)

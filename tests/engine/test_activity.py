@@ -12,7 +12,7 @@ def broker() -> Broker:
 
 @pytest.fixture
 def client(broker: Broker) -> Client:
-    return broker.connect("/", User("guest"), name="one", flush=lambda: None)
+    return broker.connections.open("/", User("guest"), name="one", flush=lambda: None)
 
 
 def test_clients_and_channels_come_and_go_once(broker: Broker, client: Client) -> None:
@@ -23,7 +23,7 @@ def test_clients_and_channels_come_and_go_once(broker: Broker, client: Client) -
     session.close()
     client.close()
     client.close()
-    activity = broker.activity
+    activity = broker.context.activity
     assert (activity.connections_opened, activity.connections_closed) == (1, 1)
     assert (activity.channels_opened, activity.channels_closed) == (2, 2)
 
@@ -31,9 +31,9 @@ def test_clients_and_channels_come_and_go_once(broker: Broker, client: Client) -
 def test_declarations(broker: Broker, client: Client) -> None:
     """One queue, declared three times, deleted once."""
     for passive in (False, False, True):
-        client.vhost.declare_queue("q", client=client, passive=passive)
-    client.vhost.delete_queue("q", client)
-    activity = broker.activity
+        client.vhost.queues.declare("q", client=client, passive=passive)
+    client.vhost.queues.delete("q", client)
+    activity = broker.context.activity
     assert (activity.queues_declared, activity.queues_created, activity.queues_deleted) == (3, 1, 1)
 
 
@@ -44,19 +44,19 @@ def test_what_happened_in_deleted_queues_is_kept_by_type(broker: Broker, client:
     vhost = client.vhost
     session = client.open_session()
     for name, arguments in (("c", {}), ("s", {"x-queue-type": Field("S", b"quorum")})):
-        vhost.declare_queue(name, client=client, durable=True, arguments=arguments)
-        session.publish(vhost.route("", name, client.user), Envelope("", name), [b"1", b"2"], mandatory=False)
-        vhost.delete_queue(name, client)
-    assert {kind: one.enqueued for kind, one in broker.activity.gone.items()} == {"quorum": 2}
-    assert broker.counters.enqueued == 4
+        vhost.queues.declare(name, client=client, durable=True, arguments=arguments)
+        session.publish(vhost.router.route("", name, client.user), Envelope("", name), [b"1", b"2"], mandatory=False)
+        vhost.queues.delete(name, client)
+    assert {kind: one.enqueued for kind, one in broker.context.activity.gone.items()} == {"quorum": 2}
+    assert broker.context.counters.enqueued == 4
 
 
 def test_deliveries_by_sort(broker: Broker, client: Client) -> None:
     """Consumed or got, with or without acknowledgements, for the first time or again; gets of nothing."""
     vhost = client.vhost
-    queue = vhost.declare_queue("q", client=client)
+    queue = vhost.queues.declare("q", client=client)
     session = client.open_session()
-    route = vhost.route("", "q", client.user)
+    route = vhost.router.route("", "q", client.user)
 
     def publish(count: int) -> None:
         session.publish(route, Envelope("", "q"), [b"x"] * count, mandatory=False)
@@ -90,11 +90,11 @@ def test_deliveries_by_sort(broker: Broker, client: Client) -> None:
 def test_confirms_and_returns(broker: Broker, client: Client) -> None:
     """Of a closed session what it was told stays; unroutable publishes are returned or dropped."""
     vhost = client.vhost
-    vhost.declare_queue("q", client=client)
+    vhost.queues.declare("q", client=client)
     session = client.open_session()
     session.select_confirms()
-    session.publish(vhost.route("", "q", client.user), Envelope("", "q"), [b"1"] * 3, mandatory=False)
-    nowhere = vhost.route("", "nowhere", client.user)
+    session.publish(vhost.router.route("", "q", client.user), Envelope("", "q"), [b"1"] * 3, mandatory=False)
+    nowhere = vhost.router.route("", "nowhere", client.user)
     session.publish(nowhere, Envelope("", "nowhere"), [b"1"] * 2, mandatory=True)
     session.publish(nowhere, Envelope("", "nowhere"), [b"1"], mandatory=False)
     assert session.confirms is not None
@@ -102,7 +102,7 @@ def test_confirms_and_returns(broker: Broker, client: Client) -> None:
     session.confirms.take()
     session.publish(nowhere, Envelope("", "nowhere"), [b"1"], mandatory=False)
     session.close()
-    activity = broker.activity
+    activity = broker.context.activity
     assert (activity.confirmable, activity.confirmed) == (8, 6)
     assert (activity.returned, activity.dropped) == (2, 2)
 
@@ -113,19 +113,19 @@ def test_what_the_broker_publishes_itself(broker: Broker, client: Client) -> Non
 
     vhost = client.vhost
     arguments = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
-    queue = vhost.declare_queue("q", client=client, arguments=arguments)
-    vhost.declare_queue("dead", client=client)
+    queue = vhost.queues.declare("q", client=client, arguments=arguments)
+    vhost.queues.declare("dead", client=client)
     session = client.open_session()
-    session.publish(vhost.route("", "q", client.user), Envelope("", "q"), [_blob()], mandatory=False)
+    session.publish(vhost.router.route("", "q", client.user), Envelope("", "q"), [_blob()], mandatory=False)
     got = session.get(queue, no_ack=False)
     assert got is not None
     session.reject(got[0], requeue=False)
     while broker.end_turn():
         pass
-    assert (broker.counters.published, broker.activity.own) == (2, 1)
+    assert (broker.context.counters.published, broker.context.activity.own) == (2, 1)
     assert queue.counters.deaths == {("rejected", True): 1}
-    vhost.delete_queue("q", client)
-    assert broker.counters.deaths == {("rejected", True): 1}
+    vhost.queues.delete("q", client)
+    assert broker.context.counters.deaths == {("rejected", True): 1}
 
 
 def _blob() -> bytes:

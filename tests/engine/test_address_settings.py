@@ -18,65 +18,65 @@ GUEST = User("guest")
 def broker_with(*entries: object) -> tuple[Broker, Session]:
     """A broker with these settings and a session on vhost `/`."""
     broker = Broker(ManualClock(), Users([GUEST]), settings=SettingsRepository(entries))  # type: ignore[arg-type]
-    return broker, broker.connect("/", GUEST, name="test", flush=lambda: None).open_session()
+    return broker, broker.connections.open("/", GUEST, name="test", flush=lambda: None).open_session()
 
 
-def publish(session: Session, queue: str, *bodies: str) -> None:
+def publish(broker: Broker, session: Session, queue: str, *bodies: str) -> None:
     """To the queue, through the default exchange."""
     vhost = session.client.vhost
     blobs = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
-    session.publish(vhost.route("", queue, GUEST), Envelope("", queue), blobs, mandatory=False)
-    session.client.broker.end_turn()
+    session.publish(vhost.router.route("", queue, GUEST), Envelope("", queue), blobs, mandatory=False)
+    broker.end_turn()
 
 
 def declare(session: Session, name: str, **arguments: Field) -> None:
     """A plain queue, or one with arguments (underscores for dashes)."""
     table: FieldTable = {key.replace("_", "-"): field for key, field in arguments.items()}
-    session.client.vhost.declare_queue(name, client=session.client, arguments=table)
+    session.client.vhost.queues.declare(name, client=session.client, arguments=table)
 
 
 def bodies(session: Session, queue: str) -> str:
     """All ready bodies; they are gone then."""
     taken = ""
-    while (got := session.get(session.client.vhost.queue(queue), no_ack=True)) is not None:
+    while (got := session.get(session.client.vhost.queues.named(queue), no_ack=True)) is not None:
         taken += got[1].body.decode()
     return taken
 
 
 def test_a_ring_by_wildcard() -> None:
     """`default-ring-size` reaches the queues that match, at creation, and no others."""
-    _, session = broker_with(entry("quotes.#", default_ring_size=3))
+    broker, session = broker_with(entry("quotes.#", default_ring_size=3))
     for queue in ("quotes.eu", "orders"):
         declare(session, queue)
-        publish(session, queue, *"ABCDE")
+        publish(broker, session, queue, *"ABCDE")
     assert (bodies(session, "quotes.eu"), bodies(session, "orders")) == ("CDE", "ABCDE")
 
 
 def test_an_argument_is_stronger_and_a_length_limit_cancels_the_ring() -> None:
     """R31: x-max-length instead of the inherited ring; x-ring-size over it."""
-    _, session = broker_with(entry("#", default_ring_size=2))
+    broker, session = broker_with(entry("#", default_ring_size=2))
     declare(session, "limited", x_max_length=Field("I", 5))
     declare(session, "ring", x_ring_size=Field("I", 3))
     for queue in ("limited", "ring"):
-        publish(session, queue, *"123456")
+        publish(broker, session, queue, *"123456")
     assert (bodies(session, "limited"), bodies(session, "ring")) == ("23456", "456")
 
 
 def test_the_most_specific_entry_counts() -> None:
     """L09: three attempts for `p.*`, four for `p.a`; the dead go where the nearest entry says."""
-    _, session = broker_with(
+    broker, session = broker_with(
         entry("p.*", max_delivery_attempts=3, dead_letter_address="X"),
         entry("p.a", max_delivery_attempts=4, dead_letter_address="Y"),
     )
     for queue in ("p.a", "X", "Y"):
         declare(session, queue)
-    publish(session, "p.a", "m")
+    publish(broker, session, "p.a", "m")
     for attempt in range(1, 5):
-        got = session.get(session.client.vhost.queue("p.a"), no_ack=False)
+        got = session.get(session.client.vhost.queues.named("p.a"), no_ack=False)
         assert got is not None
         session.reject(got[0], requeue=True)
-        session.client.broker.end_turn()
-        assert session.client.vhost.queue("Y").store.at_hand == (attempt == 4)
+        broker.end_turn()
+        assert session.client.vhost.queues.named("Y").store.at_hand == (attempt == 4)
     assert (bodies(session, "X"), bodies(session, "Y")) == ("", "m")
 
 
@@ -86,11 +86,11 @@ def test_redelivery_by_settings(is_live: bool) -> None:
     rule = entry("jobs.#", redelivery_delay_ms=1000, redelivery_delay_multiplier=2.0)
     broker, session = broker_with(*() if is_live else (rule,))
     declare(session, "jobs.slow")
-    publish(session, "jobs.slow", "m")
+    publish(broker, session, "jobs.slow", "m")
     if is_live:
-        broker.replace_settings(SettingsRepository([rule]))
-    queue = session.client.vhost.queue("jobs.slow")
-    clock = broker.clock
+        broker.reloading.replace_settings(SettingsRepository([rule]))
+    queue = session.client.vhost.queues.named("jobs.slow")
+    clock = broker.context.clock
     assert isinstance(clock, ManualClock)
     for wait_ms in (1000, 2000, 4000):
         got = session.get(queue, no_ack=False)
@@ -102,7 +102,7 @@ def test_redelivery_by_settings(is_live: bool) -> None:
         clock.advance_ns(1_000_000)
         broker.advance()
         assert queue.store.at_hand == 1
-    broker.replace_settings(SettingsRepository())
+    broker.reloading.replace_settings(SettingsRepository())
     got = session.get(queue, no_ack=False)
     assert got is not None
     session.reject(got[0], requeue=True)
@@ -113,6 +113,6 @@ def test_without_settings_a_queue_has_no_rules() -> None:
     """Nothing is paid for what nobody asked for."""
     from leveret.engine.rules.queue_rules import NO_RULES
 
-    _, session = broker_with(entry("other.#", default_ring_size=3))
+    broker, session = broker_with(entry("other.#", default_ring_size=3))
     declare(session, "q")
-    assert session.client.vhost.queue("q").rules is NO_RULES
+    assert session.client.vhost.queues.named("q").rules is NO_RULES

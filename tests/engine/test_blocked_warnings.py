@@ -17,7 +17,7 @@ class Waiting:
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench = bench
-        self.client: Client = bench.broker.connect("/", USER, name=name, flush=lambda: None)
+        self.client: Client = bench.broker.connections.open("/", USER, name=name, flush=lambda: None)
         self.session = self.client.open_session()
         self.publish()
 
@@ -27,7 +27,7 @@ class Waiting:
         self.bench.broker.flow.wait(offer.full, self.client, self)
 
     def _offer(self):  # type: ignore[no-untyped-def]
-        route = self.bench.vhost.route("", "q", USER)
+        route = self.bench.vhost.router.route("", "q", USER)
         return self.session.offer(route, Envelope("", "q"), [BLOB], mandatory=False)
 
     def resume(self, octets: int, messages: int) -> tuple[int, int]:
@@ -46,10 +46,10 @@ def bench_with(interval_ms: int | None, system: SystemUsage | None = None) -> tu
     if interval_ms is not None:
         limits["blocked_producer_warning_interval_ms"] = interval_ms
     bench = Bench(entry("q", **limits), system=system)
-    bench.vhost.declare_queue("q", client=None, durable=True, arguments={})
+    bench.vhost.queues.declare("q", client=None, durable=True, arguments={})
     warnings: list[BlockedWarning] = []
-    bench.broker.blocked_warnings.on_due = warnings.append
-    bench.publisher.publish(bench.vhost.route("", "q", USER), Envelope("", "q"), [BLOB], mandatory=False)
+    bench.broker.flow.warnings.on_due = warnings.append
+    bench.publisher.publish(bench.vhost.router.route("", "q", USER), Envelope("", "q"), [BLOB], mandatory=False)
     return bench, warnings
 
 
@@ -104,7 +104,7 @@ def test_a_reload() -> None:
     bench, warnings = bench_with(10_000)
     Waiting(bench, "a")
     other = entry("q", memory_limit=1_000, cursor="vm", blocked_producer_warning_interval_ms=1_000)
-    bench.broker.replace_settings(SettingsRepository([other]), bench.broker.options)
+    bench.broker.reloading.replace_settings(SettingsRepository([other]), bench.broker.context.options)
     bench.advance(10_000)
     assert len(warnings) == 2
     bench.advance(1_000)
@@ -113,7 +113,7 @@ def test_a_reload() -> None:
 
 def test_nothing_is_timed_where_nobody_listens() -> None:
     bench, _ = bench_with(10_000)
-    bench.broker.blocked_warnings.on_due = None
-    before = len(bench.broker.deadlines)
+    bench.broker.flow.warnings.on_due = None
+    before = len(bench.broker.context.deadlines)
     Waiting(bench, "a")
-    assert len(bench.broker.deadlines) == before
+    assert len(bench.broker.context.deadlines) == before

@@ -58,8 +58,8 @@ def test_other_queues(arguments: dict[str, Any], at_once: bool) -> None:
         key: Field("S" if isinstance(value, bytes) else "t" if value is True else "l", value)
         for key, value in arguments.items()
     }
-    queue = bench.vhost.declare_queue("q", client=None, durable=True, arguments=table)
-    bench.vhost.bind_queue("q", "amq.topic", "#", {})
+    queue = bench.vhost.queues.declare("q", client=None, durable=True, arguments=table)
+    bench.vhost.bindings.add("queue", "q", "amq.topic", "#", {})
     bench.publish(*numbers(1, 8), at_once=at_once)
     assert queue.ready_count == 3
 

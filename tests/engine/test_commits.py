@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_journal import StandInJournal
 
-from leveret.engine import Broker, Envelope, Event, ManualClock, User, chores
+from leveret.engine import Broker, Envelope, Event, ManualClock, User, commits
 from leveret.engine.errors import PartialCommit
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
@@ -45,25 +45,25 @@ class World:
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
         self.vhost = self.broker.virtual_hosts["/"]
-        self.client = self.broker.connect("/", USER, name="client", flush=lambda: None)
+        self.client = self.broker.connections.open("/", USER, name="client", flush=lambda: None)
         self.session = self.client.open_session()
         for name, arguments in QUEUES.items():
-            self.vhost.declare_queue(name, client=None, arguments=arguments)
+            self.vhost.queues.declare(name, client=None, arguments=arguments)
         for name in ("a", "b", "short"):
-            self.vhost.bind_queue(name, "amq.fanout", "", {})
-            self.vhost.bind_queue(name, "amq.headers", "", {})
+            self.vhost.bindings.add("queue", name, "amq.fanout", "", {})
+            self.vhost.bindings.add("queue", name, "amq.headers", "", {})
         for name in ("a", "b"):
             self.publish("", name, FILLED, 0, mandatory=False)
         for number in range(2 * FILLED):
-            assert self.session.get(self.vhost.queue("ab"[number % 2]), no_ack=False) is not None
-        other = self.broker.connect("/", USER, name="other", flush=lambda: None).open_session()
-        other.consume(self.vhost.queue("taken"), "t", no_ack=False, exclusive=False, arguments={})
+            assert self.session.get(self.vhost.queues.named("ab"[number % 2]), no_ack=False) is not None
+        other = self.broker.connections.open("/", USER, name="other", flush=lambda: None).open_session()
+        other.consume(self.vhost.queues.named("taken"), "t", no_ack=False, exclusive=False, arguments={})
         self.taker = other
         self.session.select_transactions()
 
     def publish(self, exchange: str, key: str, count: int, first: int, *, mandatory: bool) -> None:
         """A run of so many, whose bodies are numbers that rise."""
-        route = self.vhost.route(exchange, key, USER)
+        route = self.vhost.router.route(exchange, key, USER)
         header = encode_header(3, {})
         blobs = [PLAIN.join(header, b"%03d" % number) for number in range(first, first + count)]
         self.session.publish(route, Envelope(exchange, key, scan_properties(header[12:])), blobs, mandatory=mandatory)
@@ -97,7 +97,7 @@ class World:
         assert self.outcome(commit) == (PartialCommit if len(sent["short"]) > room else returned)
         sent["short"] = sent["short"][:room]
         for name in ("a", "b", "short"):
-            queue = self.vhost.queue(name)
+            queue = self.vhost.queues.named(name)
             assert [message.body for message in queue.messages() if message.body >= b"1"] == sent[name]
 
     def finish(self) -> None:
@@ -125,7 +125,7 @@ class World:
                     one: getattr(queue.counters, one) for one in ("enqueued", "acknowledged", "killed", "requeued")
                 }
                 found[f"queue {name}"] = ([message.body for message in queue.messages()], queue.unacked, counters)
-        counters = self.broker.counters
+        counters = self.broker.context.counters
         found["broker"] = (counters.published, counters.routed, counters.unroutable)
         return found
 
@@ -146,11 +146,11 @@ def _close_client(world: World) -> None:
 
 
 def _delete(name: str) -> Callable[[World], object]:
-    return lambda world: world.vhost.remove_queue(world.vhost.queue(name))
+    return lambda world: world.vhost.queues.remove(world.vhost.queues.named(name))
 
 
 def _unbind(world: World) -> None:
-    world.vhost.unbind_queue("b", "amq.fanout", "", {})
+    world.vhost.bindings.remove("queue", "b", "amq.fanout", "", {})
 
 
 MEANWHILE: dict[str, tuple[Callable[[World], object], tuple[str, ...]]] = {
@@ -176,7 +176,7 @@ def test_in_slices_as_at_once(meanwhile: str, steps: list[tuple[str, int, int, b
     at_once.check(whole, steps)
     happens(at_once)
     at_once.finish()
-    with patch.object(chores, "COMMIT_SLICE", slice_):
+    with patch.object(commits, "COMMIT_SLICE", slice_):
         commit = sliced.session.commit()
         for _ in range(turns):
             sliced.broker.end_turn()
@@ -216,15 +216,15 @@ def test_an_answer_waits_for_the_last_that_was_recorded_of_it(ends: str, slice_:
     """And for nothing of others, before it or in between; until then it is unfinished for the journal."""
     world = World()
     journal = CountingJournal()
-    world.broker.durability = journal
-    world.broker.listeners.append(journal.record)
+    world.broker.context.storage.durability = journal
+    world.broker.context.listeners.append(journal.record)
     world.prepare([("publish", 0, 12, False), ("publish", 2, 12, False)])
     if ends != "publish":
         world.prepare([(ends, 0, 1, False), (ends, 3, 1, False)])
-    other = world.broker.connect("/", USER, name="more", flush=lambda: None).open_session()
+    other = world.broker.connections.open("/", USER, name="more", flush=lambda: None).open_session()
     world.session, session = other, world.session
     last = 0
-    with patch.object(chores, "COMMIT_SLICE", slice_):
+    with patch.object(commits, "COMMIT_SLICE", slice_):
         world.publish("", "b", 3, 500, mandatory=False)
         commit = session.commit()
         while not commit.is_done:
@@ -241,19 +241,19 @@ def test_an_answer_waits_for_the_last_that_was_recorded_of_it(ends: str, slice_:
 def test_one_that_has_begun_is_completed_when_the_journal_fails() -> None:
     """One that waits behind it begins when the journal is well again."""
     world = World()
-    journal = world.broker.durability = StandInJournal()
-    second = world.broker.connect("/", USER, name="second", flush=lambda: None).open_session()
+    journal = world.broker.context.storage.durability = StandInJournal()
+    second = world.broker.connections.open("/", USER, name="second", flush=lambda: None).open_session()
     second.select_transactions()
     world.prepare([("publish", 6, 12, False)] * 3)
     first, world.session = world.session, second
     world.prepare([("publish", 6, 12, False)] * 3)
-    with patch.object(chores, "COMMIT_SLICE", 10):
-        commits = [first.commit(), second.commit()]
+    with patch.object(commits, "COMMIT_SLICE", 10):
+        both = [first.commit(), second.commit()]
         assert world.broker.end_turn()
-        assert [commit.has_begun for commit in commits] == [True, False]
+        assert [commit.has_begun for commit in both] == [True, False]
         journal.has_failed = True
         world.finish()
-        assert [commit.is_done for commit in commits] == [True, False] and not commits[1].has_begun
+        assert [commit.is_done for commit in both] == [True, False] and not both[1].has_begun
         journal.has_failed = False
         world.finish()
-        assert commits[1].is_done
+        assert both[1].is_done

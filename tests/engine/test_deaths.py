@@ -110,8 +110,8 @@ class World:
         self.broker = Broker(self.clock)
         self.vhost = self.broker.virtual_hosts["/"]
         self.told: set[int] = set()
-        self.broker.listeners.append(self.hear)
-        self.session = self.broker.connect("/", USER, name="client", flush=lambda: None).open_session()
+        self.broker.context.listeners.append(self.hear)
+        self.session = self.broker.connections.open("/", USER, name="client", flush=lambda: None).open_session()
         for name in NAMES:
             arguments: FieldTable = {}
             target = model.edges[name]
@@ -121,11 +121,11 @@ class World:
                 arguments["x-dead-letter-routing-key"] = Field("S", target.encode())
             if model.lives_ms[name]:
                 arguments["x-message-ttl"] = Field("l", model.lives_ms[name])
-            self.vhost.declare_queue(name, client=None, durable=True, arguments=arguments)
+            self.vhost.queues.declare(name, client=None, durable=True, arguments=arguments)
         for exchange in ("two", "three"):
-            self.vhost.declare_exchange(exchange, "fanout")
+            self.vhost.exchanges.declare(exchange, "fanout")
             for name in TARGETS[exchange]:
-                self.vhost.bind_queue(name, exchange, "", {})
+                self.vhost.bindings.add("queue", name, exchange, "", {})
 
     def hear(self, event: Event) -> None:
         if isinstance(event, PublishedEvent):
@@ -133,7 +133,7 @@ class World:
 
     def publish(self, name: str, body: bytes) -> None:
         header = encode_header(len(body))
-        route = self.vhost.route("", name, USER)
+        route = self.vhost.router.route("", name, USER)
         envelope = Envelope("", name, scan_properties(header[12:]))
         self.session.publish(route, envelope, [PLAIN.join(header, body)], mandatory=False)
         self.model.queues[name].append(Letter(body, "", name, self.clock.wall_ms()))
@@ -141,7 +141,7 @@ class World:
 
     def reject(self, name: str) -> None:
         """The first one that is there, whichever that is."""
-        got = self.session.get(self.vhost.queue(name), no_ack=False)
+        got = self.session.get(self.vhost.queues.named(name), no_ack=False)
         assert (got is None) is (not self.model.queues[name])
         if got is not None:
             told = _told(got[1])
@@ -166,11 +166,11 @@ class World:
     def check(self) -> None:
         check_broker(self.broker)
         for name, letters in self.model.queues.items():
-            messages = list(self.vhost.queue(name).messages())
+            messages = list(self.vhost.queues.named(name).messages())
             assert self.told.issuperset(message.id for message in messages)  # else no journal would have them
             found = [_told(message) for message in messages]
             assert sorted(found) == sorted(map(_as_told, letters)), name
-        assert self.broker.unroutable_letters.count == self.model.lost
+        assert self.broker.context.unroutable_letters.count == self.model.lost
 
 
 def _told(message: Any) -> str:

@@ -24,33 +24,33 @@ class World:
 
     def __init__(self) -> None:
         self.broker = Broker(ManualClock(), unsent_max=1 << 40)
-        pager = self.broker.pager = MemoryPager(0)
+        pager = self.broker.context.storage.pager = MemoryPager(0)
 
         def record(event: Event) -> None:
             if isinstance(event, PublishedEvent) and isinstance(event.of, Envelope):
                 pager.journal.update((id_, (event.of, blob)) for id_, blob in zip(event.messages, event.blobs))
 
-        self.broker.listeners.append(record)
+        self.broker.context.listeners.append(record)
         self.vhost = self.broker.virtual_hosts["/"]
         self.session = self.open()
 
     def open(self) -> Session:
-        client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
         client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
         return client.open_session()
 
     def declare(self, name: str = "q") -> Queue:
-        return self.vhost.declare_queue(name, client=None, durable=True)
+        return self.vhost.queues.declare(name, client=None, durable=True)
 
     def publish(self, first: int = 0, count: int = COUNT) -> None:
         blobs = [PLAIN.join(HEADER, b"%03d" % number) for number in range(first, first + count)]
-        route = self.vhost.route("", "q", USER)
+        route = self.vhost.router.route("", "q", USER)
         self.open().publish(route, Envelope("", "q", FACTS), blobs, mandatory=False)
         self.end_turn()
 
     def end_turn(self) -> None:
         """And all that follows from it, also between turns."""
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             pass
 
 
@@ -60,40 +60,40 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World()
 
 
-def _ack_one(session: Session) -> None:
+def _ack_one(world: World, session: Session) -> None:
     session.ack(next(iter(session.unacked)))
 
 
-def _ack_last(session: Session) -> None:
+def _ack_last(world: World, session: Session) -> None:
     session.ack(list(session.unacked)[-1])
 
 
-def _ack_all(session: Session) -> None:
+def _ack_all(world: World, session: Session) -> None:
     session.ack(0, multiple=True)
 
 
-def _ack_half(session: Session) -> None:
+def _ack_half(world: World, session: Session) -> None:
     session.ack(list(session.unacked)[(len(session.unacked) - 1) // 2], multiple=True)
 
 
-def _reject_one(session: Session) -> None:
+def _reject_one(world: World, session: Session) -> None:
     session.reject(next(iter(session.unacked)), requeue=False)
 
 
-def _commit_one(session: Session) -> None:
+def _commit_one(world: World, session: Session) -> None:
     session.select_transactions()
     session.ack(next(iter(session.unacked)))
     session.commit()
 
 
-def _flow(session: Session) -> None:
+def _flow(world: World, session: Session) -> None:
     session.set_flowing(False)
     session.ack(0, multiple=True)
-    session.client.broker.end_turn()
+    world.end_turn()
     session.set_flowing(True)
 
 
-def _raise_the_limit(session: Session) -> None:
+def _raise_the_limit(world: World, session: Session) -> None:
     """Which all consumers share."""
     session.prefetch_total = max(session.prefetch_total, len(session.unacked))
     for consumer in session.consumers.values():
@@ -107,7 +107,9 @@ def _raise_the_limit(session: Session) -> None:
     [_ack_one, _ack_last, _ack_all, _ack_half, _reject_one, _commit_one, _flow, _raise_the_limit],
 )
 @pytest.mark.parametrize("is_total", [False, True], ids=["its own limit", "a shared limit"])
-def test_a_consumer_goes_on(world: World, prefetch: int, makes_room: Callable[[Session], None], is_total: bool) -> None:
+def test_a_consumer_goes_on(
+    world: World, prefetch: int, makes_room: Callable[[World, Session], None], is_total: bool
+) -> None:
     """In order, and as far as it may, until nothing is left."""
     queue, session = world.declare(), world.session
     world.publish()
@@ -120,7 +122,7 @@ def test_a_consumer_goes_on(world: World, prefetch: int, makes_room: Callable[[S
         assert len(session.unacked) == prefetch or makes_room is _raise_the_limit
         assert session.delivered == got
         before = len(session.unacked)
-        makes_room(session)
+        makes_room(world, session)
         free = 1 if makes_room is _raise_the_limit else before - len(session.unacked)
         world.end_turn()
         got = min(COUNT, got + free)
@@ -157,7 +159,7 @@ def test_a_get_takes_no_turn_from_a_consumer_that_waits_for_the_disk(
     world.publish()
     world.session.consume(queue, "c", no_ack=True, exclusive=False, arguments={})
     world.broker.end_turn()
-    assert queue in world.broker.hungry
+    assert queue in world.broker.scheduler.hungry
     assert world.open().get(queue, no_ack=True) is not None
     assert queue.store.ready
     world.end_turn()

@@ -111,7 +111,7 @@ class World:
 
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
-        self.client: Client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        self.client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
         self.session = self.client.open_session()
         self.vhost = self.client.vhost
         self.model = Model()
@@ -126,37 +126,37 @@ class World:
         arguments: FieldTable = {"x-delayed-type": Field("S", b"topic")} if name == "y" else {}
         if headers == "x":
             arguments["alternate-exchange"] = Field("S", other.encode())
-        self.vhost.declare_exchange(name, KINDS[name], auto_delete=headers == "y", arguments=arguments)
+        self.vhost.exchanges.declare(name, KINDS[name], auto_delete=headers == "y", arguments=arguments)
         self.model.alternate[name] = other if headers == "x" else ""
         if headers == "y":
             self.model.temporary.add(name)
 
     def delete_exchange(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
-        self.vhost.delete_exchange(name)
+        self.vhost.exchanges.delete(name)
         self.model.delete_exchange(name)
 
     def declare_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
         """It goes with its last consumer."""
-        self.vhost.declare_queue(queue, client=self.client, auto_delete=True)
+        self.vhost.queues.declare(queue, client=self.client, auto_delete=True)
         self.model.queues.add(queue)
 
     def delete_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
         if headers and queue in self.model.queues:
-            self.session.consume(self.vhost.queue(queue), "t", no_ack=False, exclusive=False, arguments={})
+            self.session.consume(self.vhost.queues.named(queue), "t", no_ack=False, exclusive=False, arguments={})
             self.session.cancel("t")
         else:
-            self.vhost.delete_queue(queue, self.client)
+            self.vhost.queues.delete(queue, self.client)
         self.model.queues.discard(queue)
         self.model.unbind(lambda one: one.to == queue)
 
     def bind_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
         if name in self.model.alternate and queue in self.model.queues:
-            self.vhost.bind_queue(queue, name, key, table(headers))
+            self.vhost.bindings.add("queue", queue, name, key, table(headers))
             self._bind(Bound(name, queue, key, headers))
 
     def bind_exchange(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
         if name in self.model.alternate and other in self.model.alternate:
-            self.vhost.bind_exchange(other, name, key, table(headers))
+            self.vhost.bindings.add("exchange", other, name, key, table(headers))
             self._bind(Bound(name, other, key, headers))
 
     def _bind(self, bound: Bound) -> None:
@@ -164,11 +164,11 @@ class World:
             self.model.bindings.append(bound)
 
     def unbind_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
-        self.vhost.unbind_queue(queue, name, key, table(headers))
+        self.vhost.bindings.remove("queue", queue, name, key, table(headers))
         self.model.unbind(lambda one: one == Bound(name, queue, key, headers))
 
     def unbind_exchange(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
-        self.vhost.unbind_exchange(other, name, key, table(headers))
+        self.vhost.bindings.remove("exchange", other, name, key, table(headers))
         self.model.unbind(lambda one: one == Bound(name, other, key, headers))
 
     def unbind_one(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
@@ -185,7 +185,7 @@ class World:
             Policy(vhost="/", name="p", pattern=f"^{one}$", apply_to="exchanges", definition={"alternate-exchange": to})
             for one, to in self.model.by_policy.items()
         ]
-        self.broker.replace_policies(Policies(policies))
+        self.broker.reloading.replace_policies(Policies(policies))
         while self.broker.end_turn():
             pass
 
@@ -199,7 +199,7 @@ class World:
         """It comes to the queues that the model says, once each; when there is none it comes back."""
         route = self.kept.get((exchange, key))
         if route is None or route.is_stale:
-            route = self.kept[exchange, key] = self.vhost.route(exchange, key, USER)
+            route = self.kept[exchange, key] = self.vhost.router.route(exchange, key, USER)
         said = table(headers)
         if copy:
             said["CC"] = Field("A", [Field("S", copy.encode())])
@@ -274,7 +274,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
-        self.client: Client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        self.client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
         self.session = self.client.open_session()
         self.vhost = self.client.vhost
         self.kept: dict[tuple[str, str], Route] = {}
@@ -284,7 +284,7 @@ class Publisher:
             key.replace("_", "-"): Field("t", value) if isinstance(value, bool) else Field("S", value.encode())
             for key, value in arguments.items()
         }
-        return self.vhost.declare_queue(name, client=None, durable=True, arguments=fields)
+        return self.vhost.queues.declare(name, client=None, durable=True, arguments=fields)
 
     def lease(self, name: str, **arguments: str) -> Queue:
         return self.declare(name, x_queue_type="amps", **arguments)
@@ -292,7 +292,7 @@ class Publisher:
     def goes_to(self, exchange: str, key: str) -> str:
         route = self.kept.get((exchange, key))
         if route is None or route.is_stale:
-            route = self.kept[exchange, key] = self.vhost.route(exchange, key, USER)
+            route = self.kept[exchange, key] = self.vhost.router.route(exchange, key, USER)
         header = encode_header(1, {})
         envelope = Envelope(exchange, key, scan_properties(header[12:]))
         returned = self.session.publish(route, envelope, [PLAIN.join(header, b"m")], mandatory=True)
@@ -315,15 +315,15 @@ def _address(*steps: str) -> Callable[[Publisher], Iterator[None]]:
             if what == "declare":
                 publisher.declare(name, **({} if name == "A" else {"x_address": "A"}))
             elif what == "delete":
-                vhost.delete_queue(name, publisher.client)
+                vhost.queues.delete(name, publisher.client)
             elif what == "bind":
-                vhost.bind_queue(name, "A", "k", {})
+                vhost.bindings.add("queue", name, "A", "k", {})
             elif what == "unbind":
-                vhost.unbind_queue(name, "A", "k", {})
+                vhost.bindings.remove("queue", name, "A", "k", {})
             elif what == "make":
-                vhost.declare_exchange(name, "direct")
+                vhost.exchanges.declare(name, "direct")
             else:
-                vhost.delete_exchange(name)
+                vhost.exchanges.delete(name)
             yield
 
     return change
@@ -340,9 +340,9 @@ def _leased(publisher: Publisher) -> Iterator[None]:
     yield
     reconfigure.redeclare(queue, {**queue.arguments, "x-queue-filter": Field("S", b"/n = 1")}, own_settings({}))
     yield
-    publisher.vhost.delete_queue("z", publisher.client)
+    publisher.vhost.queues.delete("z", publisher.client)
     yield
-    publisher.vhost.delete_queue("s", publisher.client)
+    publisher.vhost.queues.delete("s", publisher.client)
     yield
 
 
@@ -350,9 +350,9 @@ def _no_longer_leased(publisher: Publisher) -> Iterator[None]:
     publisher.lease("s", x_underlying_topic="A")
     publisher.lease("z", x_underlying_topic="^A$", x_default_publish_target="A")
     yield
-    publisher.vhost.delete_queue("z", publisher.client)
+    publisher.vhost.queues.delete("z", publisher.client)
     yield
-    publisher.vhost.delete_queue("s", publisher.client)
+    publisher.vhost.queues.delete("s", publisher.client)
     yield
 
 
@@ -382,7 +382,7 @@ def _filtered(publisher: Publisher) -> Iterator[None]:
     yield
     reconfigure.redeclare(queue, {"x-selector": Field("S", b"n = 1")}, own_settings({}))
     yield
-    publisher.vhost.delete_queue("A", publisher.client)
+    publisher.vhost.queues.delete("A", publisher.client)
     publisher.declare("A")
     yield
 
@@ -421,9 +421,9 @@ def test_queues_with_filters_that_are_gone_cost_nothing() -> None:
     for name in ("A", "s"):
         publisher.declare(name, x_selector="n = 1")
         assert publisher.goes_to("", name) == ""
-    publisher.vhost.delete_queue("A", publisher.client)
-    reconfigure.redeclare(publisher.vhost.queue("s"), {}, own_settings({}))
-    router = publisher.vhost._router  # what is remembered of them is seen nowhere else
+    publisher.vhost.queues.delete("A", publisher.client)
+    reconfigure.redeclare(publisher.vhost.queues.named("s"), {}, own_settings({}))
+    router = publisher.vhost.router  # what is remembered of them is seen nowhere else
     assert not router._filtering
 
 
@@ -436,12 +436,14 @@ def test_unbinding_what_is_missing_is_fine(source: str, destination: str, key: s
     vhost = publisher.vhost
     publisher.declare("there")
     for name in ("there", "other"):
-        vhost.declare_exchange(name, "direct")
-    vhost.bind_queue("there", "there", "bound", {})
-    vhost.bind_queue("there", "other", "bound", {})
-    vhost.bind_exchange("other", "there", "bound to exchange", {})
-    vhost.unbind_queue(destination, source, key, {})
+        vhost.exchanges.declare(name, "direct")
+    vhost.bindings.add("queue", "there", "there", "bound", {})
+    vhost.bindings.add("queue", "there", "other", "bound", {})
+    vhost.bindings.add("exchange", "other", "there", "bound to exchange", {})
+    vhost.bindings.remove("queue", destination, source, key, {})
     is_gone = (source, destination, key) == ("there", "there", "bound")
     assert publisher.goes_to("there", "bound") == ("" if is_gone else "there")
-    vhost.unbind_exchange("missing" if destination == "missing" else "other", source, f"{key} to exchange", {})
+    vhost.bindings.remove(
+        "exchange", "missing" if destination == "missing" else "other", source, f"{key} to exchange", {}
+    )
     assert vhost.bindings.count == 3 - 2 * is_gone

@@ -154,7 +154,7 @@ def test_a_get_finds_what_lives_behind_what_expired(
     assert [world.get()[3][0], world.get()[3][0], world.get()] == [b"1", b"2", None]
     world.end_turn()
     world.check()
-    assert world.vhost.queue("dead").ready_count == 7 * is_dead_wanted
+    assert world.vhost.queues.named("dead").ready_count == 7 * is_dead_wanted
 
 
 def test_groups_that_were_passed_over_keep_their_order() -> None:
@@ -262,7 +262,7 @@ def test_a_deleted_queue_counts_all_that_it_had(kind: str) -> None:
     world.end_turn()
     assert world.queue.unacked == 3
     ready = 5 if kind == "kept" else 2
-    assert world.vhost.delete_queue("q", world.client) == ready + 2
+    assert world.vhost.queues.delete("q", world.client) == ready + 2
     world.end_turn()
     assert world.broker.statistics().counters["deleted"] == 7
 

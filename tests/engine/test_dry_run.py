@@ -22,7 +22,7 @@ class World:
         self.chance = chance = random.Random(seed)
         self.broker = Broker(ManualClock(), chance=chance.random)
         self.vhost = vhost = self.broker.virtual_hosts["/"]
-        self.session = self.broker.connect("/", ME, name="me", flush=lambda: None).open_session()
+        self.session = self.broker.connections.open("/", ME, name="me", flush=lambda: None).open_session()
         self.exchanges = [f"e{at}" for at in range(6)]
         for name in self.exchanges:
             kind = chance.choice(KINDS)
@@ -31,10 +31,10 @@ class World:
                 arguments["x-delayed-type"] = Field("S", b"topic")
             if chance.random() < 0.4:
                 arguments["alternate-exchange"] = Field("S", chance.choice(self.exchanges).encode())
-            vhost.declare_exchange(name, kind, arguments=arguments)
+            vhost.exchanges.declare(name, kind, arguments=arguments)
         self.queues = [f"q{at}" for at in range(6)]
         for name in self.queues:
-            vhost.create_queue(name, is_auto_created=False)
+            vhost.queues.create(name, is_auto_created=False)
         for _ in range(14):
             self._bind()
 
@@ -48,9 +48,9 @@ class World:
             arguments = self.headers()
             arguments["x-match"] = Field("S", chance.choice((b"all", b"any")))
         if chance.random() < 0.6:
-            vhost.bind_queue(chance.choice(self.queues), source.name, key, arguments)
+            vhost.bindings.add("queue", chance.choice(self.queues), source.name, key, arguments)
         else:
-            vhost.bind_exchange(chance.choice(self.exchanges), source.name, key, arguments)
+            vhost.bindings.add("exchange", chance.choice(self.exchanges), source.name, key, arguments)
 
     def headers(self) -> FieldTable:
         """One, two or none."""
@@ -68,13 +68,13 @@ def test_it_goes_where_the_dry_run_says(seed: int) -> None:
         exchange, key = world.chance.choice(["", *world.exchanges]), world.chance.choice((*KEYS, *world.queues))
         header = encode_header(1, {"headers": world.headers()})
         envelope, blob = Envelope(exchange, key, scan_properties(header[12:])), PLAIN.join(header, b"x")
-        counters = world.broker.counters.as_dict()
+        counters = world.broker.context.counters.as_dict()
         run = world.vhost.dry_run(envelope, blob, ME)
         for _ in run.steps():
             pass
-        assert world.broker.counters.as_dict() == counters
+        assert world.broker.context.counters.as_dict() == counters
         before = {name: world.vhost.queues[name].ready_count for name in world.queues}
-        world.session.publish(world.vhost.route(exchange, key, ME), envelope, [blob], mandatory=False)
+        world.session.publish(world.vhost.router.route(exchange, key, ME), envelope, [blob], mandatory=False)
         got = [name for name in world.queues if world.vhost.queues[name].ready_count > before[name]]
         assert sorted(queue.name for queue in run.route.queues) == got
         assert all(run.prospect(queue) == ("ready", None) for queue in run.route.queues)

@@ -34,10 +34,10 @@ class World:
         self.publisher = self.session()
         vhost = self.publisher.client.vhost
         table: FieldTable = {key.replace("_", "-"): field for key, field in arguments.items()}
-        self.queue = vhost.declare_queue("q", client=None, durable=True, arguments=table)
+        self.queue = vhost.queues.declare("q", client=None, durable=True, arguments=table)
 
     def session(self) -> Session:
-        client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
 
         def flush() -> None:
             for effect in client.take_outbox():
@@ -61,7 +61,7 @@ class World:
         """A run: what one read of a socket may bring."""
         bodies = [b'{"n": %d}' % number for number in range(first, first + count)]
         blobs = [PLAIN.join(encode_header(len(body)), body) for body in bodies]
-        route = self.publisher.client.vhost.route("", "q", USER)
+        route = self.publisher.client.vhost.router.route("", "q", USER)
         self.publisher.publish(route, Envelope("", "q"), blobs, mandatory=False)
 
     def turns(self) -> list[int]:
@@ -69,9 +69,9 @@ class World:
         spent = []
         is_more = True
         while is_more:
-            before = self.broker.effort.spent
+            before = self.broker.context.effort.spent
             is_more = self.broker.end_turn()
-            spent.append(self.broker.effort.spent - before)
+            spent.append(self.broker.context.effort.spent - before)
         return spent
 
 
@@ -161,9 +161,9 @@ def test_turns_stay_short(is_there: bool) -> None:
         world.consume(f"c{number}", f"/n = {number}")
     spent = world.turns()
     for first in range(3000, 6000, 1000):
-        before = world.broker.effort.spent
+        before = world.broker.context.effort.spent
         world.publish(1000, first=first)
-        spent.append(world.broker.effort.spent - before)
+        spent.append(world.broker.context.effort.spent - before)
         spent += world.turns()
     assert max(spent) < TURN_MAX
     assert sum(map(len, world.got.values())) == (50 if is_there else 0)
@@ -254,9 +254,9 @@ def test_a_short_end_of_a_turn_does_little() -> None:
     world.publish(2_000)
     spent = []
     for _ in range(20):
-        before = world.broker.effort.spent
+        before = world.broker.context.effort.spent
         assert world.broker.end_turn(is_short=True)
-        spent.append(world.broker.effort.spent - before)
+        spent.append(world.broker.context.effort.spent - before)
     assert 0 < max(spent) <= SHORT_TURN_MAX
     assert max(world.turns()) > SHORT_TURN_MAX
     assert world.got == {} and world.queue.ready_count == 2_000

@@ -92,11 +92,11 @@ def test_messages_are_counted_where_the_limit_is_in_messages() -> None:
 def test_a_publish_to_several_queues_waits_for_the_strictest() -> None:
     """All or nothing, before any queue has it (queues page E.2)."""
     bench = FlowBench(memory_limit=5_000, cursor="vm")
-    bench.vhost.declare_queue("free", client=None, durable=True, arguments={})
-    bench.vhost.bind_queue("q", "amq.fanout", "", {})
-    bench.vhost.bind_queue("free", "amq.fanout", "", {})
+    bench.vhost.queues.declare("free", client=None, durable=True, arguments={})
+    bench.vhost.bindings.add("queue", "q", "amq.fanout", "", {})
+    bench.vhost.bindings.add("queue", "free", "amq.fanout", "", {})
     publisher = Publisher(bench, "p")
-    route = bench.vhost.route("amq.fanout", "", USER)
+    route = bench.vhost.router.route("amq.fanout", "", USER)
     envelope = Envelope("amq.fanout", "")
     offer = publisher.session.offer(route, envelope, [blob(2_000)] * 10, mandatory=False)
     assert (offer.taken, offer.full) == (3, None)
@@ -111,7 +111,7 @@ def test_a_publish_to_several_queues_waits_for_the_strictest() -> None:
 def test_of_several_full_queues_the_one_that_refuses_decides(order: tuple[str, ...]) -> None:
     """Whichever of them the route names first (queues page E.2)."""
     bench = FlowBench()
-    bench.broker.replace_settings(
+    bench.broker.reloading.replace_settings(
         SettingsRepository(
             [
                 entry("q", memory_limit=1_000, cursor="vm"),
@@ -121,14 +121,14 @@ def test_of_several_full_queues_the_one_that_refuses_decides(order: tuple[str, .
         )
     )
     for name in ("later", "other"):
-        bench.vhost.declare_queue(name, client=None, durable=True, arguments={})
+        bench.vhost.queues.declare(name, client=None, durable=True, arguments={})
     filler = Publisher(bench, "filler")
     publisher = Publisher(bench, "p")
     offered = []
     for count, name in enumerate(order, 1):
         filler.session.offer(bench.route(name), Envelope("", name), [blob(2_000)], mandatory=False)
-        bench.vhost.bind_queue(name, "amq.fanout", "", {})
-        route = bench.vhost.route("amq.fanout", "", USER)
+        bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
+        route = bench.vhost.router.route("amq.fanout", "", USER)
         full = publisher.session.offer(route, Envelope("amq.fanout", ""), [blob(100)], mandatory=False).full
         assert full is not None
         offered.append((full.fails, full.fails_after_ms))
@@ -168,11 +168,11 @@ def test_a_deleted_queue_holds_nobody() -> None:
     publisher = Publisher(bench, "p")
     publisher.publish(*[blob(1_500)] * 5)
     assert publisher.published == 2
-    bench.vhost.delete_queue("q", None)
+    bench.vhost.queues.delete("q", None)
     bench.end_turn()
     assert publisher.published == 5
     assert bench.broker.flow.nodes() == []
-    assert bench.broker.counters.unroutable == 3
+    assert bench.broker.context.counters.unroutable == 3
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_reload_lets_go_what_is_held(settings: dict[str, object], published: i
     publisher = Publisher(bench, "p")
     publisher.publish(*[blob(1_500)] * 10)
     assert publisher.published == 2
-    bench.broker.replace_settings(SettingsRepository([entry("q", **settings)]), bench.broker.options)
+    bench.broker.reloading.replace_settings(SettingsRepository([entry("q", **settings)]), bench.broker.context.options)
     bench.end_turn()
     assert publisher.published == published
 
@@ -199,7 +199,9 @@ def test_a_limit_that_comes_later_counts_what_is_there() -> None:
     publisher = Publisher(bench, "p")
     publisher.publish(*[blob(1_500)] * 10)
     got = bench.consumer.get(bench.queue, no_ack=False)
-    bench.broker.replace_settings(SettingsRepository([entry("q", memory_limit=MIB, cursor="vm")]), bench.broker.options)
+    bench.broker.reloading.replace_settings(
+        SettingsRepository([entry("q", memory_limit=MIB, cursor="vm")]), bench.broker.context.options
+    )
     assert got is not None
     assert bench.used == 15_000
     bench.consumer.ack(got[0])
@@ -241,9 +243,9 @@ def _taken_by_all(bench: FlowBench, queues: int, blobs: list[bytes]) -> int:
     for name in ("q", "r", "s")[:queues]:
         if name != "q":
             bench.declare(name)
-        bench.vhost.bind_queue(name, "amq.fanout", "", {})
+        bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
     session = Publisher(bench, "p").session
-    route, envelope = bench.vhost.route("amq.fanout", "", USER), Envelope("amq.fanout", "")
+    route, envelope = bench.vhost.router.route("amq.fanout", "", USER), Envelope("amq.fanout", "")
     published = 0
     while taken := session.offer(route, envelope, blobs, mandatory=False).taken:
         published += taken
@@ -262,7 +264,7 @@ def test_a_commit_waits_as_one() -> None:
     bench = FlowBench(memory_limit=2_000, cursor="vm")
     filler, session = (
         Publisher(bench, "p"),
-        bench.broker.connect("/", USER, name="t", flush=lambda: None).open_session(),
+        bench.broker.connections.open("/", USER, name="t", flush=lambda: None).open_session(),
     )
     session.select_transactions()
     session.publish(bench.route("q"), Envelope("", "q"), [blob(1_500)] * 5, mandatory=False)
@@ -334,7 +336,7 @@ def test_a_new_publish_waits_behind_those_that_are_held(limit: dict[str, object]
     if "cursor" not in limit:
         limit = {**limit, "address_full_policy": "BLOCK"}
     bench = FlowBench(minimum_message_size=0, **limit)
-    bench.vhost.bind_queue("q", "amq.fanout", "", {})
+    bench.vhost.bindings.add("queue", "q", "amq.fanout", "", {})
     first, held, new = (Publisher(bench, name) for name in ("first", "held", "new"))
     first.publish(*[saying("x" * 1_000)] * 2)
     held.publish(saying("held"))
@@ -342,7 +344,7 @@ def test_a_new_publish_waits_behind_those_that_are_held(limit: dict[str, object]
         got = bench.consumer.get(bench.queue, no_ack=True)
         assert got is not None
     if how == "fanout":
-        route = bench.vhost.route("amq.fanout", "", USER)
+        route = bench.vhost.router.route("amq.fanout", "", USER)
         offer = new.session.offer(route, Envelope("amq.fanout", ""), [saying("new")], mandatory=False)
         assert offer.taken == 0 and offer.full is not None
         return
@@ -362,8 +364,8 @@ def test_a_run_to_several_queues_goes_over_a_limit_once(settings: dict[str, int]
         bench = FlowBench(whole=WholeLimits(octets_max=9_000), address_full_policy="BLOCK")
     entries = [entry(name, **({"cursor": "vm", "minimum_message_size": 0} if settings["memory"] else
                               {"address_full_policy": "BLOCK"})) for name in ("q", "r", "s")]  # fmt: skip
-    bench.broker.replace_settings(
-        SettingsRepository(entries, usage=bench.broker.options.system_usage), bench.broker.options
+    bench.broker.reloading.replace_settings(
+        SettingsRepository(entries, usage=bench.broker.context.options.system_usage), bench.broker.context.options
     )
     assert _taken_by_all(bench, queues, [blob(1_500)] * 20) == 6 // queues
 
@@ -384,10 +386,10 @@ def test_what_is_held_in_the_temp_store_makes_nobody_wait() -> None:
 def test_a_body_in_several_queues_counts_in_each() -> None:
     """Decision 10: also for the broker's memory, which holds it once."""
     bench = FlowBench(system=SystemUsage(memory=10_000, store=0, temp=0))
-    bench.vhost.declare_queue("other", client=None, durable=True, arguments={})
+    bench.vhost.queues.declare("other", client=None, durable=True, arguments={})
     for name in ("q", "other"):
-        bench.vhost.bind_queue(name, "amq.fanout", "", {})
+        bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
     publisher = Publisher(bench, "p")
-    route = bench.vhost.route("amq.fanout", "", USER)
+    route = bench.vhost.router.route("amq.fanout", "", USER)
     publisher.session.offer(route, Envelope("amq.fanout", ""), [blob(1_500)], mandatory=False)
     assert next(node for node in bench.broker.flow.nodes() if node.is_root).used == 3_000

@@ -80,32 +80,34 @@ class Flow(RuleBasedStateMachine):
             self.clock, options=BrokerOptions(system_usage=system, whole_limits=whole), unsent_max=1 << 40
         )
         self.temp = MemoryTempStore(room)
-        self.broker.storage.open_temp = lambda: self.temp
+        self.broker.context.storage.open_temp = lambda: self.temp
         self._set(first, system, whole)
         self.vhost = self.broker.virtual_hosts["/"]
         self.facts = PropertyFacts()
         for name in QUEUES:
             self._declare(name)
-        self.vhost.bind_queue("a", "amq.fanout", "", {})
-        self.vhost.bind_queue("b", "amq.fanout", "", {})
+        self.vhost.bindings.add("queue", "a", "amq.fanout", "", {})
+        self.vhost.bindings.add("queue", "b", "amq.fanout", "", {})
         self.publishers = [Publisher(self, f"p{number}") for number in range(PUBLISHERS)]  # type: ignore[arg-type]
         self.offered: Counter[Publisher] = Counter()
-        self.session: Session = self.broker.connect("/", USER, name="consumer", flush=self._take).open_session()
+        self.session: Session = self.broker.connections.open(
+            "/", USER, name="consumer", flush=self._take
+        ).open_session()
         self.session.limit(3, total=False)
         self.out: deque[int] = deque()
         self.consumers: dict[str, Consumer] = {}
 
     def _declare(self, name: str) -> Queue:
-        return self.vhost.declare_queue(name, client=None, durable=True, arguments={})
+        return self.vhost.queues.declare(name, client=None, durable=True, arguments={})
 
     def _set(
         self, given: dict[str, dict[str, Any]], system: SystemUsage | None, whole: WholeLimits = NO_WHOLE_LIMITS
     ) -> None:
         repository = SettingsRepository([entry(name, **fields) for name, fields in given.items()], usage=system)
-        self.broker.replace_settings(repository, BrokerOptions(system_usage=system, whole_limits=whole))
+        self.broker.reloading.replace_settings(repository, BrokerOptions(system_usage=system, whole_limits=whole))
 
     def route(self, name: str) -> Any:
-        return self.vhost.route("amq.fanout" if name == "*" else "", name, USER)
+        return self.vhost.router.route("amq.fanout" if name == "*" else "", name, USER)
 
     def _take(self) -> None:
         for effect in self.session.client.take_outbox():  # type: ignore[attr-defined]
@@ -158,12 +160,12 @@ class Flow(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(QUEUES))
     def purge(self, name: str) -> None:
-        self.vhost.purge_queue(name, None)
+        self.vhost.queues.purge(name, None)
         self._quiet()
 
     @rule(name=st.sampled_from(("c",)))
     def delete(self, name: str) -> None:
-        self.vhost.delete_queue(name, None)
+        self.vhost.queues.delete(name, None)
         self.consumers.pop(name, None)
         self._quiet()
         self._declare(name)

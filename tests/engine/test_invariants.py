@@ -40,16 +40,18 @@ class World:
         arguments = KINDS[kind]
         options = BrokerOptions(system_usage=SystemUsage(memory=1 << 20, store=0, temp=0))
         self.broker = Broker(ManualClock(), options=options)
-        self.client = self.broker.connect("/", USER, name="test", flush=self._flush)
+        self.client = self.broker.connections.open("/", USER, name="test", flush=self._flush)
         self.session = self.client.open_session()
         self.session.limit(3, total=False)
         vhost = self.client.vhost
-        self.queue: Any = vhost.declare_queue("q", client=self.client, durable=True, arguments=arguments)
-        vhost.bind_queue("q", "amq.direct", "key", {})
+        self.queue: Any = vhost.queues.declare("q", client=self.client, durable=True, arguments=arguments)
+        vhost.bindings.add("queue", "q", "amq.direct", "key", {})
         header = encode_header(1, {"delivery_mode": 2})
         envelope = Envelope("", "q", scan_properties(header[12:]))
         self.session.select_confirms()
-        self.session.publish(vhost.route("", "q", USER), envelope, [PLAIN.join(header, b"x")] * 8, mandatory=False)
+        self.session.publish(
+            vhost.router.route("", "q", USER), envelope, [PLAIN.join(header, b"x")] * 8, mandatory=False
+        )
         if kind != "times to live":
             self.consumer = self.session.consume(self.queue, "c", no_ack=False, exclusive=False, arguments={})
         self.settle()
@@ -59,7 +61,7 @@ class World:
         self.client.drained()
 
     def settle(self) -> None:
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             pass
 
 
@@ -125,7 +127,7 @@ def _node(world: World) -> None:
 
 
 def _budget(world: World) -> None:
-    world.broker.storage.memory.total += 1
+    world.broker.context.storage.memory.total += 1
 
 
 def _binding(world: World) -> None:
@@ -137,7 +139,7 @@ def _binding_count(world: World) -> None:
 
 
 def _cancelled(world: World) -> None:
-    world.broker.deadlines.set(5, print).action = None
+    world.broker.context.deadlines.set(5, print).action = None
 
 
 def _confirms(world: World) -> None:
@@ -177,11 +179,11 @@ def test_a_contradiction_is_named(mistake: Callable[[World], None], words: str) 
     with pytest.raises(InvariantBroken) as caught:
         check_broker(world.broker)
     assert words in str(caught.value)
-    world.broker.clients.clear()  # what is left contradicts nothing
+    world.broker.connections.clear()  # what is left contradicts nothing
     world.broker.virtual_hosts.clear()
-    world.broker.deadlines.__init__()  # type: ignore[misc]
+    world.broker.context.deadlines.__init__()  # type: ignore[misc]
     world.broker.flow._roots.clear()
-    world.broker.storage.memory.__init__()  # type: ignore[misc]
+    world.broker.context.storage.memory.__init__()  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -73,9 +73,9 @@ SETTINGS = SettingsRepository([entry("#", redelivery_delay_ms=9, dead_letter_add
 def broker_with(queues: dict[str, FieldTable], policies: Policies) -> Broker:
     """Declared now."""
     broker = Broker(ManualClock(), settings=SETTINGS)
-    broker.replace_policies(policies)
+    broker.reloading.replace_policies(policies)
     for name, arguments in queues.items():
-        broker.virtual_hosts["/"].declare_queue(name, client=None, durable=True, arguments=arguments)
+        broker.virtual_hosts["/"].queues.declare(name, client=None, durable=True, arguments=arguments)
     return broker
 
 
@@ -89,9 +89,9 @@ def test_live_is_as_new(queues: dict[str, FieldTable], steps: list[tuple[Policy 
     for policy, clears in steps:
         if policy is None:
             continue
-        now = broker.policies
-        broker.replace_policies(now.without([policy.identity]) if clears else now.with_these([policy]))
-        fresh = broker_with(queues, Policies(list(broker.policies)))
+        now = broker.context.policies
+        broker.reloading.replace_policies(now.without([policy.identity]) if clears else now.with_these([policy]))
+        fresh = broker_with(queues, Policies(list(broker.context.policies)))
         for name in NAMES:
             queue, new = (one.virtual_hosts["/"].queues[name] for one in (broker, fresh))
             assert queue.rules == new.rules, name

@@ -22,18 +22,18 @@ class Stage:
         self.broker = Broker(ManualClock(), unsent_max=1 << 40)
         self.vhost = self.broker.virtual_hosts["/"]
         self.holder, self.other = self.connect(), self.connect()
-        self.queue: Queue = self.vhost.declare_queue("q", client=self.holder.client)
+        self.queue: Queue = self.vhost.queues.declare("q", client=self.holder.client)
         self.publish(COUNT)
         self.consume(self.holder, "h")
         self.finish()
         assert self.queue.unacked == COUNT
 
     def connect(self) -> Session:
-        client: Client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
         return client.open_session()
 
     def publish(self, count: int) -> None:
-        route = self.vhost.route("", "q", USER)
+        route = self.vhost.router.route("", "q", USER)
         self.other.publish(route, Envelope("", "q"), [BLOB] * count, mandatory=False)
 
     def consume(self, session: Session, tag: str) -> None:
@@ -86,7 +86,7 @@ def test_the_queue_is_deleted_meanwhile() -> None:
     """What had not come back is gone with it."""
     stage = Stage()
     stage.holder.client.close(failed=True)
-    stage.vhost.remove_queue(stage.queue)
+    stage.vhost.queues.remove(stage.queue)
     stage.finish()
     assert stage.queue.deleted and not stage.holder.unacked
     assert not stage.queue.sessions

@@ -24,19 +24,21 @@ class Chain:
         self.clock = ManualClock()
         self.clock.advance_ns(1_000_000)
         self.broker = Broker(self.clock)
-        self.session: Session = self.broker.connect("/", USER, name="c", flush=lambda: None).open_session()
+        self.session: Session = self.broker.connections.open("/", USER, name="c", flush=lambda: None).open_session()
         self.vhost = self.broker.virtual_hosts["/"]
         for number in range(count):
             target: FieldTable = {
                 "x-dead-letter-exchange": Field("S", b""),
                 "x-dead-letter-routing-key": Field("S", b"q%d" % (number + 1)),
             }
-            self.vhost.declare_queue(f"q{number}", client=self.session.client, arguments=target | arguments)
-        self.last = self.vhost.declare_queue(f"q{count}", client=self.session.client)
+            self.vhost.queues.declare(f"q{number}", client=self.session.client, arguments=target | arguments)
+        self.last = self.vhost.queues.declare(f"q{count}", client=self.session.client)
 
     def publish(self, count: int = 1) -> None:
         blob = PLAIN.join(encode_header(1), b"x")
-        self.session.publish(self.vhost.route("", "q0", USER), Envelope("", "q0"), [blob] * count, mandatory=False)
+        self.session.publish(
+            self.vhost.router.route("", "q0", USER), Envelope("", "q0"), [blob] * count, mandatory=False
+        )
 
     def finish(self) -> None:
         while self.broker.end_turn():
@@ -81,9 +83,9 @@ def test_a_turn_publishes_a_slice(arguments: Arguments) -> None:
     slices = []
     is_more = True
     while is_more:
-        before = chain.broker.counters.published
+        before = chain.broker.context.counters.published
         is_more = chain.broker.end_turn()
-        slices.append(chain.broker.counters.published - before)
+        slices.append(chain.broker.context.counters.published - before)
     assert sum(slices) == 30 * 100 and max(slices) <= DEAD_SPREAD // LETTER_COST + 1
     ids = [message.id for message in chain.last.store]
     assert len(ids) == 30 and ids == sorted(ids)
@@ -123,18 +125,18 @@ def test_letters_to_many_queues() -> None:
     queues = 20
     for number in range(queues):
         arguments: FieldTable = {"x-dead-letter-exchange": Field("S", b"amq.fanout"), "x-message-ttl": Field("I", 1)}
-        chain.vhost.declare_queue(f"f{number}", client=chain.session.client, arguments=arguments)
-        chain.vhost.bind_queue(f"f{number}", "amq.fanout", "", {})
+        chain.vhost.queues.declare(f"f{number}", client=chain.session.client, arguments=arguments)
+        chain.vhost.bindings.add("queue", f"f{number}", "amq.fanout", "", {})
     widths = []
     blob = PLAIN.join(encode_header(1), b"x")
-    route = chain.vhost.route("amq.fanout", "", USER)
+    route = chain.vhost.router.route("amq.fanout", "", USER)
     chain.session.publish(route, Envelope("amq.fanout", ""), [blob], mandatory=False)
     for _ in range(2):
         chain.clock.advance_ns(2_000_000)
         chain.broker.advance()
         is_more = True
         while is_more:
-            before = chain.broker.effort.spent
+            before = chain.broker.context.effort.spent
             is_more = chain.broker.end_turn()
-            widths.append(chain.broker.effort.spent - before)
+            widths.append(chain.broker.context.effort.spent - before)
     assert max(widths) <= 2 * DEAD_SPREAD and len(widths) > 10

@@ -43,14 +43,16 @@ def test_what_lives_is_delivered(
             arrived.extend(PLAIN.split(blob)[1] for blob in effect.blobs)
         client.drained()
 
-    client = broker.connect("/", USER, name="test", flush=flush)
+    client = broker.connections.open("/", USER, name="test", flush=flush)
     session = client.open_session()
-    queue = client.vhost.declare_queue("q", client=client)
+    queue = client.vhost.queues.declare("q", client=client)
 
     def publish(body: bytes, count: int, values: dict[str, object]) -> None:
         blob = PLAIN.join(encode_header(len(body), values), body)
         facts = scan_properties(PLAIN.split(blob)[0][12:])
-        session.publish(client.vhost.route("", "q", USER), Envelope("", "q", facts), [blob] * count, mandatory=False)
+        session.publish(
+            client.vhost.router.route("", "q", USER), Envelope("", "q", facts), [blob] * count, mandatory=False
+        )
 
     def finish_turn() -> None:
         while broker.end_turn():

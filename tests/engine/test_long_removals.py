@@ -15,20 +15,19 @@ def test_what_was_ready_is_freed_as_it_is(is_deleted: bool) -> None:
     """The very list that was in the store waits to be freed."""
     user = User("guest")
     broker = Broker(ManualClock())
-    client = broker.connect("/", user, name="c", flush=lambda: None)
+    client = broker.connections.open("/", user, name="c", flush=lambda: None)
     vhost = broker.virtual_hosts["/"]
-    queue = vhost.declare_queue("q", client=client)
+    queue = vhost.queues.declare("q", client=client)
     blob = PLAIN.join(encode_header(1), b"x")
-    route = vhost.route("", "q", user)
+    route = vhost.router.route("", "q", user)
     client.open_session().publish(route, Envelope("", "q"), [blob] * COUNT, mandatory=False)
     ready = queue.store.ready
-    remove = vhost.delete_queue if is_deleted else vhost.purge_queue
+    remove = vhost.queues.delete if is_deleted else vhost.queues.purge
     assert remove("q", client) == COUNT
-    freeing = broker.free.__self__  # type: ignore[attr-defined]
-    assert list(map(id, freeing._waiting)) == [id(ready)]
+    assert list(map(id, broker.background._freed)) == [id(ready)]
     while broker.end_turn():
         pass
-    assert not ready and not freeing.pending
+    assert not ready and not broker.background.pending
 
 
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message"])
@@ -38,22 +37,22 @@ def test_an_exchange_goes_with_its_bindings_at_once(kind: str) -> None:
     broker = Broker(ManualClock())
     vhost = broker.virtual_hosts["/"]
     delayed = {"x-delayed-type": Field("S", b"topic")} if kind == "x-delayed-message" else {}
-    vhost.declare_exchange("e", kind, arguments=delayed)
-    vhost.declare_exchange("f", "fanout")
-    queue = vhost.declare_queue("q", client=None)
+    vhost.exchanges.declare("e", kind, arguments=delayed)
+    vhost.exchanges.declare("f", "fanout")
+    queue = vhost.queues.declare("q", client=None)
     for number in range(count):
         key = str(number + 1) if kind == "x-consistent-hash" else f"a.{number}.*"
         arguments = {"n": Field("I", number)} if kind == "headers" else {}
-        vhost.bind_queue("q", "e", key, arguments)
-    vhost.bind_exchange("e", "amq.topic", "#", {})
-    vhost.bind_exchange("f", "e", "1", {"n": Field("I", 1)})
-    vhost.bind_queue("q", "amq.topic", "kept", {})
+        vhost.bindings.add("queue", "q", "e", key, arguments)
+    vhost.bindings.add("exchange", "e", "amq.topic", "#", {})
+    vhost.bindings.add("exchange", "f", "e", "1", {"n": Field("I", 1)})
+    vhost.bindings.add("queue", "q", "amq.topic", "kept", {})
     assert vhost.bindings.count == count + 3
-    led = vhost.route("amq.topic", "a.7.x", User("guest"))
-    assert steps(lambda: vhost.delete_exchange("e")) <= 12 * count
+    led = vhost.router.route("amq.topic", "a.7.x", User("guest"))
+    assert steps(lambda: vhost.exchanges.delete("e")) <= 12 * count
     assert [binding.routing_key for binding in queue.incoming] == ["kept"]
     assert vhost.bindings.count == 1
     assert not vhost.exchanges["f"].incoming and vhost.exchanges["amq.topic"].destinations == {queue: 1}
     assert led.is_stale or led.queues is None
-    assert list(vhost.route("amq.topic", "kept", User("guest")).queues or ()) == [queue]
-    assert list(vhost.route("amq.topic", "a.7.x", User("guest")).queues or ()) == []
+    assert list(vhost.router.route("amq.topic", "kept", User("guest")).queues or ()) == [queue]
+    assert list(vhost.router.route("amq.topic", "a.7.x", User("guest")).queues or ()) == []

@@ -46,9 +46,9 @@ class World:
         """`shared`: `beside` has the address of `to`."""
         self.broker = Broker(ManualClock(), settings=load(toml).repository)
         self.vhost = self.broker.virtual_hosts["/"]
-        self.client = self.broker.connect("/", USER, name="client", flush=lambda: None)
+        self.client = self.broker.connections.open("/", USER, name="client", flush=lambda: None)
         self.session = self.client.open_session()
-        self.vhost.declare_exchange("both", "fanout")
+        self.vhost.exchanges.declare("both", "fanout")
         self.arguments: dict[str, FieldTable] = {"from": {}, "to": arguments, "beside": {}}
         if shared:
             self.arguments["beside"] = {"x-address": Field("S", b"to")}
@@ -57,16 +57,16 @@ class World:
         self.number = 0
 
     def declare(self, name: str) -> None:
-        self.vhost.declare_queue(name, client=None, durable=True, arguments=self.arguments[name])
+        self.vhost.queues.declare(name, client=None, durable=True, arguments=self.arguments[name])
         if name != "from":
-            self.vhost.bind_queue(name, "both", "", {})
+            self.vhost.bindings.add("queue", name, "both", "", {})
 
     def publish(self, queue: str, count: int) -> list[bytes]:
         """Bodies of two octets, each another one."""
         header = encode_header(2, {"delivery_mode": 2})
         bodies = [b"%02d" % (number % 100) for number in range(self.number, self.number + count)]
         self.number += count
-        route = self.vhost.route("", queue, USER)
+        route = self.vhost.router.route("", queue, USER)
         blobs = [PLAIN.join(header, body) for body in bodies]
         self.session.publish(route, Envelope("", queue, scan_properties(header[12:])), blobs, mandatory=False)
         self.end_turn()
@@ -74,10 +74,10 @@ class World:
 
     def moving(self, to: str = "to") -> Moving:
         aim = to_exchange(self.client, "both", "") if to == "both" else to_queue(self.client, to)
-        return Moving(self.vhost.queue("from"), self.client, ALL, aim, "moved")
+        return Moving(self.vhost.queues.named("from"), self.client, ALL, aim, "moved")
 
     def bodies(self, name: str) -> list[bytes]:
-        return [message.body for message in self.vhost.queue(name).messages()]
+        return [message.body for message in self.vhost.queues.named(name).messages()]
 
     def end_turn(self) -> None:
         while self.broker.end_turn():
@@ -143,7 +143,7 @@ def test_the_journal_fails_in_the_middle_of_a_slice(target: str) -> None:
     world = World({})
     bodies = world.publish("from", 5)
     journal = StandInJournal()
-    world.broker.durability = journal
+    world.broker.context.storage.durability = journal
     published = 0
 
     def fail(event: Event) -> None:
@@ -151,7 +151,7 @@ def test_the_journal_fails_in_the_middle_of_a_slice(target: str) -> None:
         published += isinstance(event, PublishedEvent)
         journal.has_failed = published > 2
 
-    world.broker.listeners.append(fail)
+    world.broker.context.listeners.append(fail)
     moving = world.moving(target)
     moving.work()
     world.end_turn()
@@ -166,18 +166,18 @@ def test_the_journal_fails_in_the_middle_of_a_slice(target: str) -> None:
 def test_no_publisher_is_slowed_down_by_it(target: str, was_crowded: bool) -> None:
     """What is moved crowds a queue that somebody consumes from, and is nobody's publish."""
     world = World({})
-    world.broker.pressure.ready_max = 3
+    world.broker.context.pressure.ready_max = 3
     world.publish("from", 20)
-    queues = [world.vhost.queue(name) for name in ("to", "beside", "from")]
+    queues = [world.vhost.queues.named(name) for name in ("to", "beside", "from")]
     world.session.limit(1, total=False)
     for queue in queues:
         world.session.consume(queue, queue.name, no_ack=False, exclusive=False, arguments={})
     world.end_turn()
-    world.broker.pressure.queue = crowded = queues[-1] if was_crowded else None
+    world.broker.context.pressure.queue = crowded = queues[-1] if was_crowded else None
     world.moving(target).work()
     world.end_turn()
     assert queues[0].ready_count > 3
-    assert world.broker.pressure.queue is crowded
+    assert world.broker.context.pressure.queue is crowded
 
 
 # -- others are at work meanwhile -------------------------------------------------------------------------------------
@@ -212,25 +212,25 @@ def test_each_is_in_one_place(target: str, kind: str, steps: list[tuple[str, str
         elif what == "publish" and name == "from":
             world.publish("from", 1)  # it came later: it stays
         elif what == "take":
-            found = world.session.get(world.vhost.queue(name), no_ack=True)
+            found = world.session.get(world.vhost.queues.named(name), no_ack=True)
             gone[name] += [] if found is None else [found[1].body]
         elif what == "hold" and name == "from":
-            world.session.get(world.vhost.queue(name), no_ack=False)
+            world.session.get(world.vhost.queues.named(name), no_ack=False)
         elif what == "give back":
             world.session.reject(0, multiple=True, requeue=True)
         elif what in ("purge", "delete") and name != "from":
             gone[name] += world.bodies(name)
             if what == "purge":
-                world.vhost.queue(name).purge()
+                world.vhost.queues.named(name).purge()
             else:
-                world.vhost.delete_queue(name, world.client)
+                world.vhost.queues.delete(name, world.client)
                 world.declare(name)
         world.end_turn()
         _check(world, started, gone, targets, moving)
     while moving.waits_for or not moving.is_done:
         for name in targets:
             gone[name] += world.bodies(name)
-            world.vhost.queue(name).purge()
+            world.vhost.queues.named(name).purge()
         moving.work()
         world.end_turn()
         _check(world, started, gone, targets, moving)

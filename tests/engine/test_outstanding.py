@@ -29,7 +29,7 @@ class World:
 
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
-        self.broker.listeners.append(lambda event: None)
+        self.broker.context.listeners.append(lambda event: None)
         self.vhost = self.broker.virtual_hosts["/"]
         self.client = self.connect()
 
@@ -40,14 +40,14 @@ class World:
             client.take_outbox()
             client.drained()
 
-        client = self.broker.connect("/", USER, name="client", flush=flush)
+        client = self.broker.connections.open("/", USER, name="client", flush=flush)
         return client
 
     def declare(self, name: str, **options: Any) -> Queue:
-        return self.vhost.declare_queue(name, client=self.client, **options)
+        return self.vhost.queues.declare(name, client=self.client, **options)
 
     def publish(self, name: str, count: int) -> None:
-        route = self.vhost.route("", name, USER)
+        route = self.vhost.router.route("", name, USER)
         blobs = [PLAIN.join(encode_header(1), b"x")] * count
         self.client.open_session().publish(route, Envelope("", name), blobs, mandatory=False)
         self.end_turn()
@@ -80,7 +80,7 @@ def test_the_end_of_a_queue_costs_what_is_of_it(is_same_session: bool) -> None:
         world.hold(session, "first", 1)
         queue = world.hold(session, "little", 3)
         assert len(world.vhost.queues["first"].unacked_messages()) == 1  # what is out is looked at once
-        return steps(partial(world.vhost.remove_queue, queue))
+        return steps(partial(world.vhost.queues.remove, queue))
 
     assert work(2000) == work(200)
 
@@ -95,7 +95,7 @@ def test_the_ends_of_many_queues_of_one_session() -> None:
 
         def end() -> None:
             for queue in held:
-                world.vhost.remove_queue(queue)
+                world.vhost.queues.remove(queue)
 
         return steps(end)
 
@@ -126,7 +126,7 @@ def test_a_checkpoint_costs_what_is_there(tmp_path: Path) -> None:
         world = RecordedBroker(tmp_path / f"{queues}", scope="durable")
         for number in range(queues):
             world.declare(f"q{number}")
-            consume(world.session, world.vhost.queue(f"q{number}"), f"t{number}")
+            consume(world.session, world.vhost.queues.named(f"q{number}"), f"t{number}")
             world.publish(f"q{number}", 50)
         count = steps(world.checkpoint)
         world.kill()
@@ -139,7 +139,7 @@ Ends = Callable[[World, list[Session], Queue], None]
 
 
 def _delete(world: World, sessions: list[Session], queue: Queue) -> None:
-    world.vhost.remove_queue(queue)
+    world.vhost.queues.remove(queue)
 
 
 def _close_session(world: World, sessions: list[Session], queue: Queue) -> None:
@@ -203,7 +203,7 @@ def test_priorities_are_looked_at_as_far_as_needed() -> None:
 def _all_out(broker: Broker, queue: Queue) -> set[int]:
     """By a look at everything."""
     found: list[Message] = []
-    for client in broker.clients:
+    for client in broker.connections:
         for session in client.sessions:
             found += session.unacked.values()
             if session.transaction is not None:
@@ -244,7 +244,7 @@ def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> N
         if what == "publish":
             world.publish(f"q{number}", 1 + pick % 5)
         elif what == "ask":
-            queue = world.vhost.queue(f"q{number}")
+            queue = world.vhost.queues.named(f"q{number}")
             found = queue.unacked_messages()
             assert {message.id for message in found} == _all_out(world.broker, queue)
             assert len(found) == len(_all_out(world.broker, queue)) == queue.unacked
@@ -257,7 +257,7 @@ def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> N
         elif what == "nack" and tag:
             session.reject(tag, requeue=True)
         elif what == "get":
-            session.get(world.vhost.queue(f"q{number}"), no_ack=False)
+            session.get(world.vhost.queues.named(f"q{number}"), no_ack=False)
         elif what == "select":
             session.select_transactions()
         elif what == "commit" and session.transaction is not None:
@@ -273,7 +273,7 @@ def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> N
             sessions[pick % 2] = world.client.open_session()
             subscribe(number)
         elif what == "delete":
-            world.vhost.remove_queue(world.vhost.queue(f"q{number}"))
+            world.vhost.queues.remove(world.vhost.queues.named(f"q{number}"))
             subscribe(number)
         world.end_turn()
         for queue in world.vhost.queues.values():

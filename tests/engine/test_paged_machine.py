@@ -279,14 +279,14 @@ class Story:
 
     def purge(self) -> None:
         name = self.name()
-        self.both(f"purge {name}", lambda world: world.vhost.queue(name).purge())
+        self.both(f"purge {name}", lambda world: world.vhost.queues.named(name).purge())
 
     def delete(self) -> None:
         """And declare it again."""
         name = self.name()
 
         def act(world: World) -> int:
-            count = world.vhost.delete_queue(name, world.client)
+            count = world.vhost.queues.delete(name, world.client)
             world.declare(name)
             return count
 

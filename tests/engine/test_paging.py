@@ -114,7 +114,7 @@ def cancelled(world: World) -> None:
 
 WAYS: dict[str, Way] = {
     "purged": lambda world: world.queue.purge(),
-    "deleted": lambda world: world.vhost.delete_queue("q", world.client),
+    "deleted": lambda world: world.vhost.queues.delete("q", world.client),
     "got": got,
     "acknowledged": acked,
     "rejected": rejected,
@@ -145,7 +145,7 @@ def test_an_empty_queue_uses_nothing(kind: str, way: str, mode: int) -> None:
     assert sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in world.queues) == 0
     assert set(usage(world).values()) == {0}
     if way in ("purged", "deleted"):
-        assert world.broker.storage.memory.total == 0
+        assert world.broker.context.storage.memory.total == 0
 
 
 @pytest.mark.parametrize("way", ["purged", "deleted"])
@@ -282,12 +282,12 @@ def test_memory_of_an_emptied_queue_is_for_others(kind: str, way: str) -> None:
     world.end_turn()
     WAYS[way](world)
     world.end_turn()
-    memory = world.broker.storage.memory
+    memory = world.broker.context.storage.memory
     assert memory.total == sum(charge[0] for charge in memory._charges.values()) == 0
     for _ in range(40):
         world.publish([bytes(100)], {"delivery_mode": 2}, "other.x")
     world.end_turn()
-    other = world.vhost.queue("other")
+    other = world.vhost.queues.named("other")
     assert (other.ready_count, other.store.is_deep) == (40, False)
     assert memory.total == sum(charge[0] for charge in memory._charges.values()) <= 20_000
 
@@ -299,7 +299,7 @@ def test_what_the_journal_does_not_have_stays_in_memory(kind: str) -> None:
     for number in range(20):
         world.publish([b"%02d" % number], {"delivery_mode": 2, "priority": number // 7})
     world.end_turn()
-    pager: Any = world.broker.pager
+    pager: Any = world.broker.context.storage.pager
     pager.journal = {id_: one for id_, one in world.published.items() if id_ % 3}
     world.configure({"memory_limit": 1})
     world.end_turn()

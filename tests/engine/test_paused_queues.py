@@ -39,10 +39,10 @@ class World:
 
     def __init__(self, arguments: FieldTable) -> None:
         self.broker = Broker(ManualClock())
-        self.client = self.broker.connect("/", USER, name="test", flush=self._flush)
+        self.client = self.broker.connections.open("/", USER, name="test", flush=self._flush)
         self.session = self.client.open_session()
         self.session.limit(100, total=False)
-        self.queue = self.client.vhost.declare_queue("q", client=self.client, durable=True, arguments=arguments)
+        self.queue = self.client.vhost.queues.declare("q", client=self.client, durable=True, arguments=arguments)
 
     def _flush(self) -> None:
         self.client.take_outbox()
@@ -55,13 +55,13 @@ class World:
 
     def publish(self, count: int) -> None:
         header = encode_header(1, {"delivery_mode": 2})
-        route = self.client.vhost.route("", "q", USER)
+        route = self.client.vhost.router.route("", "q", USER)
         envelope = Envelope("", "q", scan_properties(header[12:]))
         self.session.publish(route, envelope, [PLAIN.join(header, b"x")] * count, mandatory=False)
         self.settle()
 
     def settle(self) -> None:
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             pass
 
 

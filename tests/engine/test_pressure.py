@@ -22,12 +22,12 @@ class Bench:
         self.consumer.limit(1, total=False)
 
     def session(self) -> Session:
-        client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
         return client.open_session()
 
     def queue(self, name: str, *, is_consumed: bool = True, **arguments: Field) -> Queue:
         spelled = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
-        queue = self.vhost.declare_queue(name, client=self.publisher.client, arguments=spelled)  # type: ignore[arg-type]
+        queue = self.vhost.queues.declare(name, client=self.publisher.client, arguments=spelled)  # type: ignore[arg-type]
         if is_consumed:
             self.consumer.consume(queue, name, no_ack=False, exclusive=False, arguments={})
             self.end_turn()
@@ -35,7 +35,9 @@ class Bench:
 
     def publish(self, name: str, count: int, exchange: str = "") -> None:
         blobs = [PLAIN.join(encode_header(0), b"")] * count
-        self.publisher.publish(self.vhost.route(exchange, name, USER), Envelope(exchange, name), blobs, mandatory=False)
+        self.publisher.publish(
+            self.vhost.router.route(exchange, name, USER), Envelope(exchange, name), blobs, mandatory=False
+        )
 
     def end_turn(self) -> None:
         while self.broker.end_turn():
@@ -43,7 +45,7 @@ class Bench:
 
     @property
     def crowded(self) -> str | None:
-        queue = self.broker.pressure.queue
+        queue = self.broker.context.pressure.queue
         return None if queue is None else queue.name
 
 
@@ -89,9 +91,9 @@ def test_the_longest_one_is_told(bench: Bench, order: str) -> None:
 
 def test_exchanges_behind_exchanges_are_its_own_publishes(bench: Bench) -> None:
     bench.queue("q")
-    bench.vhost.declare_exchange("behind", "fanout")
-    bench.vhost.bind_exchange("behind", "amq.fanout", "", {})
-    bench.vhost.bind_queue("q", "behind", "", {})
+    bench.vhost.exchanges.declare("behind", "fanout")
+    bench.vhost.bindings.add("exchange", "behind", "amq.fanout", "", {})
+    bench.vhost.bindings.add("queue", "q", "behind", "", {})
     bench.publish("", 2 + READY_MAX, exchange="amq.fanout")
     assert bench.crowded == "q"
 
@@ -134,9 +136,9 @@ def test_returned_messages_do_not_crowd_a_queue(bench: Bench) -> None:
 
 def test_another_maximum_holds_at_once(bench: Bench) -> None:
     bench.queue("q")
-    bench.broker.replace_settings(bench.broker.settings, BrokerOptions(busy_queue_ready_max=100))
+    bench.broker.reloading.replace_settings(bench.broker.context.settings, BrokerOptions(busy_queue_ready_max=100))
     bench.publish("q", 10 * READY_MAX)
     assert bench.crowded is None
-    bench.broker.replace_settings(bench.broker.settings, BrokerOptions(busy_queue_ready_max=1))
+    bench.broker.reloading.replace_settings(bench.broker.context.settings, BrokerOptions(busy_queue_ready_max=1))
     bench.publish("q", 1)
     assert bench.crowded == "q"

@@ -194,7 +194,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.one_queue_a_session = one_queue_a_session
         self.exact = one_queue_a_session and unsent_max > 150
         self.broker = Broker(ManualClock(), unsent_max=unsent_max)
-        self.broker.listeners.append(self.listen)
+        self.broker.context.listeners.append(self.listen)
         self.vhost = self.broker.virtual_hosts["/"]
         self.clients: list[Client] = []
         self.engine: list[Session] = []
@@ -212,7 +212,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def connect(self, index: int) -> None:
         """A client with its sessions, in the place of one that is gone."""
-        client = self.broker.connect("/", USER, name=f"client {index}", flush=lambda: self.flush(index))
+        client = self.broker.connections.open("/", USER, name=f"client {index}", flush=lambda: self.flush(index))
         paused = [False]
         place = slice(index * SESSIONS_A_CLIENT, (index + 1) * SESSIONS_A_CLIENT)
         self.clients[index : index + 1] = [client]
@@ -322,8 +322,8 @@ class QueueMachine(RuleBasedStateMachine):
     def declare(self, name: str, auto_delete: bool) -> None:
         """queue.declare; both queues hang on the fanout exchange, too."""
         if name not in self.queues:
-            self.vhost.declare_queue(name, client=self.clients[0], auto_delete=auto_delete)
-            self.vhost.bind_queue(name, "amq.fanout", "", {})
+            self.vhost.queues.declare(name, client=self.clients[0], auto_delete=auto_delete)
+            self.vhost.bindings.add("queue", name, "amq.fanout", "", {})
             self.queues[name] = ModelQueue(name, auto_delete)
 
     @rule(index=sessions, runs=st.lists(st.tuples(st.sampled_from((*NAMES, "both")), counts), min_size=1, max_size=4))
@@ -335,7 +335,7 @@ class QueueMachine(RuleBasedStateMachine):
             exchange, key = ("amq.fanout", "") if target == "both" else ("", target)
             blobs = [_blob(number) for number in numbers]
             returned = session.publish(
-                self.vhost.route(exchange, key, USER), Envelope(exchange, key), blobs, mandatory=True
+                self.vhost.router.route(exchange, key, USER), Envelope(exchange, key), blobs, mandatory=True
             )
             if model.transaction is not None:
                 assert not returned
@@ -374,7 +374,7 @@ class QueueMachine(RuleBasedStateMachine):
             model.prefetch = prefetch
             model.total = 0
         tag = f"c{next(self.tags)}"
-        session.consume(self.vhost.queue(name), tag, no_ack=no_ack, exclusive=False, arguments={})
+        session.consume(self.vhost.queues.named(name), tag, no_ack=no_ack, exclusive=False, arguments={})
         model.consumers[tag] = consumer = ModelConsumer(model, queue, tag, no_ack, model.prefetch)
         queue.rota.append(consumer)
         self.turn()
@@ -420,7 +420,7 @@ class QueueMachine(RuleBasedStateMachine):
         queue, model = self.queues.get(name), self.model[index]
         if queue is None:
             return
-        got = self.engine[index].get(self.vhost.queue(name), no_ack=no_ack)
+        got = self.engine[index].get(self.vhost.queues.named(name), no_ack=no_ack)
         if not queue.ready:
             assert got is None
             return
@@ -628,7 +628,7 @@ class QueueMachine(RuleBasedStateMachine):
         """queue.purge takes what is ready."""
         queue = self.queues.get(name)
         if queue is not None:
-            assert self.vhost.purge_queue(name, self.clients[0]) == len(queue.ready)
+            assert self.vhost.queues.purge(name, self.clients[0]) == len(queue.ready)
             queue.ready.clear()
             self.turn()
 
@@ -637,7 +637,7 @@ class QueueMachine(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         """queue.delete returns how many were ready; its consumers hear of it."""
         queue = self.queues[name]
-        assert self.vhost.delete_queue(name, self.clients[0]) == len(queue.ready)
+        assert self.vhost.queues.delete(name, self.clients[0]) == len(queue.ready)
         self.gone(queue)
         self.turn()
 
@@ -734,7 +734,7 @@ class QueueMachine(RuleBasedStateMachine):
             while self.broker.end_turn():
                 pass  # of very many deliveries a slice is given back in each turn
             assert self.broker.statistics().unacked == 0
-            assert not self.broker.clients and not self.broker.touched
+            assert not self.broker.connections and not self.broker.context.touched
 
 
 def _blob(number: int) -> bytes:

@@ -19,21 +19,21 @@ class World:
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
         self.vhost = self.broker.virtual_hosts["/"]
-        self.client: Client = self.broker.connect("/", USER, name="c", flush=lambda: None)
-        self.vhost.declare_queue("requests", client=None)
+        self.client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
+        self.vhost.queues.declare("requests", client=None)
         self.session = self.client.open_session()
 
     def ask(self) -> None:
         """Raises: ReplyConsumerMissing."""
         header = encode_header(1, {"reply_to": b"amq.rabbitmq.reply-to"})
         envelope = Envelope("", "requests", scan_properties(header[12:]))
-        route = self.vhost.route("", "requests", USER)
+        route = self.vhost.router.route("", "requests", USER)
         self.session.publish(route, envelope, [PLAIN.join(header, b"?")], mandatory=True)
 
     def answer(self, address: str) -> bool:
         """Whether it went to somebody."""
         header = encode_header(1, {})
-        route = self.vhost.route("", address, USER)
+        route = self.vhost.router.route("", address, USER)
         envelope = Envelope("", address, scan_properties(header[12:]))
         return not self.session.publish(route, envelope, [PLAIN.join(header, b"!")], mandatory=True)
 
@@ -54,7 +54,7 @@ def test_one_consumer_at_a_time(ends: Callable[[Session], None], has_other: bool
     session = world.session
     for number in range(3):
         if has_other:
-            session.consume(world.vhost.queue("requests"), "other", no_ack=True, exclusive=False, arguments={})
+            session.consume(world.vhost.queues.named("requests"), "other", no_ack=True, exclusive=False, arguments={})
         with pytest.raises(ReplyConsumerMissing):
             world.ask()
         session.consume_replies("t", f"address-{number}", no_ack=True)
@@ -74,7 +74,7 @@ def test_the_end_of_another_consumer_changes_nothing() -> None:
     for tag in ("first", "last"):
         if tag == "last":
             world.session.consume_replies("t", "address", no_ack=True)
-        world.session.consume(world.vhost.queue("requests"), tag, no_ack=True, exclusive=False, arguments={})
+        world.session.consume(world.vhost.queues.named("requests"), tag, no_ack=True, exclusive=False, arguments={})
     for tag in ("first", "last"):
         world.session.cancel(tag)
         world.ask()

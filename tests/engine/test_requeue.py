@@ -23,9 +23,9 @@ def test_requeues_merge_by_publish_order(size: int, data: st.DataObject) -> None
         if event.kind is EventKind.REQUEUED:
             requeued.append(list(event.messages))
 
-    broker.listeners.append(listen)
-    client = broker.connect("/", USER, name="client", flush=lambda: None)
-    queue = broker.virtual_hosts["/"].declare_queue("q", client=client)
+    broker.context.listeners.append(listen)
+    client = broker.connections.open("/", USER, name="client", flush=lambda: None)
+    queue = broker.virtual_hosts["/"].queues.declare("q", client=client)
     messages = [Message(number, b"", Envelope("", "q")) for number in range(size)]
     out = data.draw(st.sets(st.integers(0, size - 1)))
     for message in messages:

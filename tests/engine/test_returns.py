@@ -58,7 +58,7 @@ def test_a_refused_dead_letter_costs_no_attempt(how: str, refusals: int) -> None
     assert count == 1
     world.sessions[2].reject(tag, requeue=True, why=NACKED)
     world.end_turn()
-    assert (world.queue.counters.killed, world.vhost.queue("dead").ready_count) == (1, 2)
+    assert (world.queue.counters.killed, world.vhost.queues.named("dead").ready_count) == (1, 2)
 
 
 @pytest.mark.parametrize("how", ["closed", "recovered", "failed"])
@@ -175,7 +175,7 @@ def test_nothing_wakes_up_for_messages_that_are_gone(way: str) -> None:
     elif way == "cancel":
         assert scheduled.cancel(world.queue, message.id)
     elif way == "delete":
-        assert world.vhost.delete_queue("q", world.client) == 1
+        assert world.vhost.queues.delete("q", world.client) == 1
     else:
         scheduled.reschedule(world.queue, message.id, 0)
         world.end_turn()

@@ -21,7 +21,7 @@ class Bench:
         self.broker = Broker(ManualClock(), unsent_max=1 << 40)
         self.vhost = self.broker.virtual_hosts["/"]
         self.publisher = self.client()
-        self.queue: Queue = self.vhost.declare_queue("q", client=self.publisher.client, arguments=arguments)
+        self.queue: Queue = self.vhost.queues.declare("q", client=self.publisher.client, arguments=arguments)
         self.handed: list[tuple[str, int]] = []
 
     def client(self) -> Session:
@@ -35,7 +35,7 @@ class Bench:
                 self.handed += [(tag, int(PLAIN.split(blob)[1])) for blob in effect.blobs]
             client.drained()
 
-        client = self.broker.connect("/", USER, name="client", flush=flush)
+        client = self.broker.connections.open("/", USER, name="client", flush=flush)
         return client.open_session()
 
     def consume(self, session: Session, tag: str, *, no_ack: bool = False, priority: int = 0) -> None:
@@ -46,7 +46,7 @@ class Bench:
     def publish(self, first: int, count: int) -> None:
         """A run of messages with these numbers as bodies."""
         blobs = [PLAIN.join(encode_header(1), b"%d" % number) for number in range(first, first + count)]
-        route = self.vhost.route("", "q", USER)
+        route = self.vhost.router.route("", "q", USER)
         self.publisher.publish(route, Envelope("", "q"), blobs, mandatory=False)
 
     def of(self, tag: str) -> list[int]:
@@ -244,7 +244,7 @@ def test_leaving_is_counted_by_how_many_are_there() -> None:
     session = bench.client()
     for number in range(2 * PASSED):
         bench.consume(session, f"c{number}")
-    effort = bench.broker.effort
+    effort = bench.broker.context.effort
     before = effort.spent
     for number in range(10):
         session.cancel(f"c{number}")
@@ -252,6 +252,6 @@ def test_leaving_is_counted_by_how_many_are_there() -> None:
     few = Bench()
     session = few.client()
     few.consume(session, "only")
-    before = few.broker.effort.spent
+    before = few.broker.context.effort.spent
     session.cancel("only")
-    assert few.broker.effort.spent == before
+    assert few.broker.context.effort.spent == before

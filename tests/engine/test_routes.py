@@ -94,7 +94,7 @@ class World:
 
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
-        self.client: Client = self.broker.connect("/", User("u"), name="c", flush=lambda: None)
+        self.client: Client = self.broker.connections.open("/", User("u"), name="c", flush=lambda: None)
         self.session = self.client.open_session()
         self.vhost = self.client.vhost
         self.held: dict[tuple[str, str], Route] = {}
@@ -106,7 +106,7 @@ class World:
             for key in KEYS:
                 held = self.held.get((name, key))
                 if name in self.vhost.exchanges and (held is None or held.is_stale):
-                    self.held[name, key] = self.vhost.route(name, key, self.client.user)
+                    self.held[name, key] = self.vhost.router.route(name, key, self.client.user)
 
     def check(self) -> None:
         """Whatever is not stale is right."""
@@ -125,10 +125,10 @@ class World:
         if key in ("a", "b"):
             arguments["alternate-exchange"] = text(other)
         if name not in self.vhost.exchanges:
-            self.vhost.declare_exchange(name, kinds[name], auto_delete=key == "q", arguments=arguments)
+            self.vhost.exchanges.declare(name, kinds[name], auto_delete=key == "q", arguments=arguments)
 
     def delete_exchange(self, name: str, other: str, key: str) -> None:
-        self.vhost.delete_exchange(name)
+        self.vhost.exchanges.delete(name)
 
     def declare_queue(self, name: str, other: str, key: str) -> None:
         """Sometimes at the address of another queue, or of an exchange."""
@@ -137,25 +137,25 @@ class World:
         if key in ("a", "d"):
             arguments["x-address"] = text(key)
         if queue not in self.vhost.queues:
-            self.vhost.declare_queue(queue, client=self.client, arguments=arguments, auto_delete=key == "b")
+            self.vhost.queues.declare(queue, client=self.client, arguments=arguments, auto_delete=key == "b")
 
     def delete_queue(self, name: str, other: str, key: str) -> None:
-        self.vhost.delete_queue(QUEUES[NAMES.index(name) % len(QUEUES)], self.client)
+        self.vhost.queues.delete(QUEUES[NAMES.index(name) % len(QUEUES)], self.client)
 
     def bind_queue(self, name: str, other: str, key: str) -> None:
         queue = QUEUES[NAMES.index(other) % len(QUEUES)]
         if name in self.vhost.exchanges and queue in self.vhost.queues:
-            self.vhost.bind_queue(queue, name, key, {})
+            self.vhost.bindings.add("queue", queue, name, key, {})
 
     def unbind_queue(self, name: str, other: str, key: str) -> None:
-        self.vhost.unbind_queue(QUEUES[NAMES.index(other) % len(QUEUES)], name, key, {})
+        self.vhost.bindings.remove("queue", QUEUES[NAMES.index(other) % len(QUEUES)], name, key, {})
 
     def bind_exchange(self, name: str, other: str, key: str) -> None:
         if name in self.vhost.exchanges and other in self.vhost.exchanges:
-            self.vhost.bind_exchange(other, name, key, {})
+            self.vhost.bindings.add("exchange", other, name, key, {})
 
     def unbind_exchange(self, name: str, other: str, key: str) -> None:
-        self.vhost.unbind_exchange(other, name, key, {})
+        self.vhost.bindings.remove("exchange", other, name, key, {})
 
     def consume(self, name: str, other: str, key: str) -> None:
         """Auto-delete queues go with their consumer, and `p` takes messages only while it has one."""
@@ -169,12 +169,12 @@ class World:
         """Another alternate exchange for some."""
         definition = {"alternate-exchange": other}
         policy = Policy(vhost="/", name="p", pattern=f"^{name}$", apply_to="exchanges", definition=definition)
-        self.broker.replace_policies(Policies([policy] if key != "q" else []))
+        self.broker.reloading.replace_policies(Policies([policy] if key != "q" else []))
 
     def change_user(self, name: str, other: str, key: str) -> None:
         """Permissions count as topology."""
         grant = Permissions(Grant(".*", ".*", ".*"), user="u", vhost="/")
-        self.broker.replace_user(User("u", permissions=MappingProxyType({"/": grant})))
+        self.broker.connections.replace_user(User("u", permissions=MappingProxyType({"/": grant})))
         assert all(route.is_stale for route in self.held.values())
 
     def disable(self, name: str, other: str, key: str) -> None:
@@ -182,7 +182,7 @@ class World:
         queue = self.vhost.queues.get(QUEUES[NAMES.index(name) % len(QUEUES)])
         if queue is not None:
             queue.enabled = not queue.enabled
-            self.vhost.forget_routes_to(queue)
+            self.vhost.router.forget_routes_to(queue)
 
 
 Change = Callable[[World, str, str, str], None]
@@ -240,12 +240,12 @@ def stale(world: World) -> set[tuple[str, str]]:
 
 def test_a_queue_that_comes_and_goes_touches_the_key_of_its_name(world: World) -> None:
     """On the default exchange, and nothing else."""
-    world.vhost.declare_queue("a", client=world.client)
+    world.vhost.queues.declare("a", client=world.client)
     assert stale(world) == {("", "a")}
-    world.vhost.delete_queue("a", world.client)
+    world.vhost.queues.delete("a", world.client)
     assert stale(world) == {("", "a")}
-    world.vhost.declare_queue("reply", client=world.client)
-    world.vhost.delete_queue("reply", world.client)
+    world.vhost.queues.declare("reply", client=world.client)
+    world.vhost.queues.delete("reply", world.client)
     assert not stale(world)
 
 
@@ -278,19 +278,19 @@ def test_changes_behind_other_exchanges_touch_what_comes_by(world: World) -> Non
     """
     vhost = world.vhost
     world.bind_exchange("d", "t", "a")
-    vhost.declare_exchange("z", "direct", arguments={"alternate-exchange": text("t")})
-    vhost.bind_queue("q", "z", "b", {})
-    held = {key: vhost.route("z", key, world.client.user) for key in KEYS}
+    vhost.exchanges.declare("z", "direct", arguments={"alternate-exchange": text("t")})
+    vhost.bindings.add("queue", "q", "z", "b", {})
+    held = {key: vhost.router.route("z", key, world.client.user) for key in KEYS}
     stale(world)
     world.bind_queue("t", "d", "a")
     assert stale(world) == {("t", "a"), ("d", "a")}
     assert {key for key, route in held.items() if route.is_stale} == {"a"}
-    vhost.bind_queue("q", "t", "b", {})
+    vhost.bindings.add("queue", "q", "t", "b", {})
     assert not held["b"].is_stale
-    vhost.delete_exchange("t")
+    vhost.exchanges.delete("t")
     assert {key for key, route in held.items() if route.is_stale} == set(KEYS) - {"b"}
-    held = {key: vhost.route("z", key, world.client.user) for key in KEYS}
-    vhost.declare_exchange("t", "topic")
+    held = {key: vhost.router.route("z", key, world.client.user) for key in KEYS}
+    vhost.exchanges.declare("t", "topic")
     assert all(route.is_stale for route in held.values())
 
 
@@ -309,13 +309,13 @@ def test_one_route_for_all_that_ask_and_nothing_remembered_of_it_when_they_forge
     vhost, user = world.vhost, world.client.user
     world.bind_exchange("t", "d", "#")
     world.look_up()
-    assert vhost.route("t", "a", user) is world.held["t", "a"]
+    assert vhost.router.route("t", "a", user) is world.held["t", "a"]
     before = [len(exchange.routes) for exchange in vhost.exchanges.values()]
     gc.disable()
     try:
         for number in range(1_000):
             for name in ("", *NAMES):
-                vhost.route(name, f"new.{number}", user)
+                vhost.router.route(name, f"new.{number}", user)
         assert [len(exchange.routes) for exchange in vhost.exchanges.values()] == before
         world.held.clear()
         assert not any(len(exchange.routes) for exchange in vhost.exchanges.values())
@@ -332,11 +332,11 @@ def crowd(kind: str, count: int) -> World:
     world.declare_queue("d", "d", "q")
     for number in range(count):
         if not kind:
-            world.vhost.declare_queue(f"q.{number}", client=world.client)
+            world.vhost.queues.declare(f"q.{number}", client=world.client)
         elif kind == "amq.headers":
-            world.vhost.bind_queue("q", kind, f"{number}", {"h": Field("I", number % 5)})
+            world.vhost.bindings.add("queue", "q", kind, f"{number}", {"h": Field("I", number % 5)})
         else:
-            world.vhost.bind_queue("q", kind, f"q.{number}" + ("", ".*", ".#", ".#.a")[number % 4], {})
+            world.vhost.bindings.add("queue", "q", kind, f"q.{number}" + ("", ".*", ".#", ".#.a")[number % 4], {})
     return world
 
 
@@ -351,10 +351,10 @@ def test_a_new_key_costs_the_same_whatever_is_bound(kind: str) -> None:
         vhost = crowd(kind, count).vhost
         exchange = vhost.exchanges[kind]
         if kind == "amq.headers":
-            assert [queue.name for queue in vhost.reach(exchange, message)] == ["q"]
-            return steps(lambda: vhost.reach(exchange, message))
-        vhost.route(kind, "q.0", User("u"))
-        return steps(lambda: vhost.route(kind, f"q.{count - 4}", User("u")))
+            assert [queue.name for queue in vhost.router.reach(exchange, message)] == ["q"]
+            return steps(lambda: vhost.router.reach(exchange, message))
+        vhost.router.route(kind, "q.0", User("u"))
+        return steps(lambda: vhost.router.route(kind, f"q.{count - 4}", User("u")))
 
     assert work(2_000) <= work(20) + 5
 
@@ -365,13 +365,13 @@ def test_bindings_and_queues_among_many_cost_the_same() -> None:
     def work(count: int) -> list[int]:
         world = crowd("amq.direct", count)
         vhost, client = world.vhost, world.client
-        vhost.declare_queue("other", client=client)
+        vhost.queues.declare("other", client=client)
         return [
-            steps(lambda: vhost.bind_queue("q", "amq.topic", "k.*", {}, client)),
-            steps(lambda: vhost.bind_queue("q", "amq.direct", "k", {}, client)),
-            steps(lambda: vhost.unbind_queue("q", "amq.direct", "k", {}, client)),
-            steps(lambda: vhost.bind_queue("other", "amq.direct", "k", {}, client)),
-            steps(lambda: vhost.delete_queue("other", client)),
+            steps(lambda: vhost.bindings.add("queue", "q", "amq.topic", "k.*", {}, client)),
+            steps(lambda: vhost.bindings.add("queue", "q", "amq.direct", "k", {}, client)),
+            steps(lambda: vhost.bindings.remove("queue", "q", "amq.direct", "k", {}, client)),
+            steps(lambda: vhost.bindings.add("queue", "other", "amq.direct", "k", {}, client)),
+            steps(lambda: vhost.queues.delete("other", client)),
         ]
 
     assert all(many <= few + 5 for many, few in zip(work(2_000), work(20), strict=True))
@@ -382,7 +382,7 @@ def test_the_end_of_a_queue_costs_its_bindings() -> None:
 
     def work(count: int) -> int:
         world = crowd("amq.topic", count)
-        return steps(lambda: world.vhost.delete_queue("q", world.client))
+        return steps(lambda: world.vhost.queues.delete("q", world.client))
 
     assert work(800) <= TWICE * work(400)
 
@@ -392,22 +392,22 @@ def test_equal_headers_bindings_are_one_condition() -> None:
     world = World()
     vhost, client = world.vhost, world.client
     for name in ("one", "two"):
-        vhost.declare_queue(name, client=client)
-        vhost.bind_queue(name, "amq.headers", "", {"h": Field("I", 3), "x-match": text("any")})
-        vhost.bind_queue(name, "amq.headers", "k", {"x-match": text("any"), "h": Field("l", 3)})
+        vhost.queues.declare(name, client=client)
+        vhost.bindings.add("queue", name, "amq.headers", "", {"h": Field("I", 3), "x-match": text("any")})
+        vhost.bindings.add("queue", name, "amq.headers", "k", {"x-match": text("any"), "h": Field("l", 3)})
     header = encode_header(0, {"headers": {"h": Field("I", 3)}})
     envelope = Envelope("amq.headers", "", scan_properties(header[12:]))
     message = Routed(("",), envelope, PLAIN.join(header, b""))
 
     def reached() -> list[str]:
-        return [queue.name for queue in vhost.reach(vhost.exchanges["amq.headers"], message)]
+        return [queue.name for queue in vhost.router.reach(vhost.exchanges["amq.headers"], message)]
 
     assert reached() == ["one", "two"]
-    vhost.unbind_queue("one", "amq.headers", "", {"h": Field("I", 3), "x-match": text("any")})
+    vhost.bindings.remove("queue", "one", "amq.headers", "", {"h": Field("I", 3), "x-match": text("any")})
     assert reached() == ["one", "two"]
-    vhost.delete_queue("one", client)
+    vhost.queues.delete("one", client)
     assert reached() == ["two"]
-    vhost.delete_queue("two", client)
+    vhost.queues.delete("two", client)
     assert reached() == []
 
 
@@ -417,18 +417,18 @@ def test_a_new_key_costs_the_same_beside_other_words(pattern: str) -> None:
 
     def work(count: int) -> list[int]:
         world = World()
-        vhost, broker = world.vhost, world.vhost.broker
+        vhost, broker = world.vhost, world.broker
         world.declare_queue("d", "d", "q")
         for number in range(count):
-            vhost.bind_queue("q", "amq.topic", pattern.format(number % 7, number), {})
+            vhost.bindings.add("queue", "q", "amq.topic", pattern.format(number % 7, number), {})
         matching = pattern.format(3, 10).replace("*", "x").replace("#", "y")
         found = []
         for key in (matching, f"z.{matching}.z", "z.y"):
-            vhost.route("amq.topic", f"{key}.before", User("u"))  # automata are made
-            before = broker.effort.spent
-            found.append(steps(lambda key=key: vhost.route("amq.topic", key, User("u"))))
-            found.append(broker.effort.spent - before)
-        assert [queue.name for queue in vhost.route("amq.topic", matching, User("u")).queues or ()] == ["q"]
+            vhost.router.route("amq.topic", f"{key}.before", User("u"))  # automata are made
+            before = broker.context.effort.spent
+            found.append(steps(lambda key=key: vhost.router.route("amq.topic", key, User("u"))))
+            found.append(broker.context.effort.spent - before)
+        assert [queue.name for queue in vhost.router.route("amq.topic", matching, User("u")).queues or ()] == ["q"]
         return found
 
     assert all(many <= few + 5 for many, few in zip(work(3_000), work(30), strict=True))

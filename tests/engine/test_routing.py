@@ -84,16 +84,16 @@ class Web:
 
     def __init__(self, size: int) -> None:
         self.broker = Broker(ManualClock())
-        self.client: Client = self.broker.connect("/", USER, name="client", flush=lambda: None)
+        self.client: Client = self.broker.connections.open("/", USER, name="client", flush=lambda: None)
         self.vhost = self.broker.virtual_hosts["/"]
         for number in range(size):
-            self.vhost.declare_exchange(f"e{number}", "fanout")
-            self.vhost.declare_queue(f"q{number}", client=self.client)
-            self.vhost.bind_queue(f"q{number}", f"e{number}", "", {})
+            self.vhost.exchanges.declare(f"e{number}", "fanout")
+            self.vhost.queues.declare(f"q{number}", client=self.client)
+            self.vhost.bindings.add("queue", f"q{number}", f"e{number}", "", {})
 
     def reached(self, number: int) -> list[str]:
         """Queues that a message to an exchange comes to."""
-        queues = self.vhost.route(f"e{number}", "key", USER).queues
+        queues = self.vhost.router.route(f"e{number}", "key", USER).queues
         assert queues is not None
         return [queue.name for queue in queues]
 
@@ -104,7 +104,7 @@ def test_cycles_of_exchanges_end_and_no_queue_gets_two_copies(size: int, edges: 
     web = Web(size)
     edges = [(source % size, target % size) for source, target in edges]
     for source, target in edges:
-        web.vhost.bind_exchange(f"e{target}", f"e{source}", "", {})
+        web.vhost.bindings.add("exchange", f"e{target}", f"e{source}", "", {})
     for start in range(size):
         reach = {start}
         for _ in range(size):
@@ -118,9 +118,9 @@ def test_a_chain_of_a_thousand_exchanges_routes() -> None:
     """The walk has no depth of its own."""
     web = Web(1)
     for number in range(1000):
-        web.vhost.declare_exchange(f"c{number}", "fanout")
-        web.vhost.bind_exchange(f"c{number}", f"c{number - 1}" if number else "e0", "", {})
-    web.vhost.bind_queue("q0", "c999", "", {})
+        web.vhost.exchanges.declare(f"c{number}", "fanout")
+        web.vhost.bindings.add("exchange", f"c{number}", f"c{number - 1}" if number else "e0", "", {})
+    web.vhost.bindings.add("queue", "q0", "c999", "", {})
     assert web.reached(0) == ["q0"]
 
 
@@ -128,11 +128,11 @@ def test_a_chain_of_a_thousand_auto_delete_exchanges_goes_with_its_last() -> Non
     """An auto-delete exchange goes with its last binding, and so do all before it, however many there are."""
     web = Web(0)
     for number in range(1000):
-        web.vhost.declare_exchange(f"c{number}", "fanout", auto_delete=True)
+        web.vhost.exchanges.declare(f"c{number}", "fanout", auto_delete=True)
         if number:
-            web.vhost.bind_exchange(f"c{number}", f"c{number - 1}", "", {})
+            web.vhost.bindings.add("exchange", f"c{number}", f"c{number - 1}", "", {})
     before = web.broker.statistics().exchanges
-    web.vhost.delete_exchange("c999")
+    web.vhost.exchanges.delete("c999")
     assert web.broker.statistics().exchanges == before - 1000
 
 
@@ -145,11 +145,11 @@ def test_bindings_stay_consistent(steps: list[tuple[str, int, int]]) -> None:
         if any(name not in web.vhost.exchanges for name in names):
             continue
         if what == "bind":
-            web.vhost.bind_exchange(*names, "", {})
+            web.vhost.bindings.add("exchange", *names, "", {})
         elif what == "unbind":
-            web.vhost.unbind_exchange(*names, "", {})
+            web.vhost.bindings.remove("exchange", *names, "", {})
         else:
-            web.vhost.delete_exchange(names[0])
+            web.vhost.exchanges.delete(names[0])
     exchanges = web.vhost.exchanges.values()
     outgoing = {binding for exchange in exchanges for binding in exchange.bindings.values()}
     incoming = {binding for exchange in exchanges for binding in exchange.incoming}

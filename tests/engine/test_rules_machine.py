@@ -82,7 +82,7 @@ class RulesMachine(RuleBasedStateMachine):
         """The rules hold for `q` alone."""
         self.clock = ManualClock()
         self.broker = Broker(self.clock, settings=SettingsRepository([entry("q", **said)]))
-        self.broker.listeners.append(self.heard)
+        self.broker.context.listeners.append(self.heard)
         self.open: dict[tuple[str, int], str] = {}  # (queue, id) -> the last thing that happened to it
         self.done: set[tuple[str, int]] = set()
         self.failed: Counter[int] = Counter()  # id -> attempts that failed
@@ -91,12 +91,12 @@ class RulesMachine(RuleBasedStateMachine):
         self.clients = [self.connect(), self.connect()]
         vhost = self.clients[0].vhost
         for name, table in (("q", arguments), ("dead", {})):
-            vhost.declare_queue(name, client=self.clients[0], durable=True, arguments=table)
+            vhost.queues.declare(name, client=self.clients[0], durable=True, arguments=table)
         self.sessions = [client.open_session() for client in self.clients]
         self.scheduled_before: dict[int, int] = {}
 
     def connect(self) -> Client:
-        client: Client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
         client.flush = lambda: self.sent(client)
         return client
 
@@ -108,7 +108,7 @@ class RulesMachine(RuleBasedStateMachine):
 
     @property
     def queue(self) -> Queue:
-        return self.broker.virtual_hosts["/"].queue("q")
+        return self.broker.virtual_hosts["/"].queues.named("q")
 
     def heard(self, event: Event) -> None:
         """At most one enqueued, at most one terminal event for each (queue, message)."""
@@ -154,7 +154,9 @@ class RulesMachine(RuleBasedStateMachine):
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
         self.ring_before = self.queue.store.at_hand
         session = self.sessions[0]
-        session.publish(session.client.vhost.route("", key, USER), Envelope("", key, facts), blobs, mandatory=False)
+        session.publish(
+            session.client.vhost.router.route("", key, USER), Envelope("", key, facts), blobs, mandatory=False
+        )
         self.end_turn()
 
     @rule(who=st.integers(0, 1), prefetch=st.integers(0, 3), no_ack=st.booleans())
@@ -259,7 +261,7 @@ class RulesMachine(RuleBasedStateMachine):
 
     @rule(said=ADDRESS_SETTINGS)
     def reload(self, said: dict[str, Any]) -> None:
-        self.broker.replace_settings(SettingsRepository([entry("q", **said)]))
+        self.broker.reloading.replace_settings(SettingsRepository([entry("q", **said)]))
 
     # -- what always holds --------------------------------------------------------------------------------------------
 

@@ -125,14 +125,14 @@ def test_an_address_whose_rules_nobody_meets_has_none(layer: Layer, diverts: boo
 def test_a_queue_that_is_gone_is_freed_at_once(arguments: FieldTable) -> None:
     """With all its parts and its client, by counting references: of such queues there may be a thousand a second."""
     broker = Broker(ManualClock(), Users([User("u")]))
-    client = broker.connect("/", User("u"), name="c", flush=lambda: None)
+    client = broker.connections.open("/", User("u"), name="c", flush=lambda: None)
     vhost = broker.virtual_hosts["/"]
-    queue = vhost.declare_queue("q", client=client, durable=True, arguments=arguments)
+    queue = vhost.queues.declare("q", client=client, durable=True, arguments=arguments)
     kind, identity = type(queue), id(queue)
     gc.collect()
     gc.disable()
     try:
-        vhost.delete_queue("q", client)
+        vhost.queues.delete("q", client)
         broker.end_turn()
         del queue
         # This one alone: other tests of the same process may hold queues of theirs.

@@ -15,7 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_pager import MemoryPager
 
-from leveret.engine import Broker, Envelope, Event, Field, FieldTable, ManualClock, Session, User, chores, dead_letters
+from leveret.engine import (
+    Broker,
+    Envelope,
+    Event,
+    Field,
+    FieldTable,
+    ManualClock,
+    Session,
+    User,
+    commits,
+    dead_letters,
+    reloading,
+)
 from leveret.engine import broker as broker_module
 from leveret.engine.clock import MS
 from leveret.engine.invariants import check_broker
@@ -36,10 +48,10 @@ SLICES: tuple[tuple[Any, str], ...] = (
     (broker_module, "TURN_SPREAD"),
     (broker_module, "ROUNDS_MAX"),
     (dead_letters, "DEAD_SPREAD"),
-    (chores, "COMMIT_SLICE"),
-    (chores, "REVIEW_SLICE"),
-    (chores, "CONCERNED_SLICE"),
-    (chores, "SETTINGS_SLICE"),
+    (commits, "COMMIT_SLICE"),
+    (reloading, "REVIEW_SLICE"),
+    (reloading, "CONCERNED_SLICE"),
+    (reloading, "SETTINGS_SLICE"),
     (giving_back, "GIVE_BACK_SLICE"),
     (session, "GIVE_BACK_SLICE"),
     (bounds, "TRIM_SLICE"),
@@ -64,26 +76,26 @@ class World:
         self.clock = ManualClock()
         self.broker = Broker(self.clock, unsent_max=1 << 40)
         if is_deep:
-            pager = self.broker.pager = MemoryPager(0)
+            pager = self.broker.context.storage.pager = MemoryPager(0)
 
             def record(event: Event) -> None:
                 if isinstance(event, PublishedEvent):
                     of = [event.of] * len(event.blobs) if isinstance(event.of, Envelope) else event.of
                     pager.journal.update((id_, (one, blob)) for id_, one, blob in zip(event.messages, of, event.blobs))
 
-            self.broker.listeners.append(record)
+            self.broker.context.listeners.append(record)
         self.vhost = self.broker.virtual_hosts["/"]
         self.publisher = self.open()
         dead: FieldTable = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
-        self.vhost.declare_queue("dead", client=None, durable=True)
+        self.vhost.queues.declare("dead", client=None, durable=True)
         for name in NAMES:
-            self.vhost.declare_queue(name, client=None, durable=True, arguments=dead)
-            self.vhost.bind_queue(name, "amq.fanout", "", {})
+            self.vhost.queues.declare(name, client=None, durable=True, arguments=dead)
+            self.vhost.bindings.add("queue", name, "amq.fanout", "", {})
         self.sessions = {name: self.open() for name in NAMES}
         self.number = 0
 
     def open(self) -> Session:
-        client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
         client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
         return client.open_session()
 
@@ -92,11 +104,11 @@ class World:
         blobs = [PLAIN.join(header, b"%04d" % (self.number + at)) for at in range(count)]
         self.number += count
         envelope = Envelope(exchange, key, scan_properties(header[12:]))
-        (by or self.publisher).publish(self.vhost.route(exchange, key, USER), envelope, blobs, mandatory=False)
+        (by or self.publisher).publish(self.vhost.router.route(exchange, key, USER), envelope, blobs, mandatory=False)
 
     def step(self, what: str, name: str, count: int) -> None:
         """One thing, of which more may follow at the ends of turns."""
-        session, queue = self.sessions[name], self.vhost.queue(name)
+        session, queue = self.sessions[name], self.vhost.queues.named(name)
         if what == "publish":
             self.publish("", name, count)
         elif what == "publish to all":
@@ -121,7 +133,7 @@ class World:
                 one.reject(0, multiple=True, requeue=True)
         elif what == "reload":
             said = [entry("#", max_delivery_attempts=count)] if count > 3 else []
-            self.broker.replace_settings(SettingsRepository(said))
+            self.broker.reloading.replace_settings(SettingsRepository(said))
         elif what in ("requeue", "reject"):
             session.reject(0, multiple=True, requeue=what == "requeue")
         elif what in ("close", "lose"):
@@ -136,14 +148,14 @@ class World:
         elif what in ("limit", "no limit"):
             definition = {"max-length": count} if what == "limit" else {}
             policy = Policy(vhost="/", name="p", pattern="^[a-d]$", apply_to="queues", definition=definition)
-            self.broker.replace_policies(Policies([policy] if definition else []))
+            self.broker.reloading.replace_policies(Policies([policy] if definition else []))
         elif what == "purge":
             queue.purge()
 
     def end_turn(self) -> int:
         """All that follows; how many turns that were."""
         turns = 1
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             check_broker(self.broker)
             turns += 1
             assert turns < 20_000, "it never ends"
@@ -153,7 +165,7 @@ class World:
         """What is ready, out, and counted, of each queue; of `dead`, whose letters come in any order, which it has."""
         found: dict[str, Any] = {}
         for name in NAMES:
-            queue, session = self.vhost.queue(name), self.sessions[name]
+            queue, session = self.vhost.queues.named(name), self.sessions[name]
             counters = queue.counters
             found[name] = (
                 len(queue.store),
@@ -161,7 +173,7 @@ class World:
                 queue.unacked,
                 (counters.enqueued, counters.acknowledged, counters.killed, counters.purged, counters.requeued),
             )
-        found["dead"] = len(self.vhost.queue("dead").store)
+        found["dead"] = len(self.vhost.queues.named("dead").store)
         return found
 
 

@@ -26,10 +26,10 @@ class World:
 
     def __init__(self, **settings: Any) -> None:
         self.bench = Bench(entry("q", **settings))
-        self.queue: Queue = self.bench.vhost.declare_queue("q", client=None, durable=True, arguments={})
+        self.queue: Queue = self.bench.vhost.queues.declare("q", client=None, durable=True, arguments={})
         self.found: list[SlowConsumer] = []
-        self.bench.broker.slow_consumers.on_found = self.found.append
-        self.deadlines = self.bench.broker.deadlines
+        self.bench.broker.context.slow_consumers.on_found = self.found.append
+        self.deadlines = self.bench.broker.context.deadlines
 
     def consumer(self, name: str, *, prefetch: int = 5, no_ack: bool = False, selector: str = "") -> Consumer:
         return Consumer(self, name, prefetch=prefetch, no_ack=no_ack, selector=selector)
@@ -47,7 +47,7 @@ class Consumer:
 
     def __init__(self, world: World, name: str, *, prefetch: int, no_ack: bool, selector: str) -> None:
         self.world = world
-        self.client: Client = world.bench.broker.connect("/", USER, name=name, flush=self._read)
+        self.client: Client = world.bench.broker.connections.open("/", USER, name=name, flush=self._read)
         self.session: Session = self.client.open_session()
         self.session.limit(prefetch, total=False)
         arguments = {"x-selector": Field("S", selector.encode())} if selector else {}
@@ -84,7 +84,7 @@ def test_who_never_acknowledges_is_cancelled_and_others_get_its_messages() -> No
     world.advance(1100)
     assert slow.is_cancelled
     assert [(one.tag, one.client, one.action) for one in world.found] == [("slow", "slow", CANCELLED)]
-    assert world.bench.broker.slow_consumers.counts == {CANCELLED: 1, CLOSED: 0, REPORTED: 0}
+    assert world.bench.broker.context.slow_consumers.counts == {CANCELLED: 1, CLOSED: 0, REPORTED: 0}
     other = world.consumer("other", prefetch=0)
     assert other.got == 15
     world.advance(1000)
@@ -191,8 +191,8 @@ def test_who_does_not_read_is_slow_also_without_acknowledgements() -> None:
 def test_a_neighbour_on_its_channel_does_not_make_it_fast() -> None:
     world = World(**SLOW)
     slow = world.consumer("slow")
-    world.bench.vhost.declare_queue("other", client=None, durable=True, arguments={})
-    slow.session.consume(world.bench.vhost.queue("other"), "fast", no_ack=True, exclusive=False, arguments={})
+    world.bench.vhost.queues.declare("other", client=None, durable=True, arguments={})
+    slow.session.consume(world.bench.vhost.queues.named("other"), "fast", no_ack=True, exclusive=False, arguments={})
     world.publish(20)
     for _ in range(30):
         world.bench.publish("y", exchange="", key="other")
@@ -320,16 +320,16 @@ def test_no_deadline_without_such_rules() -> None:
 
 def test_many_queues_are_looked_at_in_slices() -> None:
     bench = Bench(entry("#", **SLOW))  # type: ignore[arg-type]
-    client = bench.broker.connect("/", USER, name="c", flush=lambda: None)
+    client = bench.broker.connections.open("/", USER, name="c", flush=lambda: None)
     session = client.open_session()
     session.limit(1, total=False)
     for number in range(450):
-        queue = bench.vhost.declare_queue(f"q{number}", client=None, durable=True, arguments={})
+        queue = bench.vhost.queues.declare(f"q{number}", client=None, durable=True, arguments={})
         session.consume(queue, f"c{number}", no_ack=False, exclusive=False, arguments={})
         bench.publish("1", "2", exchange="", key=f"q{number}")
     for _ in range(6):
         bench.advance(500)
-    assert bench.broker.slow_consumers.counts[CANCELLED] == 450
+    assert bench.broker.context.slow_consumers.counts[CANCELLED] == 450
 
 
 def test_a_reload() -> None:
@@ -350,16 +350,16 @@ def test_a_reload() -> None:
 def test_subscribers_of_a_topic() -> None:
     """By the topic's policy; an auto-delete queue goes with its consumer."""
     bench = Bench(destinations=topics(PRICES_=dict(SLOW)))
-    client = bench.broker.connect("/", USER, name="c", flush=lambda: None)
+    client = bench.broker.connections.open("/", USER, name="c", flush=lambda: None)
     session = client.open_session()
     session.limit(1, total=False)
-    queue = bench.vhost.declare_queue("q", client=client, auto_delete=True)
-    bench.vhost.bind_queue("q", "amq.topic", "#", {})
+    queue = bench.vhost.queues.declare("q", client=client, auto_delete=True)
+    bench.vhost.bindings.add("queue", "q", "amq.topic", "#", {})
     session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
     bench.publish("1", "2", "3")
     for _ in range(40):
         bench.advance(100)
-    assert bench.broker.slow_consumers.counts[CANCELLED] == 1
+    assert bench.broker.context.slow_consumers.counts[CANCELLED] == 1
     assert "q" not in bench.vhost.queues
     assert not session.unacked
 

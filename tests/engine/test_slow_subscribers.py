@@ -220,9 +220,9 @@ def test_they_are_announced_with_their_cause() -> None:
 def test_only_transient_subscribers(declared: dict[str, bool], keeps: int) -> None:
     """Queues page E.2: exclusive or auto-delete, and not durable."""
     bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 2}))
-    client = bench.broker.connect("/", USER, name="c", flush=lambda: None)
-    queue = bench.vhost.declare_queue("q", client=client, **declared)  # type: ignore[arg-type]
-    bench.vhost.bind_queue("q", "amq.topic", "#", {})
+    client = bench.broker.connections.open("/", USER, name="c", flush=lambda: None)
+    queue = bench.vhost.queues.declare("q", client=client, **declared)  # type: ignore[arg-type]
+    bench.vhost.bindings.add("queue", "q", "amq.topic", "#", {})
     bench.publish(*numbers(1, 10))
     assert queue.ready_count == keeps
 
@@ -243,7 +243,7 @@ def test_which_topic_a_message_is_of(exchange: str, kind: str, key: str, topic: 
     """Queues page E.2: the routing key of topic exchanges, or the exchange's name. The default exchange has none."""
     bench = Bench(destinations=topics(**{topic: {"pending_message_limit": 2}}))
     if exchange and not exchange.startswith("amq."):
-        bench.vhost.declare_exchange(exchange, kind)
+        bench.vhost.exchanges.declare(exchange, kind)
     subscriber = Subscriber(bench, "q", consumes=False)
     if exchange:
         subscriber.bind("#" if kind == "topic" else key, exchange)
@@ -261,8 +261,8 @@ def test_address_settings_that_match_the_topic() -> None:
 def test_through_an_exchange_behind_another() -> None:
     """The topic is that of the publish."""
     bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 2}))
-    bench.vhost.declare_exchange("behind", "fanout")
-    bench.vhost.bind_exchange("behind", "amq.topic", "PRICES.*", {})
+    bench.vhost.exchanges.declare("behind", "fanout")
+    bench.vhost.bindings.add("exchange", "behind", "amq.topic", "PRICES.*", {})
     subscriber = Subscriber(bench, "q", consumes=False).bind("", "behind")
     bench.publish(*numbers(1, 5))
     assert subscriber.waiting == numbers(4, 5)
@@ -313,7 +313,7 @@ def test_limits_of_a_topic_hold_for_its_subscribers() -> None:
     """Queues page E.2: memory-limit of a topic, without a limit of what waits."""
     bench = Bench(destinations=topics(PRICES_={"memory_limit": 5_000, "cursor": "vm"}))
     subscriber = Subscriber(bench, "q", consumes=False).bind("#")
-    route = bench.vhost.route("amq.topic", "PRICES.X", USER)
+    route = bench.vhost.router.route("amq.topic", "PRICES.X", USER)
     assert route.is_metered
     blob = PLAIN.join(encode_header(2_000), bytes(2_000))
     offer = bench.publisher.offer(route, Envelope("amq.topic", "PRICES.X"), [blob] * 10, mandatory=False)
@@ -323,7 +323,7 @@ def test_limits_of_a_topic_hold_for_its_subscribers() -> None:
 def test_nothing_of_it_without_such_settings() -> None:
     """A topic costs nothing where no topic has settings: nobody asks, queues have no state of it."""
     bench = Bench(entry("#", redelivery_delay_ms=5))
-    assert not bench.broker.settings.concerns_topics
+    assert not bench.broker.context.settings.concerns_topics
     subscriber = Subscriber(bench, "q", consumes=False).bind("#")
     bench.publish("1")
     assert (subscriber.queue.pending, dict(subscriber.queue.terms.topics)) == (None, {})

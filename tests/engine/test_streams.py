@@ -28,17 +28,17 @@ class Bench:
         self.clock = ManualClock()
         self.broker = Broker(self.clock)
         self.events: list[Event] = []
-        self.broker.listeners.append(self.events.append)
-        self.client: Client = self.broker.connect("/", User("guest"), name="c", flush=lambda: None)
+        self.broker.context.listeners.append(self.events.append)
+        self.client: Client = self.broker.connections.open("/", User("guest"), name="c", flush=lambda: None)
         self.session: Session = self.client.open_session()
         named = {"x-queue-type": Field("S", b"stream"), **{k.replace("_", "-"): f for k, f in arguments.items()}}
-        queue = self.client.vhost.declare_queue("s", client=self.client, durable=True, arguments=named)
+        queue = self.client.vhost.queues.declare("s", client=self.client, durable=True, arguments=named)
         assert isinstance(queue.store, StreamStore)
         self.queue = queue
 
     def publish(self, *bodies: str) -> None:
         """One run: what RabbitMQ calls a chunk."""
-        route = self.client.vhost.route("", "s", self.client.user)
+        route = self.client.vhost.router.route("", "s", self.client.user)
         self.session.publish(route, Envelope("", "s"), [blob(body) for body in bodies], mandatory=False)
         self.broker.end_turn()
 

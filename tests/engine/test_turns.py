@@ -38,21 +38,21 @@ class Table:
                 assert isinstance(effect, Delivered)
                 self.served += [effect.consumer.tag] * len(effect.blobs)  # type: ignore[attr-defined]
 
-        client = self.broker.connect("/", USER, name="client", flush=flush)
+        client = self.broker.connections.open("/", USER, name="client", flush=flush)
         return client
 
     def fill(self, queue: str, count: int, *, size: int = 0, arguments: Mapping[str, Any] | None = None) -> None:
         """A queue, unless it is there, with messages."""
         durable = arguments is STREAM
-        self.vhost.declare_queue(queue, client=self.publisher.client, durable=durable, arguments=dict(arguments or {}))
+        self.vhost.queues.declare(queue, client=self.publisher.client, durable=durable, arguments=dict(arguments or {}))
         blobs = [PLAIN.join(encode_header(size), bytes(size))] * count
-        self.publisher.publish(self.vhost.route("", queue, USER), Envelope("", queue), blobs, mandatory=False)
+        self.publisher.publish(self.vhost.router.route("", queue, USER), Envelope("", queue), blobs, mandatory=False)
 
     def consume(self, session: Session, queue: str, tag: str, *, no_ack: bool = False, prefetch: int = 0) -> None:
         """Subscribe."""
         session.prefetch = prefetch
         arguments = {"x-stream-offset": Field("S", b"first")} if queue.startswith("stream") else {}
-        session.consume(self.vhost.queue(queue), tag, no_ack=no_ack, exclusive=False, arguments=arguments)
+        session.consume(self.vhost.queues.named(queue), tag, no_ack=no_ack, exclusive=False, arguments=arguments)
 
     def end_turn(self) -> str:
         """Who was served in it."""
@@ -195,7 +195,7 @@ def test_what_a_transaction_settles_is_out_until_it_is_committed(settles: str, e
         assert table.end_turn() == ""
         assert session.room() == 0
         with pytest.raises(UnackedMaxReached):
-            session.get(table.vhost.queue("a"), no_ack=False)
+            session.get(table.vhost.queues.named("a"), no_ack=False)
     if ends == "commit":
         session.commit()
         assert len(table.end_turn()) == 3

@@ -23,11 +23,11 @@ def test_100_000_mixed_delays_are_exact() -> None:
                 arrived[int(PLAIN.split(blob)[1])] = clock.monotonic_ns()
         client.drained()
 
-    client = broker.connect("/", USER, name="test", flush=flush)
+    client = broker.connections.open("/", USER, name="test", flush=flush)
     session = client.open_session()
-    client.vhost.declare_queue("q", client=client)
-    session.consume(client.vhost.queue("q"), "t", no_ack=True, exclusive=False, arguments={})
-    route = client.vhost.route("", "q", USER)
+    client.vhost.queues.declare("q", client=client)
+    session.consume(client.vhost.queues.named("q"), "t", no_ack=True, exclusive=False, arguments={})
+    route = client.vhost.router.route("", "q", USER)
     due: dict[int, int] = {}
 
     def advance_to(until_ns: int) -> None:
@@ -56,16 +56,16 @@ def test_an_exchange_that_delays_is_looked_at_late() -> None:
     """Two messages are due, one after the other, when the broker looks: they arrive in the order of their times."""
     clock = ManualClock()
     broker = Broker(clock)
-    client = broker.connect("/", USER, name="test", flush=lambda: None)
+    client = broker.connections.open("/", USER, name="test", flush=lambda: None)
     session, vhost = client.open_session(), client.vhost
-    vhost.declare_queue("q", client=client)
-    vhost.declare_exchange("later", "x-delayed-message", arguments={"x-delayed-type": Field("S", b"fanout")})
-    vhost.bind_queue("q", "later", "", {})
+    vhost.queues.declare("q", client=client)
+    vhost.exchanges.declare("later", "x-delayed-message", arguments={"x-delayed-type": Field("S", b"fanout")})
+    vhost.bindings.add("queue", "q", "later", "", {})
     for delay_ms in (500, 300, 300, 0):
         body = b"%d" % delay_ms
         blob = PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body)
         facts = scan_properties(PLAIN.split(blob)[0][12:])
-        session.publish(vhost.route("later", "", USER), Envelope("later", "", facts), [blob], mandatory=False)
+        session.publish(vhost.router.route("later", "", USER), Envelope("later", "", facts), [blob], mandatory=False)
     clock.advance_ns(500 * MS)
     broker.advance()
-    assert [int(message.body) for message in vhost.queue("q").store] == [0, 300, 300, 500]
+    assert [int(message.body) for message in vhost.queues.named("q").store] == [0, 300, 300, 500]

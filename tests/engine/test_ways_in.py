@@ -13,7 +13,7 @@ import pytest
 from desk import load
 from stand_in_journal import StandInJournal
 
-from leveret.engine import Broker, Envelope, Field, FieldTable, ManualClock, User, chores
+from leveret.engine import Broker, Envelope, Field, FieldTable, ManualClock, User, commits
 from leveret.engine.errors import PartialCommit
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
@@ -37,20 +37,20 @@ class World:
         self.vhost = self.broker.virtual_hosts["/"]
         self.session = self.open()
         for name, more in (("dead", {}), ("q", arguments), ("other", {})):
-            self.vhost.declare_queue(name, client=None, durable=name == "q", arguments=more)
+            self.vhost.queues.declare(name, client=None, durable=name == "q", arguments=more)
         for name in ("q", "other"):
-            self.vhost.bind_queue(name, "amq.direct", name, {})
+            self.vhost.bindings.add("queue", name, "amq.direct", name, {})
         for exchange, names in (("q first", ("q", "other")), ("q last", ("other", "q"))):
             for kind in ("fanout", "headers"):
-                self.vhost.declare_exchange(f"{kind}, {exchange}", kind)
+                self.vhost.exchanges.declare(f"{kind}, {exchange}", kind)
                 for name in names:
-                    self.vhost.bind_queue(name, f"{kind}, {exchange}", "", {})
+                    self.vhost.bindings.add("queue", name, f"{kind}, {exchange}", "", {})
         if fails:
-            self.broker.durability = journal = StandInJournal()
+            self.broker.context.storage.durability = journal = StandInJournal()
             journal.has_failed = True
 
     def open(self) -> Any:
-        return self.broker.connect("/", USER, name="client", flush=lambda: None).open_session()
+        return self.broker.connections.open("/", USER, name="client", flush=lambda: None).open_session()
 
     def message(self, exchange: str, key: str, body: bytes, **headers: Field) -> tuple[Envelope, bytes]:
         header = encode_header(len(body), {"delivery_mode": 2, **({"headers": headers} if headers else {})})
@@ -59,11 +59,11 @@ class World:
     def publish(self, exchange: str, key: str, bodies: Sequence[bytes], **headers: Field) -> None:
         """A run."""
         made = [self.message(exchange, key, body, **headers) for body in bodies]
-        route = self.vhost.route(exchange, key, USER)
+        route = self.vhost.router.route(exchange, key, USER)
         assert self.session.publish(route, made[0][0], [blob for _, blob in made], mandatory=True) == []
 
     def bodies(self, name: str) -> list[bytes]:
-        return [message.body for message in self.vhost.queue(name).messages()]
+        return [message.body for message in self.vhost.queues.named(name).messages()]
 
     def heard(self) -> str:
         """A for each ack, N for each nack."""
@@ -109,14 +109,14 @@ def _with_ids(world: World) -> None:
 def _mixed(world: World) -> None:
     """In one run with messages that have other properties."""
     made = [world.message("", "q", body, **({"n": Field("l", 1)} if body > b"2" else {})) for body in SENT]
-    queue = world.vhost.queue("q")
+    queue = world.vhost.queues.named("q")
     world.session.publish_mixed([queue] * len(SENT), *map(list, zip(*made)))
 
 
 def _mixed_among_others(world: World) -> None:
     """And with messages of the other queue."""
     made = [world.message("", name, body) for body in SENT for name in ("q", "other")]
-    queues = [world.vhost.queue(name) for _ in SENT for name in ("q", "other")]
+    queues = [world.vhost.queues.named(name) for _ in SENT for name in ("q", "other")]
     world.session.publish_mixed(queues, *map(list, zip(*made)))
 
 
@@ -182,7 +182,7 @@ def test_a_publisher_hears_what_became_of_each(way: str, obstacle: str) -> None:
         heard = "".join(one + "A" for one in heard)
     assert world.heard() == heard
     if obstacle not in ("oldest go", "ring", "time is over", "length, dead letters"):
-        assert world.vhost.queue("q").counters.dropped == len(SENT) - len(left)
+        assert world.vhost.queues.named("q").counters.dropped == len(SENT) - len(left)
 
 
 @pytest.mark.parametrize("slice_", [1, 10, 2_000])
@@ -196,7 +196,7 @@ def test_a_transaction_that_is_not_taken_whole_says_so(way: str, obstacle: str, 
     world.session.select_transactions()
     goes(world)
     assert world.bodies("q") == world.bodies("other") == []
-    with patch.object(chores, "COMMIT_SLICE", slice_):
+    with patch.object(commits, "COMMIT_SLICE", slice_):
         commit = world.session.commit()
         world.end_turn()
     if "N" in heard:
@@ -215,10 +215,10 @@ def test_what_was_refused_is_no_duplicate_when_it_comes_again(obstacle: str) -> 
     world = _world(obstacle)
     world.session.select_confirms()
     _with_ids(world)
-    world.vhost.queue("q").purge()
-    world.vhost.queue("other").purge()
-    if world.broker.durability is not None:
-        world.broker.durability = StandInJournal()
+    world.vhost.queues.named("q").purge()
+    world.vhost.queues.named("other").purge()
+    if world.broker.context.storage.durability is not None:
+        world.broker.context.storage.durability = StandInJournal()
     _, _, left, *_ = OBSTACLES[obstacle]
     world.session = world.open()
     world.session.select_confirms()
@@ -228,7 +228,7 @@ def test_what_was_refused_is_no_duplicate_when_it_comes_again(obstacle: str) -> 
             assert world.bodies("q") == [body]
         else:
             assert world.bodies("q") == []
-        world.vhost.queue("q").purge()
+        world.vhost.queues.named("q").purge()
     assert world.heard() == "AAAAA"
 
 
@@ -237,21 +237,21 @@ def test_what_was_refused_is_no_duplicate_when_it_comes_again(obstacle: str) -> 
 
 def _dead_letters(world: World) -> None:
     arguments = table(x_dead_letter_exchange="fanout, q first", x_message_ttl=0)
-    world.vhost.declare_queue("dying", client=None, arguments=arguments)
+    world.vhost.queues.declare("dying", client=None, arguments=arguments)
     world.publish("", "dying", SENT)
 
 
 def _rejected(world: World) -> None:
-    world.vhost.declare_queue("dying", client=None, arguments=table(x_dead_letter_exchange="fanout, q last"))
+    world.vhost.queues.declare("dying", client=None, arguments=table(x_dead_letter_exchange="fanout, q last"))
     world.publish("", "dying", SENT)
     for _ in SENT:
-        world.session.get(world.vhost.queue("dying"), no_ack=False)
+        world.session.get(world.vhost.queues.named("dying"), no_ack=False)
     world.session.reject(0, multiple=True, requeue=False)
 
 
 def _by_an_alternate_exchange(world: World) -> None:
     alternate = table(alternate_exchange="fanout, q first")
-    world.vhost.declare_exchange("empty", "direct", arguments=alternate)
+    world.vhost.exchanges.declare("empty", "direct", arguments=alternate)
     world.publish("empty", "k", SENT)
 
 

@@ -23,10 +23,10 @@ class World:
         self.sessions: dict[str, Session] = {}
         self.publisher = self.session("publisher")
         arguments = {"x-queue-type": Field("S", queue_type.encode()), "x-single-active-consumer": Field("t", True)}
-        self.queue = self.vhost.declare_queue("q", client=None, durable=True, arguments=arguments)
+        self.queue = self.vhost.queues.declare("q", client=None, durable=True, arguments=arguments)
 
     def session(self, name: str) -> Session:
-        client = self.broker.connect("/", USER, name=name, flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name=name, flush=lambda: None)
 
         def flush() -> None:
             for effect in client.take_outbox():
@@ -47,7 +47,7 @@ class World:
         self.settle()
 
     def publish(self, *bodies: str) -> None:
-        route = self.vhost.route("", "q", USER)
+        route = self.vhost.router.route("", "q", USER)
         blobs = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
         self.publisher.publish(route, Envelope("", "q"), blobs, mandatory=False)
         self.settle()

@@ -51,8 +51,8 @@ def test_a_toy_frontend_and_amqp_share_a_broker(toy_installed: None) -> None:
 
             await nursery.start(serve)
             guest = runtime.broker.users.identify("guest", mechanism="TEST", is_loopback=True)
-            other = runtime.broker.connect("/", guest, name="other", flush=lambda: None)
-            queue = other.vhost.declare_queue("q", client=other)
+            other = runtime.broker.connections.open("/", guest, name="other", flush=lambda: None)
+            queue = other.vhost.queues.declare("q", client=other)
             stream = await trio.open_tcp_stream("127.0.0.1", listener.getsockname()[1])
             lines: list[bytes] = []
             buffer = b""

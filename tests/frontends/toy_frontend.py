@@ -52,10 +52,10 @@ async def talk(runtime: Any, stream: trio.SocketStream) -> None:
                     if verb == "PUT":
                         name, _, text = rest.partition(" ")
                         blob = PLAIN.join(encode_header(len(text.encode())), text.encode())
-                        route = client.vhost.route("", name, guest)
+                        route = client.vhost.router.route("", name, guest)
                         session.publish(route, Envelope("", name), [blob], mandatory=False)
                     elif verb == "TAKE":
-                        queue = client.vhost.queue(rest)
+                        queue = client.vhost.queues.named(rest)
                         session.consume(queue, rest, no_ack=True, exclusive=False, arguments={})
                 except EngineError as error:
                     to_send.send_nowait(f"ERROR {type(error).__name__}\n".encode())

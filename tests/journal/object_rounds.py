@@ -165,7 +165,7 @@ class World:
         recorder = FullRecorder if self.options.scope == "all" else Recorder
         self.recorder = recorder(self.broker, self.journal, counts_max=-1)
         restore(self.broker, self.journal, self.recorder)
-        self.broker.replace_user(ME)
+        self.broker.connections.replace_user(ME)
         self._sessions: dict[str, Session] = {}
 
     def _look(self) -> None:
@@ -260,7 +260,7 @@ class World:
         password = PasswordHash(self._new_number().to_bytes(36, "big"))
         granted = chance.choice((None, MappingProxyType({})))
         limit = chance.choice((None, self._new_number()))
-        self.broker.replace_user(User(chance.choice(self._names), password, tags, False, granted, limit))
+        self.broker.connections.replace_user(User(chance.choice(self._names), password, tags, False, granted, limit))
 
     def _change(self, user: User, vhost: str, grant: Grant | None) -> None:
         permissions = {name: one for name, one in (user.permissions or {}).items() if name != vhost}
@@ -269,7 +269,7 @@ class World:
         changed = User(
             user.name, user.password, user.tags, user.loopback_only, MappingProxyType(permissions), user.max_connections
         )
-        self.broker.replace_user(changed)
+        self.broker.connections.replace_user(changed)
 
     def _grant(self) -> None:
         vhost = self.chance.choice(list(self.broker.virtual_hosts))
@@ -282,11 +282,11 @@ class World:
         self._change(self._user(), vhost, Grant(topics=MappingProxyType(topics)))
 
     def _delete_user(self) -> None:
-        self.broker.delete_user(self._user().name)
+        self.broker.connections.delete_user(self._user().name)
 
     def _configure_user(self) -> None:
         """A configuration that is read anew names the user: it is kept there, not here."""
-        self.broker.replace_user(User(self._user().name, is_configured=True))
+        self.broker.connections.replace_user(User(self._user().name, is_configured=True))
 
     def _set_policy(self) -> None:
         chance = self.chance
@@ -299,13 +299,13 @@ class World:
             priority=chance.randrange(3),
             is_operator=chance.random() < 0.5,
         )
-        self.broker.replace_policies(self.broker.policies.with_these([policy]))
+        self.broker.reloading.replace_policies(self.broker.context.policies.with_these([policy]))
 
     def _clear_policy(self) -> None:
-        policies = list(self.broker.policies)
+        policies = list(self.broker.context.policies)
         if policies:
             gone = self.chance.choice(policies).identity
-            self.broker.replace_policies(self.broker.policies.without([gone]))
+            self.broker.reloading.replace_policies(self.broker.context.policies.without([gone]))
 
     def _set_parameter(self) -> None:
         vhost = self.chance.choice(["", *self.broker.virtual_hosts])
@@ -318,16 +318,16 @@ class World:
             self.broker.parameters.remove(self.chance.choice(known)[0])
 
     def _add_vhost(self) -> None:
-        self.broker.create_virtual_host(self.chance.choice(VHOSTS))
+        self.broker.virtual_hosts.create(self.chance.choice(VHOSTS))
 
     def _limit_vhost(self) -> None:
         vhost = self.chance.choice(list(self.broker.virtual_hosts.values()))
-        self.broker.limit_virtual_host(vhost, VirtualHostLimits(None, self.chance.choice((None, 100, 200))))
+        self.broker.virtual_hosts.limit(vhost, VirtualHostLimits(None, self.chance.choice((None, 100, 200))))
 
     def _delete_vhost(self) -> None:
         name = self.chance.choice(VHOSTS)
         if name != "/":
-            self.broker.delete_virtual_host(name)
+            self.broker.virtual_hosts.delete(name)
 
     # -- what clients do ----------------------------------------------------------------------------------------------
 
@@ -335,14 +335,14 @@ class World:
         name = self.chance.choice(list(self.broker.virtual_hosts))
         session = self._sessions.get(name)
         if session is None or session.client.vhost is not self.broker.virtual_hosts[name]:
-            client = self.broker.connect(name, ME, name=f"c{self._new_number()}", flush=lambda: None)
+            client = self.broker.connections.open(name, ME, name=f"c{self._new_number()}", flush=lambda: None)
             client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
             session = self._sessions[name] = client.open_session()
         return session
 
     def _declare_exchange(self) -> None:
         chance, vhost = self.chance, self._session().client.vhost
-        vhost.declare_exchange(
+        vhost.exchanges.declare(
             chance.choice(self._names),
             chance.choice(KINDS),
             durable=chance.random() < 0.7,
@@ -351,14 +351,14 @@ class World:
         )
 
     def _delete_exchange(self) -> None:
-        self._session().client.vhost.delete_exchange(self.chance.choice(self._names))
+        self._session().client.vhost.exchanges.delete(self.chance.choice(self._names))
 
     def _declare_queue(self) -> None:
         chance, client = self.chance, self._session().client
         is_exclusive = chance.random() < 0.15
         arguments = {} if is_exclusive else chance.choice(ARGUMENTS)
         durable = chance.random() < 0.75 or "x-queue-type" in arguments
-        client.vhost.declare_queue(
+        client.vhost.queues.declare(
             chance.choice(self._names),
             client=client,
             durable=durable,
@@ -368,16 +368,16 @@ class World:
 
     def _delete_queue(self) -> None:
         client = self._session().client
-        client.vhost.delete_queue(self.chance.choice(self._names), client)
+        client.vhost.queues.delete(self.chance.choice(self._names), client)
 
     def _bind(self) -> None:
         chance, vhost = self.chance, self._session().client.vhost
         there = [name for name in self._names if name in vhost.exchanges]
         source, key = chance.choice((*there * 3, "amq.direct", "amq.topic")), chance.choice(KEYS)
         if chance.random() < 0.75 and vhost.queues:
-            vhost.bind_queue(chance.choice(list(vhost.queues)), source, key, {})
+            vhost.bindings.add("queue", chance.choice(list(vhost.queues)), source, key, {})
         else:
-            vhost.bind_exchange(chance.choice((*there, "amq.fanout")), source, key, {})
+            vhost.bindings.add("exchange", chance.choice((*there, "amq.fanout")), source, key, {})
 
     def _unbind(self) -> None:
         vhost = self._session().client.vhost
@@ -386,8 +386,8 @@ class World:
             return
         one: Any = self.chance.choice(bindings)
         is_queue = one.destination.name in vhost.queues and vhost.queues[one.destination.name] is one.destination
-        unbind = vhost.unbind_queue if is_queue else vhost.unbind_exchange
-        unbind(one.destination.name, one.source.name, one.routing_key, dict(one.arguments))
+        kind = "queue" if is_queue else "exchange"
+        vhost.bindings.remove(kind, one.destination.name, one.source.name, one.routing_key, dict(one.arguments))
 
     def _publish(self) -> None:
         chance, session = self.chance, self._session()
@@ -397,18 +397,18 @@ class World:
         header = encode_header(4, {"delivery_mode": chance.choice((1, 2, 2))})
         envelope = Envelope(exchange, key, scan_properties(header[12:]))
         blobs = [PLAIN.join(header, b"%04d" % self._new_number()) for _ in range(chance.randrange(1, 4))]
-        session.publish(session.client.vhost.route(exchange, key, ME), envelope, blobs, mandatory=False)
+        session.publish(session.client.vhost.router.route(exchange, key, ME), envelope, blobs, mandatory=False)
 
     def _get(self) -> None:
         session = self._session()
         vhost = session.client.vhost
         for name in self._names:
             if name in vhost.queues and self.chance.random() < 0.5:
-                session.get(vhost.queue(name), no_ack=True)
+                session.get(vhost.queues.named(name), no_ack=True)
 
     def _purge(self) -> None:
         client = self._session().client
-        client.vhost.purge_queue(self.chance.choice(self._names), client)
+        client.vhost.queues.purge(self.chance.choice(self._names), client)
 
 
 def facts(broker: Broker) -> State:
@@ -426,10 +426,10 @@ def facts(broker: Broker) -> State:
             )
     for identity, value in broker.parameters:
         found["parameter", *identity] = value
-    for policy in broker.policies:
+    for policy in broker.context.policies:
         found["policy", *policy.identity] = (policy.pattern, policy.priority, tuple(policy.definition.items()))
     for name, vhost in broker.virtual_hosts.items():
-        found["vhost", name] = vhost.limits
+        found["vhost", name] = vhost.context.limits
         for exchange in vhost.exchanges.values():
             if is_declared(exchange):
                 kept = (exchange.type, exchange.auto_delete, exchange.internal)
@@ -480,8 +480,8 @@ def check_names(broker: Broker, journal: Journal) -> None:
             EXCHANGE: here is not None and define.name in here.exchanges,
             QUEUE: here is not None and define.name in here.queues,
             USER: any(user.name == define.name and not user.is_configured for user in broker.users),
-            POLICY: broker.policies.find(vhost, define.name) is not None,
-            OPERATOR_POLICY: broker.policies.find(vhost, define.name, is_operator=True) is not None,
+            POLICY: broker.context.policies.find(vhost, define.name) is not None,
+            OPERATOR_POLICY: broker.context.policies.find(vhost, define.name, is_operator=True) is not None,
             PARAMETER: define.what == PARAMETER and (vhost, *parameter_names(define.name)) in broker.parameters,
         }[define.what]
         if not is_there:

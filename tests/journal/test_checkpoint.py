@@ -96,7 +96,7 @@ class Life:
 
     @property
     def queue(self) -> Queue:
-        return self.world.client.vhost.queue("q")
+        return self.world.client.vhost.queues.named("q")
 
     def publish(self) -> None:
         """Some persistent ones; a few expire, and some are transient."""
@@ -151,10 +151,10 @@ class Life:
     def declare_again(self) -> None:
         if self.chance.random() < 0.2:
             vhost, client = self.world.client.vhost, self.world.client
-            vhost.delete_queue("q", client)
+            vhost.queues.delete("q", client)
             self.world.end_turn()
-            vhost.declare_queue("q", client=client, durable=True, arguments=self.world.arguments)
-            vhost.bind_queue("q", "e", "q.#", {})
+            vhost.queues.declare("q", client=client, durable=True, arguments=self.world.arguments)
+            vhost.bindings.add("queue", "q", "e", "q.#", {})
 
     def act(self) -> None:
         verb = self.chance.choice(self.verbs)
@@ -180,7 +180,7 @@ class Life:
         queues = {found.names.text(id_): queue for id_, queue in found.queues.items()}
         where: dict[int, set[int]] = {}
         for name in ("q", "dead", "other"):
-            one = self.world.client.vhost.queue(name)
+            one = self.world.client.vhost.queues.named(name)
             expected = told_of(self.world, one)
             assert self.told(queues.get(name, RecoveredQueue())) == expected, f"{name} after {after}"
             for id_ in expected:

@@ -30,7 +30,7 @@ def broker_on(
     journal = Journal.open(path, clock, OPTIONS, files=files, threaded=False, new_id=new_id)
     recorder = Recorder(broker, journal)
     if deep:
-        broker.pager = JournalPager(broker, journal, recorder, 0)
+        broker.context.storage.pager = JournalPager(broker, journal, recorder, 0)
     restore(broker, journal, recorder)
     return broker, journal, recorder
 
@@ -40,14 +40,14 @@ def made(*, checkpoints: bool, new_id: bytes = ID) -> SimulatedFiles:
     files = SimulatedFiles()
     broker, journal, recorder = broker_on(files, new_id=new_id)
     vhost = broker.virtual_hosts["/"]
-    vhost.declare_queue("q", client=None, durable=True)
+    vhost.queues.declare("q", client=None, durable=True)
     me = User("me")
-    session = broker.connect("/", me, name="c", flush=lambda: None).open_session()
+    session = broker.connections.open("/", me, name="c", flush=lambda: None).open_session()
     header = encode_header(200, {"delivery_mode": 2})
     for at in range(24):
         envelope = Envelope("", "q", scan_properties(header[12:]))
         blob = PLAIN.join(header, b"%03d " % at * 50)
-        session.publish(vhost.route("", "q", me), envelope, [blob], mandatory=False)
+        session.publish(vhost.router.route("", "q", me), envelope, [blob], mandatory=False)
         broker.end_turn()
         journal.wait(journal.commit())
         if checkpoints and at == 18:

@@ -33,21 +33,21 @@ class Kept:
         recorder = Recorder(self.broker, self.journal)
         restore(self.broker, self.journal, recorder)
         self.keeper = Keeper(self.broker, self.journal, recorder)
-        self.session = self.broker.connect("/", USER, name="c", flush=lambda: None).open_session()
+        self.session = self.broker.connections.open("/", USER, name="c", flush=lambda: None).open_session()
         self.vhost = self.broker.virtual_hosts["/"]
 
     def furnish(self) -> None:
         """Many messages that will die."""
         letters = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
         expiry = {"x-message-ttl": Field("l", TTL_MS)}
-        self.vhost.declare_queue("mortal", client=self.session.client, durable=True, arguments=letters | expiry)
-        self.vhost.declare_queue("dead", client=self.session.client, durable=True)
+        self.vhost.queues.declare("mortal", client=self.session.client, durable=True, arguments=letters | expiry)
+        self.vhost.queues.declare("dead", client=self.session.client, durable=True)
         bodies = [b"%d" % number for number in range(MANY)]
         blobs = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in bodies]
         envelope = Envelope("", "mortal", PropertyFacts(persistent=True))
-        self.session.publish(self.vhost.route("", "mortal", USER), envelope, blobs, mandatory=False)
+        self.session.publish(self.vhost.router.route("", "mortal", USER), envelope, blobs, mandatory=False)
         self.turn()
-        assert not self.broker.dead_count
+        assert not self.broker.dead_letters.count
 
     def turn(self) -> None:
         """One turn ends, and the journal's thread writes what it may."""
@@ -61,7 +61,7 @@ class Kept:
 
     def held(self) -> Counter[bytes]:
         """The bodies in both queues, and of letters that are on their way."""
-        while self.broker.dead_count:
+        while self.broker.dead_letters.count:
             self.broker.end_turn()
         found: Counter[bytes] = Counter()
         for name in ("mortal", "dead"):
@@ -88,9 +88,9 @@ def test_more_die_than_are_buried_in_a_turn(die: Callable[[Kept], None]) -> None
     kept.furnish()
     die(kept)
     was_burying, turns = False, 0
-    while kept.broker.dead_count or kept.vhost.queues["mortal"].ready_count or not turns:
+    while kept.broker.dead_letters.count or kept.vhost.queues["mortal"].ready_count or not turns:
         kept.turn()
-        was_burying = was_burying or kept.broker.dead_count
+        was_burying = was_burying or kept.broker.dead_letters.count
         turns += 1
         if turns <= 20 or not turns % 5:
             found = kept.killed().held()

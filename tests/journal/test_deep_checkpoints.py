@@ -35,7 +35,7 @@ def filled(arguments: FieldTable) -> DepthWorld:
     for number in range(6):
         more = {"expiration": b"90000"} if number == 3 else {}
         bodies = [10 * number, 7, 900, 3, 50]
-        SIZES.update((world.broker.next_id + at, 3 + size) for at, size in enumerate(bodies))
+        SIZES.update((world.broker.context.next_id + at, 3 + size) for at, size in enumerate(bodies))
         world.publish(bodies, {"delivery_mode": 2, "priority": number % 4, **more}, number)
         world.end_turn()
     assert world.queue.store.is_deep

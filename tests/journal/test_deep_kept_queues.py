@@ -215,18 +215,18 @@ class KeptMachine(RuleBasedStateMachine):
         """What happens more seldom."""
 
         def delete(world: World) -> object:
-            count = world.client.vhost.delete_queue("q", client=world.client)
+            count = world.client.vhost.queues.delete("q", client=world.client)
             world.end_turn()
-            queue = world.client.vhost.declare_queue("q", client=world.client, durable=True, arguments=world.arguments)
+            queue = world.client.vhost.queues.declare("q", client=world.client, durable=True, arguments=world.arguments)
             world.queue = queue
-            world.client.vhost.bind_queue("q", "e", "q.#", {})
+            world.client.vhost.bindings.add("queue", "q", "e", "q.#", {})
             return count
 
         def change(world: World) -> None:
             # A limit on octets that is new after a restart begins with an estimate of what only the journal has.
             fixed = {key: value for key, value in world.said.items() if key in FIXED}
             world.said = {key: value for key, value in said.items() if key not in FIXED} | fixed
-            world.broker.replace_settings(world.repository())
+            world.broker.reloading.replace_settings(world.repository())
 
         acts: dict[str, Callable[[World], object]] = {
             "purge": lambda world: world.queue.purge(),
@@ -349,8 +349,8 @@ def test_a_full_disk(is_kept: bool) -> None:
         world.publish([50], of_key(b"%d" % number), number)
     arguments = {"x-dead-letter-exchange": Field("S", b"e"), "x-dead-letter-routing-key": Field("S", b"q.x")}
     vhost, getter = world.client.vhost, world.sessions[2]
-    source = vhost.declare_queue("source", client=world.client, durable=True, arguments=arguments)
-    vhost.bind_queue("source", "e", "source", {})
+    source = vhost.queues.declare("source", client=world.client, durable=True, arguments=arguments)
+    vhost.bindings.add("queue", "source", "e", "source", {})
     world.publish([50], of_key(b"6"), 6, "source")
     world.end_turn()
 
@@ -367,7 +367,7 @@ def test_a_full_disk(is_kept: bool) -> None:
     getter.get(source, no_ack=False)
     getter.reject(1, requeue=False)  # the journal does not get what dies
     world.consume("t", prefetch=9, no_ack=False)
-    while world.broker.end_turn() or world.broker.feed() or world.broker.hungry:
+    while world.broker.end_turn() or world.broker.scheduler.load() or world.broker.scheduler.hungry:
         pass
     assert world.bodies("t") == [b"%d.0" % number for number in range(7)]
     world.files.fault = lambda operation, path: None
@@ -432,7 +432,7 @@ def test_a_checkpoint_before_dead_letters_are_made() -> None:
     world.end_turn()
     world.clock.advance_ns(1000 * MS)
     world.broker.advance()
-    assert world.broker.dead_count == queue_module.BURIED_MAX
+    assert world.broker.dead_letters.count == queue_module.BURIED_MAX
     world.journal.commit()
     for _ in checkpoint(world.broker, world.journal, world.recorder):
         world.journal.commit()

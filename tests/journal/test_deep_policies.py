@@ -18,7 +18,7 @@ def deep_desk() -> DurableDesk:
     """A durable queue `q` of many messages, the most of them in the journal alone."""
     desk = DurableDesk(SimulatedFiles())
     broker = desk.pair.broker
-    broker.pager = JournalPager(broker, desk.journal, desk.recorder, 200_000)
+    broker.context.storage.pager = JournalPager(broker, desk.journal, desk.recorder, 200_000)
     desk.declare()
     desk.publish(*[f"{number:0{SIZE}}" for number in range(COUNT)], delivery_mode=2)
     desk.settle()
@@ -71,7 +71,7 @@ def test_an_address_that_counts_octets_comes_late() -> None:
     desk = deep_desk()
     queue = desk.vhost.queues["q"]
     said = {"max_size_bytes": 10**9, "address_full_policy": "DROP"}
-    desk.pair.broker.replace_settings(SettingsRepository([entry("q", **said)]))
+    desk.pair.broker.reloading.replace_settings(SettingsRepository([entry("q", **said)]))
     assert queue.ledger.octets == octets_of(queue)
     desk.publish(*["z" * SIZE] * 3, delivery_mode=2)
     assert queue.ledger.octets == octets_of(queue)

@@ -176,7 +176,7 @@ class DepthMachine(RuleBasedStateMachine):
     def configure(world: World, said: dict[str, Any]) -> None:
         """Other settings from now on."""
         world.said = said
-        world.broker.replace_settings(world.repository())
+        world.broker.reloading.replace_settings(world.repository())
 
     @rule(ms=st.sampled_from([1, 400, 6000]))
     def advance(self, ms: int) -> None:
@@ -325,7 +325,7 @@ def test_a_full_disk_under_a_deep_queue(recovers: bool) -> None:
     assert not world.journal.wait(world.journal.next_lsn)
     world.recorder.fail(for_good=False)
     world.sessions[0].consume(world.queue, "t", no_ack=True, exclusive=False, arguments={})
-    while world.broker.end_turn() or world.broker.feed() or world.broker.hungry:
+    while world.broker.end_turn() or world.broker.scheduler.load() or world.broker.scheduler.hungry:
         pass
     expected = [b"%d.%d" % (run, at) for run, count in ((0, 7), (1, 6)) for at in range(count)]
     assert [body[:3] for _, (body, *_) in world.seen["t"]] == expected
@@ -373,14 +373,14 @@ def test_deep_queues_are_fed_in_turns() -> None:
     world = World(FieldTable(), {}, memory=2_000_000)
     world.publish([1] * 20_000, PERSISTENT, 1, "q.both")
     world.end_turn()
-    queues = [world.client.vhost.queue(name) for name in ("q", "other")]
+    queues = [world.client.vhost.queues.named(name) for name in ("q", "other")]
     for queue in queues:
         assert queue.store.is_deep
-        queue.surroundings.feed_later(queue)
+        queue.context.broker.scheduler.load_later(queue)
     fed = []
     while all(queue.is_hungry() for queue in queues):
         before = [queue.store.at_hand for queue in queues]
-        world.broker.feed()
+        world.broker.scheduler.load()
         fed += [at for at, queue in enumerate(queues) if queue.store.at_hand > before[at]]
     assert len(fed) >= 3
     assert all(one != following for one, following in pairwise(fed))

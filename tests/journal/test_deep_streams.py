@@ -56,17 +56,17 @@ class World:
         self.journal = Journal.open("j", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
         self.recorder = self.make_recorder(self.broker, self.journal)
         if self.is_deep:
-            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, 0)
+            self.broker.context.storage.pager = JournalPager(self.broker, self.journal, self.recorder, 0)
         restore(self.broker, self.journal, self.recorder)
         self.got: list[tuple[int, bytes]] = []
-        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.client = self.broker.connections.open("/", USER, name="c", flush=self.flush)
         self.session: Session = self.client.open_session()
         self.session.limit(1000, total=False)
         vhost = self.client.vhost
-        queue = vhost.declare_queue("s", client=self.client, durable=True, arguments=self.arguments)
+        queue = vhost.queues.declare("s", client=self.client, durable=True, arguments=self.arguments)
         assert isinstance(queue.store, stream_store.StreamStore)
         self.queue = queue
-        vhost.declare_queue("other", client=self.client, durable=True)
+        vhost.queues.declare("other", client=self.client, durable=True)
         self.end_turn()
 
     def restart(self) -> None:
@@ -90,7 +90,7 @@ class World:
         self._work()
 
     def _work(self) -> None:
-        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
+        while self.broker.end_turn() or self.broker.scheduler.load() or self.broker.scheduler.hungry:
             self.journal.commit()
         self.journal.commit()
 
@@ -99,7 +99,7 @@ class World:
         if key == "s":
             self.all += [(len(self.all) + at, self.clock.wall_ms(), body) for at, body in enumerate(bodies)]
         blobs = [PLAIN.join(encode_header(len(body)), body) for body in bodies]
-        route = self.client.vhost.route("", key, USER)
+        route = self.client.vhost.router.route("", key, USER)
         self.session.publish(route, Envelope("", key), blobs, mandatory=False)
         self.end_turn()
 
@@ -209,7 +209,7 @@ def test_a_stream_deleted_with_what_only_the_journal_has() -> None:
     """Nothing of it holds segments."""
     world = World()
     world.publish(50)
-    world.client.vhost.delete_queue("s", client=world.client)
+    world.client.vhost.queues.delete("s", client=world.client)
     world.end_turn()
     world.state()
     world.restart()

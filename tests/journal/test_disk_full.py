@@ -107,13 +107,13 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     desk.settle()
     assert desk.journal.state is WriterState.FULL and recorder.is_behind
     vhost = broker.virtual_hosts["/"]
-    vhost.declare_queue("passing", client=None)
+    vhost.queues.declare("passing", client=None)
     assert recorder.take_barrier() == 0
     for act in (
-        lambda: broker.replace_user(User("late")),
-        lambda: vhost.declare_queue("late", client=None, durable=True),
-        lambda: vhost.bind_queue("late", "amq.topic", "#", {}),
-        lambda: broker.create_virtual_host("late"),
+        lambda: broker.connections.replace_user(User("late")),
+        lambda: vhost.queues.declare("late", client=None, durable=True),
+        lambda: vhost.bindings.add("queue", "late", "amq.topic", "#", {}),
+        lambda: broker.virtual_hosts.create("late"),
     ):
         act()
         assert recorder.take_barrier() == UNTIL_STATED

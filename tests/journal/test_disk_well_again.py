@@ -39,14 +39,14 @@ class Life:
         restore(self.broker, self.journal, self.recorder)
         self.keeper = Keeper(self.broker, self.journal, self.recorder)
         self.vhost = self.broker.virtual_hosts["/"]
-        self.session = self.broker.connect("/", USER, name="c", flush=lambda: None).open_session()
+        self.session = self.broker.connections.open("/", USER, name="c", flush=lambda: None).open_session()
         self.session.select_confirms()
-        self.vhost.declare_queue("q", client=self.session.client, durable=True)
+        self.vhost.queues.declare("q", client=self.session.client, durable=True)
         self.turn()
 
     def publish(self, size: int = 1) -> None:
         blob = PLAIN.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
-        self.session.publish(self.vhost.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
+        self.session.publish(self.vhost.router.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
 
     def is_confirmed(self) -> bool:
         """All that was published, and nothing of it refused."""
@@ -177,7 +177,7 @@ def test_a_large_commit_that_had_not_begun() -> None:
         session.select_transactions()
         blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
         for _ in range(LARGE):
-            session.publish(life.vhost.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
+            session.publish(life.vhost.router.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
         life.files.capacity = life.files.used
         life.publish()
         life.keeper.commit()
@@ -230,7 +230,7 @@ def test_consumers_make_room(is_there_room: bool) -> None:
         life.turn()
         await life.passes(2.5)
         assert life.journal.state is WriterState.FULL and not life.recorder.is_low, "there is nothing to win yet"
-        while life.session.get(life.vhost.queue("q"), no_ack=True) is not None:
+        while life.session.get(life.vhost.queues.named("q"), no_ack=True) is not None:
             life.turn()
         was_low = False
         for _ in range(60):

@@ -66,10 +66,10 @@ class JournalMachine(RuleBasedStateMachine):
         self.options = JournalOptions(segment_size=segment_size, preallocate_size=0, scope=self.scope)
         self.open()
         vhost = self.session.client.vhost
-        vhost.declare_exchange("e", "topic", durable=True)
+        vhost.exchanges.declare("e", "topic", durable=True)
         for name in ("q", "dead", "plain"):
-            vhost.declare_queue(name, client=self.session.client, durable=True)
-            vhost.bind_queue(name, "e", f"{name}.#", {})
+            vhost.queues.declare(name, client=self.session.client, durable=True)
+            vhost.bindings.add("queue", name, "e", f"{name}.#", {})
         self.make_safe()
 
     def open(self) -> None:
@@ -80,12 +80,12 @@ class JournalMachine(RuleBasedStateMachine):
         )
         self.recorder = self.recorder_type(self.broker, self.journal, counts_max=-1)
         restore(self.broker, self.journal, self.recorder)
-        client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
         client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
         self.session: Session = client.open_session()
         vhost = client.vhost
-        vhost.declare_queue("fleeting", client=client)
-        vhost.bind_queue("fleeting", "amq.topic", "#", {})
+        vhost.queues.declare("fleeting", client=client)
+        vhost.bindings.add("queue", "fleeting", "amq.topic", "#", {})
         self.end_turn()
 
     def end_turn(self) -> None:
@@ -150,13 +150,15 @@ class JournalMachine(RuleBasedStateMachine):
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
         vhost = self.session.client.vhost
-        self.session.publish(vhost.route(exchange, key, USER), Envelope(exchange, key, facts), blobs, mandatory=False)
+        self.session.publish(
+            vhost.router.route(exchange, key, USER), Envelope(exchange, key, facts), blobs, mandatory=False
+        )
         self.end_turn()
 
     @rule(name=st.sampled_from(["q", "dead", "plain", "fleeting"]), no_ack=st.booleans(), count=st.integers(1, 4))
     def get(self, name: str, no_ack: bool, count: int) -> None:
         for _ in range(count):
-            self.session.get(self.broker.virtual_hosts["/"].queue(name), no_ack=no_ack)
+            self.session.get(self.broker.virtual_hosts["/"].queues.named(name), no_ack=no_ack)
         self.end_turn()
 
     @rule(which=st.integers(0, 9), how=st.sampled_from(["ack", "nack", "reject"]), multiple=st.booleans())
@@ -172,16 +174,16 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["q", "dead", "plain", "fleeting"]))
     def purge(self, name: str) -> None:
-        self.broker.virtual_hosts["/"].queue(name).purge()
+        self.broker.virtual_hosts["/"].queues.named(name).purge()
         self.end_turn()
 
     @rule()
     def delete_and_declare(self) -> None:
         vhost = self.session.client.vhost
-        vhost.delete_queue("plain", self.session.client)
+        vhost.queues.delete("plain", self.session.client)
         self.end_turn()
-        vhost.declare_queue("plain", client=self.session.client, durable=True)
-        vhost.bind_queue("plain", "e", "plain.#", {})
+        vhost.queues.declare("plain", client=self.session.client, durable=True)
+        vhost.bindings.add("queue", "plain", "e", "plain.#", {})
         self.end_turn()
 
     @rule(ms=st.sampled_from([1, 400, 6000]))

@@ -95,7 +95,7 @@ class FilterWorld(DepthWorld):
             self.numbers[body] = (number, k)
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        route = self.client.vhost.route("e", "q.x", USER)
+        route = self.client.vhost.router.route("e", "q.x", USER)
         self.sessions[2].publish(route, Envelope("e", "q.x", facts), blobs, mandatory=False)
 
     def subscribe(self, tag: str, text: str, *, prefetch: int, no_ack: bool, who: int) -> None:

@@ -36,14 +36,14 @@ class Audited:
         self.session = self.connect("one")
 
     def connect(self, name: str) -> Session:
-        client = self.broker.connect("/", USER, name=name, flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name=name, flush=lambda: None)
         client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
         return client.open_session()
 
     def publish(self, key: str, count: int = 1, *, persistent: bool = False, **properties: Any) -> None:
         header = encode_header(1, {"delivery_mode": 2 if persistent else 1, **properties})
         envelope = Envelope("", key, scan_properties(header[12:]))
-        route = self.broker.virtual_hosts["/"].route("", key, USER)
+        route = self.broker.virtual_hosts["/"].router.route("", key, USER)
         self.session.publish(route, envelope, [PLAIN.join(header, b"x")] * count, mandatory=False)
         self.settle()
 
@@ -69,24 +69,24 @@ def test_every_counter_has_its_records() -> None:
     """Transient and persistent messages into both kinds of queues, through every way out."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    vhost.declare_queue("t", client=one.session.client)
-    vhost.declare_queue("d", client=one.session.client, durable=True)
+    vhost.queues.declare("t", client=one.session.client)
+    vhost.queues.declare("d", client=one.session.client, durable=True)
     one.publish("t", 3)
     one.publish("d", 2, persistent=True)
     one.publish("d", 2)
     one.publish("nowhere")
-    one.session.consume(vhost.queue("t"), "c", no_ack=False, exclusive=False, arguments={})
+    one.session.consume(vhost.queues.named("t"), "c", no_ack=False, exclusive=False, arguments={})
     one.settle()
     one.session.ack(2, multiple=True)
     one.session.reject(3, requeue=True, why=NACKED)
     one.settle()
     one.publish("d", persistent=True)
-    one.session.get(vhost.queue("d"), no_ack=True)
+    one.session.get(vhost.queues.named("d"), no_ack=True)
     one.settle()
-    vhost.queue("d").purge()
+    vhost.queues.named("d").purge()
     one.publish("t", 2, expiration=b"0")
     one.settle()
-    vhost.delete_queue("t", one.session.client)
+    vhost.queues.delete("t", one.session.client)
     one.settle()
     counters = one.broker.statistics().counters
     tally = one.tally()
@@ -102,11 +102,11 @@ def test_who_had_it_and_how_often() -> None:
     """Deliveries and acks name consumer and connection; attempts count, returns say why."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    vhost.declare_queue("q", client=one.session.client)
+    vhost.queues.declare("q", client=one.session.client)
     one.publish("q")
     other = one.connect("two")
     for session, tag in ((one.session, "a"), (other, "b")):
-        session.consume(vhost.queue("q"), tag, no_ack=False, exclusive=False, arguments={})
+        session.consume(vhost.queues.named("q"), tag, no_ack=False, exclusive=False, arguments={})
         one.settle()
     one.session.cancel("a")
     one.session.reject(1, requeue=True, why=NACKED)
@@ -130,13 +130,13 @@ def test_names_of_what_is_gone_are_forgotten() -> None:
     before = len(one.journal.names)
     for number in range(20):
         session = one.connect("again")
-        vhost.declare_queue(f"q{number}", client=session.client, exclusive=True)
-        session.consume(vhost.queue(f"q{number}"), "c", no_ack=False, exclusive=False, arguments={})
+        vhost.queues.declare(f"q{number}", client=session.client, exclusive=True)
+        session.consume(vhost.queues.named(f"q{number}"), "c", no_ack=False, exclusive=False, arguments={})
         session.consume_replies("r", f"amq.rabbitmq.reply-to.{number}", no_ack=True)
         session.client.close()
         one.settle()
     assert len(one.journal.names) <= before + 1
-    vhost.declare_queue("left", client=one.session.client)
+    vhost.queues.declare("left", client=one.session.client)
     one.settle()
     again = Audited(one.files.power_cut())
     assert "left" not in {define.name for _, define in again.journal.names._by_id.items()}
@@ -146,10 +146,10 @@ def test_runs_of_a_deleted_queue_say_which() -> None:
     """Transient and persistent messages, mixed: one record each, and it names exactly its own."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    vhost.declare_queue("q", client=one.session.client, durable=True)
+    vhost.queues.declare("q", client=one.session.client, durable=True)
     for number in range(6):
         one.publish("q", persistent=number % 2 == 0)
-    vhost.delete_queue("q", one.session.client)
+    vhost.queues.delete("q", one.session.client)
     one.settle()
     gone = [record for record in one.records() if record.name == "deleted"]
     assert {(bool(one.flags & DURABLE), tuple(decode_runs(one.heap))) for one in gone} == {
@@ -163,10 +163,10 @@ def test_a_dead_letter_says_whose_copy_it_is() -> None:
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
     arguments = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
-    vhost.declare_queue("q", client=one.session.client, arguments=arguments)
-    vhost.declare_queue("dead", client=one.session.client)
+    vhost.queues.declare("q", client=one.session.client, arguments=arguments)
+    vhost.queues.declare("dead", client=one.session.client)
     one.publish("q")
-    one.session.get(vhost.queue("q"), no_ack=False)
+    one.session.get(vhost.queues.named("q"), no_ack=False)
     one.session.reject(1, requeue=False)
     one.settle()
     first, copy = [record for record in one.records() if record.name == "published"]
@@ -195,17 +195,17 @@ def test_users_and_policies_are_no_queues() -> None:
     """They come and go as with any scope, also under the name of a queue and an exchange, which stay what they are."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    vhost.declare_queue("q", client=one.session.client)
-    vhost.declare_exchange("q", "fanout", durable=False)
-    one.broker.replace_user(User("q"))
-    one.broker.replace_policies(Policies([make_policy("q", "/", "", {"max-length": 5})]))
+    vhost.queues.declare("q", client=one.session.client)
+    vhost.exchanges.declare("q", "fanout", durable=False)
+    one.broker.connections.replace_user(User("q"))
+    one.broker.reloading.replace_policies(Policies([make_policy("q", "/", "", {"max-length": 5})]))
     one.settle()
-    one.broker.delete_user("q")
-    one.broker.replace_policies(Policies())
+    one.broker.connections.delete_user("q")
+    one.broker.reloading.replace_policies(Policies())
     one.settle()
     tally = one.tally()
     assert (tally["declared"], tally["undeclared"]) == (4, 2)
-    vhost.delete_exchange("q")
+    vhost.exchanges.delete("q")
     one.settle()
     assert one.tally()["undeclared"] == 3
     assert not verify("data", one.files).faults
@@ -215,9 +215,9 @@ def test_who_waited_for_room_and_for_how_long() -> None:
     """Blocked and unblocked publishers are records with what they waited for."""
     one = Audited()
     repository = SettingsRepository([entry("q", memory_limit=1_000, cursor="vm")])
-    one.broker.replace_settings(repository)
+    one.broker.reloading.replace_settings(repository)
     vhost = one.broker.virtual_hosts["/"]
-    queue = vhost.declare_queue("q", client=one.session.client)
+    queue = vhost.queues.declare("q", client=one.session.client)
     one.publish("q")
     publisher = one.connect("two")
 
@@ -225,7 +225,7 @@ def test_who_waited_for_room_and_for_how_long() -> None:
         def resume(self, octets: int, messages: int) -> tuple[int, int]:
             return 0, 0
 
-    route = vhost.route("", "q", USER)
+    route = vhost.router.route("", "q", USER)
     offer = publisher.offer(route, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")], mandatory=False)
     assert offer.full is not None
     one.broker.flow.wait(offer.full, publisher.client, Held())  # type: ignore[arg-type]

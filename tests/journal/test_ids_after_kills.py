@@ -202,12 +202,12 @@ def test_ids_of_what_is_not_recorded_are_noted(tmp_path: Path) -> None:
     seen = 0
     for _ in range(3):
         broker, keeper = opened()
-        assert broker.next_id > seen
+        assert broker.context.next_id > seen
         for _ in range(3):
-            broker.next_id += IDS_UNNOTED_MAX + 1
+            broker.context.next_id += IDS_UNNOTED_MAX + 1
             keeper.commit()
-        broker.next_id += IDS_UNNOTED_MAX - 1  # so many may be used without a note
+        broker.context.next_id += IDS_UNNOTED_MAX - 1  # so many may be used without a note
         keeper.commit()
-        seen = broker.next_id
+        seen = broker.context.next_id
         keeper.journal.wait(keeper.journal.next_lsn)
         keeper.journal.close()

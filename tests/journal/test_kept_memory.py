@@ -34,12 +34,12 @@ class Desk:
         self.broker = Broker(self.clock)
         self.journal = Journal.open(str(directory), self.clock, JournalOptions(fsync="never"), threaded=False)
         recorder = Recorder(self.broker, self.journal)
-        self.broker.pager = JournalPager(self.broker, self.journal, recorder, BUDGET)
+        self.broker.context.storage.pager = JournalPager(self.broker, self.journal, recorder, BUDGET)
         restore(self.broker, self.journal, recorder)
         self.got: dict[str, list[int]] = {}
-        self.client: Client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.client: Client = self.broker.connections.open("/", USER, name="c", flush=self.flush)
         self.session = self.client.open_session()
-        self.queue = self.client.vhost.declare_queue("q", client=self.client, durable=True, arguments=arguments)
+        self.queue = self.client.vhost.queues.declare("q", client=self.client, durable=True, arguments=arguments)
 
     def flush(self) -> None:
         for effect in self.client.take_outbox():
@@ -49,7 +49,7 @@ class Desk:
         self.client.drained()
 
     def end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
+        while self.broker.end_turn() or self.broker.scheduler.load() or self.broker.scheduler.hungry:
             pass
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn)
@@ -61,7 +61,7 @@ class Desk:
         ]
         envelope = Envelope("", "q", scan_properties(headers[0][12:]))
         bodies = [b"%08d" % number + bytes(SIZE - 8) for number in numbers]
-        route = self.client.vhost.route("", "q", USER)
+        route = self.client.vhost.router.route("", "q", USER)
         self.session.publish(route, envelope, list(map(PLAIN.join, headers, bodies)), mandatory=False)
         self.end_turn()
 
@@ -183,7 +183,7 @@ def test_dead_letters_of_many_that_expire_at_once(tmp_path: Path, arguments: Fie
     rules = {"x-message-ttl": Field("l", 60_000), "x-dead-letter-exchange": Field("S", b"")}
     rules |= {"x-dead-letter-routing-key": Field("S", b"dead")}
     desk = Desk(tmp_path / "j", arguments | rules)
-    dead = desk.client.vhost.declare_queue("dead", client=desk.client, durable=True)
+    dead = desk.client.vhost.queues.declare("dead", client=desk.client, durable=True)
     for start in range(0, COUNT, RUN):
         desk.publish(range(start, start + RUN))
     desk.clock.advance_ns(61 * 1_000_000_000)

@@ -105,19 +105,19 @@ class World:
         self.journal = Journal.open("data", self.clock, files=files, threaded=False, new_id=bytes(16))
         self.recorder = recorder = Recorder(self.broker, self.journal)
         if memory:
-            self.broker.pager = JournalPager(self.broker, self.journal, recorder, memory)
+            self.broker.context.storage.pager = JournalPager(self.broker, self.journal, recorder, memory)
         restore(self.broker, self.journal, recorder)
         self.vhost = self.broker.virtual_hosts["/"]
-        self.vhost.declare_queue("dead", client=None, durable=True)
+        self.vhost.queues.declare("dead", client=None, durable=True)
         table: FieldTable = {"x-queue-type": Field("S", b"amps"), "x-dead-letter-exchange": Field("S", b"")}
         table["x-dead-letter-routing-key"] = Field("S", b"dead")
         table |= {key: field_of(value) for key, value in arguments.items()}
-        self.queue: Any = self.vhost.declare_queue("q", client=None, durable=True, arguments=table)
+        self.queue: Any = self.vhost.queues.declare("q", client=None, durable=True, arguments=table)
         self.reader = self.connect("reader")
         self.settle()
 
     def connect(self, name: str) -> Peer:
-        client = self.broker.connect("/", USER, name=name, flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name=name, flush=lambda: None)
         peer = Peer(name, client, client.open_session())
         client.flush = lambda: self.read(peer)  # type: ignore[method-assign]
         return peer
@@ -132,7 +132,7 @@ class World:
         peer.client.drained()
 
     def settle(self) -> None:
-        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
+        while self.broker.end_turn() or self.broker.scheduler.load() or self.broker.scheduler.hungry:
             self.journal.commit()
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn)
@@ -141,7 +141,7 @@ class World:
     def dead_letters(self) -> list[tuple[int, str]]:
         """Those that came since the last look: number and reason."""
         found = []
-        while (got := self.reader.session.get(self.vhost.queue("dead"), no_ack=True)) is not None:
+        while (got := self.reader.session.get(self.vhost.queues.named("dead"), no_ack=True)) is not None:
             message = got[1]
             reason = message.envelope.headers(message.blob)["x-amps-reason"].text
             found.append((json.loads(message.body)["n"], reason))
@@ -377,7 +377,7 @@ class LeasedMachine:
         if own is not None:
             properties["expiration"] = str(own).encode()
         bodies = []
-        for id_, kind in enumerate(kinds, self.world.broker.next_id):
+        for id_, kind in enumerate(kinds, self.world.broker.context.next_id):
             self.number += 1
             bodies.append(json.dumps({"n": self.number, "k": kind, "p": rank, "s": barrier}).encode())
             if "x-queue-filter" in self.arguments and kind == 2:
@@ -392,9 +392,9 @@ class LeasedMachine:
             self.ready.append(message)
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         envelope = Envelope("", "q", scan_properties(PLAIN.split(blobs[0])[0][12:]))
-        route = self.world.vhost.route("", "q", USER)
+        route = self.world.vhost.router.route("", "q", USER)
         self.world.reader.session.publish(route, envelope, blobs, mandatory=False)
-        last = self.world.broker.next_id
+        last = self.world.broker.context.next_id
         self._id_of.update((self.number - at, last - 1 - at) for at in range(len(kinds)))
         self._finish()
 
@@ -519,7 +519,7 @@ class LeasedMachine:
 
     def defer(self, offset: int) -> None:
         """One of the next messages is acknowledged; whether the queue is going to capture it is not known."""
-        id_ = self.world.broker.next_id + offset
+        id_ = self.world.broker.context.next_id + offset
         for _ in discarding(self.world.queue, bookmark_of(id_), None, ""):
             pass
         self.deferred[id_] = self.now_ms + self._of("x-deferred-ack-ttl", 86_400_000)
@@ -547,7 +547,7 @@ class LeasedMachine:
         world.settle()
 
     def purge(self) -> None:
-        assert self.world.vhost.purge_queue("q", self.world.reader.client) == len(self.ready)
+        assert self.world.vhost.queues.purge("q", self.world.reader.client) == len(self.ready)
         self.ready.clear()
         self._finish()
 
@@ -605,7 +605,7 @@ class LeasedMachine:
         surely = set() if self.is_at_most_once else before.keys() & after.keys()
         died = {dead for dead, _ in self.dead}
         self._start_on(old.files.crash() if is_kill else old.files.power_cut(chance), before | new, surely, died)
-        self.deferred = {id_: until for id_, until in deferred.items() if id_ >= self.world.broker.next_id}
+        self.deferred = {id_: until for id_, until in deferred.items() if id_ >= self.world.broker.context.next_id}
 
     def _alive(self) -> dict[int, Msg]:
         """What is ready or leased."""
@@ -624,7 +624,7 @@ class LeasedMachine:
         """
         wall_ms = self.world.clock.wall_ms()
         self.world = World(files, self.arguments, wall_ms, self.world.memory)
-        next_id = self.world.broker.next_id  # of what no queue took, or is lost, others may have the ids
+        next_id = self.world.broker.context.next_id  # of what no queue took, or is lost, others may have the ids
         self._id_of = {number: id_ for number, id_ in self._id_of.items() if id_ < next_id}
         if surely is not None:
             numbers = {id_: number for number, id_ in self._id_of.items()}

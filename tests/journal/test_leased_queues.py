@@ -34,7 +34,7 @@ class LeasedDesk(DurableDesk):
         self.journal = Journal.open(PATH, clock, files=files, threaded=False, new_id=b"0123456789abcdef")
         self.recorder = FullRecorder(broker, self.journal)
         if memory:
-            broker.pager = JournalPager(broker, self.journal, self.recorder, memory)
+            broker.context.storage.pager = JournalPager(broker, self.journal, self.recorder, memory)
         restore(broker, self.journal, self.recorder)
         self.failures: list[Exception] = []
         self.journal.set_callbacks(lambda lsn: None, self._failed)
@@ -249,7 +249,7 @@ def test_deep_leased_queues(arguments: dict[str, Any]) -> None:
     seen: list[str] = []
     for _ in range(400):
         desk.settle()
-        desk.pair.broker.feed()
+        desk.pair.broker.scheduler.load()
         desk.pair.end_turn()
         got = desk.taken()
         assert len(got) <= 300
@@ -276,7 +276,7 @@ def test_f11(arguments: dict[str, Any]) -> None:
         for _ in range(200):
             dropped += store.page_out(10**9) if is_dropped else 0
             desk.settle()
-            desk.pair.broker.feed()
+            desk.pair.broker.scheduler.load()
             desk.pair.end_turn()
             for got in desk.taken():
                 bodies.append(got.body)
@@ -294,7 +294,7 @@ def test_deferred_acknowledgements_survive(memory: int) -> None:
     desk.exchange("later", "x-delayed-message", x_delayed_type="fanout")
     desk.queue(x_target_depth=1000, x_deferred_ack_ttl=60_000)
     desk.bind("q", "later")
-    first = desk.pair.broker.next_id
+    first = desk.pair.broker.context.next_id
     desk.publish(*(str(number) + "," for number in range(1003)), delivery_mode=2)
     desk.publish("L,", exchange="later", headers={"x-delay": 90_000}, delivery_mode=2)
     ids = [first + 1001, first + 1003, first + 1004]
@@ -302,13 +302,13 @@ def test_deferred_acknowledgements_survive(memory: int) -> None:
     assert done["deferred"] == 3
     again = desk.restarted(after_ms=10_000).restarted()
     assert again._facts("q")["deferred_acks"] == 3
-    assert again.pair.broker.next_id > ids[2]  # a start leaves ids out: this one never comes
+    assert again.pair.broker.context.next_id > ids[2]  # a start leaves ids out: this one never comes
     again.publish("a,", "b,", delivery_mode=2)
     third = again.restarted(after_ms=100_000)
     third.advance_ms(1)
     assert third.all() == "".join(f"{number}," for number in range(1003) if number != 1001) + "a,b,"
     assert third._facts("q")["deferred_acks"] == 0
-    third.command("discard", queue="q", bookmark=f"1|{third.pair.broker.next_id}|")
+    third.command("discard", queue="q", bookmark=f"1|{third.pair.broker.context.next_id}|")
     last = third.restarted(after_ms=60_000)
     last.publish("c")
     assert last.all() == "c"
@@ -318,7 +318,7 @@ def test_deferred_acknowledgements_survive(memory: int) -> None:
 def test_a_deferred_acknowledgement_is_used_once(desk: LeasedDesk, depth: dict[str, Any]) -> None:
     """Its message came, and is gone: after a restart nothing is remembered of it, however deep it stood (C.6)."""
     desk.queue(**depth)
-    first = desk.pair.broker.next_id
+    first = desk.pair.broker.context.next_id
     desk.command("discard", queue="q", bookmark=f"1|{first + 1000}|")
     desk.publish(*(f"{number}," for number in range(1003)), delivery_mode=2)
     desk.ack(desk.must_get())
@@ -332,7 +332,7 @@ def test_a_deferred_acknowledgement_is_used_once(desk: LeasedDesk, depth: dict[s
 def test_a_message_whose_acknowledgement_is_not_safe_yet(desk: LeasedDesk) -> None:
     """The message is safe, what its deferred acknowledgement did is not: it is gone after the restart (C.5)."""
     desk.queue()
-    id_ = desk.pair.broker.next_id
+    id_ = desk.pair.broker.context.next_id
     desk.publish("a", "b", delivery_mode=2)
     queue: Any = desk.vhost.queues["q"]
     queue.restore_notes(Struct("<qq").pack(id_, desk.wall_ms + 60_000))
@@ -362,7 +362,7 @@ def browsed(desk: LeasedDesk) -> list[str]:
         seen += [one.body.decode() for one in frames if isinstance(one.frame, C.Basic.Deliver)]
         if any(isinstance(one.frame, C.Basic.Cancel) for one in frames):
             return seen
-        desk.pair.broker.feed()
+        desk.pair.broker.scheduler.load()
         desk.pair.end_turn()
     raise AssertionError("it was not cancelled")
 

@@ -29,7 +29,7 @@ class Kept:
         assert self.journal.wait(self.journal.next_lsn)
 
     def ids(self, name: str) -> list[int]:
-        return [message.id for message in self.broker.virtual_hosts["/"].queue(name).messages()]
+        return [message.id for message in self.broker.virtual_hosts["/"].queues.named(name).messages()]
 
     def live(self) -> int:
         return sum(row.live for row in self.journal.ledger.rows)
@@ -49,14 +49,17 @@ def test_the_ledger_counts_what_is_there(overflow: str, there: list[int], dead: 
             "x-dead-letter-exchange": Field("S", b""),
             "x-dead-letter-routing-key": Field("S", b"dead"),
         }
-    vhost.declare_queue("q", client=None, durable=True, arguments=arguments)
-    vhost.declare_queue("dead", client=None, durable=True)
-    session = kept.broker.connect("/", User("u"), name="c", flush=lambda: None).open_session()
+    vhost.queues.declare("q", client=None, durable=True, arguments=arguments)
+    vhost.queues.declare("dead", client=None, durable=True)
+    session = kept.broker.connections.open("/", User("u"), name="c", flush=lambda: None).open_session()
     for _ in range(5):
         header = encode_header(1, {"delivery_mode": 2})
         blob = PLAIN.join(header, b"x")
         session.publish(
-            vhost.route("", "q", User("u")), Envelope("", "q", scan_properties(header[12:])), [blob], mandatory=False
+            vhost.router.route("", "q", User("u")),
+            Envelope("", "q", scan_properties(header[12:])),
+            [blob],
+            mandatory=False,
         )
     kept.settle()
     assert kept.ids("q") == there and len(kept.ids("dead")) == dead

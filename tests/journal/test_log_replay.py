@@ -63,7 +63,7 @@ def test_over_segments(monkeypatch: pytest.MonkeyPatch, octets: int, read: int) 
     assert [got.headers["x-ts"] for got in desk.got] == [stamp for stamp in stamps for _ in range(2)]
     for at, offset in enumerate(offsets):
         assert desk.replay(stream_offset=offset, tag=f"o{at}") == "abcdefgh"[at:]
-    assert desk.pair.broker.storage.log.position_of_time(stamps[2]) > desk.journal.ledger.rows[1].base_lsn
+    assert desk.pair.broker.context.storage.log.position_of_time(stamps[2]) > desk.journal.ledger.rows[1].base_lsn
     assert desk.replay(stream_offset="15s", tag="t") == "efgh"
     assert desk.replay(stream_offset="5s", tag="u") == "gh"
 
@@ -86,7 +86,7 @@ def test_other_virtual_hosts_have_their_own() -> None:
     desk = JournalReplays(ORDERS + '[[logged-topic]]\nname = "q"\nvhost = "v"\n')
     desk.queue()
     there = desk.pair.broker.virtual_hosts["v"]
-    publish_by_name(there, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")])
+    publish_by_name(there.context, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")])
     desk.publish("a")
     desk.confirmed()
     assert desk.replay(bookmark="0") == "a"

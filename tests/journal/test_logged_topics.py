@@ -26,7 +26,7 @@ class LogDesk(DurableDesk):
     def __init__(self, settings: str = ORDERS, files: SimulatedFiles | None = None) -> None:
         super().__init__(files or SimulatedFiles(), settings)
         self.unlogged: list[tuple[str, str]] = []
-        self.pair.broker.on_unlogged = self._note_unlogged
+        self.pair.broker.context.on_unlogged = self._note_unlogged
 
     def _note_unlogged(self, queue: Queue, topic: str) -> None:
         self.unlogged.append((queue.name, topic))
@@ -121,15 +121,15 @@ def test_only_topics_of_the_virtual_host() -> None:
     desk = LogDesk('[[logged-topic]]\nname = "orders"\nvhost = "v"\n[[logged-topic]]\nname = "a"\nvhost = "later"\n')
     desk.publish("a", key="orders")
     assert desk.bodies() == []
-    assert desk.pair.broker.virtual_hosts["v"].log is not None
-    desk.pair.broker.delete_virtual_host("v")
-    assert desk.pair.broker.create_virtual_host("v").log is not None
+    assert desk.pair.broker.virtual_hosts["v"].router.captures.log is not None
+    desk.pair.broker.virtual_hosts.delete("v")
+    assert desk.pair.broker.virtual_hosts.create("v").router.captures.log is not None
     desk.reload(ORDERS)
     desk.publish("b", key="orders")
     desk.reload("")
     desk.publish("c", key="orders")
     assert desk.bodies() == ["b"]
-    assert desk.vhost.log is None and desk.pair.broker.virtual_hosts["v"].log is None
+    assert desk.vhost.router.captures.log is None and desk.pair.broker.virtual_hosts["v"].router.captures.log is None
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,12 @@ def test_a_step_looks_at_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         world.settle()
     each.append(looked)
     assert max(each) <= LOOK_SLICE
-    assert sum(each) == 2 * world.vhost.queue("q").ready_count, "once to state them, once to know which are alive"
+    assert sum(each) == 2 * world.vhost.queues.named("q").ready_count, (
+        "once to state them, once to know which are alive"
+    )
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")
-    assert again.vhost.queue("q").ready_count == 6 * (LOOK_SLICE // 2 + 1)
+    assert again.vhost.queues.named("q").ready_count == 6 * (LOOK_SLICE // 2 + 1)
     again.journal.close()
 
 
@@ -56,7 +58,7 @@ def _act(world: RecordedBroker, random: Random, tags: list[int]) -> None:
     if what == "publish":
         world.publish(queue, random.randint(1, 4), priority=random.randint(0, 3))
     elif what == "get":
-        found = world.session.get(world.vhost.queue(queue), no_ack=False)
+        found = world.session.get(world.vhost.queues.named(queue), no_ack=False)
         if found is not None:
             tags.append(found[0])
     elif tags and what != "nothing":
@@ -69,7 +71,7 @@ def _act(world: RecordedBroker, random: Random, tags: list[int]) -> None:
 
 
 def _ids(world: RecordedBroker, queue: str) -> list[int]:
-    found: Any = world.vhost.queue(queue)
+    found: Any = world.vhost.queues.named(queue)
     return sorted(message.id for message in (*found.messages(), *found.unacked_messages()))
 
 

@@ -20,7 +20,7 @@ class World(RecordedBroker):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, scope="durable")
-        assert self.broker.pager is None
+        assert self.broker.context.storage.pager is None
         self.keeper = Keeper(self.broker, self.journal, self.recorder)
 
     def turn(self) -> bool:
@@ -34,18 +34,18 @@ class World(RecordedBroker):
         """A message is acknowledged, another given back for good, and many are published."""
         self.session.select_transactions()
         for settle in (self.session.ack, lambda tag: self.session.reject(tag, requeue=False)):
-            found = self.session.get(self.vhost.queue("old"), no_ack=False)
+            found = self.session.get(self.vhost.queues.named("old"), no_ack=False)
             assert found is not None
             settle(found[0])
         header = encode_header(1, {"delivery_mode": 2})
-        route = self.vhost.route("", "new", USER)
+        route = self.vhost.router.route("", "new", USER)
         for _ in range(COUNT):
             envelope = Envelope("", "new", scan_properties(header[12:]))
             self.session.publish(route, envelope, [PLAIN.join(header, b"x")], mandatory=False)
         return self.session.commit()
 
     def counts(self) -> tuple[int, int]:
-        return self.vhost.queue("old").ready_count, self.vhost.queue("new").ready_count
+        return self.vhost.queues.named("old").ready_count, self.vhost.queues.named("new").ready_count
 
 
 def _started(path: Path) -> World:
@@ -79,7 +79,7 @@ def test_a_kill_behind_it(tmp_path: Path) -> None:
     other = world.session.client.open_session()
     header = encode_header(1, {"delivery_mode": 2})
     other.select_confirms()
-    route = world.vhost.route("", "old", USER)
+    route = world.vhost.router.route("", "old", USER)
     other.publish(route, Envelope("", "old", scan_properties(header[12:])), [PLAIN.join(header, b"o")], mandatory=False)
     assert other.confirms is not None
     while world.turn():
@@ -109,7 +109,7 @@ def test_a_full_disk_is_noticed_behind_it(tmp_path: Path) -> None:
     header = encode_header(1, {"delivery_mode": 2})
     for _ in range(COUNT):
         envelope = Envelope("", "new", scan_properties(header[12:]))
-        later.publish(world.vhost.route("", "new", USER), envelope, [PLAIN.join(header, b"x")], mandatory=False)
+        later.publish(world.vhost.router.route("", "new", USER), envelope, [PLAIN.join(header, b"x")], mandatory=False)
     waiting = later.commit()
     assert not world.broker.end_turn() and not waiting.has_begun
     world.recorder.recover()

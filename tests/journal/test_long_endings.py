@@ -23,14 +23,14 @@ def _started(path: Path) -> RecordedBroker:
             world.publish("other", 1)  # ids have gaps
     world.publish("q", COUNT % 500)
     for number in range(BINDINGS):
-        world.vhost.bind_queue("q", "amq.topic", f"k.{number}.#", {})
+        world.vhost.bindings.add("queue", "q", "amq.topic", f"k.{number}.#", {})
     world.settle()
     return world
 
 
 def _begin(world: RecordedBroker, *, deletes: bool) -> Emptying:
     vhost, client = world.vhost, world.session.client
-    return vhost.begin_delete("q", client) if deletes else vhost.begin_purge("q", client)
+    return vhost.queues.begin_delete("q", client) if deletes else vhost.queues.begin_purge("q", client)
 
 
 def _turn(world: RecordedBroker) -> bool:
@@ -47,7 +47,7 @@ def _turn(world: RecordedBroker) -> bool:
 def test_a_kill_in_the_middle(tmp_path: Path, turns: int, deletes: bool) -> None:
     """All of it is there again, as with a small queue: nothing is half done."""
     world = _started(tmp_path)
-    queue = world.vhost.queue("q")
+    queue = world.vhost.queues.named("q")
     ids = [message.id for message in queue.messages()]
     _begin(world, deletes=deletes)
     for _ in range(turns):
@@ -55,7 +55,7 @@ def test_a_kill_in_the_middle(tmp_path: Path, turns: int, deletes: bool) -> None
     assert queue.ready_count < COUNT or len(queue.incoming) < BINDINGS
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")
-    found = again.vhost.queue("q")
+    found = again.vhost.queues.named("q")
     assert [message.id for message in found.messages()] == ids
     assert len(found.incoming) == BINDINGS
     again.journal.close()
@@ -69,13 +69,13 @@ def test_a_kill_behind_it(tmp_path: Path, deletes: bool) -> None:
     while not emptying.is_small:
         assert _turn(world)
     client = world.session.client
-    rest = world.vhost.delete_queue("q", client) if deletes else world.vhost.purge_queue("q", client)
+    rest = world.vhost.queues.delete("q", client) if deletes else world.vhost.queues.purge("q", client)
     assert emptying.finish() + rest == COUNT
     while _turn(world):
         pass
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")
     assert ("q" in again.vhost.queues) is not deletes
-    assert deletes or again.vhost.queue("q").ready_count == 0
-    assert again.vhost.queue("other").ready_count == world.vhost.queue("other").ready_count > 0
+    assert deletes or again.vhost.queues.named("q").ready_count == 0
+    assert again.vhost.queues.named("other").ready_count == world.vhost.queues.named("other").ready_count > 0
     again.journal.close()

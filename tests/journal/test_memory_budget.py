@@ -40,11 +40,11 @@ class Desk:
         options = JournalOptions(segment_size=1 << 20)
         self.journal = Journal.open("j", clock, options, files=SimulatedFiles(), threaded=False, new_id=bytes(16))
         recorder = Recorder(self.broker, self.journal)
-        self.broker.pager = JournalPager(self.broker, self.journal, recorder, MEMORY)
+        self.broker.context.storage.pager = JournalPager(self.broker, self.journal, recorder, MEMORY)
         if spool is not None:
-            self.broker.storage.open_temp = partial(FileTempStore, spool)
+            self.broker.context.storage.open_temp = partial(FileTempStore, spool)
         restore(self.broker, self.journal, recorder)
-        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.client = self.broker.connections.open("/", USER, name="c", flush=self.flush)
         self.session = self.client.open_session()
         self.queues: list[Queue] = []
         self.number = 0
@@ -56,7 +56,9 @@ class Desk:
     def declare(self, arguments: FieldTable) -> None:
         """One more queue."""
         name = f"q{len(self.queues)}"
-        self.queues.append(self.client.vhost.declare_queue(name, client=self.client, durable=True, arguments=arguments))
+        self.queues.append(
+            self.client.vhost.queues.declare(name, client=self.client, durable=True, arguments=arguments)
+        )
 
     def publish(self, queue: Queue, count: int, size: int, *, mode: int = 2, priority: int = 0) -> None:
         """A run of messages."""
@@ -65,13 +67,13 @@ class Desk:
         self.number += count
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         envelope = Envelope("", queue.name, scan_properties(PLAIN.split(blobs[0])[0][12:]))
-        route = self.client.vhost.route("", queue.name, USER)
+        route = self.client.vhost.router.route("", queue.name, USER)
         self.session.publish(route, envelope, blobs, mandatory=False)
         self.end_turn()
 
     def end_turn(self) -> None:
         """Until there is nothing to do."""
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             self.journal.commit()
         self.journal.commit()
 
@@ -126,7 +128,7 @@ def test_who_came_first_makes_room(desk: Desk) -> None:
 
 def test_room_is_made_in_slices(desk: Desk) -> None:
     """Of many small messages a queue gives no more at once than a turn has time for."""
-    desk.broker.pager.memory = 8 * MEMORY  # type: ignore[union-attr]
+    desk.broker.context.storage.pager.memory = 8 * MEMORY  # type: ignore[union-attr]
     for _ in range(2):
         desk.declare({})
     first, second = desk.queues
@@ -212,7 +214,7 @@ def test_a_queue_that_only_grows_is_not_looked_at(desk: Desk, monkeypatch: pytes
     monkeypatch.setattr(tail_paging, "held_octets", counted)
     desk.declare({})
     (queue,) = desk.queues
-    store, memory = queue.store, desk.broker.storage.memory
+    store, memory = queue.store, desk.broker.context.storage.memory
     for number in range(300):
         desk.publish(queue, 1 + number % 7, number)
         assert memory.charge_of(store) - store.allowance == held_octets(store.ready)  # type: ignore[arg-type]
@@ -262,7 +264,7 @@ def test_whatever_happens(tmp_path_factory: pytest.TempPathFactory, steps: list[
             desk.declare(KINDS[which % len(KINDS)])
         desk.end_turn()
         assert desk.held <= desk.bound + len(desk.queues) * LARGEST + count * (size + 300)
-    desk.broker.storage.close()
+    desk.broker.context.storage.close()
     desk.journal.close()
 
 
@@ -290,7 +292,7 @@ def test_many_queues_that_grow_alike() -> None:
 def test_direct_replies_that_nobody_reads(tmp_path_factory: pytest.TempPathFactory) -> None:
     """They wait like messages of any queue, and leave nothing behind when the one who asked goes."""
     desk = Desk(str(tmp_path_factory.mktemp("spool")))
-    mute = desk.broker.connect("/", USER, name="mute", flush=lambda: None)
+    mute = desk.broker.connections.open("/", USER, name="mute", flush=lambda: None)
     consumer = mute.open_session().consume_replies("t", "amq.rabbitmq.reply-to.x", no_ack=True)
     count = 60
     for _ in range(count):
@@ -300,5 +302,5 @@ def test_direct_replies_that_nobody_reads(tmp_path_factory: pytest.TempPathFacto
     assert mute.paused and queue.ready_count == count - handed_out > 0
     assert 0 < held_octets(list(queue.store)) <= MEMORY and queue.store.is_deep
     mute.close(failed=True)
-    assert not queue.has_ready and desk.broker.storage.memory.total == 0
-    assert desk.broker.counters.deleted == count - handed_out
+    assert not queue.has_ready and desk.broker.context.storage.memory.total == 0
+    assert desk.broker.context.counters.deleted == count - handed_out

@@ -52,22 +52,22 @@ class Bench(FlowBench):
             self.files = self.files or SimulatedFiles()
             options = JournalOptions(segment_size=1 << 20)
             self.journal = Journal.open(
-                "j", self.broker.clock, options, files=self.files, threaded=False, new_id=bytes(16)
+                "j", self.broker.context.clock, options, files=self.files, threaded=False, new_id=bytes(16)
             )
             recorder = Recorder(self.broker, self.journal)
-            self.broker.pager = JournalPager(self.broker, self.journal, recorder, self.memory)
+            self.broker.context.storage.pager = JournalPager(self.broker, self.journal, recorder, self.memory)
             restore(self.broker, self.journal, recorder)
 
     def end_turn(self) -> None:
         """Until there is nothing to do."""
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             self.commit()
         self.commit()
 
     def advance_ms(self, ms: int) -> None:
         """Time passes, and what is due is done."""
         for _ in range(ms // 100):
-            self.broker.clock.advance_ns(100_000_000)  # type: ignore[attr-defined]
+            self.broker.context.clock.advance_ns(100_000_000)  # type: ignore[attr-defined]
             self.broker.advance()
             self.end_turn()
 
@@ -79,16 +79,16 @@ class Bench(FlowBench):
 
     def route(self, name: str) -> Route:
         """Of prices to a topic exchange."""
-        return self.vhost.route("amq.topic", name, USER) if name.startswith("PRICES") else super().route(name)
+        return self.vhost.router.route("amq.topic", name, USER) if name.startswith("PRICES") else super().route(name)
 
     @property
     def temp_used(self) -> int:
-        return self.broker.storage.temp.used
+        return self.broker.context.storage.temp.used
 
     def close(self) -> None:
         if self.journal is not None:
             self.journal.close()
-        self.broker.storage.close()
+        self.broker.context.storage.close()
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:
@@ -123,7 +123,7 @@ class Subscriber:
 
     def __init__(self, bench: Bench, queue: Queue | None = None, *, prefetch: int) -> None:
         self.bench = bench
-        self.client = bench.broker.connect("/", USER, name="s", flush=self._read)
+        self.client = bench.broker.connections.open("/", USER, name="s", flush=self._read)
         self.session: Session = self.client.open_session()
         self.session.limit(prefetch, total=False)
         self.queue = queue or bench.queue
@@ -226,7 +226,7 @@ def test_a_temp_store_whose_disk_is_well_again(before: int) -> None:
     """Publishers wait for memory that nobody reads: what stayed there leaves when the disk takes it, and they go on."""
     bench = Bench(has_journal=False, memory_limit=LIMIT)
     temp = Ailing()
-    bench.broker.storage.open_temp = lambda: temp
+    bench.broker.context.storage.open_temp = lambda: temp
     publisher = published(bench, TRANSIENT, before)
     temp.is_ill = True
     publisher.publish(*numbered(2000 - before, before))
@@ -243,7 +243,7 @@ def test_a_temp_store_whose_disk_is_well_again(before: int) -> None:
     subscriber.drain()
     assert subscriber.got == list(range(2000))
     assert (bench.temp_used, in_memory(bench.queue)) == (0, 0)
-    bench.broker.clock.advance_ns(5_000_000_000)  # type: ignore[attr-defined]
+    bench.broker.context.clock.advance_ns(5_000_000_000)  # type: ignore[attr-defined]
     assert bench.broker.advance() == 0  # nobody tries any more
     bench.close()
 
@@ -261,9 +261,9 @@ def test_the_cursor_that_keeps_all_in_memory(has_journal: bool) -> None:
 
 def topic_subscriber(bench: Bench, name: str, prefetch: int) -> Subscriber:
     """A queue of its own at the topic exchange."""
-    client = bench.broker.connect("/", USER, name=name, flush=lambda: None)
-    queue = bench.vhost.declare_queue(name, client=client, auto_delete=True)
-    bench.vhost.bind_queue(name, "amq.topic", "PRICES.#", {})
+    client = bench.broker.connections.open("/", USER, name=name, flush=lambda: None)
+    queue = bench.vhost.queues.declare(name, client=client, auto_delete=True)
+    bench.vhost.bindings.add("queue", name, "amq.topic", "PRICES.#", {})
     subscriber = Subscriber(bench, queue, prefetch=prefetch)
     return subscriber
 
@@ -275,8 +275,8 @@ def prices(has_journal: bool) -> Iterator[tuple[Bench, Subscriber, Subscriber]]:
     Without producer flow control, and without a limit on what is pending.
     """
     bench = Bench(has_journal=has_journal)
-    bench.broker.replace_settings(
-        SettingsRepository([entry("#", memory_limit=LIMIT, producer_flow_control=False)]), bench.broker.options
+    bench.broker.reloading.replace_settings(
+        SettingsRepository([entry("#", memory_limit=LIMIT, producer_flow_control=False)]), bench.broker.context.options
     )
     slow, fast = (topic_subscriber(bench, name, prefetch) for name, prefetch in (("slow", 5), ("fast", 0)))
     bench.facts = TRANSIENT
@@ -334,8 +334,10 @@ def test_what_comes_back_leaves_again(has_journal: bool) -> None:
 def test_what_stays_in_memory_counts(arguments: FieldTable) -> None:
     """Transient messages of such queues: publishers wait at the limit."""
     bench = Bench()
-    bench.broker.replace_settings(SettingsRepository([entry("#", memory_limit=LIMIT)]), bench.broker.options)
-    queue = bench.vhost.declare_queue("other", client=None, durable=True, arguments=arguments)
+    bench.broker.reloading.replace_settings(
+        SettingsRepository([entry("#", memory_limit=LIMIT)]), bench.broker.context.options
+    )
+    queue = bench.vhost.queues.declare("other", client=None, durable=True, arguments=arguments)
     publisher = Publisher(bench, "p")
     publisher.publish(*numbered(300), to="other")
     bench.end_turn()
@@ -418,7 +420,9 @@ def test_a_limit_that_comes_later(has_journal: bool, monkeypatch: pytest.MonkeyP
     bench = Bench(has_journal=has_journal)
     published(bench, STORED, 2000)
     assert bench.queue.store.at_hand == 2000
-    bench.broker.replace_settings(SettingsRepository([entry("q", max_size_messages=300)]), bench.broker.options)
+    bench.broker.reloading.replace_settings(
+        SettingsRepository([entry("q", max_size_messages=300)]), bench.broker.context.options
+    )
     steps: list[int] = [bench.queue.store.at_hand]
     while len(steps) < 3 or steps[-1] != steps[-3]:
         bench.broker.end_turn()
@@ -499,11 +503,11 @@ def test_what_deliveries_say_is_counted(has_journal: bool, has_headers: bool) ->
     system = SystemUsage(memory=100 * MIB, store=100 * MIB, temp=0)
     attempts = {"max_delivery_attempts": 50} if has_headers else {}
     bench = Bench(has_journal=has_journal, system=system, memory_limit=LIMIT, **attempts)
-    queue = bench.vhost.declare_queue(
+    queue = bench.vhost.queues.declare(
         "q2", client=None, durable=True, arguments={"x-queue-type": Field("S", b"quorum")} if has_headers else {}
     )
-    bench.broker.replace_settings(
-        SettingsRepository([entry("#", memory_limit=LIMIT, **attempts)], usage=system), bench.broker.options
+    bench.broker.reloading.replace_settings(
+        SettingsRepository([entry("#", memory_limit=LIMIT, **attempts)], usage=system), bench.broker.context.options
     )
     publisher = Publisher(bench, "p")
     publisher.publish(*numbered(500), to="q2")

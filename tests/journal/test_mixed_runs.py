@@ -55,7 +55,7 @@ class MixedWorld(DepthWorld):
 
     def start(self) -> None:
         super().start()
-        self.broker.listeners.append(self.heard.append)
+        self.broker.context.listeners.append(self.heard.append)
         self.envelopes = [self._envelope(key, properties) for key, properties in [*KINDS, TRANSIENT]]
         self.sessions[2].select_confirms()
 
@@ -70,7 +70,7 @@ class MixedWorld(DepthWorld):
             body = b"%d" % self.number
             blobs.append(PLAIN.join(encode_header(len(body), [*KINDS, TRANSIENT][kind][1]), body))
         envelopes = [self.envelopes[kind] for kind in kinds]
-        routes = [self.client.vhost.route("e", envelope.routing_key, USER) for envelope in envelopes]
+        routes = [self.client.vhost.router.route("e", envelope.routing_key, USER) for envelope in envelopes]
         queues = [route.only_queue for route in routes]
         session = self.sessions[2]
         if self.is_mixed:
@@ -81,7 +81,7 @@ class MixedWorld(DepthWorld):
                     if queues[at] is queue:
                         session.publish(route, envelopes[at], (blobs[at],), mandatory=False)
         assert session.confirms is not None
-        self.broker.mark(self.queue)
+        self.broker.scheduler.mark(self.queue)
 
     def do(self, what: str, *arguments: Any) -> None:
         """A step."""
@@ -117,7 +117,7 @@ class MixedWorld(DepthWorld):
         confirms = self.sessions[2].confirms
         assert confirms is not None
         self.confirmed += confirms.take(1 << 60)
-        stats = [self.client.vhost.queue(name).statistics() for name in ("q", "other")]
+        stats = [self.client.vhost.queues.named(name).statistics() for name in ("q", "other")]
         at_hand = [self.content(one.envelope, one.blob) for one in self.queue.store]
         counts = [(one.ready, one.unacked, one.counters) for one in stats]
         return self.seen, at_hand, counts, self.confirmed, _told(self.heard)

@@ -47,11 +47,11 @@ def _started(path: Path, arguments: dict[str, Any], count: int = COUNT) -> Recor
 
 def _moving(world: RecordedBroker, aim: Callable[[Any], Aim] | None, choice: Choice = ALL) -> Moving:
     client = world.session.client
-    return Moving(world.vhost.queue("from"), client, choice, None if aim is None else aim(client), "moved")
+    return Moving(world.vhost.queues.named("from"), client, choice, None if aim is None else aim(client), "moved")
 
 
 def _bodies(world: RecordedBroker, name: str) -> list[bytes]:
-    return [message.body for message in world.vhost.queue(name).messages()]
+    return [message.body for message in world.vhost.queues.named(name).messages()]
 
 
 def _into_to(client: Any) -> Aim:
@@ -99,7 +99,7 @@ def test_a_kill_before_it_is_written(tmp_path: Path) -> None:
 def test_what_is_chosen(tmp_path: Path) -> None:
     """By filter, by position, and at most so many; what comes while it goes on is none of it."""
     world = _started(tmp_path, {}, 30)
-    queue = world.vhost.queue("from")
+    queue = world.vhost.queues.named("from")
     positions = frozenset(queue.store.position_of(message) for message in list(queue.messages())[:20])
     moving = _moving(world, _into_to, Choice(lambda one: one.body.endswith(b"1"), positions))
     world.publish("from", body=b"101")
@@ -128,7 +128,7 @@ def test_large_messages_are_looked_at_a_few_at_a_time(tmp_path: Path) -> None:
 def test_positions_end_it_early(tmp_path: Path) -> None:
     """What is behind the last of them is not looked at."""
     world = _started(tmp_path, {})
-    queue = world.vhost.queue("from")
+    queue = world.vhost.queues.named("from")
     positions = [queue.store.position_of(message) for message in list(queue.messages())]
     moving = _moving(world, _into_to, Choice(lambda one: True, frozenset(positions[10:12])))
     moving.work()
@@ -141,7 +141,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     """It says where each would go, and which would stay for what reason."""
     world = _started(tmp_path, {}, 5)
     events: list[object] = []
-    world.broker.listeners.append(events.append)
+    world.broker.context.listeners.append(events.append)
     moving = _moving(world, lambda client: to_exchange(client, "", None))
     (reason,) = {one.reason for one in moving.look()}
     assert reason == "it would come back into this queue"
@@ -157,7 +157,7 @@ def test_what_events_tell(tmp_path: Path) -> None:
     """Out of one queue, for a reason and to a place; into the other one, by the broker itself."""
     world = _started(tmp_path, {}, 2)
     events: list[Any] = []
-    world.broker.listeners.append(events.append)
+    world.broker.context.listeners.append(events.append)
     _moving(world, _into_to).work()
     (left,) = [event for event in events if isinstance(event, LeftEvent)]
     assert (left.kind, left.reason, left.to, len(left.messages)) == (EventKind.PURGED, "moved", "queue to", 2)
@@ -201,17 +201,17 @@ def test_back_to_where_they_came_from(tmp_path: Path) -> None:
     dead = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"from")}
     world.declare("from")
     world.declare("orders", arguments=dead)
-    world.vhost.bind_queue("orders", "amq.topic", "order.#", {})
+    world.vhost.bindings.add("queue", "orders", "amq.topic", "order.#", {})
     for name in ("order.new", "order.old"):
         _publish(world, "amq.topic", name)
     for _ in range(2):
-        tag = world.session.get(world.vhost.queue("orders"), no_ack=False)[0]
+        tag = world.session.get(world.vhost.queues.named("orders"), no_ack=False)[0]
         world.session.reject(tag, multiple=False, requeue=False)
     world.settle()
     assert len(_bodies(world, "from")) == 2
     _moving(world, lambda client: to_origin(client, into_queue=False, without_history=False), _first(1)).work()
     _moving(world, lambda client: to_origin(client, into_queue=True, without_history=True)).work()
-    kept, clean = list(world.vhost.queue("orders").messages())
+    kept, clean = list(world.vhost.queues.named("orders").messages())
     assert [(one.envelope.exchange, one.envelope.routing_key) for one in (kept, clean)] == [
         ("amq.topic", "order.new"),
         ("amq.topic", "order.old"),
@@ -229,10 +229,10 @@ def test_queues_that_keep_their_messages(tmp_path: Path) -> None:
     world = RecordedBroker(tmp_path, scope="durable")
     for name, said in (("stream", "a stream"), ("amps", "a leased queue")):
         world.declare(name, arguments={"x-queue-type": Field("S", name.encode())})
-        assert why_not(world.vhost.queue(name)).startswith(said)
+        assert why_not(world.vhost.queues.named(name)).startswith(said)
     world.declare("kept", arguments={"x-non-destructive": Field("t", True)})
-    assert why_not(world.vhost.queue("kept")).startswith("a non-destructive queue")
-    assert why_not(_started(tmp_path / "other", {}, 0).vhost.queue("from")) == ""
+    assert why_not(world.vhost.queues.named("kept")).startswith("a non-destructive queue")
+    assert why_not(_started(tmp_path / "other", {}, 0).vhost.queues.named("from")) == ""
     world.journal.close()
 
 
@@ -243,5 +243,5 @@ def _first(count: int) -> Choice:
 def _publish(world: RecordedBroker, exchange: str, key: str, body: bytes = b"x", **more: Any) -> None:
     header = encode_header(len(body), {"delivery_mode": 2, **more})
     envelope = Envelope(exchange, key, scan_properties(header[12:]))
-    route = world.vhost.route(exchange, key, USER)
+    route = world.vhost.router.route(exchange, key, USER)
     world.session.publish(route, envelope, [PLAIN.join(header, body)], mandatory=False)

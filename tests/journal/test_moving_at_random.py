@@ -94,7 +94,9 @@ class Life:
             self.chance.shuffle(names)
             client, limit = self.world.client, self.chance.choice((None, 3, 20))
             choice = Choice(self.chance.choice((_is_even, lambda message: True)), limit=limit)
-            self.moving = Moving(client.vhost.queue(names[0]), client, choice, to_queue(client, names[1]), "moved")
+            self.moving = Moving(
+                client.vhost.queues.named(names[0]), client, choice, to_queue(client, names[1]), "moved"
+            )
         before = self.moving.done
         self.moving.work(self.chance.randrange(1, 6))
         self.moved += self.moving.done - before

@@ -116,7 +116,7 @@ def test_a_leased_queue_and_a_logged_topic_of_a_broker() -> None:
     built = build_broker(load(text), ManualClock(), lambda: 0.5, Data("data", holds_reserve=False, files=files))
     blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
     envelope = Envelope("", "t", PropertyFacts(persistent=True))
-    publish_by_name(built.broker.virtual_hosts["/"], envelope, [blob])
+    publish_by_name(built.broker.virtual_hosts["/"].context, envelope, [blob])
     while built.broker.end_turn():
         pass
     built.close()

@@ -34,8 +34,8 @@ class Life:
         self.journal = Journal.open("data", clock, options, files=self.files, threaded=False, new_id=bytes(16))
         self.recorder = self._recorder(self.broker, self.journal)
         restore(self.broker, self.journal, self.recorder)
-        self.broker.replace_user(ME)
-        client = self.broker.connect("/", ME, name="c", flush=lambda: None)
+        self.broker.connections.replace_user(ME)
+        client = self.broker.connections.open("/", ME, name="c", flush=lambda: None)
         client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
         self.session = client.open_session()
 
@@ -73,11 +73,11 @@ class Life:
         self.settle()
 
     def add(self) -> None:
-        self.broker.replace_user(User("admin", tags=("administrator",), permissions=MappingProxyType({})))
+        self.broker.connections.replace_user(User("admin", tags=("administrator",), permissions=MappingProxyType({})))
         self.settle()
 
     def delete(self) -> None:
-        self.broker.delete_user("admin")
+        self.broker.connections.delete_user("admin")
         self.settle()
 
     def users(self) -> set[str]:
@@ -86,12 +86,12 @@ class Life:
     def publish(self, exchange: str, key: str) -> None:
         header = encode_header(1, {"delivery_mode": 2})
         envelope = Envelope(exchange, key, scan_properties(header[12:]))
-        route = self.vhost.route(exchange, key, ME)
+        route = self.vhost.router.route(exchange, key, ME)
         self.session.publish(route, envelope, [PLAIN.join(header, b"x")], mandatory=False)
         self.settle()
 
     def exchanges_of(self, queue: str) -> list[str]:
-        return [message.envelope.exchange for message in self.vhost.queue(queue).messages()]
+        return [message.envelope.exchange for message in self.vhost.queues.named(queue).messages()]
 
     def named(self, what: int) -> list[str]:
         names = self.journal.names
@@ -127,12 +127,12 @@ def test_a_deleted_administrator_stays_deleted() -> None:
 def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder], durable: bool) -> None:
     """Also when another one of the name came, and when it was moved forward; the name goes with the last message."""
     life = Life(recorder)
-    life.vhost.declare_queue("q", client=None, durable=True)
+    life.vhost.queues.declare("q", client=None, durable=True)
     for _ in range(2):
-        life.vhost.declare_exchange("x", "fanout", durable=durable)
-        life.vhost.bind_queue("q", "x", "", {})
+        life.vhost.exchanges.declare("x", "fanout", durable=durable)
+        life.vhost.bindings.add("queue", "q", "x", "", {})
         life.publish("x", "k")
-        life.vhost.delete_exchange("x")
+        life.vhost.exchanges.delete("x")
         life.kill()
         life.checkpoint()
         life.roll()
@@ -145,7 +145,7 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
     life.checkpoint()
     life.kill()
     assert life.exchanges_of("q") == ["x", "x"]
-    life.vhost.queue("q").purge()
+    life.vhost.queues.named("q").purge()
     life.settle()
     life.roll()
     assert "x" not in life.named(EXCHANGE)
@@ -155,22 +155,22 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
 def test_names_of_the_dead_do_not_pile_up(recorder: type[Recorder]) -> None:
     """Neither of transient exchanges, nor of virtual hosts, nor of those that every virtual host has in them."""
     life = Life(recorder)
-    life.vhost.declare_queue("q", client=None, durable=True)
+    life.vhost.queues.declare("q", client=None, durable=True)
     life.settle()
     for at in range(20):
         name = f"x{at}"
-        life.vhost.declare_exchange(name, "fanout", durable=False)
-        life.vhost.declare_exchange(f"{name}d", "fanout", durable=True)
-        life.vhost.bind_exchange(f"{name}d", "amq.direct", "k", {})
-        life.vhost.bind_queue("q", name, "", {})
+        life.vhost.exchanges.declare(name, "fanout", durable=False)
+        life.vhost.exchanges.declare(f"{name}d", "fanout", durable=True)
+        life.vhost.bindings.add("exchange", f"{name}d", "amq.direct", "k", {})
+        life.vhost.bindings.add("queue", "q", name, "", {})
         life.publish(name, "")
-        life.vhost.delete_exchange(name)
-        life.vhost.delete_exchange(f"{name}d")
-        inner = life.broker.create_virtual_host("v")
-        inner.declare_queue("q", client=None, durable=True)
-        inner.bind_queue("q", "amq.topic", "#", {})
-        life.broker.delete_virtual_host("v")
-        life.vhost.queue("q").purge()
+        life.vhost.exchanges.delete(name)
+        life.vhost.exchanges.delete(f"{name}d")
+        inner = life.broker.virtual_hosts.create("v")
+        inner.queues.declare("q", client=None, durable=True)
+        inner.bindings.add("queue", "q", "amq.topic", "#", {})
+        life.broker.virtual_hosts.delete("v")
+        life.vhost.queues.named("q").purge()
         life.settle()
     life.roll()
     assert life.named(VHOST) == ["/"]
@@ -184,14 +184,14 @@ def test_a_virtual_host_of_the_same_name_is_another_one() -> None:
     life = Life()
     for _ in range(2):
         if "v" in life.broker.virtual_hosts:
-            life.broker.delete_virtual_host("v")
+            life.broker.virtual_hosts.delete("v")
             life.settle()
-        vhost = life.broker.create_virtual_host("v")
-        vhost.declare_queue("q", client=None, durable=True)
-        vhost.bind_queue("q", "amq.topic", "#", {})
+        vhost = life.broker.virtual_hosts.create("v")
+        vhost.queues.declare("q", client=None, durable=True)
+        vhost.bindings.add("queue", "q", "amq.topic", "#", {})
         life.settle()
     life.kill()
-    topic = life.broker.virtual_hosts["v"].exchange("amq.topic")
+    topic = life.broker.virtual_hosts["v"].exchanges.named("amq.topic")
     assert [binding.destination.name for binding in topic.bindings.values()] == ["q"]
 
 

@@ -140,7 +140,7 @@ def _transaction(world: RecordedBroker) -> int:
 
 
 def _ack(world: RecordedBroker) -> None:
-    found = world.session.get(world.vhost.queue("a"), no_ack=False)
+    found = world.session.get(world.vhost.queues.named("a"), no_ack=False)
     assert found is not None
     world.session.ack(found[0])
 

@@ -52,7 +52,7 @@ class World:
 
     def work(self) -> None:
         """Until there is nothing to do."""
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             if self.built.keeper is not None:
                 self.built.keeper.journal.commit()
         if self.built.keeper is not None:
@@ -72,7 +72,7 @@ class World:
         for body in bodies:
             header = encode_header(len(body), properties)
             envelope = Envelope("", key, scan_properties(header[12:]))
-            publish_by_name(self.broker.virtual_hosts["/"], envelope, [PLAIN.join(header, body.encode())])
+            publish_by_name(self.broker.virtual_hosts["/"].context, envelope, [PLAIN.join(header, body.encode())])
         self.work()
 
     def queue(self, name: str = "q") -> Any:
@@ -149,7 +149,7 @@ def test_at_the_first_start() -> None:
 def test_from_a_bookmark(files: SimulatedFiles | None) -> None:
     """Queues page, row C07: from the fourth on, which is included."""
     world = World(LOG, files)
-    first = world.broker.next_id
+    first = world.broker.context.next_id
     world.publish(*"abcde")
     declare(world, recovery_point=f"1|{first + 3}|")
     assert world.bodies() == "de"
@@ -187,12 +187,12 @@ def test_of_what_another_queue_captured() -> None:
     world.ack("b")
     vhost = world.broker.virtual_hosts["/"]
     arguments = {**world.queue().arguments}
-    vhost.declare_queue("two", client=None, durable=True, arguments=arguments)
+    vhost.queues.declare("two", client=None, durable=True, arguments=arguments)
     world.work()
     assert (world.bodies("two"), world.bodies()) == ("abc", "ac")
-    vhost.remove_queue(world.queue("two"))
-    vhost.remove_queue(world.queue())
-    vhost.declare_queue("q", client=None, durable=True, arguments=arguments)
+    vhost.queues.remove(world.queue("two"))
+    vhost.queues.remove(world.queue())
+    vhost.queues.declare("q", client=None, durable=True, arguments=arguments)
     world.work()
     assert world.bodies() == ""
 
@@ -244,16 +244,16 @@ def test_topics_within_topics() -> None:
     """A message to an exchange is of its topic and of EXCHANGE/KEY: queues of both have it."""
     world = World("", SimulatedFiles())
     vhost = world.broker.virtual_hosts["/"]
-    vhost.declare_exchange("e", "topic", durable=True)
+    vhost.exchanges.declare("e", "topic", durable=True)
 
     def declare_one(name: str, topic: str) -> None:
         arguments = fields_of({"x-queue-type": "amps", "x-underlying-topic": topic})
-        vhost.declare_queue(name, client=None, durable=True, arguments=arguments)
+        vhost.queues.declare(name, client=None, durable=True, arguments=arguments)
         world.work()
 
     declare_one("narrow", "e/k")
     blob = PLAIN.join(encode_header(1), b"a")
-    publish_by_name(vhost, Envelope("e", "k"), [blob])
+    publish_by_name(vhost.context, Envelope("e", "k"), [blob])
     world.work()
     declare_one("wide", "e")
     declare_one("other", "e/l")
@@ -266,7 +266,7 @@ def test_another_recovery_point_at_a_start() -> None:
     """Queues page, C.5: the queue is built from the new one; what was in it once does not come again."""
     world = World(LOG, SimulatedFiles())
     world.publish(*"ab")
-    first = world.broker.next_id
+    first = world.broker.context.next_id
     declare(world, recovery_point="now")
     world.publish(*"cdef")
     world.ack("d")
@@ -283,7 +283,7 @@ def test_another_recovery_point_at_a_start() -> None:
 def test_a_bookmark_from_before_the_last_start(is_clean: bool) -> None:
     """Of a queue that was made when all was acknowledged, and of one that is reviewed: the segments are known."""
     world = World(LOG + DLX, SimulatedFiles())
-    first = world.broker.next_id
+    first = world.broker.context.next_id
     world.publish(*"abcde")
     point = f'recovery-point = "1|{first + 2}|"\n'
     later = world.restarted(LOG + DLX, is_clean=is_clean).restarted(LOG + QUEUE + point, is_clean=is_clean)
@@ -353,11 +353,13 @@ def test_what_comes_meanwhile_stands_behind(
     world.publish(*"abcdefgh")
     world.built.objects.apply(load(LOG + QUEUE))
     world.broker.end_turn()
-    world.broker.feed()
+    world.broker.scheduler.load()
     if octets == 1 or files is None:
         assert world.queue().review is not None and world.queue().is_busy()
         assert world.queue().recovery == ""
-        publish_by_name(world.broker.virtual_hosts["/"], Envelope("", "t"), [PLAIN.join(encode_header(1), b"i")])
+        publish_by_name(
+            world.broker.virtual_hosts["/"].context, Envelope("", "t"), [PLAIN.join(encode_header(1), b"i")]
+        )
         assert world.queue().pop() is None
         if files is not None:
             assert world.built.keeper is not None
@@ -427,7 +429,7 @@ def test_other_barriers_with_the_next_start() -> None:
     world.publish('{"n": 1}', '{"s": 1}', '{"n": 2}', '{"t": 1}', '{"n": 3}')
     world = world.restarted(more + 'barrier-expr = "/t"\n')
     queue = world.queue()
-    session = world.broker.connect("/", User("guest"), name="c", flush=lambda: None).open_session()
+    session = world.broker.connections.open("/", User("guest"), name="c", flush=lambda: None).open_session()
     session.limit(0, total=False)
     session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
     world.work()

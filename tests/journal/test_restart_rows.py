@@ -172,10 +172,10 @@ def test_who_may_not_declare_has_no_queue_made() -> None:
     desk = DurableDesk(SimulatedFiles())
     grant = Permissions(Grant("mine.*"), user="weak", vhost="/")
     user = User("weak", permissions=MappingProxyType({"/": grant}))
-    desk.pair.broker.replace_user(user)
-    client = desk.pair.broker.connect("/", user, name="weak", flush=lambda: None)
+    desk.pair.broker.connections.replace_user(user)
+    client = desk.pair.broker.connections.open("/", user, name="weak", flush=lambda: None)
     for queue, address in (("mine.1", "failed"), ("mine.2", "mine.failed")):
-        desk.vhost.declare_queue(
+        desk.vhost.queues.declare(
             queue, client=client, durable=True, arguments={"x-dead-letter-address": Field("S", address.encode())}
         )
     for _ in range(2):

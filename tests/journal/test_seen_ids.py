@@ -94,7 +94,7 @@ def test_ids_of_what_no_restart_brings_back_go_with_it(persistent: bool, key: st
     """A transient message, one that no queue took, one in a queue that is not durable: nothing is written."""
     desk = make()
     desk.declare()
-    desk.vhost.declare_queue("transient", client=None, durable=False)
+    desk.vhost.queues.declare("transient", client=None, durable=False)
     send(desk, "one", key=key, persistent=persistent)
     assert not records(desk)
     desk = cut(desk)
@@ -158,7 +158,7 @@ def test_another_size_after_a_restart(size: int, known: str) -> None:
         send(desk, id_, id_)
     assert drained(desk) == "abcd"
     desk = cut(desk, settings(q={"id_cache_size": size}))
-    cache = desk.vhost.id_caches.get("q")
+    cache = desk.vhost.context.id_caches.get("q")
     assert ("".join(id_[-3] for id_ in cache.ids()) if cache is not None else "") == known
     for id_ in known:
         send(desk, id_, id_)
@@ -222,21 +222,24 @@ def test_virtual_hosts_are_apart_and_end_with_their_ids() -> None:
     """The same address in two; one is deleted and made again."""
     desk = make()
     broker = desk.pair.broker
-    broker.create_virtual_host("v")
+    broker.virtual_hosts.create("v")
     desk.declare()
     send(desk, "one")
     desk.recorder.contents.add(10**6, 1, 1)  # as if a message had come there, too
     assert desk.recorder.keep_id("v", "q", "id", 10**6, 5)
     desk.settle()
     there = cut(desk).pair.broker
-    assert {name: list(vhost.id_caches) for name, vhost in there.virtual_hosts.items()} == {"/": ["q"], "v": ["q"]}
-    assert there.virtual_hosts["v"].id_caches["q"].ids() == ["id"]
-    broker.delete_virtual_host("v")
+    assert {name: list(vhost.context.id_caches) for name, vhost in there.virtual_hosts.items()} == {
+        "/": ["q"],
+        "v": ["q"],
+    }
+    assert there.virtual_hosts["v"].context.id_caches["q"].ids() == ["id"]
+    broker.virtual_hosts.delete("v")
     desk.settle()
-    broker.create_virtual_host("v")
+    broker.virtual_hosts.create("v")
     desk.settle()
     there = cut(desk).pair.broker
-    assert {name: list(vhost.id_caches) for name, vhost in there.virtual_hosts.items()} == {"/": ["q"], "v": []}
+    assert {name: list(vhost.context.id_caches) for name, vhost in there.virtual_hosts.items()} == {"/": ["q"], "v": []}
 
 
 def test_a_checkpoint_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +268,7 @@ def test_a_checkpoint_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert desk.journal.old_segments.reclaim()
     desk.settle()
     again = cut(desk, text)
-    before, after = desk.vhost.id_caches["q"], again.vhost.id_caches["q"]
+    before, after = desk.vhost.context.id_caches["q"], again.vhost.context.id_caches["q"]
     assert after.ids() == before.ids() and all(map(before.number_of, before.ids()))
     for id_ in "bcdefg":
         send(again, id_, "-")
@@ -289,7 +292,7 @@ def test_cut_anywhere_an_id_is_there_with_its_message() -> None:
         files = desk.files.power_cut()
         files.put(path, data[:length])
         again = make(files)
-        cache = again.vhost.id_caches.get("q")
+        cache = again.vhost.context.id_caches.get("q")
         has_id = cache is not None and len(cache.ids()) == 1
         assert has_id == (again.declare() == 1), length
         found.add(has_id)

@@ -39,7 +39,7 @@ class Life:
         self.world.clock.advance_ns(self.chance.choice((0, 1_000_000, 90_000_000)))
         key, count = self.chance.choice("ab"), self.chance.randrange(1, 4)
         body = bytes([self.chance.randrange(256)]) * self.chance.choice((0, 5, 200))
-        first = self.world.broker.next_id
+        first = self.world.broker.context.next_id
         self.world.publish(key, count, body)
         at_ms = self.world.clock.wall_ms()
         self.published += [Published(first + at, key, body, at_ms) for at in range(count)]
@@ -47,7 +47,7 @@ class Life:
     def take(self) -> None:
         """The oldest of a queue."""
         name = self.chance.choice("ab")
-        ready = self.world.vhost.queue(name).ready_count
+        ready = self.world.vhost.queues.named(name).ready_count
         self.world.get(name, min(ready, self.chance.randrange(1, 9)))
 
     def reclaim(self) -> None:
@@ -77,7 +77,7 @@ class Life:
             for one in found
         ]
         assert told == there
-        held = [one.id for name in "ab" for one in self.world.vhost.queue(name).messages()]
+        held = [one.id for name in "ab" for one in self.world.vhost.queues.named(name).messages()]
         assert set(held) <= {one.id for one in there}, "what waits in a queue is in the log"
         assert [one.message.id for one in self.read(0, "b")] == [one.id for one in there if one.key == "b"]
         positions = [one.place for one in found]

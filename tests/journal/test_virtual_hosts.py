@@ -44,14 +44,14 @@ class Restarted:
 
     def furnish(self) -> None:
         """The virtual host `v` with an exchange, a queue bound to it, and a message."""
-        vhost = self.broker.create_virtual_host("v")
-        vhost.declare_exchange("e", "topic", durable=True, auto_delete=True)
-        vhost.declare_queue("q", client=None, durable=True)
-        vhost.bind_queue("q", "e", "#", {})
-        session = self.broker.connect("v", User("u"), name="c", flush=lambda: None).open_session()
+        vhost = self.broker.virtual_hosts.create("v")
+        vhost.exchanges.declare("e", "topic", durable=True, auto_delete=True)
+        vhost.queues.declare("q", client=None, durable=True)
+        vhost.bindings.add("queue", "q", "e", "#", {})
+        session = self.broker.connections.open("v", User("u"), name="c", flush=lambda: None).open_session()
         blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
         session.publish(
-            vhost.route("e", "k", User("u")),
+            vhost.router.route("e", "k", User("u")),
             Envelope("e", "k", PropertyFacts(persistent=True)),
             [blob],
             mandatory=False,
@@ -65,13 +65,13 @@ def test_it_comes_back_until_it_is_deleted() -> None:
     one.again()
     assert list(one.broker.virtual_hosts["v"].queues) == ["q"]
     assert one.broker.virtual_hosts["v"].queues["q"].store.at_hand == 1
-    one.broker.delete_virtual_host("v")
+    one.broker.virtual_hosts.delete("v")
     one.again()
     assert "v" not in one.broker.virtual_hosts
     one.furnish()
-    one.broker.delete_virtual_host("v")
-    vhost = one.broker.create_virtual_host("v")  # in the same turn: what is left of the old one goes first
-    vhost.declare_queue("q", client=None, durable=True)
+    one.broker.virtual_hosts.delete("v")
+    vhost = one.broker.virtual_hosts.create("v")  # in the same turn: what is left of the old one goes first
+    vhost.queues.declare("q", client=None, durable=True)
     one.again()
     vhost = one.broker.virtual_hosts["v"]
     assert list(vhost.queues) == ["q"] and "e" not in vhost.exchanges
@@ -84,7 +84,7 @@ def test_a_kill_behind_the_answer_does_not_bring_it_back() -> None:
     one.furnish()
     one.again()
     one.recorder.take_barrier()
-    one.broker.delete_virtual_host("v")
+    one.broker.virtual_hosts.delete("v")
     assert one.recorder.take_barrier() > 0  # the answer waits for the journal
     one.killed()
     assert "v" not in one.broker.virtual_hosts
@@ -103,7 +103,7 @@ def test_a_checkpoint_that_was_under_way_does_not_bring_its_messages_back() -> N
     for _ in range(3):
         next(slices)
         one.journal.commit()
-    one.broker.delete_virtual_host("v")
+    one.broker.virtual_hosts.delete("v")
     for _ in slices:
         one.journal.commit()
     one.killed()

@@ -63,7 +63,7 @@ class EngineSide:
 
     def _client(self, number: int) -> Client:
         if number not in self.clients:
-            client = self.broker.connect("/", USER, name=f"c{number}", flush=lambda: self._flush(client))
+            client = self.broker.connections.open("/", USER, name=f"c{number}", flush=lambda: self._flush(client))
             self.clients[number] = client
         return self.clients[number]
 
@@ -115,7 +115,7 @@ class EngineSide:
     def _declare(self, operation: Operation, number: int) -> None:
         if self._queue(operation) is None:
             self._say(operation)
-            self.vhost.declare_queue(operation["queue"], client=self._client(0), durable=True, arguments={})
+            self.vhost.queues.declare(operation["queue"], client=self._client(0), durable=True, arguments={})
 
     def _settings(self, operation: Operation, number: int) -> None:
         if self._queue(operation) is not None:
@@ -126,7 +126,7 @@ class EngineSide:
         if rules := rules_of(operation):
             self.rules[operation["queue"]] = rules
         entries = [entry(name, **_said(rules)) for name, rules in self.rules.items()]
-        self.broker.replace_settings(SettingsRepository(entries))
+        self.broker.reloading.replace_settings(SettingsRepository(entries))
         self._end_turn()
 
     def _publish(self, operation: Operation, number: int) -> None:
@@ -142,7 +142,7 @@ class EngineSide:
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
         name, publisher = operation["queue"], self._client(CLIENTS)
         session = next(iter(publisher.sessions), None) or publisher.open_session()
-        session.publish(self.vhost.route("", name, USER), Envelope("", name, facts), blobs, mandatory=False)
+        session.publish(self.vhost.router.route("", name, USER), Envelope("", name, facts), blobs, mandatory=False)
 
     def _consume(self, operation: Operation, number: int) -> None:
         session, queue = self._session(operation), self._queue(operation)

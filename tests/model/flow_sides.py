@@ -118,7 +118,7 @@ class Bench(FlowBench):
     """A bench with two queues, whose publishers may publish to both at once."""
 
     def route(self, name: str) -> Any:
-        return self.vhost.route("amq.fanout" if name == "*" else "", name, USER)
+        return self.vhost.router.route("amq.fanout" if name == "*" else "", name, USER)
 
 
 class FlowEngineSide(Side):
@@ -135,7 +135,7 @@ class FlowEngineSide(Side):
         entries = [entry(name, cursor="vm", **{NAMES[key]: value for key, value in rules.items()})
                    for name, rules in self.rules.items()]  # fmt: skip
         options = BrokerOptions(system_usage=system)
-        self.bench.broker.replace_settings(SettingsRepository(entries, usage=system), options)
+        self.bench.broker.reloading.replace_settings(SettingsRepository(entries, usage=system), options)
 
     def seen(self) -> Observation:
         """See `Side`."""
@@ -169,10 +169,10 @@ class FlowEngineSide(Side):
         self.memory = operation.get("broker")
         self.bench = Bench()
         self._configure()
-        self.bench.vhost.delete_queue("q", None)
+        self.bench.vhost.queues.delete("q", None)
         for name in QUEUES:
             self.bench.declare(name)
-            self.bench.vhost.bind_queue(name, "amq.fanout", "", {})
+            self.bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
 
     def _publisher(self, operation: Operation) -> Publisher:
         name = f"p{operation['c']}"

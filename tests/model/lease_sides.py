@@ -237,11 +237,11 @@ class LeaseEngineSide(Side):
         self.queue: Any = None
         self.vhost = self._client(9).vhost
         self.publisher = self._client(9).open_session()
-        self.vhost.declare_queue("dead", client=self._client(9), durable=True, arguments={})
+        self.vhost.queues.declare("dead", client=self._client(9), durable=True, arguments={})
 
     def _client(self, number: int) -> Client:
         if number not in self.clients:
-            client = self.broker.connect("/", USER, name=f"c{number}", flush=lambda: self._flush(client))
+            client = self.broker.connections.open("/", USER, name=f"c{number}", flush=lambda: self._flush(client))
             self.clients[number] = client
         return self.clients[number]
 
@@ -267,7 +267,7 @@ class LeaseEngineSide(Side):
         return [tag, body, count, headers["x-cancel-count"].value, until]
 
     def _end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             pass
 
     def seen(self) -> Observation:
@@ -304,7 +304,7 @@ class LeaseEngineSide(Side):
         said |= {ARGUMENTS[name]: value for name, value in operation.items() if name in ARGUMENTS}
         said |= dict(EXPRESSIONS[name] for name in EXPRESSIONS if operation.get(name))
         table = _table(said)
-        self.queue = self.vhost.declare_queue("q", client=self._client(9), durable=True, arguments=table)
+        self.queue = self.vhost.queues.declare("q", client=self._client(9), durable=True, arguments=table)
 
     def _publish(self, operation: Operation, number: int) -> None:
         expiration = operation.get("expiration")
@@ -315,7 +315,7 @@ class LeaseEngineSide(Side):
             blobs.append(PLAIN.join(encode_header(len(body), properties), body))
         envelope = Envelope("", "q", scan_properties(PLAIN.split(blobs[0])[0][12:]))
         if self.queue is not None:
-            self.publisher.publish(self.vhost.route("", "q", USER), envelope, blobs, mandatory=False)
+            self.publisher.publish(self.vhost.router.route("", "q", USER), envelope, blobs, mandatory=False)
 
     def _subscribe(self, operation: Operation, tag: str, more: dict[str, Any]) -> None:
         session = self._session(operation)
@@ -390,7 +390,7 @@ class LeaseEngineSide(Side):
                 del self.sessions[key]
 
     def _marks(self, operation: Operation) -> str:
-        newest = self.broker.next_id - 1
+        newest = self.broker.context.next_id - 1
         return ",".join(f"1|{newest - back}|" for back in operation.get("back", ()) if newest - back > 0)
 
     def _renew(self, operation: Operation, number: int) -> Any:

@@ -41,7 +41,7 @@ def story(tmp_path: Path) -> RecordedBroker:
     one.declare("fleeting", durable=False)
     one.publish("orders", 3, b"abc")
     one.publish("fleeting", 2, persistent=False, priority=4)
-    one.session.consume(one.vhost.queue("orders"), "tag", no_ack=False, exclusive=False, arguments={})
+    one.session.consume(one.vhost.queues.named("orders"), "tag", no_ack=False, exclusive=False, arguments={})
     one.settle()
     one.session.reject(1, requeue=True, why=NACKED)
     one.settle()
@@ -101,7 +101,7 @@ def test_one_record_for_many_is_many_rows(tmp_path: Path) -> None:
     for number in range(7):
         one.publish("q", persistent=number % 3 != 0)
     one.get("q", 2)
-    one.vhost.delete_queue("q", one.session.client)
+    one.vhost.queues.delete("q", one.session.client)
     one.tick()
     gone = [row for row in rows(tmp_path) if row["kind"] == "deleted"]
     assert sorted(row["msg_id"] for row in gone) == [3, 4, 5, 6, 7]
@@ -150,7 +150,7 @@ def test_snapshots_say_what_is_in_the_queues(tmp_path: Path) -> None:
     one.publish("b", 2)
     one.publish("b", persistent=False)
     one.get("a", 2)
-    one.session.get(one.vhost.queue("a"), no_ack=False)  # out, and so still there
+    one.session.get(one.vhost.queues.named("a"), no_ack=False)  # out, and so still there
     one.close()
     found = rows(tmp_path, "snapshots")
     assert sorted((row["queue"], row["vhost"], row["msg_id"]) for row in found) == [
@@ -190,7 +190,7 @@ def test_payloads_are_as_published(tmp_path: Path) -> None:
     one.declare("dead")
     headers = {"n": Field("l", 5), "deep": Field("F", {"t": Field("t", True)}), "raw": Field("x", b"\xff\0")}
     one.publish("q", 1, b"\0\xffbody", headers=headers, correlation_id=b"c-1")
-    one.session.get(one.vhost.queue("q"), no_ack=False)
+    one.session.get(one.vhost.queues.named("q"), no_ack=False)
     one.session.reject(1, requeue=False)
     one.tick()
     first, copy = rows(tmp_path, "payloads")

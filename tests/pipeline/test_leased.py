@@ -34,10 +34,10 @@ class Story:
 
     def consumer(self, name: str, queue: str = "q") -> Session:
         """On a connection and session of its own."""
-        client = self.one.broker.connect("/", USER, name=name, flush=lambda: None)
+        client = self.one.broker.connections.open("/", USER, name=name, flush=lambda: None)
         client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
         session = client.open_session()
-        session.consume(self.one.vhost.queue(queue), name, no_ack=False, exclusive=False, arguments=CONSUMER)
+        session.consume(self.one.vhost.queues.named(queue), name, no_ack=False, exclusive=False, arguments=CONSUMER)
         self.one.settle()
         return session
 

@@ -36,7 +36,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     for step in range(24):
         one.publish("q", 3)
         one.publish("ring", 2, persistent=step % 2 == 0)
-        tag = one.session.get(one.vhost.queue("q"), no_ack=False)[0]
+        tag = one.session.get(one.vhost.queues.named("q"), no_ack=False)[0]
         one.session.reject(tag, requeue=step % 3 > 0)
         one.settle()
         one.get("q", 1)

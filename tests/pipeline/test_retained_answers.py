@@ -43,7 +43,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     one.publish("work", 6)
     one.publish("idle", 3)
     one.publish("ring", 4)
-    queue = one.vhost.queue("work")
+    queue = one.vhost.queues.named("work")
     for _ in range(2):  # the first comes back twice on the first day, and once more on the second
         tag = one.session.get(queue, no_ack=False)[0]
         one.session.reject(tag, requeue=True)

@@ -120,7 +120,7 @@ def test_what_became_of_the_dead(engine: Any, tmp_path: Path, scope: str) -> Non
     dying("expired and gone", None, "", message_ttl=100)
     for name, exchange in (("rejected", ""), ("rejected for good", None)):
         dying(name, exchange, "dead")
-        tag = one.session.get(one.vhost.queue(name), no_ack=False)[0]
+        tag = one.session.get(one.vhost.queues.named(name), no_ack=False)[0]
         one.session.reject(tag, requeue=False)
     one.settle()
     one.clock.advance_ns(10**9)

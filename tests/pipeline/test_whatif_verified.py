@@ -70,7 +70,7 @@ class Story:
             session = self.one.session.client.open_session()
             session.limit(self.chance.choice((1, 3, 10)), total=False)
             name = self.chance.choice(list(QUEUES))
-            session.consume(self.one.vhost.queue(name), "c", no_ack=False, exclusive=False, arguments={})
+            session.consume(self.one.vhost.queues.named(name), "c", no_ack=False, exclusive=False, arguments={})
             self.consumers[session] = name
 
     def _settle(self) -> None:

@@ -194,7 +194,7 @@ def test_who_deletes_himself_hears_that_it_was_done_and_then_goodbye() -> None:
     assert isinstance(delivered.frame, C.Basic.Deliver)
     assert isinstance(closed.frame, C.Connection.Close)
     assert (closed.frame.reply_code, closed.frame.reply_text) == (320, "CONNECTION_FORCED - user 'guest' is deleted")
-    assert not pair.broker.clients
+    assert not pair.broker.connections
 
 
 def test_a_revoked_permission_holds_with_the_next_publish() -> None:

@@ -42,7 +42,7 @@ def greet(
     loud: true: in capitals
     """
     with at.client(vhost, as_user) as (client, host):
-        found = host.queue(queue)
+        found = host.queues.named(queue)
     text = " ".join([found.name, *(how.words or [])] * how.times)
     return {"said": text.upper() if how.loud else text, "by": client.user.name}
 

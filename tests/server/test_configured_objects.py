@@ -22,7 +22,7 @@ def test_a_configured_ring_is_there_and_is_a_ring() -> None:
     assert queue.arguments == {"x-ring-size": Field("I", 3)}
     assert objects.is_managed(queue)
     session = session_of(objects)
-    publish(session, "", "ring", *"ABCDE")
+    publish(objects, session, "", "ring", *"ABCDE")
     assert bodies(session, "ring") == "CDE"
 
 
@@ -51,14 +51,14 @@ def test_the_same_arguments_succeed_and_others_do_not() -> None:
     objects = make(RING)
     session = session_of(objects)
     vhost = session.client.vhost
-    queue = vhost.declare_queue("ring", client=session.client, durable=True, arguments={"x-ring-size": Field("l", 3)})
-    assert vhost.declare_queue("ring", client=session.client, passive=True) is queue
+    queue = vhost.queues.declare("ring", client=session.client, durable=True, arguments={"x-ring-size": Field("l", 3)})
+    assert vhost.queues.declare("ring", client=session.client, passive=True) is queue
     with pytest.raises(InequivalentArgument):
-        vhost.declare_queue("ring", client=session.client, durable=True, arguments={"x-ring-size": Field("I", 4)})
+        vhost.queues.declare("ring", client=session.client, durable=True, arguments={"x-ring-size": Field("I", 4)})
     with pytest.raises(InequivalentArgument):
-        vhost.declare_queue("ring", client=session.client, durable=True)
+        vhost.queues.declare("ring", client=session.client, durable=True)
     with pytest.raises(InequivalentField):
-        vhost.declare_queue("ring", client=session.client, arguments={"x-ring-size": Field("I", 3)})
+        vhost.queues.declare("ring", client=session.client, arguments={"x-ring-size": Field("I", 3)})
 
 
 def test_a_multicast_address_is_a_fanout_exchange_with_its_queues() -> None:
@@ -78,7 +78,7 @@ routing-type = "multicast"
 """
     )
     session = session_of(objects)
-    publish(session, "news", "any.key", "x")
+    publish(objects, session, "news", "any.key", "x")
     assert (bodies(session, "a"), bodies(session, "news")) == ("x", "x")
     assert plain_of(queue_of(objects, "a").arguments) == {"x-address": "news"}
     assert queue_of(objects, "news").arguments == {}
@@ -118,7 +118,7 @@ def test_c02_c09_a_hornetq_client_declares_its_queue_without_arguments() -> None
     objects.apply(configuration)
     session = session_of(objects)
     for name, is_durable in (("exampleQueue", False), ("q1", True)):
-        queue = session.client.vhost.declare_queue(name, client=session.client, durable=is_durable)
+        queue = session.client.vhost.queues.declare(name, client=session.client, durable=is_durable)
         rules = queue.rules
         assert (rules.redelivery_delay_ms, rules.redelivery_delay_multiplier) == (5000, 1.5)
         assert rules.max_redelivery_delay_ms == 50_000

@@ -36,7 +36,7 @@ def test_what_a_client_deleted_comes_back_with_the_next_reload() -> None:
     """The configuration says that it exists; until then the client has had its will."""
     objects = make(RING)
     session = session_of(objects)
-    session.client.vhost.delete_queue("ring", session.client)
+    session.client.vhost.queues.delete("ring", session.client)
     assert "ring" not in session.client.vhost.queues
     reload(objects, RING)
     assert objects.is_managed(queue_of(objects, "ring"))
@@ -46,7 +46,7 @@ def test_a_clients_own_queue_of_that_name_is_kept_and_that_is_said_once() -> Non
     """With its messages, its arguments, and out of the configuration's reach."""
     objects = make("")
     session = session_of(objects)
-    queue = session.client.vhost.declare_queue("ring", client=session.client, arguments={"x-ring-size": Field("I", 9)})
+    queue = session.client.vhost.queues.declare("ring", client=session.client, arguments={"x-ring-size": Field("I", 9)})
     (warning,) = reload(objects, RING).warnings
     assert warning.startswith(
         "f.toml:4: queue 'ring' is there otherwise and stays as it is: inequivalent arg 'durable'"
@@ -63,7 +63,7 @@ def test_a_clients_queue_as_declared_is_adopted() -> None:
     objects = make("")
     session = session_of(objects)
     table = fields_of({"x-ring-size": 3})
-    queue = session.client.vhost.declare_queue("ring", client=session.client, durable=True, arguments=table)
+    queue = session.client.vhost.queues.declare("ring", client=session.client, durable=True, arguments=table)
     assert reload(objects, RING) == Report()
     assert objects.is_managed(queue)
     reload(objects, FORCE)
@@ -73,7 +73,7 @@ def test_a_clients_queue_as_declared_is_adopted() -> None:
 def test_an_auto_created_queue_is_adopted_for_good() -> None:
     """Declared, it is no longer looked at as unused (3.5: `auto-delete-queues` is for auto-created ones)."""
     objects = make("")
-    queue = objects.broker.virtual_hosts["/"].create_queue("q", is_auto_created=True)
+    queue = objects.broker.virtual_hosts["/"].queues.create("q", is_auto_created=True)
     reload(objects, '[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\n')
     assert queue_of(objects, "q") is queue and objects.is_managed(queue)
     assert not queue.is_auto_created
@@ -84,20 +84,20 @@ def test_an_exchange_of_another_type_is_kept_and_nothing_is_bound_to_it(kind: st
     """Said once, with the place in the file."""
     objects = make("")
     vhost = objects.broker.virtual_hosts["/"]
-    vhost.declare_exchange("news", kind, durable=True)
+    vhost.exchanges.declare("news", kind, durable=True)
     text = '[[address]]\nname = "news"\nrouting-type = "multicast"\n[[address.queue]]\nname = "q"\n'
     (warning,) = reload(objects, text).warnings
     assert warning.startswith(
         "f.toml:1: exchange 'news' is there otherwise and stays as it is: inequivalent arg 'type'"
     )
-    assert not vhost.exchanges["news"].bindings and not vhost.queue("q").incoming
+    assert not vhost.exchanges["news"].bindings and not vhost.queues.named("q").incoming
 
 
 def test_vanished_queues_stay_unless_deletion_is_forced() -> None:
     """3.5, config-delete-queues: OFF keeps it (said once), FORCE deletes it with its messages, also later."""
     objects = make(RING)
     session = session_of(objects)
-    publish(session, "", "ring", "A", "B")
+    publish(objects, session, "", "ring", "A", "B")
     queue = queue_of(objects, "ring")
     (warning,) = reload(objects, "").warnings
     assert warning == "queue 'ring' is no longer declared; it stays, as config-delete-queues is OFF"
@@ -106,7 +106,7 @@ def test_vanished_queues_stay_unless_deletion_is_forced() -> None:
     (lost,) = reload(objects, FORCE).warnings
     assert lost == "queue 'ring' is no longer declared: deleted, as config-delete-queues is FORCE; 2 messages lost"
     assert queue.deleted and "ring" not in session.client.vhost.queues
-    assert objects.broker.counters.deleted == 2
+    assert objects.broker.context.counters.deleted == 2
     assert reload(objects, FORCE) == Report()
 
 
@@ -116,7 +116,7 @@ def test_forced_deletion_counts_what_is_out_and_tells_the_consumers() -> None:
     session = session_of(objects)
     session.prefetch = 1
     session.consume(queue_of(objects, "ring"), "tag", no_ack=False, exclusive=False, arguments={})
-    publish(session, "", "ring", "A", "B")
+    publish(objects, session, "", "ring", "A", "B")
     (lost,) = reload(objects, FORCE).warnings
     assert lost.endswith("2 messages lost")
     assert [type(effect) for effect in session.client.take_outbox()] == [Delivered, ConsumerCancelled]
@@ -126,7 +126,7 @@ def test_an_empty_queue_goes_quietly_and_others_are_not_touched() -> None:
     """Only what the configuration manages; a deletion without loss is no warning."""
     objects = make(RING)
     session = session_of(objects)
-    session.client.vhost.declare_queue("mine", client=session.client)
+    session.client.vhost.queues.declare("mine", client=session.client)
     report = reload(objects, FORCE)
     assert report.warnings == ()
     assert report.done == ("queue 'ring' is no longer declared: deleted, as config-delete-queues is FORCE",)
@@ -162,7 +162,7 @@ def test_redelivery_of_a_configured_queue_changes_at_once() -> None:
     assert queue.rules.redelivery_delay_ms == 6000
     session = session_of(objects)
     again = {"x-redelivery-delay": Field("I", 6000)}
-    assert session.client.vhost.declare_queue("q", client=session.client, durable=True, arguments=again) is queue
+    assert session.client.vhost.queues.declare("q", client=session.client, durable=True, arguments=again) is queue
     reload(objects, configured_queue(""))
     assert queue.rules.redelivery_delay_ms == 100
 
@@ -172,11 +172,11 @@ def test_a_ring_is_resized_and_returns_to_the_default() -> None:
     objects = make(configured_queue("ring-size = 3"))
     session = session_of(objects)
     queue = queue_of(objects, "q")
-    publish(session, "", "q", *"ABCD")
+    publish(objects, session, "", "q", *"ABCD")
     assert reload(objects, configured_queue("ring-size = 2")).warnings == ()
     assert (queue.rules.ring_size, queue.ready_count) == (2, 3)
     reload(objects, configured_queue("ring-size = 5"))
-    publish(session, "", "q", *"EFG")
+    publish(objects, session, "", "q", *"EFG")
     assert bodies(session, "q") == "CDEFG"
     reload(objects, configured_queue(""))
     assert queue.rules.ring_size == 8
@@ -233,12 +233,12 @@ def test_disabled_queues_take_nothing_new() -> None:
     """3.7, `enabled`: what is there can still be had; enabled again at the next reload."""
     objects = make(configured_queue(""))
     session = session_of(objects)
-    publish(session, "", "q", "A")
+    publish(objects, session, "", "q", "A")
     report = reload(objects, configured_queue("enabled = false"))
     assert report == Report(done=("f.toml:3: queue 'q' takes no new messages (enabled = false)",))
-    publish(session, "", "q", "B")
+    publish(objects, session, "", "q", "B")
     reload(objects, configured_queue("enabled = true"))
-    publish(session, "", "q", "C")
+    publish(objects, session, "", "q", "C")
     assert bodies(session, "q") == "AC"
 
 
@@ -250,22 +250,22 @@ def test_diverts_follow_reloads() -> None:
     forced = '[[address-setting]]\nmatch = "q"\nconfig-delete-diverts = "FORCE"\n'
     objects = make(queues + divert)
     session = session_of(objects)
-    publish(session, "", "q", "A")
+    publish(objects, session, "", "q", "A")
     (warning,) = reload(objects, queues).warnings
     assert warning == "divert 'd' is no longer declared; it stays, as config-delete-diverts is OFF"
-    publish(session, "", "q", "B")
+    publish(objects, session, "", "q", "B")
     (done,) = reload(objects, queues + forced).done
     assert done == "divert 'd' is no longer declared: deleted, as config-delete-diverts is FORCE"
-    publish(session, "", "q", "C")
+    publish(objects, session, "", "q", "C")
     assert (bodies(session, "q"), bodies(session, "copy")) == ("ABC", "AB")
 
 
 def test_switches_of_the_broker_table_follow_reloads() -> None:
     """`nack-counts` and its like are in force with the rest of the file."""
     objects = make("")
-    assert objects.broker.options.nack_counts
+    assert objects.broker.context.options.nack_counts
     reload(objects, "[broker]\nnack-counts = false\n")
-    assert not objects.broker.options.nack_counts
+    assert not objects.broker.context.options.nack_counts
 
 
 @pytest.mark.parametrize(
@@ -288,14 +288,14 @@ def test_queues_of_clients_go_as_unused_from_a_reload_on_and_configured_ones_nev
     broker = '[broker]\naddress-queue-scan-period = "1s"\n'
     objects = make(f"{RING}{rule}{broker}")
     client = session_of(objects).client
-    mine = client.vhost.declare_queue("mine", client=client, durable=True)
-    own = client.vhost.declare_queue("own", client=client, exclusive=True)
+    mine = client.vhost.queues.declare("mine", client=client, durable=True)
+    own = client.vhost.queues.declare("own", client=client, exclusive=True)
     pass_time(objects, seconds=5)
     assert not mine.deleted
     reload(objects, f"{RING}{rule}auto-delete-created-queues = true\n{broker}")
     pass_time(objects, seconds=2)
     assert mine.deleted and not own.deleted and not queue_of(objects, "ring").deleted
-    again = client.vhost.declare_queue("mine", client=client, durable=True)
+    again = client.vhost.queues.declare("mine", client=client, durable=True)
     pass_time(objects, seconds=2)
     assert again.deleted
 
@@ -305,7 +305,7 @@ def test_another_scan_period_holds_from_now_on(before: str) -> None:
     """Auto-created queues that were there are looked at by it, also when nothing was looked at so far."""
     unused = '[[address-setting]]\nmatch = "#"\nauto-delete-queues-skip-usage-check = true\n'
     objects = make(f"{unused}[broker]\naddress-queue-scan-period = {before}\n")
-    queue = objects.broker.virtual_hosts["/"].create_queue("q", is_auto_created=True)
+    queue = objects.broker.virtual_hosts["/"].queues.create("q", is_auto_created=True)
     reload(objects, f'{unused}[broker]\naddress-queue-scan-period = "1s"\n')
     assert not queue.deleted
     pass_time(objects, seconds=2)
@@ -318,7 +318,7 @@ def test_another_consumer_timeout_holds_for_what_is_out(before: str) -> None:
     objects = make(RING + f"[broker]\nconsumer-timeout = {before}\n")
     session = session_of(objects)
     session.consume(queue_of(objects, "ring"), "tag", no_ack=False, exclusive=False, arguments={})
-    publish(session, "", "ring", "A")
+    publish(objects, session, "", "ring", "A")
     reload(objects, RING + '[broker]\nconsumer-timeout = "10s"\n')
     pass_time(objects, seconds=9)
     assert [type(effect) for effect in session.client.take_outbox()] == [Delivered]
@@ -328,7 +328,7 @@ def test_another_consumer_timeout_holds_for_what_is_out(before: str) -> None:
 
 def pass_time(objects: ConfiguredObjects, *, seconds: int) -> None:
     """A second at a time."""
-    clock = objects.broker.clock
+    clock = objects.broker.context.clock
     assert isinstance(clock, ManualClock)
     for _ in range(seconds):
         clock.advance_ns(1_000_000_000)

@@ -77,8 +77,8 @@ def test_a_user_is_changed_when_its_entry_is() -> None:
 def test_a_user_that_is_no_longer_declared_is_deleted_and_sent_away() -> None:
     """With its connections; users that were added by hand stay."""
     objects = start(ONE + TWO)
-    objects.broker.replace_user(User("by hand"))
-    client = objects.broker.connect("/", user_of(objects, "one"), name="c", flush=lambda: None)
+    objects.broker.connections.replace_user(User("by hand"))
+    client = objects.broker.connections.open("/", user_of(objects, "one"), name="c", flush=lambda: None)
     report = reload(objects, TWO)
     assert "user 'one' is no longer declared: deleted" in report.done
     assert client.closed
@@ -89,9 +89,9 @@ def test_limits_follow_the_configuration() -> None:
     """Those of virtual hosts that it does not name are whatever was set by hand."""
     objects = start('[[vhost]]\nname = "v"\nmax-queues = 3\n')
     vhost = objects.broker.virtual_hosts["v"]
-    assert vhost.limits.max_queues == 3
+    assert vhost.context.limits.max_queues == 3
     reload(objects, "")
-    assert vhost.limits.max_queues is None
+    assert vhost.context.limits.max_queues is None
 
 
 def test_a_hash_that_is_none_is_a_fault_with_its_line() -> None:

@@ -138,7 +138,7 @@ def test_a_file_of_rabbitmq_is_taken_in() -> None:
     assert (shop.tags, old.tags, shop.max_connections) == (("management",), ("a", "b"), 10)
     assert shop.may("configure", "queue", "mine", "shop") and not shop.may("configure", "queue", "amq.x", "shop")
     vhost = broker.virtual_hosts["shop"]
-    assert vhost.limits.max_queues == 100
+    assert vhost.context.limits.max_queues == 100
     assert vhost.queues["orders"].arguments == {"x-max-length": Field("I", 5)}
     assert vhost.exchanges["events"].type == "topic"
     assert [binding.routing_key for binding in vhost.queues["orders"].incoming] == ["order.#"]
@@ -348,9 +348,9 @@ def test_whatever_clients_declare_is_exported_and_taken_in(
     ours = table_for()
     vhost = ours.broker.virtual_hosts["/"]
     for act in (
-        lambda: vhost.declare_queue("q", client=None, arguments=queue),
-        lambda: vhost.declare_exchange("e", "headers", arguments=exchange),
-        lambda: vhost.bind_queue("q", "e", "key", binding),
+        lambda: vhost.queues.declare("q", client=None, arguments=queue),
+        lambda: vhost.exchanges.declare("e", "headers", arguments=exchange),
+        lambda: vhost.bindings.add("queue", "q", "e", "key", binding),
     ):
         try:
             act()
@@ -494,8 +494,8 @@ def test_steps_of_an_import_are_cut_by_what_they_cost(what: str) -> None:
                 pass
             spent = effort.spent
 
-    measured(reader.plan(), reader.dry.effort)
-    measured(definitions.steps_of(document), pair.broker.effort)
+    measured(reader.plan(), reader.dry.context.effort)
+    measured(definitions.steps_of(document), pair.broker.context.effort)
     assert max(costs) <= IMPORT_TURN_MAX
     assert len(costs) >= 6
 

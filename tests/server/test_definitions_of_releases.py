@@ -178,7 +178,7 @@ def test_files_of_every_release_load_whole(release: str) -> None:
     vhost = table.broker.virtual_hosts["/"]
     assert vhost.queues["q"].durable and vhost.exchanges["e"].durable
     assert [binding.routing_key for binding in vhost.queues["q"].incoming] == ["#"]
-    assert {policy.name for policy in table.broker.policies} >= {one["name"] for one in document["policies"]}
+    assert {policy.name for policy in table.broker.context.policies} >= {one["name"] for one in document["policies"]}
 
 
 @pytest.mark.parametrize(

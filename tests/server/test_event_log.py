@@ -36,39 +36,39 @@ class Looked:
         return self.table.run("events", given)
 
     def session(self) -> Session:
-        return self.broker.connect("/", ME, name="c", flush=lambda: None).open_session()
+        return self.broker.connections.open("/", ME, name="c", flush=lambda: None).open_session()
 
     def publish(self, session: Session, queue: str, count: int = 1, **properties: Any) -> None:
         header = encode_header(1, properties)
         envelope = Envelope("", queue, scan_properties(header[12:]))
-        route = session.client.broker.virtual_hosts["/"].route("", queue, ME)
+        route = session.client.broker.virtual_hosts["/"].router.route("", queue, ME)
         session.publish(route, envelope, [PLAIN.join(header, b"x")] * count, mandatory=False)
 
 
 def test_nothing_is_kept_nor_costs_before_somebody_looks_and_after_nobody_does() -> None:
     """It listens with the first look, and a minute after the last one no more."""
     world = Looked()
-    world.broker.create_virtual_host("before")
-    assert world.broker.listeners == []
+    world.broker.virtual_hosts.create("before")
+    assert world.broker.context.listeners == []
     assert world.events() == {"items": [], "next": 0, "dropped": 0, "listening_since_ms": world.clock.wall_ms()}
     for passed_ms, listens in ((IDLE_MS - 1, 1), (IDLE_MS - 1, 1), (IDLE_MS, 0)):
         world.clock.advance_ns(passed_ms * MS)
-        world.broker.deadlines.advance(world.clock.monotonic_ns())
-        assert len(world.broker.listeners) == listens
+        world.broker.context.deadlines.advance(world.clock.monotonic_ns())
+        assert len(world.broker.context.listeners) == listens
         if listens:
             world.events()
-    world.broker.create_virtual_host("after")
+    world.broker.virtual_hosts.create("after")
     assert world.events()["items"] == []
 
 
 def test_the_story_of_a_message() -> None:
     """Published, enqueued, delivered, acknowledged: by its id, and by the queue."""
     world = Looked()
-    world.broker.virtual_hosts["/"].create_queue("q", is_auto_created=False)
+    world.broker.virtual_hosts["/"].queues.create("q", is_auto_created=False)
     world.events()
     session = world.session()
     world.publish(session, "q", 3)
-    session.get(world.broker.virtual_hosts["/"].queue("q"), no_ack=True)
+    session.get(world.broker.virtual_hosts["/"].queues.named("q"), no_ack=True)
     found = world.events(message=1)["items"]
     assert [row["kind"] for row in found] == ["published", "enqueued", "delivered", "acked"]
     assert found[0]["detail"] == {"exchange": "", "routing_key": "q", "queues": ["q"]}
@@ -92,10 +92,10 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     world.events()
     monkeypatch.setattr(event_log, "EVENTS_MAX", 5)
     for number in range(8):
-        world.broker.create_virtual_host(f"v{number}")
+        world.broker.virtual_hosts.create(f"v{number}")
     found = world.events(since=0)
     assert [row["subject"] for row in found["items"]] == ["v3", "v4", "v5", "v6", "v7"] and found["dropped"] == 3
-    world.broker.virtual_hosts["/"].create_queue("q", is_auto_created=False)
+    world.broker.virtual_hosts["/"].queues.create("q", is_auto_created=False)
     session = world.session()
     world.publish(session, "q", 150)
     published = world.events(kind="published")["items"][0]
@@ -132,4 +132,4 @@ def test_bad_input(given: dict[str, object], fault: str) -> None:
     world = Looked()
     with pytest.raises(CommandError, match=fault):
         world.events(**given)
-    assert world.broker.listeners == []
+    assert world.broker.context.listeners == []

@@ -11,7 +11,7 @@ def test_explain_shows_the_queue_that_is_there() -> None:
     objects = make(configured_queue("redelivery-delay = 5000"))
     session = session_of(objects)
     table = fields_of({"x-redelivery-delay": 7, "x-max-priority": 3})
-    session.client.vhost.declare_queue("mine", client=session.client, arguments=table)
+    session.client.vhost.queues.declare("mine", client=session.client, arguments=table)
     (one,) = explain_running(objects, "q")
     rows = {row.name: (row.value, row.rule) for row in one.rows}
     assert (one.kind, one.declared_at) == ("queue", "f.toml:3")
@@ -64,7 +64,7 @@ def test_explain_says_what_captures_and_logs_a_topic() -> None:
     objects = make(QUEUE + 'queue-filter = "/a = 1"\n')
     session = session_of(objects)
     table = fields_of({"x-queue-type": "amps", "x-underlying-topic": "Orders", "x-recovery-point": "now"})
-    session.client.vhost.declare_queue("mine", client=session.client, durable=True, arguments=table)
+    session.client.vhost.queues.declare("mine", client=session.client, durable=True, arguments=table)
 
     def rows(name: str) -> list[tuple[str, object, str]]:
         (one,) = explain_running(objects, name)

@@ -109,7 +109,7 @@ def test_a_policy_that_changes_live(broker: SocketBroker) -> None:
         while len(got) < 200:
             got += consumer.bodies("q")
         assert [one.outcomes() for one in publishers] == [(20, 0)] * 4
-        broker.do(lambda: reconfigure.set_ring_size(broker.broker.virtual_hosts["/"].queue("q"), 1000))
+        broker.do(lambda: reconfigure.set_ring_size(broker.broker.virtual_hosts["/"].queues.named("q"), 1000))
         broker.apply(load(""))
         assert at_once(500) == [(500, 0)] * 4
     kept = consumer.bodies("q")
@@ -222,7 +222,7 @@ def test_policies_that_change_while_four_publish_without_a_rest(broker: SocketBr
     full(broker, "PAGE")
     further(50, "acked")
     assert consumer.count("q")[0] >= 40 + 4 * 49
-    broker.do(lambda: reconfigure.set_ring_size(broker.broker.virtual_hosts["/"].queue("q"), 1000))
+    broker.do(lambda: reconfigure.set_ring_size(broker.broker.virtual_hosts["/"].queues.named("q"), 1000))
     broker.apply(load(""))
     further(400, "acked")
     for one in four:

@@ -71,5 +71,5 @@ def test_a_client_that_is_gone_does_not_wait_for_room(
     broker.wait_for_clients(1)
     assert broker.do(broker.broker.flow.blocked) == []
     assert [len(body) for body in other.bodies("q")] == [2048]
-    assert broker.do(lambda: broker.broker.counters.dropped) >= 1
+    assert broker.do(lambda: broker.broker.context.counters.dropped) >= 1
     other.close()

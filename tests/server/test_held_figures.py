@@ -39,7 +39,7 @@ def broker(tmp_path: Path) -> Iterator[SocketBroker]:
     """With a temp store."""
     temp = FileTempStore(str(tmp_path))
     with SocketBroker(load(CONFIG)) as running:
-        running.do(lambda: setattr(running.broker.storage, "open_temp", lambda: temp))
+        running.do(lambda: setattr(running.broker.context.storage, "open_temp", lambda: temp))
         yield running
     temp.close()
 

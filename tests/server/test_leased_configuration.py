@@ -184,7 +184,7 @@ def test_a_configuration_that_was_changed_while_the_broker_was_stopped() -> None
     for said, kept in (("lease-period = 5", True), ('message-type = "fix"', False), ("enabled = false", True)):
         configuration, _ = load_configuration([("f.toml", QUEUE + said)])
         broker = Broker(ManualClock(), Users([]), settings=configuration.repository)
-        queue = broker.create_virtual_host("/").declare_queue(
+        queue = broker.virtual_hosts.create("/").queues.declare(
             "q", client=None, durable=True, arguments=fields_of({"x-queue-type": "amps", "x-lease-period": 60_000})
         )
         objects = ConfiguredObjects(broker, configuration)
@@ -433,7 +433,7 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
     for number, arguments in enumerate(EVERY):
         desk.declare(f"q{number}", **{"x-queue-type": "amps", **arguments})
     policy = make_policy("p", "/", "^q1$", {"lease-period": 700, "leasing": "strict"})
-    broker.replace_policies(broker.policies.with_these([policy]))
+    broker.reloading.replace_policies(broker.context.policies.with_these([policy]))
     document = Definitions(lambda: broker).export()
     assert "amps.control" not in {one["name"] for one in document["exchanges"]}
     other = VirtualDesk()

@@ -263,9 +263,9 @@ def test_definitions_with_a_type_that_is_none_change_nothing(ctl: Ctl) -> None:
 def test_the_configuration_says_it() -> None:
     """`[[vhost]] default-queue-type`; a type that is none is refused with its line."""
     objects = make('[[vhost]]\nname = "v"\ndefault-queue-type = "quorum"\n')
-    assert objects.broker.virtual_hosts["v"].limits.default_queue_type == "quorum"
+    assert objects.broker.virtual_hosts["v"].context.limits.default_queue_type == "quorum"
     reload(objects, '[[vhost]]\nname = "v"\n')
-    assert objects.broker.virtual_hosts["v"].limits.default_queue_type is None
+    assert objects.broker.virtual_hosts["v"].context.limits.default_queue_type is None
     _, faults = load_configuration([("f.toml", '[[vhost]]\nname = "v"\ndefault-queue-type = "fast"\n')])
     assert [str(fault) for fault in faults] == [
         "f.toml:3: default-queue-type: 'fast' is not right, expected one of classic, quorum, stream"
@@ -285,15 +285,15 @@ def test_the_firehose_costs_nothing_while_it_is_off(broker: SocketBroker, ctl: C
     """Nobody listens, and routes are kept; switched off again it is as if it had never been on."""
     channel = declared(broker, "q", b"1")
     vhost = broker.broker.virtual_hosts["/"]
-    assert (broker.broker.listeners, vhost.firehose) == ([], None)
+    assert (broker.broker.context.listeners, vhost.context.firehose) == ([], None)
     ctl("trace-on")
     ctl("trace-on", vhost="/")
-    assert len(broker.broker.listeners) == 1
+    assert len(broker.broker.context.listeners) == 1
     assert only(ctl("vhosts"))["tracing"] is True
     ctl("trace-off")
-    assert (broker.broker.listeners, vhost.firehose) == ([], None)
+    assert (broker.broker.context.listeners, vhost.context.firehose) == ([], None)
     looked_up: list[str] = []
-    route = vhost.route
+    route = vhost.router.route
     type(vhost).route = lambda self, exchange, *more: looked_up.append(exchange) or route(exchange, *more)
     try:
         for _ in range(20):
@@ -318,7 +318,7 @@ def test_the_firehose_is_of_one_virtual_host(broker: SocketBroker, ctl: Ctl) -> 
     channel.basic_publish("", "q", b"1")
     assert copies(channel) == 0
     ctl("vhosts", action="delete", name="other")
-    assert broker.broker.listeners == []
+    assert broker.broker.context.listeners == []
     ctl("trace-on")
     channel.basic_publish("", "q", b"2")
     assert copies(channel) == 1

@@ -10,8 +10,8 @@ from broker_process import leveret_serve
 from desk import VirtualDesk
 
 from leveret.__main__ import main
-from leveret.engine.chores import CONCERNED_SLICE
 from leveret.engine.queues.bounds import TRIM_SLICE
+from leveret.engine.reloading import CONCERNED_SLICE
 from leveret.operator.command_error import CommandError
 
 LIMIT = """
@@ -230,13 +230,13 @@ def test_many_queues_hear_of_it_in_slices() -> None:
     vhost = desk.vhost
     count = 3 * CONCERNED_SLICE
     for number in range(count):
-        vhost.declare_queue(f"q{number}", client=None, durable=True)
+        vhost.queues.declare(f"q{number}", client=None, durable=True)
     for name, length in (("a", 5), ("b", 3)):
         arguments = {"action": "set", "name": name, "pattern": "^q", "definition": {"max-length": length}}
         desk._control.run("policies", {**arguments, "priority": int(length == 3)})
     limits = [queue.rules.max_length for queue in vhost.queues.values()]
     assert limits.count(None) > 0
-    late = vhost.declare_queue("q-late", client=None, durable=True)
+    late = vhost.queues.declare("q-late", client=None, durable=True)
     assert late.rules.max_length == 3
     while desk.pair.broker.end_turn():
         pass

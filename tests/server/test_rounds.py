@@ -33,7 +33,7 @@ class Rounds(trio.abc.Instrument):
     """What each round of the loop spent, and how many connections had more to do when it began."""
 
     def __init__(self, broker: Broker) -> None:
-        self.effort = broker.effort
+        self.effort = broker.context.effort
         self.taken: list[tuple[int, int]] = []
         self._before = (0, 0)
 

@@ -89,7 +89,7 @@ def test_dead_letters_that_nobody_gets(line: Callable[[], str], broker: SocketBr
 def test_the_journal(is_lost: bool, said: str) -> None:
     """Since when it takes nothing, and what to do; `test_disk_full.py` has a real one."""
     broker = Broker(ManualClock())
-    broker.durability = Mock(has_failed=True, failed_ms=1_700_000_000_000, is_lost=is_lost)
+    broker.context.storage.durability = Mock(has_failed=True, failed_ms=1_700_000_000_000, is_lost=is_lost)
     (sentence,) = drained(trouble(broker))
     assert sentence.startswith(said)
 

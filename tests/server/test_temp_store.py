@@ -21,7 +21,7 @@ from leveret.serving.composition import build_broker
 from leveret.settings import Configuration
 built = build_broker(Configuration(), ManualClock(), lambda: 0.5)
 before = "leveret.journal" in sys.modules
-built.broker.storage.temp
+built.broker.context.storage.temp
 print(before, "leveret.journal" in sys.modules)
 """
 
@@ -30,8 +30,8 @@ def test_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory of its own, made by the first use, gone with the broker."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     built = build_broker(Configuration(), ManualClock(), lambda: 0.5)
-    temp = built.broker.storage.temp
-    assert built.broker.storage.temp is temp
+    temp = built.broker.context.storage.temp
+    assert built.broker.context.storage.temp is temp
     assert not os.listdir(tmp_path)
     place = temp.spool([b"12345"])
     assert place is not None
@@ -39,7 +39,7 @@ def test_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert temp.unspool(place, 5) == b"12345"
     built.close()
     assert not os.listdir(tmp_path)
-    assert built.broker.storage.temp.spool([b"late"]) is None
+    assert built.broker.context.storage.temp.spool([b"late"]) is None
 
 
 def test_with_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_with_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     # No reserve: the journal's own thread lays it beside, whenever it comes to it.
     built = build_broker(Configuration(), ManualClock(), lambda: 0.5, Data(str(data), holds_reserve=False))
     names = os.listdir(data)
-    assert built.broker.storage.temp.spool([b"12345"]) is not None
+    assert built.broker.context.storage.temp.spool([b"12345"]) is not None
     assert os.listdir(data) == names
     built.close()
 
@@ -66,11 +66,11 @@ def test_what_cannot_be_read_back_is_reported(tmp_path: Path, monkeypatch: pytes
     """To whoever the broker has to be stopped by, also when he came later."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     built = build_broker(Configuration(), ManualClock(), lambda: 0.5)
-    temp = built.broker.storage.temp
+    temp = built.broker.context.storage.temp
     place = temp.spool([b"12345"])
     assert place is not None
     errors: list[Exception] = []
-    built.broker.storage.on_unreadable = errors.append
+    built.broker.context.storage.on_unreadable = errors.append
     place.chunk.file.truncate(0)  # type: ignore[attr-defined]
     with pytest.raises(Exception, match="0 of 5 octets") as raised:
         temp.unspool(place, 5)

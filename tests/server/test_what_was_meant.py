@@ -173,9 +173,9 @@ def test_unknown_arguments_of_a_client_are_logged_once(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING, "leveret.amqp"):
         for name in ("one", "two"):
             odd = {"x-max-lenght": Field("I", 3), "x-mine": Field("I", 1), "note": Field("I", 1)}
-            vhost.declare_queue(name, client=None, arguments=odd | {"x-max-length": Field("I", 3)})
-        vhost.declare_queue("three", client=None, arguments={"x-redelivery-dealy": Field("I", 1)})
-        vhost.declare_queue("four", client=None, arguments={"x-expires": Field("I", 1)})
+            vhost.queues.declare(name, client=None, arguments=odd | {"x-max-length": Field("I", 3)})
+        vhost.queues.declare("three", client=None, arguments={"x-redelivery-dealy": Field("I", 1)})
+        vhost.queues.declare("four", client=None, arguments={"x-expires": Field("I", 1)})
     assert [record.getMessage() for record in caplog.records] == [
         "queue 'one' in vhost '/': arguments without a meaning here: x-max-lenght (did you mean x-max-length?), x-mine",
         "queue 'three' in vhost '/': arguments without a meaning here: x-redelivery-dealy "
@@ -196,7 +196,7 @@ def test_unknown_arguments_of_consumers_and_exchanges(caplog: pytest.LogCaptureF
             odd = {"x-delayed-typ": "direct", "alternate-exchange": "f", "x-mine": 1}
             desk.peer.call(1, C.Exchange.Declare, exchange=tag, arguments=odd)
         for name, known in {"x-max-backlog": 5, "x-filter": "/a = 1"}.items():
-            vhost.declare_queue(name, client=None, durable=True, arguments={"x-queue-type": Field("S", b"amps")})
+            vhost.queues.declare(name, client=None, durable=True, arguments={"x-queue-type": Field("S", b"amps")})
             desk.peer.call(1, C.Basic.Consume, queue=name, consumer_tag=name, arguments={name: known})
     assert [record.getMessage() for record in caplog.records] == [
         "consumer of queue 'q' in vhost '/': arguments without a meaning here: x-max-length, x-priorty "

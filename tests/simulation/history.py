@@ -125,8 +125,8 @@ class FakeBroker:
     def __init__(self, queues: Iterable[FakeQueue] = ()) -> None:
         self.queues = {queue.name: queue for queue in queues}
         self.virtual_hosts = {"/": SimpleNamespace(name="/", queues=self.queues)}
-        self.durability = SimpleNamespace(takes_nothing=False, is_lost=False, is_behind=False, has_failed=False)
-        self.listeners: list[Any] = []
+        durability = SimpleNamespace(takes_nothing=False, is_lost=False, is_behind=False, has_failed=False)
+        self.context = SimpleNamespace(storage=SimpleNamespace(durability=durability), listeners=[])
         self.counted = SimpleNamespace(queues=0, ready=0, scheduled=0, counters={"published": 0, "unroutable": 0})
 
     def statistics(self) -> Any:

@@ -142,7 +142,7 @@ def test_routing_knows_what_was_sent_again_and_what_was_rolled_back() -> None:
 
 def test_what_a_journal_that_has_failed_refuses_is_refused() -> None:
     history = of_routing()
-    history.broker.durability.has_failed = True
+    history.broker.context.storage.durability.has_failed = True
     history.tell([("published", [1]), ("turn_ended",)])
     assert isinstance(history.book, Routing)
     assert history.book.refused == set(history.book.keys.values())

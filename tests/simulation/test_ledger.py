@@ -80,7 +80,7 @@ class Run:
 
     def full_disk(self, *, lasts: bool) -> None:
         """The journal takes nothing; later it states what it missed."""
-        self.broker.durability.takes_nothing = self.broker.durability.is_behind = lasts
+        self.broker.context.storage.durability.takes_nothing = self.broker.context.storage.durability.is_behind = lasts
 
 
 @pytest.fixture
@@ -296,10 +296,9 @@ class Operated:
         self.starts(*users)
 
     def starts(self, *users: str, written_lsn: int | None = None) -> None:
-        self.broker: Any = SimpleNamespace(
-            users=[], policies=[], virtual_hosts={}, listeners=[],
-            durability=SimpleNamespace(is_lost=False, is_behind=False),
-        )  # fmt: skip
+        storage = SimpleNamespace(durability=SimpleNamespace(is_lost=False, is_behind=False))
+        context = SimpleNamespace(policies=[], listeners=[], storage=storage)
+        self.broker: Any = SimpleNamespace(users=[], virtual_hosts={}, context=context)
         self.has(*users)
         self.objects.attach(self.broker, written_lsn)
 
@@ -347,10 +346,10 @@ def test_after_a_kill_the_users_that_were_written_are_there() -> None:
 def test_while_the_journal_took_nothing_each_user_is_as_at_some_time() -> None:
     operated = Operated("eve")
     operated.turn("ann", durable=True)
-    operated.broker.durability.is_behind = True
+    operated.broker.context.storage.durability.is_behind = True
     operated.turn("ann", "bob", "cid", durable=True)
     operated.starts("ann", "cid")
-    operated.broker.durability.is_behind = True
+    operated.broker.context.storage.durability.is_behind = True
     operated.turn("ann", "cid", durable=True)
     with pytest.raises(Broken, match="which never was"):
         operated.starts("ann", "cid", "dan")

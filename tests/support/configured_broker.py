@@ -44,26 +44,26 @@ def reload(objects: ConfiguredObjects, text: str) -> Report:
 
 def queue_of(objects: ConfiguredObjects, name: str, vhost: str = "/") -> Queue:
     """A queue that is there."""
-    return objects.broker.virtual_hosts[vhost].queue(name)
+    return objects.broker.virtual_hosts[vhost].queues.named(name)
 
 
 def session_of(objects: ConfiguredObjects, vhost: str = "/") -> Session:
     """A client."""
-    return objects.broker.connect(vhost, GUEST, name="test", flush=lambda: None).open_session()
+    return objects.broker.connections.open(vhost, GUEST, name="test", flush=lambda: None).open_session()
 
 
-def publish(session: Session, exchange: str, key: str, *bodies: str) -> None:
+def publish(objects: ConfiguredObjects, session: Session, exchange: str, key: str, *bodies: str) -> None:
     """Short texts."""
     vhost = session.client.vhost
     blobs = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
-    session.publish(vhost.route(exchange, key, GUEST), Envelope(exchange, key), blobs, mandatory=False)
-    session.client.broker.end_turn()
+    session.publish(vhost.router.route(exchange, key, GUEST), Envelope(exchange, key), blobs, mandatory=False)
+    objects.broker.end_turn()
 
 
 def bodies(session: Session, queue: str) -> str:
     """All ready bodies; they are gone then."""
     taken = ""
-    while (got := session.get(session.client.vhost.queue(queue), no_ack=True)) is not None:
+    while (got := session.get(session.client.vhost.queues.named(queue), no_ack=True)) is not None:
         taken += got[1].body.decode()
     return taken
 

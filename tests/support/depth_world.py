@@ -51,18 +51,20 @@ class DepthWorld:
         self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
         if self.memory is not None:
             if self.has_spool:
-                self.broker.storage.open_temp = FileTempStore
-            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, self.memory)
+                self.broker.context.storage.open_temp = FileTempStore
+            self.broker.context.storage.pager = JournalPager(self.broker, self.journal, self.recorder, self.memory)
         restore(self.broker, self.journal, self.recorder)
-        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.client = self.broker.connections.open("/", USER, name="c", flush=self.flush)
         self.sessions: list[Session] = [self.client.open_session() for _ in range(3)]
         vhost = self.client.vhost
-        self.queue = vhost.declare_queue("q", client=self.client, durable=True, arguments=self.arguments)
-        vhost.declare_exchange("e", "topic", durable=True)
+        self.queue = vhost.queues.declare("q", client=self.client, durable=True, arguments=self.arguments)
+        vhost.exchanges.declare("e", "topic", durable=True)
         for name in ("q", "dead", "other"):
-            vhost.declare_queue(name, client=self.client, durable=True, arguments={} if name != "q" else self.arguments)
-            vhost.bind_queue(name, "e", f"{name}.#", {})
-        vhost.bind_queue("other", "e", "q.both", {})
+            vhost.queues.declare(
+                name, client=self.client, durable=True, arguments={} if name != "q" else self.arguments
+            )
+            vhost.bindings.add("queue", name, "e", f"{name}.#", {})
+        vhost.bindings.add("queue", "other", "e", "q.both", {})
         self.end_turn()
 
     def restart(self) -> None:
@@ -75,7 +77,7 @@ class DepthWorld:
     def close(self) -> None:
         """Give everything back."""
         self.journal.close()
-        self.broker.storage.close()
+        self.broker.context.storage.close()
 
     def repository(self) -> SettingsRepository:
         """The operator's settings; where nothing leaves memory, without limits on what is there."""
@@ -110,7 +112,7 @@ class DepthWorld:
             self._end_turn()
 
     def _end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
+        while self.broker.end_turn() or self.broker.scheduler.load() or self.broker.scheduler.hungry:
             self.journal.commit()
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn)
@@ -121,7 +123,7 @@ class DepthWorld:
         bodies = [b"%d.%d" % (number, index) + bytes(size) for index, size in enumerate(sizes)]
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        route = self.client.vhost.route("e", key, USER)
+        route = self.client.vhost.router.route("e", key, USER)
         self.sessions[2].publish(route, Envelope("e", key, facts), blobs, mandatory=False)
 
     def advance(self, ms: int) -> None:
@@ -135,7 +137,7 @@ class DepthWorld:
 
     def get(self, name: str = "q", *, no_ack: bool = True) -> Any:
         """What a get gives."""
-        got = self.sessions[2].get(self.client.vhost.queue(name), no_ack=no_ack)
+        got = self.sessions[2].get(self.client.vhost.queues.named(name), no_ack=no_ack)
         if got is None:
             return None
         tag, message, redelivered, left = got

@@ -46,7 +46,7 @@ class Publisher:
 
     def __init__(self, bench: FlowBench, name: str) -> None:
         self.bench = bench
-        self.client: Client = bench.broker.connect("/", USER, name=name, flush=lambda: None)
+        self.client: Client = bench.broker.connections.open("/", USER, name=name, flush=lambda: None)
         self.session: Session = self.client.open_session()
         self.session.select_confirms()
         self.wants: deque[bytes] = deque()
@@ -123,14 +123,16 @@ class FlowBench:
     ) -> None:
         repository, options = _configured(system, whole, settings)
         self.broker = Broker(ManualClock(), settings=repository, options=options, unsent_max=1 << 40)
-        self.broker.pager = pager
+        self.broker.context.storage.pager = pager
         if open_temp is not None:
-            self.broker.storage.open_temp = open_temp
+            self.broker.context.storage.open_temp = open_temp
         self.begin()
         self.vhost = self.broker.virtual_hosts["/"]
         self.facts = PropertyFacts()
         self.queue: Queue = self.declare("q")
-        self.consumer: Session = self.broker.connect("/", USER, name="consumer", flush=lambda: None).open_session()
+        self.consumer: Session = self.broker.connections.open(
+            "/", USER, name="consumer", flush=lambda: None
+        ).open_session()
         self.got: list[int] = []
 
     def begin(self) -> None:
@@ -139,17 +141,17 @@ class FlowBench:
     def declare(self, name: str, **arguments: Field) -> Queue:
         """A durable queue; those of other names than `q` have no settings. Arguments have underscores for dashes."""
         table = {key.replace("_", "-"): value for key, value in arguments.items()}
-        return self.vhost.declare_queue(name, client=None, durable=True, arguments=table)
+        return self.vhost.queues.declare(name, client=None, durable=True, arguments=table)
 
     def reload(
         self, *, system: SystemUsage | None = None, whole: WholeLimits = NO_WHOLE_LIMITS, **settings: object
     ) -> None:
         """The configuration is another one now."""
-        self.broker.replace_settings(*_configured(system, whole, settings))
+        self.broker.reloading.replace_settings(*_configured(system, whole, settings))
         self.end_turn()
 
     def route(self, name: str) -> Route:
-        return self.vhost.route("", name, USER)
+        return self.vhost.router.route("", name, USER)
 
     def take(self, count: int, queue: Queue | None = None) -> list[bytes]:
         """Get and acknowledge so many. Returns their bodies."""
@@ -163,7 +165,7 @@ class FlowBench:
         return bodies
 
     def end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             pass
 
     @property

@@ -23,8 +23,8 @@ class LateJournal(StandInJournal):
         self.barrier_of: dict[bytes, int] = {}
         self.came_to: dict[str, list[bytes]] = {}
         self._has_recorded = False
-        broker.listeners.append(self)
-        broker.durability = self
+        broker.context.listeners.append(self)
+        broker.context.storage.durability = self
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, PublishedEvent):

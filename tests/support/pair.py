@@ -365,7 +365,7 @@ class Pair:
 
     def end_turn(self) -> None:
         """Until there is nothing left to do."""
-        while self.broker.end_turn() or self.broker.feed():
+        while self.broker.end_turn() or self.broker.scheduler.load():
             pass
 
     def settle(self) -> None:

@@ -118,7 +118,7 @@ class PikaDesk(Desk):
         self._channel = self._connection.channel()
 
     def drop(self) -> None:
-        before = len(self.broker.broker.clients)
+        before = len(self.broker.broker.connections)
         self._connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
         self.broker.wait_for_clients(before - 1)
 

@@ -80,35 +80,35 @@ class QueueWorld:
         self.envelopes: dict[tuple[str, PropertyFacts], Envelope] = {}
         self.published: dict[int, tuple[Envelope, bytes]] = {}  # by id; the pager reads here what it is asked for
         self.broker = Broker(self.clock, settings=self.repository(), options=self.options, unsent_max=unsent_max)
-        self.broker.listeners.append(self.listen)
+        self.broker.context.listeners.append(self.listen)
         if memory is not None:
-            self.broker.storage.open_temp = lambda: self.temp
-            self.broker.pager = pager = MemoryPager(memory)
+            self.broker.context.storage.open_temp = lambda: self.temp
+            self.broker.context.storage.pager = pager = MemoryPager(memory)
             pager.journal = self.published
         self.seen: dict[str, list[Any]] = {}
         self.events: dict[str, dict[EventKind, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
         self.told: dict[str, Counter[EventKind]] = defaultdict(Counter)
         self.failed: dict[str, Counter[int]] = defaultdict(Counter)  # attempts that count, by queue and id
         self.is_read = True
-        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.client = self.broker.connections.open("/", USER, name="c", flush=self.flush)
         self.sessions: list[Session] = [self.client.open_session() for _ in range(3)]
         self.vhost = self.client.vhost
-        self.vhost.declare_exchange("e", "topic", durable=True)
+        self.vhost.exchanges.declare("e", "topic", durable=True)
         for name in ("q", "other", "dead"):
             self.declare(name)
-        self.vhost.bind_queue("other", "e", "q.both", {})
+        self.vhost.bindings.add("queue", "other", "e", "q.both", {})
         self.end_turn()
 
     def declare(self, name: str) -> None:
         """One of the queues, which may have been deleted."""
         arguments, durable = (self.arguments, self.durable) if name == "q" else ({}, True)
-        self.vhost.declare_queue(name, client=self.client, durable=durable, arguments=arguments)
-        self.vhost.bind_queue(name, "e", f"{name}.#", {})
+        self.vhost.queues.declare(name, client=self.client, durable=durable, arguments=arguments)
+        self.vhost.bindings.add("queue", name, "e", f"{name}.#", {})
 
     @property
     def queue(self) -> Queue:
         """What it is about."""
-        return self.vhost.queue("q")
+        return self.vhost.queues.named("q")
 
     @property
     def queues(self) -> list[Queue]:
@@ -126,7 +126,7 @@ class QueueWorld:
     def configure(self, said: dict[str, Any], **others: dict[str, Any]) -> None:
         """Other settings from now on, of `q` and of other queues by name."""
         self.said, self.others = said, others
-        self.broker.replace_settings(self.repository(), self.options)
+        self.broker.reloading.replace_settings(self.repository(), self.options)
 
     # -- what is told ---------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class QueueWorld:
             self._end_turn()
 
     def _end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
+        while self.broker.end_turn() or self.broker.scheduler.load() or self.broker.scheduler.hungry:
             check_broker(self.broker)
 
     def advance(self, ms: int) -> None:
@@ -192,7 +192,7 @@ class QueueWorld:
         """A run of messages that are alike."""
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        route = self.vhost.route("e", key, USER)
+        route = self.vhost.router.route("e", key, USER)
         envelope = self.envelopes.setdefault((key, facts), Envelope("e", key, facts))  # as frontends have them
         self.sessions[session].publish(route, envelope, blobs, mandatory=False)
 
@@ -202,13 +202,13 @@ class QueueWorld:
         facts = [scan_properties(PLAIN.split(blob)[0][12:]) for blob in blobs]
         envelopes = [Envelope("", name, of) for of in facts]
         assert all(envelope.is_plain for envelope in envelopes)
-        queue = self.vhost.route("", name, USER).only_queue
+        queue = self.vhost.router.route("", name, USER).only_queue
         assert queue is not None
         self.sessions[2].publish_mixed([queue] * len(blobs), envelopes, blobs)
 
     def get(self, name: str = "q", *, no_ack: bool = True, who: int = 2) -> Any:
         """What a get gives."""
-        got = self.sessions[who].get(self.vhost.queue(name), no_ack=no_ack)
+        got = self.sessions[who].get(self.vhost.queues.named(name), no_ack=no_ack)
         if got is None:
             return None
         tag, message, redelivered, left = got
@@ -221,7 +221,9 @@ class QueueWorld:
         """A subscription. `key`: to messages whose header `k` is that, and to no others."""
         arguments = {} if key is None else {"x-filter": Field("S", b"k = '%s'" % key)}
         self.sessions[who].limit(prefetch, total=total)
-        self.sessions[who].consume(self.vhost.queue(name), tag, no_ack=no_ack, exclusive=False, arguments=arguments)
+        self.sessions[who].consume(
+            self.vhost.queues.named(name), tag, no_ack=no_ack, exclusive=False, arguments=arguments
+        )
 
     def is_wanted(self, consumer: Consumer, id_: int) -> bool:
         """Whether a subscription is to messages like this one."""
@@ -297,7 +299,7 @@ class QueueWorld:
                 continue
             columns = [part.sizes, *([] if part.expires is None else [part.expires])]
             assert {len(column) for column in columns} == {len(part.ids)}
-            runs = runs_of(self.broker.storage, part, release=False)
+            runs = runs_of(self.broker.context.storage, part, release=False)
             found = [self.content(envelope, blob)[0] for envelope, blobs in runs for blob in blobs]
             assert found == [self.content(*self.published[id_])[0] for id_ in part.ids], queue.name
 

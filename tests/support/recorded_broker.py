@@ -26,12 +26,12 @@ class RecordedBroker:
         self.journal = Journal.open(str(path), self.clock, options, threaded=False)
         self.recorder = (FullRecorder if scope == "all" else Recorder)(self.broker, self.journal)
         restore(self.broker, self.journal, self.recorder)
-        client = self.broker.connect("/", USER, name="client", flush=lambda: None)
+        client = self.broker.connections.open("/", USER, name="client", flush=lambda: None)
         client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
         self.session: Session = client.open_session()
 
     def declare(self, name: str, *, durable: bool = True, arguments: FieldTable | None = None) -> None:
-        self.vhost.declare_queue(name, client=self.session.client, durable=durable, arguments=arguments or {})
+        self.vhost.queues.declare(name, client=self.session.client, durable=durable, arguments=arguments or {})
         self.settle()
 
     @property
@@ -41,14 +41,14 @@ class RecordedBroker:
     def publish(self, key: str, count: int = 1, body: bytes = b"x", *, persistent: bool = True, **more: Any) -> None:
         header = encode_header(len(body), {"delivery_mode": 2 if persistent else 1, **more})
         envelope = Envelope("", key, scan_properties(header[12:]))
-        route = self.vhost.route("", key, USER)
+        route = self.vhost.router.route("", key, USER)
         self.session.publish(route, envelope, [PLAIN.join(header, body)] * count, mandatory=False)
         self.settle()
 
     def get(self, name: str, count: int = 1) -> None:
         """Deliver and acknowledge."""
         for _ in range(count):
-            found = self.session.get(self.vhost.queue(name), no_ack=False)
+            found = self.session.get(self.vhost.queues.named(name), no_ack=False)
             assert found is not None
             self.session.ack(found[0])
         self.settle()

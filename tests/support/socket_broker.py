@@ -107,7 +107,7 @@ class SocketBroker:
 
         async def until() -> None:
             with trio.fail_after(PATIENCE_SECONDS):
-                while len(self.broker.clients) > count:
+                while len(self.broker.connections) > count:
                     await trio.lowlevel.checkpoint()
 
         trio.from_thread.run(until, trio_token=self._token)

@@ -48,9 +48,9 @@ class Subscriber:
 
     def __init__(self, bench: Bench, name: str, *, prefetch: int = 0, consumes: bool = True, no_ack: bool = False):
         self.bench = bench
-        self.client: Client = bench.broker.connect("/", USER, name=name, flush=self.read)
+        self.client: Client = bench.broker.connections.open("/", USER, name=name, flush=self.read)
         self.session: Session = self.client.open_session()
-        self.queue: Queue = bench.vhost.declare_queue(name, client=self.client, exclusive=True)
+        self.queue: Queue = bench.vhost.queues.declare(name, client=self.client, exclusive=True)
         self.session.limit(prefetch, total=False)
         self.got: list[str] = []
         self.reads = True
@@ -61,7 +61,7 @@ class Subscriber:
         self.session.consume(self.queue, "c", no_ack=no_ack, exclusive=False, arguments={})
 
     def bind(self, key: str, exchange: str = "amq.topic") -> Subscriber:
-        self.bench.vhost.bind_queue(self.queue.name, exchange, key, {})
+        self.bench.vhost.bindings.add("queue", self.queue.name, exchange, key, {})
         return self
 
     def read(self) -> None:
@@ -98,11 +98,11 @@ class Bench:
         options = BrokerOptions(system_usage=system, whole_limits=whole)
         self.broker = Broker(self.clock, settings=repository, options=options, unsent_max=unsent_max)
         self.vhost = self.broker.virtual_hosts["/"]
-        self.publisher = self.broker.connect("/", USER, name="publisher", flush=lambda: None).open_session()
+        self.publisher = self.broker.connections.open("/", USER, name="publisher", flush=lambda: None).open_session()
         self.events: list[Event] = []
 
     def listen(self) -> None:
-        self.broker.listeners.append(self.events.append)
+        self.broker.context.listeners.append(self.events.append)
 
     def publish(
         self, *bodies: str, key: str = "PRICES.X", exchange: str = "amq.topic", at_once: bool = False, **properties: int
@@ -119,7 +119,7 @@ class Bench:
             for body in bodies
         ]
         for run in [blobs] if at_once else [[blob] for blob in blobs]:
-            route = self.vhost.route(exchange, key, USER)
+            route = self.vhost.router.route(exchange, key, USER)
             envelope = Envelope(exchange, key, facts)
             offer = self.publisher.offer(route, envelope, run, mandatory=False)
             assert (offer.taken, offer.full) == (len(run), None)
@@ -135,7 +135,9 @@ class Bench:
         self.end_turn()
 
     def replace(self, *entries: Entry, destinations: DestinationPolicies = NO_DESTINATIONS) -> None:
-        self.broker.replace_settings(SettingsRepository(entries, destinations=destinations), self.broker.options)
+        self.broker.reloading.replace_settings(
+            SettingsRepository(entries, destinations=destinations), self.broker.context.options
+        )
         self.end_turn()
 
 

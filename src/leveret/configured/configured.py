@@ -106,11 +106,11 @@ class ConfiguredObjects:
         before, self._remarks = self._remarks, {}
         self._done, self._lost = [], []
         self.configuration = configuration
-        broker.replace_settings(configuration.repository, broker_options(configuration))
+        broker.reloading.replace_settings(configuration.repository, broker_options(configuration))
         created = [self._vhost(name) for name in configuration.vhosts]
         self._done += self._users.apply(configuration)
         self._done += self._policies.apply(configuration)
-        broker.replace_logged_topics(configuration.logged_topics)
+        broker.reloading.replace_logged_topics(configuration.logged_topics)
         exchanges_made = [self._exchange(exchange) for exchange in configuration.exchanges]
         queues_made = [self._queue(queue) for queue in configuration.queues]
         self._tell_created(sum(created), sum(exchanges_made), sum(queues_made))
@@ -143,16 +143,16 @@ class ConfiguredObjects:
     def _vhost(self, name: str) -> bool:
         """True when it is new."""
         is_new = name not in self.broker.virtual_hosts
-        self.broker.create_virtual_host(name)
+        self.broker.virtual_hosts.create(name)
         self._vhosts.add(name)
         return is_new
 
     def _exchange(self, declared: ExchangeDeclaration) -> bool:
         """True when it is new."""
-        vhost = self.broker.create_virtual_host(declared.vhost)
+        vhost = self.broker.virtual_hosts.create(declared.vhost)
         is_new = declared.name not in vhost.exchanges
         try:
-            exchange = vhost.declare_exchange(declared.name, declared.type, durable=True)
+            exchange = vhost.exchanges.declare(declared.name, declared.type, durable=True)
         except EngineError as error:
             self._remark(f"{_exchange_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
             self._exchanges.pop((declared.vhost, declared.name), None)
@@ -162,7 +162,7 @@ class ConfiguredObjects:
 
     def _queue(self, declared: QueueDeclaration) -> bool:
         """True when it is new."""
-        vhost = self.broker.create_virtual_host(declared.vhost)
+        vhost = self.broker.virtual_hosts.create(declared.vhost)
         current = vhost.queues.get(declared.name)
         managed = self._queues.get((declared.vhost, declared.name))
         if current is not None and self._is_starting and _follows(current, declared):
@@ -172,7 +172,7 @@ class ConfiguredObjects:
             self._update(managed, declared)
         else:
             try:
-                queue = vhost.declare_queue(
+                queue = vhost.queues.declare(
                     declared.name, client=None, durable=declared.durable, arguments=fields_of(declared.arguments)
                 )
             except EngineError as error:
@@ -191,11 +191,11 @@ class ConfiguredObjects:
             return
         name = managed.queue.name
         if managed.exchange and managed.exchange != declared.exchange:
-            vhost.unbind_queue(name, managed.exchange, "", {})
+            vhost.bindings.remove("queue", name, managed.exchange, "", {})
             managed.exchange = ""
             self._done.append(f"{_queue_at(declared)} is unbound from its address, it is no longer multicast")
         if declared.exchange and (declared.vhost, declared.exchange) in self._exchanges:
-            vhost.bind_queue(name, declared.exchange, "", {})
+            vhost.bindings.add("queue", name, declared.exchange, "", {})
             managed.exchange = declared.exchange
 
     def _enable(self, queue: Queue, declared: QueueDeclaration) -> None:
@@ -272,13 +272,13 @@ class ConfiguredObjects:
         kept: dict[Key, Divert] = {}
         for key in [key for key in self._diverts if key not in declared]:
             divert, what = self._diverts[key], f"divert {_in(*key)}"
-            if self.broker.settings.resolve(divert.address, divert.vhost).config_delete_diverts == "FORCE":
+            if self.broker.context.settings.resolve(divert.address, divert.vhost).config_delete_diverts == "FORCE":
                 self._done.append(f"{what} is no longer declared: deleted, as config-delete-diverts is FORCE")
             else:
                 kept[key] = divert
                 self._remark(f"{what} is no longer declared; it stays, as config-delete-diverts is OFF")
         self._diverts = {**declared, **kept}
-        self.broker.replace_diverts(self._diverts.values())
+        self.broker.reloading.replace_diverts(self._diverts.values())
 
     # -- gone -------------------------------------------------------------------------------------------------------
 
@@ -290,14 +290,14 @@ class ConfiguredObjects:
             if queue.deleted:
                 del self._queues[key]
                 continue
-            settings = self.broker.settings.resolve(managed.declaration.address, key[0])
+            settings = self.broker.context.settings.resolve(managed.declaration.address, key[0])
             if settings.config_delete_queues != "FORCE":
                 self._remark(f"{what} is no longer declared; it stays, as config-delete-queues is OFF")
                 continue
             del self._queues[key]
-            self.broker.dispatch_now(queue)
+            self.broker.scheduler.dispatch_now(queue)
             unacked = queue.unacked
-            count = queue.surroundings.remove(queue) + unacked
+            count = queue.context.queues.remove(queue) + unacked
             text = f"{what} is no longer declared: deleted, as config-delete-queues is FORCE"
             if count:
                 self._lost.append(f"{text}; {count} message{'s' if count > 1 else ''} lost")
@@ -312,11 +312,11 @@ class ConfiguredObjects:
             what = f"exchange {_in(*key)}"
             if vhost.exchanges.get(exchange.name) is not exchange or exchange.name in predeclared:
                 del self._exchanges[key]
-            elif self.broker.settings.resolve(exchange.name, vhost.name).config_delete_addresses != "FORCE":
+            elif self.broker.context.settings.resolve(exchange.name, vhost.name).config_delete_addresses != "FORCE":
                 self._remark(f"{what} is no longer declared; it stays, as config-delete-addresses is OFF")
             else:
                 del self._exchanges[key]
-                vhost.delete_exchange(exchange.name)
+                vhost.exchanges.delete(exchange.name)
                 self._done.append(f"{what} is no longer declared: deleted, as config-delete-addresses is FORCE")
 
 
@@ -326,9 +326,9 @@ def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
     for declared in configuration.queues:
         if is_leased(declared.arguments):
             point = leased_settings(declared.name, declared.arguments).recovery_point
-            vhost = broker.create_virtual_host(declared.vhost)
+            vhost = broker.virtual_hosts.create(declared.vhost)
             queue = vhost.queues.get(declared.name)
-            if (queue is None or queue.recovery != point) and not vhost.knows_point(point):
+            if (queue is None or queue.recovery != point) and not vhost.queues.knows_point(point):
                 fault = LeasedFault("E-RP-UNKNOWN", POINT, shown(point))
                 found.append(f"{declared.origin_of(POINT)}: {POINT.removeprefix('x-')}: {fault}")
     return found
@@ -343,12 +343,12 @@ def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list
     found: list[tuple[Origin, str]] = []
     for exchange in configuration.exchanges:
         try:
-            broker.create_virtual_host(exchange.vhost).declare_exchange(exchange.name, exchange.type, durable=True)
+            broker.virtual_hosts.create(exchange.vhost).exchanges.declare(exchange.name, exchange.type, durable=True)
         except EngineError as error:
             found.append((exchange.origin, f"exchange: {text_of(error)}"))
     for queue in configuration.queues:
         try:
-            broker.create_virtual_host(queue.vhost).declare_queue(
+            broker.virtual_hosts.create(queue.vhost).queues.declare(
                 queue.name, client=None, durable=queue.durable, arguments=fields_of(queue.arguments)
             )
         except EngineError as error:

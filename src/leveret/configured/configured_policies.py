@@ -24,17 +24,17 @@ class ConfiguredPolicies:
         policies = self.policies_after(configuration)
         self._declared = {policy.identity: policy for policy in configuration.policies}
         if changed or gone:
-            self.broker.replace_policies(policies)
+            self.broker.reloading.replace_policies(policies)
         return lines
 
     def policies_after(self, configuration: Configuration) -> Policies:
         """What the broker's policies would be with another configuration. Nothing is changed."""
         changed, gone = self._changed_by(configuration)
-        return self.broker.policies.without(one.identity for one in gone).with_these(changed)
+        return self.broker.context.policies.without(one.identity for one in gone).with_these(changed)
 
     def _changed_by(self, configuration: Configuration) -> tuple[list[Policy], list[Policy]]:
         """Those to set, and those to clear."""
-        now = self.broker.policies
+        now = self.broker.context.policies
         wanted = {policy.identity: policy for policy in configuration.policies}
         changed = [
             policy

@@ -57,8 +57,8 @@ class ConfiguredUsers:
                 limits = VirtualHostLimits(
                     said.max_connections, said.max_queues, said.default_queue_type, is_configured=True
                 )
-            if limits != vhost.limits:
-                self.broker.limit_virtual_host(vhost, limits)
+            if limits != vhost.context.limits:
+                self.broker.virtual_hosts.limit(vhost, limits)
                 yield f"virtual host {shown(name)}: other limits"
         self._limited = set(configuration.limits)
 
@@ -69,7 +69,7 @@ class ConfiguredUsers:
                 continue
             word = "changed" if declared.name in self._users else "created"
             self._users[declared.name] = declared
-            self.broker.replace_user(user_of(declared))
+            self.broker.connections.replace_user(user_of(declared))
             yield f"{declared.origin}: user {shown(declared.name)} {word}"
 
     def _drop(self, configuration: Configuration) -> Iterator[str]:
@@ -77,13 +77,13 @@ class ConfiguredUsers:
         for name in [name for name in self._users if name not in declared]:
             del self._users[name]
             if self.broker.users.find(name) is not None:
-                self.broker.delete_user(name)
+                self.broker.connections.delete_user(name)
                 yield f"user {shown(name)} is no longer declared: deleted"
                 if not declared and self.broker.users.find(DEFAULT_GUEST.name) is None:
-                    self.broker.replace_user(DEFAULT_GUEST)
+                    self.broker.connections.replace_user(DEFAULT_GUEST)
                     yield "no user is declared: the default guest is back"
         if declared and self.broker.users.find(DEFAULT_GUEST.name) == DEFAULT_GUEST:
-            self.broker.delete_user(DEFAULT_GUEST.name)
+            self.broker.connections.delete_user(DEFAULT_GUEST.name)
             yield "users are declared: the default guest is deleted"
 
 

@@ -86,8 +86,8 @@ def add_user(at: Operator, name: OwnName, given: Password, *, tags: Words = "") 
 def delete_user(at: Operator, name: OwnName) -> dict[str, Any]:
     """Delete a user, and close its connections."""
     at.user(name)
-    connections = sum(client.user.name == name for client in at.broker.clients)
-    at.broker.delete_user(name)
+    connections = sum(client.user.name == name for client in at.broker.connections)
+    at.broker.connections.delete_user(name)
     return {"name": name, "connections_closed": connections}
 
 
@@ -133,7 +133,7 @@ def replace_user(at: Operator, name: OwnName, given: Password, *, tags: Words) -
 
 
 def _replace(at: Operator, user: User) -> dict[str, Any]:
-    at.broker.replace_user(user)
+    at.broker.connections.replace_user(user)
     return _shown_user(user)
 
 
@@ -177,7 +177,7 @@ def set_permissions(
     before = grants.get(vhost)
     topics = owner.waiting_topics.get(vhost, MappingProxyType({})) if before is None else before.topics
     changed = with_grants(owner, {**grants, vhost: Grant(**patterns, topics=topics)})
-    at.broker.replace_user(with_waiting(changed, vhost, {}))
+    at.broker.connections.replace_user(with_waiting(changed, vhost, {}))
     return {"user": user, "vhost": vhost, **patterns}
 
 
@@ -189,7 +189,7 @@ def clear_permissions(at: Operator, user: UserName, *, vhost: VhostName = "/") -
     grants = grants_of(owner, at.broker)
     before = grants.pop(vhost, None)
     changed = with_grants(owner, grants)
-    at.broker.replace_user(changed if before is None else with_waiting(changed, vhost, before.topics))
+    at.broker.connections.replace_user(changed if before is None else with_waiting(changed, vhost, before.topics))
     return {"user": user, "vhost": vhost}
 
 
@@ -247,10 +247,10 @@ def _change_topics(
 ) -> None:
     grants = grants_of(user, at.broker)
     if vhost not in grants:
-        at.broker.replace_user(with_waiting(user, vhost, change(user.waiting_topics.get(vhost, {}))))
+        at.broker.connections.replace_user(with_waiting(user, vhost, change(user.waiting_topics.get(vhost, {}))))
         return
     changed = replace(grants[vhost], topics=MappingProxyType(change(grants[vhost].topics)))
-    at.broker.replace_user(with_grants(user, {**grants, vhost: changed}))
+    at.broker.connections.replace_user(with_grants(user, {**grants, vhost: changed}))
 
 
 # -- virtual hosts --------------------------------------------------------------------------------------------------
@@ -259,16 +259,16 @@ def _change_topics(
 @command("vhosts list")
 def list_vhosts(at: Operator) -> list[dict[str, Any]]:
     """List all virtual hosts."""
-    clients = [client.vhost for client in at.broker.clients]
+    clients = [client.vhost for client in at.broker.connections]
     return [
         {
             "name": vhost.name,
             "connections": clients.count(vhost),
             "queues": len(vhost.queues),
-            "max_connections": vhost.limits.max_connections,
-            "max_queues": vhost.limits.max_queues,
-            "default_queue_type": vhost.limits.default_queue_type,
-            "tracing": vhost.firehose is not None,
+            "max_connections": vhost.context.limits.max_connections,
+            "max_queues": vhost.context.limits.max_queues,
+            "default_queue_type": vhost.context.limits.default_queue_type,
+            "tracing": vhost.context.firehose is not None,
         }
         for vhost in at.broker.virtual_hosts.values()
     ]
@@ -281,18 +281,18 @@ def add_vhost(at: Operator, name: HostName, *, default_queue_type: QueueType | N
     default_queue_type: of queues declared without a type
     """
     is_new = name not in at.broker.virtual_hosts
-    vhost = at.broker.create_virtual_host(name)
+    vhost = at.broker.virtual_hosts.create(name)
     if is_new and default_queue_type is not None:
-        at.broker.limit_virtual_host(vhost, VirtualHostLimits(default_queue_type=default_queue_type))
-    return {"name": name, "default_queue_type": vhost.limits.default_queue_type}
+        at.broker.virtual_hosts.limit(vhost, VirtualHostLimits(default_queue_type=default_queue_type))
+    return {"name": name, "default_queue_type": vhost.context.limits.default_queue_type}
 
 
 @command("vhosts delete", http=Http("DELETE", "vhosts/V", Level.ADMINISTRATOR, 204))
 def delete_vhost(at: Operator, name: HostName) -> dict[str, Any]:
     """Delete a virtual host with its queues and messages, and close its connections."""
     at.vhost(name)
-    connections = sum(client.vhost.name == name for client in at.broker.clients)
-    at.broker.delete_virtual_host(name)
+    connections = sum(client.vhost.name == name for client in at.broker.connections)
+    at.broker.virtual_hosts.delete(name)
     return {"name": name, "connections_closed": connections}
 
 
@@ -306,10 +306,10 @@ def limit_vhost(
     max_queues: -1: no limit; without it: not changed
     """
     vhost = at.vhost(name)
-    now = vhost.limits
+    now = vhost.context.limits
     connections, queues = _limit(max_connections, now.max_connections), _limit(max_queues, now.max_queues)
     limits = replace(now, max_connections=connections, max_queues=queues, is_configured=False)
-    at.broker.limit_virtual_host(vhost, limits)
+    at.broker.virtual_hosts.limit(vhost, limits)
     return {"name": name, "max_connections": connections, "max_queues": queues}
 
 
@@ -320,7 +320,7 @@ def set_default_type(at: Operator, name: HostName, type: QueueType | None = None
     type: classic, quorum or stream; without it: no default
     """
     vhost = at.vhost(name)
-    at.broker.limit_virtual_host(vhost, replace(vhost.limits, default_queue_type=type, is_configured=False))
+    at.broker.virtual_hosts.limit(vhost, replace(vhost.context.limits, default_queue_type=type, is_configured=False))
     return {"name": name, "default_queue_type": type}
 
 

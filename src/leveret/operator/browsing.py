@@ -75,9 +75,9 @@ def browse(
     check_encoding(encoding)
     takes = chosen("browse", given)
     with at.client(vhost, as_user) as (client, host):
-        found = host.queue_for_consumer(queue, client)
+        found = host.queues.for_consumer(queue, client)
         yield from until_idle(host, queue)
-        settings = at.broker.settings.resolve(found.address, vhost)
+        settings = at.broker.context.settings.resolve(found.address, vhost)
         page_size, shown_max = settings.management_browse_page_size, settings.management_message_attribute_size_limit
         most = BROWSED_MAX if page_size < 0 else min(page_size, BROWSED_MAX)
         count = min(count, most)
@@ -108,7 +108,7 @@ def _row(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto")
     row = shown_message(seen.position, message, truncate, encoding)
     row["id"] = message.id
     if seen.due_ns:
-        clock = at.broker.clock
+        clock = at.broker.context.clock
         row["due_ms"] = clock.wall_ms() + (seen.due_ns - clock.monotonic_ns()) // MS
     if message.holder is not None:
         holder = holder_of(message)
@@ -169,7 +169,7 @@ def _from_journal(
     at: Operator, make: "Callable[..., JournalStories]", takes: Takes | None, wanted_id: int | None
 ) -> Steps:
     """Stories from the newest segments of the journal, for at most `SEARCHED_MS`."""
-    clock = at.broker.clock
+    clock = at.broker.context.clock
     until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
     limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
     read = make(takes, wanted_id, **limits)
@@ -213,7 +213,7 @@ class _Search:
     """What one search has seen. `stopped`: why it ended before all was looked at; empty: it did not."""
 
     def __init__(self, at: Operator, takes: Takes | None, id_: int | None, count: int) -> None:
-        self._at, self._clock = at, at.broker.clock
+        self._at, self._clock = at, at.broker.context.clock
         self._until_ns = self._clock.monotonic_ns() + SEARCHED_MS * MS
         self._takes, self._id, self._count = takes, id_, count
         self._rows: list[dict[str, Any]] = []
@@ -332,7 +332,7 @@ def list_scheduled(
     after: without this many of the first
     count: at most this many (default 1000, at most 5000)
     """
-    found, clock = at.queue(vhost, queue), at.broker.clock
+    found, clock = at.queue(vhost, queue), at.broker.context.clock
     now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
     count = min(count, LISTED_MAX)
     rows: list[dict[str, Any]] = []

@@ -103,7 +103,7 @@ def consumers(at: Operator, *, vhost: OnlyVhost | None = None, queue: Name | Non
 def _clients(at: Operator, vhost: str | None, user: str | None = None) -> Iterator[Client]:
     """Of one virtual host, of one user, or all; the oldest first."""
     at.vhosts(vhost)
-    for client in at.broker.clients:
+    for client in at.broker.connections:
         if vhost in (None, client.vhost.name) and user in (None, client.user.name):
             yield client
 
@@ -112,7 +112,7 @@ def _state(at: Operator, client: Client) -> str:
     """In RabbitMQ's words."""
     if client.is_blocked:
         return "blocked"
-    return "running" if at.broker.alarm is None else "blocking"
+    return "running" if at.broker.flow.alarm_reason is None else "blocking"
 
 
 def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
@@ -120,10 +120,10 @@ def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
 
     None: nothing is unacknowledged, or it was delivered after the last note.
     """
-    at_ns = None if tag is None else at.broker.acknowledgements.oldest_ns(session, tag)
+    at_ns = None if tag is None else at.broker.context.acknowledgements.oldest_ns(session, tag)
     if at_ns is None:
         return {"oldest_unacked_since_ms": None}
-    clock = at.broker.clock
+    clock = at.broker.context.clock
     return {"oldest_unacked_since_ms": clock.wall_ms() - (clock.monotonic_ns() - at_ns) // 1_000_000}
 
 
@@ -137,7 +137,7 @@ def close_connection(at: Operator, name: Name, reason: str = CLOSED_BY_HAND) -> 
     name: as `connections` shows it, or the name that clients gave: then all with that name
     reason: sent to the client (default: Closed via management plugin)
     """
-    clients = list(at.broker.clients)
+    clients = list(at.broker.connections)
     found = [client for client in clients if client.name == name]
     found = found or [client for client in clients if _client_text(client, "connection_name") == name]
     if not found:
@@ -146,7 +146,7 @@ def close_connection(at: Operator, name: Name, reason: str = CLOSED_BY_HAND) -> 
         )
         raise CommandError(f"no connection {name!r}{nearest(name, known)}")
     for client in found:
-        at.broker.departures.expel(client, ConnectionForced(reason=reason))
+        at.broker.context.departures.expel(client, ConnectionForced(reason=reason))
     return {"closed": [client.name for client in found], "reason": reason}
 
 
@@ -156,15 +156,15 @@ def block(at: Operator, reason: Name = ALARM_BY_HAND) -> dict[str, Any]:
 
     reason: sent to them (default: low on memory)
     """
-    at.broker.raise_alarm(reason)
-    return {"alarm": at.broker.alarm}
+    at.broker.flow.raise_alarm(reason)
+    return {"alarm": at.broker.flow.alarm_reason}
 
 
 @command("unblock")
 def unblock(at: Operator) -> dict[str, Any]:
     """End the alarm."""
     blocked = len(at.broker.flow.alarm.ring)
-    at.broker.end_alarm()
+    at.broker.flow.end_alarm()
     return {"alarm": None, "were_blocked": blocked}
 
 
@@ -174,7 +174,7 @@ def trace_on(at: Operator, vhost: Name = "/") -> dict[str, Any]:
 
     vhost: of this virtual host (default "/")
     """
-    at.broker.trace(at.vhost(vhost), on=True)
+    at.broker.virtual_hosts.trace(at.vhost(vhost), on=True)
     return {"vhost": vhost, "tracing": True}
 
 
@@ -184,7 +184,7 @@ def trace_off(at: Operator, vhost: Name = "/") -> dict[str, Any]:
 
     vhost: (default "/")
     """
-    at.broker.trace(at.vhost(vhost), on=False)
+    at.broker.virtual_hosts.trace(at.vhost(vhost), on=False)
     return {"vhost": vhost, "tracing": False}
 
 

@@ -105,7 +105,7 @@ class ControlTable:
         """Serve one request message (an `engine.virtual_host.Service`): now, or in steps if that takes long."""
         steps = self._serve(vhost, envelope, blob)
         for _ in steps:
-            self.broker.run_errand(steps)
+            self.broker.background.run(steps)
             break
 
     def _serve(self, vhost: VirtualHost, envelope: Envelope, blob: bytes) -> Iterator[None]:
@@ -116,7 +116,7 @@ class ControlTable:
         except ContentError:
             properties = {}
         answer = yield from self._answer(body)
-        answer_request(vhost, properties, answer)
+        answer_request(vhost.context, properties, answer)
 
     def _answer(self, body: bytes) -> Steps:
         import json
@@ -143,7 +143,7 @@ class ControlTable:
     def _until_safe(self, steps: Steps) -> Steps:
         """These steps, and such as wait until the journal has what they did."""
         result = yield from steps
-        durability = self.broker.durability
+        durability = self.broker.context.storage.durability
         barrier = 0 if durability is None else durability.barrier_behind_all()
         while durability is not None and durability.safe_lsn < barrier:
             if durability.has_failed or durability.is_lost:

@@ -102,7 +102,7 @@ class Definitions:
             ],
             "parameters": [*_parameter_values(broker), *parameters_of_vhosts(broker)],
             "global_parameters": global_parameters(broker),
-            "policies": [policy_value(policy) for policy in broker.policies if not policy.is_operator],
+            "policies": [policy_value(policy) for policy in broker.context.policies if not policy.is_operator],
             **objects,
         }
 
@@ -117,7 +117,7 @@ class Definitions:
             "parameters": [one for one in parameters if one["vhost"] == vhost.name],
             "policies": [
                 policy_value(policy)
-                for policy in broker.policies
+                for policy in broker.context.policies
                 if not policy.is_operator and policy.vhost == vhost.name
             ],
             **objects,
@@ -220,13 +220,13 @@ def looked_through(configuration: Configuration, document: object) -> tuple[list
 def _apply(broker: Broker, plan: Plan) -> Steps:
     """Returns remarks. Exchanges, queues and bindings are taken out of the plan."""
     remarks: list[str] = []
-    yield from _with_each(broker, plan.vhosts, broker.create_virtual_host)
+    yield from _with_each(broker, plan.vhosts, broker.virtual_hosts.create)
     yield from _with_each(broker, plan.limits.keys() | plan.default_types.keys(), partial(_limit, broker, plan))
     yield from _with_each(broker, plan.about.items(), lambda about: describe(broker, about[0], *about[1]))
     yield from _with_each(broker, plan.parameters.items(), lambda one: broker.parameters.set(*one))
     yield from _apply_users(broker, plan)
     if plan.policies:
-        broker.replace_policies(broker.policies.with_these(plan.policies))
+        broker.reloading.replace_policies(broker.context.policies.with_these(plan.policies))
     steps: list[tuple[str, Callable[[Broker, Any], None], list[Any]]] = [
         ("exchange", declare_exchange, plan.exchanges),
         ("queue", declare_queue, plan.queues),
@@ -253,7 +253,7 @@ def _taken(objects: list[Any]) -> Iterator[Any]:
 
 def _with_each(broker: Broker, objects: Iterable[T], do: Callable[[T], object]) -> Steps:
     """Do it with each. A step ends after some objects, or when they cost much."""
-    effort = broker.effort
+    effort = broker.context.effort
     until = effort.spent + EFFORT_A_STEP
     for number, one in enumerate(objects):
         if (number and number % OBJECTS_A_STEP == 0) or effort.spent >= until:
@@ -267,10 +267,10 @@ def _limit(broker: Broker, plan: Plan, name: str) -> None:
     vhost = broker.virtual_hosts.get(name)
     if vhost is None:
         return  # it was deleted meanwhile
-    now = vhost.limits
+    now = vhost.context.limits
     limits = plan.limits.get(name, now)
     default = plan.default_types.get(name, now.default_queue_type)
-    broker.limit_virtual_host(vhost, replace(limits, default_queue_type=default, is_configured=False))
+    broker.virtual_hosts.limit(vhost, replace(limits, default_queue_type=default, is_configured=False))
 
 
 def _apply_users(broker: Broker, plan: Plan) -> Steps:
@@ -303,14 +303,14 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
                 grants[vhost] = replace(grants[vhost], topics=merged)
             else:
                 user = with_waiting(user, vhost, {**user.waiting_topics.get(vhost, {}), **topics})
-        broker.effort.spent += len(grants) + sum(len(grant.topics) for grant in grants.values())
-        broker.replace_user(with_grants(user, grants))
+        broker.context.effort.spent += len(grants) + sum(len(grant.topics) for grant in grants.values())
+        broker.connections.replace_user(with_grants(user, grants))
 
     yield from _with_each(broker, sorted({*plan.users, *given, *given_topics}), apply)
 
 
 def _vhost_value(broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
-    default, about = vhost.limits.default_queue_type, about_vhost(broker, vhost.name)
+    default, about = vhost.context.limits.default_queue_type, about_vhost(broker, vhost.name)
     if default is None and (vhost.name, "", ABOUT) not in broker.parameters:
         return {"name": vhost.name}
     metadata = {**about, "default_queue_type": default} if default is not None else about
@@ -335,9 +335,9 @@ def _limits_value(connections: int | None, key: str, other: int | None) -> dict[
 def _parameter_values(broker: Broker) -> Iterator[dict[str, Any]]:
     """Limits of virtual hosts, and operator policies."""
     for vhost in broker.virtual_hosts.values():
-        if value := _limits_value(vhost.limits.max_connections, "max-queues", vhost.limits.max_queues):
+        if value := _limits_value(vhost.context.limits.max_connections, "max-queues", vhost.context.limits.max_queues):
             yield {"vhost": vhost.name, "component": LIMITS_COMPONENT, "name": "limits", "value": value}
-    for policy in broker.policies:
+    for policy in broker.context.policies:
         if policy.is_operator:
             value = policy_value(policy)
             place = {"vhost": value.pop("vhost"), "component": OPERATOR_POLICY_COMPONENT, "name": value.pop("name")}

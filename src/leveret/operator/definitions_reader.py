@@ -125,7 +125,7 @@ class DefinitionsReader:
         self.document = document
         self.where = ""
         self.found = Plan()
-        self.dry = Broker(ManualClock(), settings=broker.settings, options=broker.options)
+        self.dry = Broker(ManualClock(), settings=broker.context.settings, options=broker.context.options)
 
     def plan(self) -> Steps:
         """Returns a Plan. Raises: DefinitionsFault, for what is no document at all."""
@@ -143,16 +143,16 @@ class DefinitionsReader:
             "queues": self._queue,
             "bindings": self._binding,
         }
-        until = self.dry.effort.spent + EFFORT_A_STEP
+        until = self.dry.context.effort.spent + EFFORT_A_STEP
         for section, read in readers.items():
             entries = self.document.get(section, [])
             if not isinstance(entries, list):
                 self.found.faults.append(f"{section}: expected a list")
                 continue
             for index, entry in enumerate(entries):
-                if (index % OBJECTS_A_STEP == 0 and index) or self.dry.effort.spent >= until:
+                if (index % OBJECTS_A_STEP == 0 and index) or self.dry.context.effort.spent >= until:
                     yield
-                    until = self.dry.effort.spent + EFFORT_A_STEP
+                    until = self.dry.context.effort.spent + EFFORT_A_STEP
                 self.where = f"{section}[{index}]"
                 try:
                     if not isinstance(entry, dict):
@@ -166,7 +166,7 @@ class DefinitionsReader:
 
     def tell_arguments(self) -> None:
         """Add a remark for each argument of a queue that has no meaning here."""
-        self.dry.on_unknown_arguments = self._tell_arguments
+        self.dry.context.on_unknown_arguments = self._tell_arguments
 
     def _tell_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
         for name, like in names.items():
@@ -258,7 +258,7 @@ class DefinitionsReader:
 
     def _reads(self, *patterns: object) -> None:
         """These patterns are read."""
-        self.dry.effort.spent += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
+        self.dry.context.effort.spent += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
 
     def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
         self._reads(entry.get("pattern"))
@@ -290,7 +290,7 @@ class DefinitionsReader:
         durable, auto_delete, internal = (_flag(entry, key) for key in ("durable", "auto_delete", "internal"))
         arguments = _arguments(entry)
         exchange = ExchangeEntry(name, vhost, _text(entry, "type"), durable, auto_delete, internal, arguments)
-        if name in self.dry.create_virtual_host(vhost).exchanges:
+        if name in self.dry.virtual_hosts.create(vhost).exchanges:
             self._leave_out(f"exchange {shown(name)} stands here twice: the first one is declared")
             return
         declare_exchange(self.dry, exchange)
@@ -299,7 +299,7 @@ class DefinitionsReader:
     def _queue(self, entry: dict[str, Any]) -> None:
         vhost, name = self._known_vhost(entry), _text(entry, "name")
         queue = QueueEntry(name, vhost, _flag(entry, "durable"), _flag(entry, "auto_delete"), _arguments(entry))
-        if name in self.dry.create_virtual_host(vhost).queues:
+        if name in self.dry.virtual_hosts.create(vhost).queues:
             self._leave_out(f"queue {shown(name)} stands here twice: the first one is declared")
             return
         declare_queue(self.dry, queue)
@@ -329,7 +329,7 @@ class DefinitionsReader:
 
     def _try_binding(self, binding: BindingEntry) -> None:
         """Objects that the document does not declare may exist in the broker: the dry run gets substitutes for them."""
-        dry = self.dry.create_virtual_host(binding.vhost)
+        dry = self.dry.virtual_hosts.create(binding.vhost)
         there = self.broker.virtual_hosts.get(binding.vhost)
         exchanges = {binding.source} if binding.to_queue else {binding.source, binding.destination}
         for name in exchanges - dry.exchanges.keys():
@@ -338,7 +338,7 @@ class DefinitionsReader:
                 dry.exchanges[name] = kind(name)
         is_there = there is not None and binding.destination in there.queues
         if binding.to_queue and binding.destination not in dry.queues and is_there:
-            dry.create_queue(binding.destination, is_auto_created=False)
+            dry.queues.create(binding.destination, is_auto_created=False)
         bind(self.dry, binding)
 
     # -- references -------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class DefinitionsReader:
 
 
 def declare_exchange(broker: Broker, one: ExchangeEntry) -> None:
-    broker.create_virtual_host(one.vhost).declare_exchange(
+    broker.virtual_hosts.create(one.vhost).exchanges.declare(
         one.name,
         one.type,
         durable=one.durable,
@@ -373,7 +373,7 @@ def declare_exchange(broker: Broker, one: ExchangeEntry) -> None:
 
 
 def declare_queue(broker: Broker, one: QueueEntry) -> None:
-    broker.create_virtual_host(one.vhost).declare_queue(
+    broker.virtual_hosts.create(one.vhost).queues.declare(
         one.name,
         client=None,
         durable=one.durable,
@@ -385,8 +385,8 @@ def declare_queue(broker: Broker, one: QueueEntry) -> None:
 
 def bind(broker: Broker, one: BindingEntry) -> None:
     vhost = broker.virtual_hosts[one.vhost]
-    bind = vhost.bind_queue if one.to_queue else vhost.bind_exchange
-    bind(one.destination, one.source, one.routing_key, one.arguments)
+    kind = "queue" if one.to_queue else "exchange"
+    vhost.bindings.add(kind, one.destination, one.source, one.routing_key, one.arguments)
 
 
 def _text(entry: dict[str, Any], key: str, *, empty: bool = False) -> str:

@@ -160,9 +160,9 @@ def rules(at: Operator, name: Name | None = None, *, vhost: OnlyVhost | None = N
     """
     at.vhosts(vhost)
     if name is None:
-        policies = [policy for policy in at.broker.policies if vhost in (None, policy.vhost)]
+        policies = [policy for policy in at.broker.context.policies if vhost in (None, policy.vhost)]
         policies.sort(key=lambda one: (not one.is_operator, -one.priority, one.vhost, one.name))
-        entries = [one for one in at.broker.settings.entries if vhost is None or one.vhost in (None, vhost)]
+        entries = [one for one in at.broker.context.settings.entries if vhost is None or one.vhost in (None, vhost)]
         entries.sort(key=lambda one: (one.vhost is None, one.match.rank))
         return [*map(_policy_row, policies), *map(_entry_row, entries)]
     rows: list[dict[str, Any]] = []
@@ -217,7 +217,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
     for policy in sorted(policies, key=lambda policy: not policy.is_operator):
         mine = {name: rule for name, rule in given.items() if rule.startswith(policy.title)}
         yield {**_policy_row(policy), **place, **_won(list(policy.definition), mine, given)}
-    for entry in broker.settings.queue_entries(one.address, one.vhost, one.name):
+    for entry in broker.context.settings.queue_entries(one.address, one.vhost, one.name):
         row = _entry_row(entry)
         mine = {
             name: rule
@@ -230,7 +230,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
 def _policy_of(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[Policy, ...]:
     if queue is not None:
         return queue.policy.policies
-    return broker.policies.of_queue(one.name, "classic", one.vhost).policies
+    return broker.context.policies.of_queue(one.name, "classic", one.vhost).policies
 
 
 def _won(names: list[str], rules: dict[str, str], known: Container[str]) -> dict[str, list[str]]:

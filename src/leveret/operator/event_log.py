@@ -61,16 +61,16 @@ class EventLog:
         """Listen for events, until no request came for `IDLE_MS`."""
         broker = self._broker
         if self.since_ms is None:
-            self.since_ms = broker.clock.wall_ms()
-            broker.listeners.append(self._listener)
-        broker.deadlines.cancel(self._idle)
-        self._idle = broker.deadlines.set(broker.clock.monotonic_ns() + IDLE_MS * MS, self.end)
+            self.since_ms = broker.context.clock.wall_ms()
+            broker.context.listeners.append(self._listener)
+        broker.context.deadlines.cancel(self._idle)
+        self._idle = broker.context.deadlines.set(broker.context.clock.monotonic_ns() + IDLE_MS * MS, self.end)
 
     def end(self) -> None:
         """Stop listening, and forget what was kept."""
         if self.since_ms is not None:
-            self._broker.listeners.remove(self._listener)
-        self._broker.deadlines.cancel(self._idle)
+            self._broker.context.listeners.remove(self._listener)
+        self._broker.context.deadlines.cancel(self._idle)
         self._idle, self.since_ms, self._octets = None, None, 0
         self._entries.clear()
 
@@ -96,7 +96,7 @@ class EventLog:
         self._entries.append(
             Entry(
                 self.next,
-                self._broker.clock.wall_ms(),
+                self._broker.context.clock.wall_ms(),
                 event.kind.value,
                 event.vhost,
                 event.subject,

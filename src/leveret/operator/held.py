@@ -8,7 +8,7 @@ from ..engine import Broker, Client
 
 def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
     """The clients that wait for room: for which limit, and for how long; the longest first."""
-    now_ns = broker.clock.monotonic_ns()
+    now_ns = broker.context.clock.monotonic_ns()
     for blocked in broker.flow.blocked():
         assert isinstance(blocked.client, Client)
         waiting_ms = (now_ns - blocked.since_ns) // 1_000_000
@@ -36,7 +36,7 @@ def held_of(client: Client) -> dict[str, Any]:
 
 def held_of_all(broker: Broker) -> dict[str, Any]:
     """The same of all clients together, and how many octets that may be in memory; 0: any number."""
-    rows = [row for row in map(held_of, broker.clients) if row]
+    rows = [row for row in map(held_of, broker.connections) if row]
     return {
         "connections": len(rows),
         "publishes": sum(row["publishes"] for row in rows),

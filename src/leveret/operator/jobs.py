@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from ..engine import MS, Broker, Client, Deadline, Moving, QueueGone
+from ..engine import MS, Client, Deadline, Moving, QueueGone
 from .command_error import CommandError
 
 logger = logging.getLogger("leveret.jobs")
@@ -40,14 +40,8 @@ class Job:
         self._deadline: Deadline | None = None
 
     @property
-    def _broker(self) -> Broker:
-        broker = self.client.broker
-        assert isinstance(broker, Broker)
-        return broker
-
-    @property
     def _clock(self) -> Any:
-        return self._broker.clock
+        return self.client.broker.clock
 
     @property
     def is_over(self) -> bool:
@@ -59,7 +53,7 @@ class Job:
         queue = self.moving.queue
         logger.info("job %d: %s %r in %r, %s, by %s", self.id, self.command, queue.name, queue.vhost_name, self.to,
                     self.by or "the broker's operator")  # fmt: skip
-        self._broker.run_errand(self._steps())
+        self.client.broker.background.run(self._steps())
 
     def cancel(self) -> None:
         """What is moved stays moved."""
@@ -134,16 +128,18 @@ class Job:
 
     def _check(self) -> None:
         """Check that the virtual host and the user exist, and take the permissions in force. Raises: CommandError."""
-        if self.client.vhost.is_condemned:
+        if self.client.host.is_condemned:
             raise CommandError("the virtual host is gone")
         if self.by is not None:
-            user = self._broker.users.find(self.by)
+            user = self.client.broker.users.find(self.by)
             if user is None:
                 raise CommandError(f"the user {self.by!r} is gone")
             self.client.user = user
 
     def _wait_until(self, due_ns: int) -> None:
-        self._deadline = self._broker.deadlines.set(due_ns, lambda: self._broker.run_errand(self._steps()))
+        self._deadline = self.client.broker.deadlines.set(
+            due_ns, lambda: self.client.broker.background.run(self._steps())
+        )
 
     def _fail(self, error: str) -> None:
         self.error = error
@@ -153,7 +149,7 @@ class Job:
         self.state = state
         self.ended_ms = self._clock.wall_ms()
         self._spent_ns = self._clock.monotonic_ns() - self._began_ns
-        self._broker.deadlines.cancel(self._deadline)
+        self.client.broker.deadlines.cancel(self._deadline)
         logger.info("job %d: %s, %d messages%s", self.id, state, self.moving.done, f": {self.error}" * bool(self.error))
 
 

@@ -84,7 +84,7 @@ def _of_queue(
     own = settings_of_arguments(arguments)
     before, after = queue.policy_layer, policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments)
     address, vhost = queue.address, queue.vhost_name
-    old_rows = explain_rows(objects.broker.settings, address, vhost, own, None, before, queue.name)
+    old_rows = explain_rows(objects.broker.context.settings, address, vhost, own, None, before, queue.name)
     new_rows = explain_rows(new.repository, address, vhost, own, None, after, queue.name)
     old_values = {row.name: row.value for row in (*old_rows, *argument_rows(arguments, {}, before))}
     what = f"queue {queue.name!r}" + (f" in vhost {vhost!r}" if vhost != "/" else "")

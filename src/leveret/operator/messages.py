@@ -81,13 +81,13 @@ def publish(
         try:
             session.select_confirms()
             check_expiration(facts.expiration)
-            route = host.route(exchange, routing_key, client.user)
+            route = host.router.route(exchange, routing_key, client.user)
             envelope = Envelope(exchange, routing_key, facts)
             blob = PLAIN.join(header, body)
-            if at.broker.alarm is not None:
-                raise CommandError(f"publishers are blocked: {at.broker.alarm}")
-            if host.firehose is not None:
-                host.firehose.expect(session, route, envelope, (blob,))
+            if at.broker.flow.alarm_reason is not None:
+                raise CommandError(f"publishers are blocked: {at.broker.flow.alarm_reason}")
+            if host.context.firehose is not None:
+                host.context.firehose.expect(session, route, envelope, (blob,))
             offer = session.offer(route, envelope, (blob,), mandatory=True)
             if not offer.taken or (session.confirms is not None and session.confirms.refused):
                 raise CommandError(UNPUBLISHED)
@@ -117,7 +117,7 @@ def get(
         raise CommandError(f"get: ackmode must be one of {', '.join(ACKMODES)}, not {ackmode!r}")
     check_encoding(encoding)
     with at.client(vhost, as_user) as (client, host):
-        found = host.queue_for_consumer(queue, client)
+        found = host.queues.for_consumer(queue, client)
         yield from until_idle(host, queue)
         session = client.open_session()
         rows: list[dict[str, Any]] = []

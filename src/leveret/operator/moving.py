@@ -154,7 +154,7 @@ def resume(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> dict[st
 
 def _set_paused(at: Operator, vhost: str, name: str, *, paused: bool) -> dict[str, Any]:
     with refusals():
-        queue = at.vhost(vhost).queue(name)
+        queue = at.vhost(vhost).queues.named(name)
     if queue.paused is not paused:
         logger.info("queue %r in %r is %s", name, vhost, "paused" if paused else "resumed")
         consumers.pause(queue, paused)
@@ -166,7 +166,7 @@ def dead_letters(at: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
     """List the queues that dead letters go to, and what is there by cause and origin."""
     found: list[Queue] = []
     for host in at.vhosts(vhost):
-        for some in dead_letter_queues(host):
+        for some in dead_letter_queues(host.context):
             found += some
             yield
     found.sort(key=lambda queue: (-queue.ready_count, queue.vhost_name, queue.name))
@@ -208,7 +208,7 @@ def _begin(
 ) -> Steps:
     """The job, or what it would do."""
     host, limit, rate = at.vhost(request.vhost), request.limit, request.rate
-    queue = host.queue_for_consumer(name, client)
+    queue = host.queues.for_consumer(name, client)
     if queue.exclusive:
         raise CommandError(f"queue {queue.name!r} is exclusive: its messages are its connection's")
     if why_not(queue):

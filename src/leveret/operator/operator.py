@@ -50,7 +50,7 @@ class Operator:
             self.jobs.forget()
         self._broker = broker
         self.configured = configured
-        self.started_ms = broker.clock.wall_ms()
+        self.started_ms = broker.context.clock.wall_ms()
 
     @cached_property
     def jobs(self) -> "Jobs":
@@ -113,7 +113,7 @@ class Operator:
         user = User(BROKER_ITSELF, tags=("administrator",)) if as_user is None else self.user(as_user)
         with refusals():
             user.check_vhost(vhost)
-            yield Client(host, user, BROKER_ITSELF, _discard, self.broker.unsent_max, {}), host
+            yield Client(host, user, BROKER_ITSELF, _discard, {}), host
 
 
 def _discard() -> None:

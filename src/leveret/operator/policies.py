@@ -65,7 +65,7 @@ def _listed(at: Operator, vhost: str | None, *, is_operator: bool) -> list[dict[
     at.vhosts(vhost)
     return [
         policy_value(policy)
-        for policy in at.broker.policies
+        for policy in at.broker.context.policies
         if policy.is_operator == is_operator and vhost in (None, policy.vhost)
     ]
 
@@ -84,16 +84,16 @@ def _set(at: Operator, wanted: Wanted, vhost: str, *, is_operator: bool) -> dict
         )
     except PolicyFault as fault:
         raise CommandError(f"Validation failed\n\n{fault}") from None
-    at.broker.replace_policies(at.broker.policies.with_these([policy]))
+    at.broker.reloading.replace_policies(at.broker.context.policies.with_these([policy]))
     return policy_value(policy)
 
 
 def _clear(at: Operator, name: str, vhost: str, *, is_operator: bool) -> dict[str, Any]:
     at.vhost(vhost)
-    policy = at.broker.policies.find(vhost, name, is_operator=is_operator)
+    policy = at.broker.context.policies.find(vhost, name, is_operator=is_operator)
     if policy is None:
         raise CommandError("Parameter does not exist")
-    at.broker.replace_policies(at.broker.policies.without([policy.identity]))
+    at.broker.reloading.replace_policies(at.broker.context.policies.without([policy.identity]))
     return {"vhost": vhost, "name": name}
 
 

@@ -72,7 +72,7 @@ def route(
         )
         if count % ASKED_AT_ONCE == 0:
             yield
-    blocked = at.broker.alarm
+    blocked = at.broker.flow.alarm_reason
     if blocked is None and queues:
         full = at.broker.flow.room_for(queues, arrival.envelope, (blob,), client)[1]
         blocked = None if full is None else f"{full.node.destination}: {full.node.limit_name}"

@@ -41,11 +41,11 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
     ]
     if queues:
         found = [_queue(broker, configuration, queue, objects.is_managed(queue)) for queue in queues]
-        return found + explain_topic(broker.settings, name, found[0].vhost)
+        return found + explain_topic(broker.context.settings, name, found[0].vhost)
     exchanges = [
         broker.virtual_hosts[place].exchanges[name] for place in places if name in broker.virtual_hosts[place].exchanges
     ]
-    repository, policies = broker.settings, broker.policies
+    repository, policies = broker.context.settings, broker.context.policies
     if vhost is None:
         places = [place for place in vhosts_to_explain(repository, policies, name, places) if place in places]
     found = [explain_address(repository, name, place, policies) for place in places]
@@ -63,7 +63,7 @@ def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
             is_captured, settings = True, leased.settings
             beside = "" if settings.filter is None else f", if {settings.filter}"
             yield Row("captured-by", queue.name, f"underlying-topic {shown(settings.underlying_topic)}{beside}")
-    listed = [one for one in broker.logged_topics if one.vhost == vhost]
+    listed = [one for one in broker.context.logged_topics if one.vhost == vhost]
     for logged in listed:
         if logged.records()(topic):
             yield Row("logged-by", logged.name, f"{logged.origin}: {logged.title}, kept {logged.kept_ms} ms")
@@ -105,7 +105,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     declared = _declaration(configuration, queue) if is_managed else None
     own_rules = _rules(queue, declared)
     own, layer = settings_of_arguments(arguments), queue.policy_layer
-    rows = explain_rows(broker.settings, address, vhost, own, own_rules, layer, queue.name)
+    rows = explain_rows(broker.context.settings, address, vhost, own, own_rules, layer, queue.name)
     rows = [_as_it_is(queue, row) if row.name == "default-ring-size" else row for row in rows]
     by = f"{declared.origin}: queue {queue.name!r}" if declared is not None else "declared by a client"
     flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
@@ -116,9 +116,9 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     rows += argument_rows(arguments, own_rules, layer)
     rows += _recovery_rows(broker, queue)
     declared_at = str(declared.origin) if declared is not None else ""
-    matches = matches_of(broker.settings, address, vhost)
-    entries = broker.settings.queue_entries(address, vhost, queue.name)
-    titles, flow = titles_of(queue.policy, entries), flow_of(broker.settings, entries)
+    matches = matches_of(broker.context.settings, address, vhost)
+    entries = broker.context.settings.queue_entries(address, vhost, queue.name)
+    titles, flow = titles_of(queue.policy, entries), flow_of(broker.context.settings, entries)
     return Explanation("queue", queue.name, vhost, address, declared_at, matches, tuple(rows), titles, flow)
 
 

@@ -17,7 +17,7 @@ def trouble(broker: Broker) -> Generator[None, None, list[str]]:
 
 
 def _journal(broker: Broker) -> list[str]:
-    durability = broker.durability
+    durability = broker.context.storage.durability
     if durability is None or not durability.has_failed:
         return []
     since = _at(durability.failed_ms)
@@ -51,12 +51,12 @@ def _blocked(broker: Broker) -> list[str]:
     waiting = broker.flow.blocked()
     if not waiting:
         return []
-    seconds = (broker.clock.monotonic_ns() - waiting[0].since_ns) // (1000 * MS)
+    seconds = (broker.context.clock.monotonic_ns() - waiting[0].since_ns) // (1000 * MS)
     return [f"{_count(len(waiting), 'connection')} waiting to publish, the longest for {seconds} s: see `blocked`"]
 
 
 def _lost_letters(broker: Broker) -> list[str]:
-    letters = broker.unroutable_letters
+    letters = broker.context.unroutable_letters
     if not letters.count:
         return []
     named = [
@@ -72,7 +72,7 @@ def _lost_letters(broker: Broker) -> list[str]:
 def _letters_that_nobody_gets(broker: Broker) -> Generator[None, None, list[str]]:
     waiting: list[tuple[int, str]] = []
     for vhost in list(broker.virtual_hosts.values()):
-        for some in dead_letter_queues(vhost):
+        for some in dead_letter_queues(vhost.context):
             waiting += [(one.ready_count, one.name) for one in some if one.ready_count and not one.consumers]
             yield
     if not waiting:

@@ -233,7 +233,7 @@ class _Serving:
         self._ended, self._stopping, self._has_served = trio.Event(), trio.Event(), trio.Event()
         self._lost: DataUnusable | Unreadable | None = None  # why it had to stop
         if built.keeper is None:
-            built.broker.storage.on_unreadable = self._lose
+            built.broker.context.storage.on_unreadable = self._lose
         self._manager = _service_manager()
 
     def _import(self, file: "JsonFile") -> list[str]:
@@ -303,7 +303,7 @@ class _Serving:
         parts = ConsoleParts(
             lambda: self._built.control,
             lambda: self._current.configuration,
-            self._built.broker.clock.wall_ms(),
+            self._built.broker.context.clock.wall_ms(),
             options.data,
             dict(zip(self._listeners, options.listen)),
             dict(zip(self._console_listeners, options.console.listen)),

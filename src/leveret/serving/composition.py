@@ -54,7 +54,7 @@ class BuiltBroker:
         if self.keeper is not None:
             self.keeper.close()
         else:
-            self.broker.storage.close()
+            self.broker.context.storage.close()
 
 
 def default_users(*, from_anywhere: bool = False) -> Users:
@@ -99,10 +99,10 @@ def build_broker(
     )
     if data is None or data.files is None:
         directory = None if data is None else data.path
-        broker.storage.open_temp = partial(_open_temp_store, broker, directory)
+        broker.context.storage.open_temp = partial(_open_temp_store, broker, directory)
     keeper = None if data is None else _open_journal(data, broker, configuration)
     if users is None and not configuration.users and not any(broker.users):
-        broker.replace_user(DEFAULT_GUEST)
+        broker.connections.replace_user(DEFAULT_GUEST)
     if not is_forced and (unknown := unknown_points(broker, configuration)):
         if keeper is not None:
             keeper.close()
@@ -112,7 +112,7 @@ def build_broker(
     if data is not None:
         control.operator.stories = partial(_stories, data)
     report = objects.apply(configuration)
-    broker.review_queues(all_of_them=reviews_all)
+    broker.virtual_hosts.review_queues(all_of_them=reviews_all)
     return BuiltBroker(broker, control, objects, keeper, report)
 
 
@@ -128,7 +128,7 @@ def _open_temp_store(broker: Broker, directory: str | None) -> TempStore:
     return FileTempStore(
         directory,
         descriptor_max=descriptor_limits().temp,
-        on_unreadable=lambda error: broker.storage.on_unreadable(error),
+        on_unreadable=lambda error: broker.context.storage.on_unreadable(error),
     )
 
 

@@ -12,12 +12,12 @@ logger = logging.getLogger("leveret.amqp")
 
 def log_flow(broker: Broker) -> None:
     """Log a broker's blocked publishers, slow consumers, topics selected in vain and lost dead letters."""
-    broker.blocked_warnings.on_due = _log_blocked
-    broker.slow_consumers.on_found = _log_slow
-    broker.on_unlogged = _log_unlogged
-    broker.unroutable_letters.on_unroutable = _log_unroutable
-    broker.unroutable_letters.on_made = _log_made
-    broker.on_unknown_arguments = _UnknownArguments().log
+    broker.flow.warnings.on_due = _log_blocked
+    broker.context.slow_consumers.on_found = _log_slow
+    broker.context.on_unlogged = _log_unlogged
+    broker.context.unroutable_letters.on_unroutable = _log_unroutable
+    broker.context.unroutable_letters.on_made = _log_made
+    broker.context.on_unknown_arguments = _UnknownArguments().log
 
 
 def _log_blocked(warning: BlockedWarning) -> None:

@@ -58,7 +58,7 @@ class Keeper:
         self.journal = journal
         self.recorder = recorder
         self._spares = spares
-        broker.storage.on_unreadable = self._lost
+        broker.context.storage.on_unreadable = self._lost
         self._unreadable: Unreadable | DirectoryLost | None = None
         self._failure: JournalFull | None = None  # that came in the middle of what is recorded as one
         self._wake = trio.Event()
@@ -89,11 +89,11 @@ class Keeper:
         options = journal_options(configuration)
         options = options if holds_reserve else replace(options, reserve_size=0)
         if files is not None:
-            journal = Journal.open(path, broker.clock, options, files=files, threaded=False)
+            journal = Journal.open(path, broker.context.clock, options, files=files, threaded=False)
             return cls._open(path, broker, configuration, journal)
         spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
         try:
-            journal = Journal.open(path, broker.clock, options, files=spares[0], content_files=spares[1])
+            journal = Journal.open(path, broker.context.clock, options, files=spares[0], content_files=spares[1])
             return cls._open(path, broker, configuration, journal, spares=spares)
         except BaseException:
             for spare in spares:
@@ -118,7 +118,7 @@ class Keeper:
             counts_max=recording.counts_max,
             keeps_ids=recording.keeps_ids,
         )
-        broker.pager = JournalPager(broker, journal, recorder, recording.memory_size)
+        broker.context.storage.pager = JournalPager(broker, journal, recorder, recording.memory_size)
         found = journal.recovered
         try:
             count = restore(broker, journal, recorder)
@@ -146,8 +146,8 @@ class Keeper:
         if self.broker.is_unfinished:
             return self.journal.next_lsn
         lsn = self.journal.commit()
-        if self.broker.next_id - self.journal.next_message_id > IDS_UNNOTED_MAX:
-            self.journal.note_ids(self.broker.next_id)
+        if self.broker.context.next_id - self.journal.next_message_id > IDS_UNNOTED_MAX:
+            self.journal.note_ids(self.broker.context.next_id)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             self._failed(failure)
@@ -230,7 +230,7 @@ class Keeper:
                 journal.tick()
 
     def _set(self, seconds: float, action: Callable[[], object]) -> None:
-        self.broker.deadlines.set(self.broker.clock.monotonic_ns() + int(seconds * 1e9), action)
+        self.broker.context.deadlines.set(self.broker.context.clock.monotonic_ns() + int(seconds * 1e9), action)
 
     def _failed(self, error: JournalError) -> None:
         """Logged once; publishers that wait are refused, consumers are served on."""
@@ -364,6 +364,6 @@ class Keeper:
         except JournalError as error:
             logger.error("closing the journal: %s", error)
         finally:
-            self.broker.storage.close()
+            self.broker.context.storage.close()
             for files in self._spares:
                 files.give_back()

@@ -72,19 +72,19 @@ class Runtime:
         self._commit = commit
         self._more = trio.Event()
         self._has_leftovers = False  # those have a turn in each round of the loop
-        self._alarm = Alarm(broker.clock, broker.deadlines if sleeps else None, self.end_turn)
+        self._alarm = Alarm(broker.context.clock, broker.context.deadlines if sleeps else None, self.end_turn)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
         """Run another broker."""
         self.broker = broker
         self._commit = commit
-        self._alarm.watch(broker.clock, broker.deadlines if sleeps else None)
+        self._alarm.watch(broker.context.clock, broker.context.deadlines if sleeps else None)
 
     def end_turn(self) -> None:
         """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
         broker = self.broker
         try:
-            if broker.end_turn(is_short=self._has_leftovers) or broker.hungry:
+            if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.hungry:
                 self._has_leftovers = True
                 self._more.set()
         finally:  # also when a message could not be read back: other turns come before the broker stops
@@ -95,7 +95,7 @@ class Runtime:
         """Such a turn for what is left over. Returns whether there is still more to do."""
         broker = self.broker
         try:
-            return broker.end_turn() or broker.feed() or bool(broker.hungry)
+            return broker.end_turn() or broker.scheduler.load() or bool(broker.scheduler.hungry)
         finally:
             if self._commit is not None:
                 self._commit()

@@ -88,7 +88,7 @@ class RunningBroker(Host):
         """A virtual host by name, made if it is not there; None: the default one."""
         wanted = self.default_vhost if name is None else name
         if wanted not in self.edge.broker.virtual_hosts:
-            self.ask(lambda: self.edge.broker.create_virtual_host(wanted))
+            self.ask(lambda: self.edge.broker.virtual_hosts.create(wanted))
         return VirtualHostView(self, wanted)
 
     def _there(self, name: str | None) -> VirtualHostView:

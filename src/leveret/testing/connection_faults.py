@@ -192,7 +192,7 @@ def wipe(edge: Stage, *, durable: bool) -> None:
     for vhost in edge.broker.virtual_hosts.values():
         for queue in list(vhost.queues.values()):
             if not (durable and queue.durable):
-                vhost.remove_queue(queue)
+                vhost.queues.remove(queue)
                 continue
             take_ready(queue, lambda message: not message.envelope.facts.persistent)
             for _, message in queue.scheduled.entries():
@@ -201,7 +201,7 @@ def wipe(edge: Stage, *, durable: bool) -> None:
         for exchange in list(vhost.exchanges.values()):
             is_ours = exchange.name in predeclared or isinstance(exchange, ServiceExchange)
             if not is_ours and not (durable and exchange.durable):
-                vhost.delete_exchange(exchange.name)
+                vhost.exchanges.delete(exchange.name)
     edge.apply_configuration()
 
 

@@ -47,7 +47,8 @@ class DataDirectory:
         if keeper is not None:
             self._tending.cancel()
             keeper.close()
-            keeper.broker.durability = keeper.broker.pager = None
+            storage = keeper.broker.context.storage
+            storage.durability = storage.pager = None
 
     def forget(self) -> None:
         """Close, and delete what is there."""

@@ -123,12 +123,12 @@ class Edge(Runtime):
         else:
             self._changes[owner] = change
         changed = self.configuration
-        self.broker.replace_settings(changed.repository, broker_options(changed))
+        self.broker.reloading.replace_settings(changed.repository, broker_options(changed))
         self.end_turn()
 
     def reset(self, mode: ClockMode) -> None:
         """As new: all connections are gone, and all that was declared. O(connections)."""
-        self.broker.listeners.clear()  # what is left over of it is not recorded
+        self.broker.context.listeners.clear()  # what is left over of it is not recorded
         self.server.drop_all()
         if self._data is not None:
             self._data.forget()
@@ -143,7 +143,7 @@ class Edge(Runtime):
     async def reset_vhost(self, name: str) -> None:
         """One virtual host as new, with what the configuration declares in it; its connections are reset."""
         await self.remove_vhost(name)
-        self.broker.create_virtual_host(name)
+        self.broker.virtual_hosts.create(name)
         self.apply_configuration()
         self.end_turn()
 
@@ -154,7 +154,7 @@ class Edge(Runtime):
             endpoint.abort()
         while self.endpoints_of(name):
             await self.happened()
-        self.broker.delete_virtual_host(name)
+        self.broker.virtual_hosts.delete(name)
         self.end_turn()
         await self.catch_up()
 
@@ -174,11 +174,11 @@ class Edge(Runtime):
             self._data.close()
         else:
             self._data.forget()
-        self.broker.listeners.clear()
+        self.broker.context.listeners.clear()
         vhosts = list(self.broker.virtual_hosts)
         self._built = self._build()
         for name in vhosts:  # a test's own is there whatever was lost
-            self._built.broker.create_virtual_host(name)
+            self._built.broker.virtual_hosts.create(name)
         self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, False)
         self._go_on()
@@ -258,7 +258,7 @@ class Edge(Runtime):
                 self._data.close()
             else:
                 self._built.close()
-            self.broker.listeners.clear()
+            self.broker.context.listeners.clear()
             self.listener.close()
             for listener in (self.console_listener, self.metrics_listener):
                 if listener is not None:
@@ -329,7 +329,7 @@ class Edge(Runtime):
             await self.catch_up()
             if self.activity != before:
                 idle = 0
-            elif self.broker.awaiting or self.broker.awaiting_queues:
+            elif self.broker.context.awaiting or self.broker.scheduler.awaiting:
                 pass  # confirms that wait for the disk are unsent, too
             elif is_late and late < LATE_ROUNDS_MAX:
                 late += 1
@@ -348,7 +348,7 @@ class Edge(Runtime):
         return False
 
     def _sessions(self) -> Iterator[Session]:
-        return (session for client in self.broker.clients for session in client.sessions)
+        return (session for client in self.broker.connections for session in client.sessions)
 
     async def step_to(self, due_ns: int) -> bool:
         """Virtual only: it is `due_ns`, and what is due happens. True when something was sent to clients."""

@@ -117,7 +117,7 @@ class Recorder:
 
     def listen_to(self, broker: Broker) -> None:
         """Keep what happens there, too."""
-        broker.listeners.append(self._listen)
+        broker.context.listeners.append(self._listen)
 
     def _listen(self, event: Event) -> None:
         self._events.append((self._clock.monotonic_ns(), event))

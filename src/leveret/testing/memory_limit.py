@@ -34,12 +34,12 @@ class MemoryLimit(Fault):
     def begin(self, edge: Stage) -> None:
         """See `Fault`."""
         edge.change_configuration(self, self._limited)
-        edge.broker.listeners.append(self._listen)
+        edge.broker.context.listeners.append(self._listen)
 
     def end(self, edge: Stage) -> None:
         """See `Fault`."""
-        if self._listen in edge.broker.listeners:  # it ended, or was started again
-            edge.broker.listeners.remove(self._listen)
+        if self._listen in edge.broker.context.listeners:  # it ended, or was started again
+            edge.broker.context.listeners.remove(self._listen)
         edge.change_configuration(self, None)
 
     def _listen(self, event: Event) -> None:

@@ -68,7 +68,7 @@ class HoldConfirms(Fault):
         if self._delay_ms is not None:
             edge = endpoint.edge
             due_ns = edge.clock.monotonic_ns() + self._delay_ms * MS
-            edge.broker.deadlines.set(due_ns, lambda: _let_go(held))
+            edge.broker.context.deadlines.set(due_ns, lambda: _let_go(held))
         elif not self._loses:
             self._held.append(held)
         return []

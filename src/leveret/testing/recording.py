@@ -164,8 +164,8 @@ class Replayed(AmqpSession):
         self.channel_max = line["channel_max"]
         self.login.capabilities = frozenset(line["capabilities"])
         user = User(line["user"], tags=("administrator",))
-        self.login.vhost = edge.broker.create_virtual_host(vhost)
-        self.login.client = edge.broker.connect(vhost, user, name=self.login.peer.name, flush=self.drain)
+        self.login.vhost = edge.broker.virtual_hosts.create(vhost)
+        self.login.client = edge.broker.connections.open(vhost, user, name=self.login.peer.name, flush=self.drain)
 
     def make_name(self, prefix: str) -> str:
         """The name that was made then."""

@@ -187,7 +187,7 @@ class VirtualHostView(VirtualHostAssertions):
             if exchange not in vhost.exchanges:
                 raise missing("exchange", exchange, vhost.exchanges, f" in virtual host {self.name!r}")
             envelope = Envelope(exchange, routing_key, scan_properties(header[12:]))
-            outcome = publish_by_name(vhost, envelope, [PLAIN.join(header, raw)])
+            outcome = publish_by_name(vhost.context, envelope, [PLAIN.join(header, raw)])
             self._broker.edge.end_turn()
             if outcome.unroutable and (vhost.exchanges[exchange].bindings if exchange else routing_key):
                 raise _leads_nowhere(vhost, exchange, routing_key)

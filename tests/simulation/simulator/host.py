@@ -99,8 +99,8 @@ class Host:
         assert keeper is not None
         self.keeper = keeper
         self.temp = SimulatedTempStore(lambda: not disk.is_full, happened)
-        self.broker.storage.open_temp = lambda: self.temp
-        pager: Any = self.broker.pager
+        self.broker.context.storage.open_temp = lambda: self.temp
+        pager: Any = self.broker.context.storage.pager
         pager.pause = lambda: None
         self.runtime = Runtime(self.broker, self._commit)
         self.server: SimulatedServer

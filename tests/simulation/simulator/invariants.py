@@ -53,7 +53,7 @@ class Invariants:
     def attach(self, broker: Broker) -> None:
         """A new life begins."""
         self._touched.clear()
-        broker.listeners.append(self)
+        broker.context.listeners.append(self)
 
     def __call__(self, event: Event) -> None:
         if type(event) in TOUCHING:

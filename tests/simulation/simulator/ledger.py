@@ -136,7 +136,7 @@ class Ledger:
     def _change(self, name: QueueName, id_: int, key: bytes | None) -> None:
         """The recorder heard of it before: what it does not take, it states later, or never."""
         assert self._broker is not None
-        recorder: Any = self._broker.durability
+        recorder: Any = self._broker.context.storage.durability
         if not recorder.takes_nothing:
             self._turn.append((name, id_, key))
         elif not recorder.is_lost:
@@ -150,7 +150,7 @@ class Ledger:
             self.waiting.append(Turn(lsn, self._turn, {key for _, _, key in self._turn if key is not None}))
             self._turn = []
         self._survives(durable_lsn)
-        if self.unstated and not cast(Any, self._broker.durability).is_behind:
+        if self.unstated and not cast(Any, self._broker.context.storage.durability).is_behind:
             self._make_durable(self._stated())
             self.unstated = []
 
@@ -234,7 +234,7 @@ class Ledger:
         self._turn = []
         self._keys.clear()
         self._broker = broker
-        broker.listeners.append(self)
+        broker.context.listeners.append(self)
 
     def _compare(self, found: dict[QueueName, set[int]]) -> None:
         """What is there is what there was behind one of the turns since the last durable one."""

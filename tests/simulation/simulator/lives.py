@@ -124,7 +124,7 @@ class Lives:
             world.past = None
         world.ledger.committed_lsn = lambda: host.keeper.journal.committed_lsn
         self._audit()
-        host.broker.listeners.append(world.fingerprint)
+        host.broker.context.listeners.append(world.fingerprint)
         if written_lsn is not None:
             world.books.survived(written_lsn)
         world.books.attach(host.broker)

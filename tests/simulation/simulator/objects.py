@@ -59,7 +59,7 @@ class Objects:
     def turn_ended(self, lsn: int, durable_lsn: int) -> None:
         """What there is now is safe when all below `lsn` is."""
         assert self._broker is not None
-        recorder = cast(Any, self._broker.durability)
+        recorder = cast(Any, self._broker.context.storage.durability)
         if self._has_changed and not recorder.is_lost:
             self._has_changed = False
             self.states += 1
@@ -95,7 +95,7 @@ class Objects:
         self._waiting.clear()
         self._has_changed = self._is_behind = False
         self._broker = broker
-        broker.listeners.append(self)
+        broker.context.listeners.append(self)
 
 
 def _compare_each(found: State, allowed: list[State]) -> None:
@@ -118,10 +118,10 @@ def facts_of(broker: Broker) -> State:
                 user.max_channels,
                 None if granted is None else {name: one.grant for name, one in granted.items()},
             )
-    for policy in broker.policies:
+    for policy in broker.context.policies:
         found["policy", *policy.identity] = (policy.pattern, policy.priority, tuple(policy.definition.items()))
     for name, vhost in broker.virtual_hosts.items():
-        found["vhost", name] = vhost.limits
+        found["vhost", name] = vhost.context.limits
         for exchange in vhost.exchanges.values():
             if is_declared(exchange):
                 found["exchange", name, exchange.name] = (exchange.type, exchange.auto_delete, exchange.internal)

@@ -62,7 +62,7 @@ def described(broker: Broker) -> list[str]:
     return sorted(
         [
             *(f"user {user.name}" for user in broker.users if not user.is_configured),
-            *(f"policy {one.vhost} {one.name} {one.pattern} {dict(one.definition)}" for one in broker.policies),
+            *(f"policy {one.vhost} {one.name} {one.pattern} {dict(one.definition)}" for one in broker.context.policies),
             *(f"vhost {name}" for name in broker.virtual_hosts),
             *(f"queue {queue.name} {queue.type}" for queue in vhost.queues.values()),
             *(f"binding {one.source.name} {one.destination.name} {one.routing_key}" for one in bindings),

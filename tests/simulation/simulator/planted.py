@@ -100,9 +100,9 @@ def _twice(often: float) -> Make:
 
 def _forget_a_client(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
     def more_is_safe(broker: Broker) -> None:
-        for client in list(broker.awaiting):
+        for client in list(broker.context.awaiting):
             if chance.random() < 0.1:
-                del broker.awaiting[client]
+                del broker.context.awaiting[client]
         original(broker)
 
     return more_is_safe

@@ -125,7 +125,7 @@ class Rest:
             and client.link.is_idle
             and not host.disk.is_troubled
             and not host.broker.is_unfinished
-            and host.broker.alarm is None  # else publishes are read and put aside
+            and host.broker.flow.alarm_reason is None  # else publishes are read and put aside
             and not host.keeper.recorder.is_behind
             and journal.committed_lsn >= journal.next_lsn
         )

@@ -26,7 +26,9 @@ from .selectors import TAKES
 #: Modules below `leveret`, their constants, and what these may be instead.
 SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "engine.broker": {"TURN_SPREAD": (20, 200)},
-    "engine.chores": {"FREE_SLICE": (5,), "COMMIT_SLICE": (2, 20), "SETTINGS_SLICE": (1,)},
+    "engine.background": {"FREE_SLICE": (5,)},
+    "engine.commits": {"COMMIT_SLICE": (2, 20)},
+    "engine.reloading": {"SETTINGS_SLICE": (1,)},
     "engine.dead_letters": {"DEAD_SPREAD": (1, 20), "LETTERS_MAX": (1, 5)},
     "engine.delivery.filter_groups": {"AGAIN_MAX": (5,)},
     "engine.delivery.lease_rota": {"DEAL_MAX": (2,)},

@@ -68,7 +68,7 @@ class Books:
         """A new life begins. Whereabouts first: the others may ask it. Raises: Broken."""
         for book in reversed(self._books):
             book.attach(broker)
-        broker.listeners.append(self)
+        broker.context.listeners.append(self)
 
     def recorded(self, lsn: int, durable_lsn: int, *, takes_nothing: bool) -> None:
         """What happened since the last call is safe when all below `lsn` is, unless the journal takes nothing."""

@@ -175,7 +175,7 @@ def amounts_of(queue: Queue, minimum_size: int) -> dict[str, int] | None:
 
 def low_mark(limit: int, broker: Broker, *, in_messages: bool) -> int:
     """Down to which what is full stays full: 64 KiB below the limit, within half of it and 95 %, or as configured."""
-    percent = broker.options.flow.low_mark_percent
+    percent = broker.context.options.flow.low_mark_percent
     if percent:
         return min(limit * percent // 100, limit - 1)
     if in_messages:

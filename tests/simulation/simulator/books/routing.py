@@ -109,7 +109,7 @@ class Routing(Book):
         if not self._owed:
             return
         assert self._broker is not None
-        durability = self._broker.durability
+        durability = self._broker.context.storage.durability
         if durability is not None and durability.has_failed:  # what is refused then is not announced
             self.refused.update(self.keys[id_] for runs in self._owed.values() for run in runs for id_ in run)
             self._owed.clear()

@@ -101,7 +101,7 @@ class Statistics(Book):
         assert self._broker is not None
         for name, place in self._where.places.items():
             counted = self._counted[name]
-            durability = self._broker.durability
+            durability = self._broker.context.storage.durability
             for counter, value in place.queue.counters.as_dict().items():
                 if counter == "dropped" and durability is not None:
                     continue  # what is refused because the journal takes nothing is counted and not announced

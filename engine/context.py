@@ -1,0 +1,142 @@
+"""The state of a broker and of a virtual host, with the parts that work on it: what all of the engine shares.
+
+State stands here, below all that works on it, with its real types: a part takes the context, reads and writes that, and
+calls other parts by their names. A queue has the `HostContext` of its virtual host. What it asks others to do is in
+`Scheduler` (its turns), `Background` (what takes longer than a turn), `DeadLetters`, `Router` and `DeclaredQueues`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..settings import NO_POLICIES, NO_SETTINGS, LoggedTopic, Policies, SettingsRepository
+from .clock import Clock
+from .deadlines import Deadlines
+from .effort import Effort
+from .events import Activity, Counters
+from .options import DEFAULT_OPTIONS, NO_LIMITS, BrokerOptions, VirtualHostLimits
+from .pressure import Pressure
+from .stores.surroundings import Storage
+
+if TYPE_CHECKING:
+    from .background import Background
+    from .bindings import Bindings
+    from .commits import Commits
+    from .connections import Connections
+    from .dead_letters import DeadLetters
+    from .declared_exchanges import DeclaredExchanges
+    from .declared_queues import DeclaredQueues
+    from .departures import Departures
+    from .emptying import Emptying
+    from .flow.control import FlowControl
+    from .messages.duplicates import IdCache
+    from .messages.event import Event, Listener
+    from .messages.message import Envelope
+    from .messages.sizes import Sizes
+    from .peers.acknowledgement_timeout import AcknowledgementWatch
+    from .peers.client import Client
+    from .peers.session_counts import PastSessions
+    from .peers.slow_consumers import SlowConsumers
+    from .publishing.auto_created import Reaper
+    from .publishing.firehose import Firehose
+    from .publishing.router import Router
+    from .publishing.unroutable_letters import UnroutableLetters
+    from .queues.queue import Queue
+    from .reloading import Reloading
+    from .reply_queues import ReplyQueues
+    from .scheduler import Scheduler
+    from .users.access import Users
+    from .virtual_host import Service
+    from .virtual_hosts import VirtualHosts
+
+
+@dataclass(slots=True, eq=False)
+class BrokerContext:
+    """The state of one broker. Settings, policies and options are replaced as a whole when they are reloaded.
+
+    `chance`: a number in [0, 1), uniform in a real broker; 0.5 stands for "nothing happens by chance".
+    `unsent_max`: octets that may be on their way to a client before it is paused.
+    `services`: handlers of exchanges behind which the broker itself listens, in every virtual host, by name.
+    `effort`: work done. `sizes`: of what clients publish, once they are asked for. `touched`: clients with effects in
+    their outboxes; `awaiting`: clients to flush when more is safe. `emptyings`: purges and deletions under way.
+    `on_unlogged`: called when a leased queue selects a topic that is not logged, where logged topics are listed.
+    `on_unknown_arguments`: called with a kind of object, its name, virtual host, and its unknown arguments.
+    """
+
+    clock: Clock
+    users: "Users"
+    chance: Callable[[], float] = lambda: 0.5
+    settings: SettingsRepository = NO_SETTINGS
+    options: BrokerOptions = DEFAULT_OPTIONS
+    unsent_max: int = 1024 * 1024
+    services: "dict[str, Service]" = field(default_factory=dict)
+    policies: Policies = NO_POLICIES
+    logged_topics: Sequence[LoggedTopic] = ()
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    storage: Storage = field(default_factory=Storage)
+    effort: Effort = field(default_factory=Effort)
+    counters: Counters = field(default_factory=Counters)
+    activity: Activity = field(default_factory=Activity)
+    listeners: "list[Listener]" = field(default_factory=list)
+    next_id: int = 1
+    sizes: "Sizes | None" = None
+    touched: "dict[Client, None]" = field(default_factory=dict)
+    awaiting: "dict[Client, None]" = field(default_factory=dict)
+    emptyings: "set[Emptying]" = field(default_factory=set)
+    on_unlogged: "Callable[[Queue, str], object]" = lambda queue, topic: None
+    on_unknown_arguments: Callable[[str, str, str, dict[str, str]], object] = lambda *of: None
+    pressure: Pressure = field(init=False)
+
+    # Parts. The broker sets each of them once, before anything happens.
+    virtual_hosts: "VirtualHosts" = field(init=False)
+    connections: "Connections" = field(init=False)
+    scheduler: "Scheduler" = field(init=False)
+    background: "Background" = field(init=False)
+    commits: "Commits" = field(init=False)
+    flow: "FlowControl" = field(init=False)
+    dead_letters: "DeadLetters" = field(init=False)
+    unroutable_letters: "UnroutableLetters" = field(init=False)
+    reloading: "Reloading" = field(init=False)
+    departures: "Departures" = field(init=False)
+    reaper: "Reaper" = field(init=False)
+    slow_consumers: "SlowConsumers" = field(init=False)
+    acknowledgements: "AcknowledgementWatch" = field(init=False)
+    past_sessions: "PastSessions" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pressure = Pressure(self.options.busy_queue_ready_max)
+
+    def announce(self, event: "Event") -> None:
+        """Call each listener with what happened. Callers look for `listeners` first: with none, no event is created."""
+        for listener in self.listeners:
+            listener(event)
+
+
+@dataclass(slots=True, eq=False)
+class HostContext:
+    """The state of one virtual host.
+
+    `id_caches`: ids of messages that were published to an address, by address. `retained`: messages for queues to come,
+    by address. `is_condemned`: it was deleted, and nobody can find it. `firehose`: while it is traced.
+    """
+
+    broker: BrokerContext
+    name: str
+    limits: VirtualHostLimits = NO_LIMITS
+    id_caches: "dict[str, IdCache]" = field(default_factory=dict)
+    retained: "dict[str, deque[tuple[Envelope, bytes]]]" = field(default_factory=dict)
+    is_condemned: bool = False
+    firehose: "Firehose | None" = None
+
+    # Parts. The virtual host sets each of them once, before anything happens.
+    exchanges: "DeclaredExchanges" = field(init=False)
+    queues: "DeclaredQueues" = field(init=False)
+    reply_queues: "ReplyQueues" = field(init=False)
+    bindings: "Bindings" = field(init=False)
+    router: "Router" = field(init=False)
+    past_sessions: "PastSessions" = field(init=False)
+
+    def queue_named(self, name: str) -> "Queue | None":
+        """Where the default exchange sends a routing key."""
+        return self.queues.get(name) or self.reply_queues.get(name)

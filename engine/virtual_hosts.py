@@ -1,0 +1,111 @@
+"""The virtual hosts of a broker: making, limiting, tracing and deleting them, and what is in all of them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import MappingProxyType
+
+from .context import BrokerContext
+from .errors import VirtualHostNotFound
+from .events import EventKind
+from .object_events import VirtualHostEvent
+from .options import VirtualHostLimits
+from .parameters import Parameters
+from .publishing.firehose import Firehose
+from .queues.queue import Queue
+from .virtual_host import VirtualHost
+
+
+class VirtualHosts(dict[str, VirtualHost]):
+    """By name."""
+
+    __slots__ = ("_context", "_firehose", "_parameters")
+
+    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+        super().__init__()
+        self._context = context
+        self._parameters = parameters
+        self._firehose = Firehose(context)
+
+    def create(self, name: str) -> VirtualHost:
+        """The virtual host of that name, new or as it is."""
+        context = self._context
+        vhost = self.get(name)
+        if vhost is None:
+            context.departures.finish(name)
+            vhost = self[name] = VirtualHost(context, name)
+            if context.listeners:
+                context.announce(VirtualHostEvent(EventKind.DECLARED, name, name))
+        return vhost
+
+    def delete(self, name: str) -> None:
+        """Nobody gets into it any more; its clients are sent away and its queues deleted at the ends of turns.
+
+        Raises: VirtualHostNotFound.
+        """
+        context = self._context
+        vhost = self.pop(name, None)
+        if vhost is None:
+            raise VirtualHostNotFound(vhost=name)
+        for user in context.users:
+            if user.permissions is not None and (name in user.permissions or name in user.waiting_topics):
+                rest = {other: granted for other, granted in user.permissions.items() if other != name}
+                waiting = {other: topics for other, topics in user.waiting_topics.items() if other != name}
+                context.connections.replace_user(
+                    replace(user, permissions=MappingProxyType(rest), waiting_topics=MappingProxyType(waiting))
+                )
+        gone = [policy.identity for policy in context.policies if policy.vhost == name]
+        if gone:
+            context.reloading.replace_policies(context.policies.without(gone))
+        self._parameters.forget(name)
+        vhost.context.is_condemned = True
+        # At once, and whole: one that was said to be gone does not come back with half of its queues.
+        if vhost.context.firehose is not None:
+            self.trace(vhost, on=False)
+        if context.listeners:
+            context.announce(VirtualHostEvent(EventKind.UNDECLARED, name, name, is_going=True))
+        context.departures.condemn(vhost, [client for client in context.connections if client.vhost is vhost])
+
+    def limit(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:
+        """What may be in it from now on; what is there stays."""
+        vhost.context.limits = limits
+        context = self._context
+        if context.listeners:
+            context.announce(VirtualHostEvent(EventKind.DECLARED, vhost.name, vhost.name))
+
+    def trace(self, vhost: VirtualHost, *, on: bool) -> None:
+        """The firehose of a virtual host: copies of what clients publish and get go to amq.rabbitmq.trace, or no more.
+
+        Not kept over a restart, as in RabbitMQ.
+        """
+        self._firehose.switch(vhost.name, on=on)
+        vhost.context.firehose = self._firehose if on else None
+        vhost.router.routes_changed()
+
+    def review_queues(self, *, all_of_them: bool = False) -> None:
+        """After a start: leased queues that were not built from the recovery point that they have, or all of them, are.
+
+        Source: queues page C.5.
+        """
+        for queue in list(self.queues()):
+            leased = queue.rules.leased
+            if leased is None or queue.is_reviewed:
+                continue
+            if all_of_them or queue.recovery != leased.settings.recovery_point:
+                self[queue.vhost_name].queues.review(queue)
+
+    def queues(self) -> Iterator[Queue]:
+        """Those of all virtual hosts."""
+        return (queue for vhost in self.values() for queue in vhost.queues.values())
+
+    def queues_count(self) -> int:
+        """In all virtual hosts. O(those)."""
+        return sum(len(vhost.queues) for vhost in self.values())
+
+    def bindings_count(self) -> int:
+        """In all virtual hosts. O(those)."""
+        return sum(vhost.bindings.count for vhost in self.values())
+
+    def routes_changed(self) -> None:
+        """All routes are to be looked up again. O(exchanges, and routes)."""
+        for vhost in self.values():
+            vhost.router.routes_changed()
