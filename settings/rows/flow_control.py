@@ -1,7 +1,7 @@
 """What the broker as a whole may use, and how publishes are held when there is no space: [system-usage] and [flow].
 
-Limits of an address are address-settings. Source: queues page E.1, E.3 to E.5; interfaces page, "Names kept for what
-is not there yet".
+Limits of an address are address-settings. Source: queues page E.1, E.3 to E.5; interfaces page,
+"Configuration keys".
 """
 
 import re
