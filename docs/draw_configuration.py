@@ -2,8 +2,20 @@
 
 import json
 
-from leveret.settings.declared.declarations import LOGGED_ACTS, LOGGED_KEYS, USER_TAGS
-from leveret.settings.files.toml_access import ALGORITHMS
+from leveret.settings.declared.declarations import LOGGED_ACTS
+from leveret.settings.declared.tables import (
+    ADDRESS,
+    DIVERT,
+    EXCHANGE,
+    LOGGED_TOPIC,
+    PERMISSION,
+    POLICY,
+    QUEUE,
+    USER,
+    VHOST,
+    WILDCARDS,
+    Table,
+)
 from leveret.settings.leases import ELEMENTS, IN_COMMON, Element
 from leveret.settings.lifetime import (
     ARRIVAL,
@@ -17,7 +29,7 @@ from leveret.settings.lifetime import (
     WITHOUT_MEANING,
     Lifetime,
 )
-from leveret.settings.rows.address_settings import SETTINGS, Setting
+from leveret.settings.rows.address_settings import SETTINGS
 from leveret.settings.rows.broker_keys import KEYS
 from leveret.settings.rows.queue_attributes import ATTRIBUTES
 from leveret.settings.rows.row import Row
@@ -60,9 +72,10 @@ def _acts(row: Row) -> str:
     return _when(row.acts)
 
 
-def _tables(rows: list[tuple[str, str, str]]) -> list[str]:
-    """Keys that are read by name rather than from a table: key, default, sentence."""
-    return ["| key | default | what it does |", "|---|---|---|", *(f"| `{a}` | {b} | {c} |" for a, b, c in rows)]
+def _tables(rows: Table) -> list[str]:
+    """Keys of a table that declares something: key, default, sentence."""
+    lines = (f"| `{row.key}` | {_default(row)} | {row.help} |" for row in rows)
+    return ["| key | default | what it does |", "|---|---|---|", *lines]
 
 
 def page() -> str:
@@ -141,14 +154,7 @@ def _wildcards() -> list[str]:
         "",
         "## [wildcard-addresses]",
         "",
-        *_tables(
-            [
-                ("delimiter", '`"."`', "Character between the words of an address."),
-                ("any-words", '`"#"`', "Matches zero or more words; only as the last word."),
-                ("single-word", '`"*"`', "Matches exactly one word that is not empty."),
-                ("literal-match-markers", "unset", "Two characters: a match between them is taken literally."),
-            ]
-        ),
+        *_tables(WILDCARDS),
     ]
 
 
@@ -193,8 +199,8 @@ def _address_settings() -> list[str]:
     ]
 
 
-def _default(setting: Setting) -> str:
-    return setting.default_text or shown(setting.default, setting.kind)
+def _default(row: Row) -> str:
+    return row.default_text or shown(row.default, row.kind)
 
 
 def _addresses() -> list[str]:
@@ -205,31 +211,13 @@ def _addresses() -> list[str]:
         "",
         "Queues that exist from the start. An address:",
         "",
-        *_tables(
-            [
-                ("name", "required", "Name of the address."),
-                ("vhost", '`"/"`', "Its virtual host."),
-                (
-                    "routing-type",
-                    '`"anycast"`',
-                    "`multicast` makes a fanout exchange of that name and binds its queues.",
-                ),
-            ]
-        ),
+        *_tables(ADDRESS),
         "",
         "A queue of an address (`x-` arguments that have a row here are written without `x-`; those without a default",
         "are taken from the address-settings):",
         "",
-        *_tables(
-            [
-                ("name", "required", "Name of the queue."),
-                ("routing-type", "the address's", "`anycast` or `multicast`."),
-                ("durable", "`true`", "Whether the queue survives a restart."),
-                ("enabled", "`true`", "Whether the queue accepts new messages."),
-                ("arguments", "none", "Other arguments, as a client would pass them."),
-                *((one.key, "", one.help) for one in ATTRIBUTES),
-            ]
-        ),
+        *_tables(QUEUE),
+        *(f"| `{one.key}` |  | {one.help} |" for one in ATTRIBUTES),
         "",
         "After a reload, queues that are new in the file are created. Those that were removed from it are deleted,",
         "with their messages, if the address-setting `config-delete-queues` (for the exchange:",
@@ -268,9 +256,8 @@ def _queues() -> list[str]:
 
 
 def _leased(element: Element) -> str:
-    default = element.default_text or shown(element.default, element.kind)
     tag = f"`{element.tag}`" if element.tag else ""
-    return f"| `{element.key}` | {tag} | {default} | {_acts(element)} | {element.help} |"
+    return f"| `{element.key}` | {tag} | {_default(element)} | {_acts(element)} | {element.help} |"
 
 
 def _when(acts: Lifetime) -> str:
@@ -279,7 +266,6 @@ def _when(acts: Lifetime) -> str:
 
 def _logged_topics() -> list[str]:
     """`[[logged-topic]]`."""
-    defaults = {"vhost": '`"/"`', "retain": '`"24h"`'}
     return [
         "",
         "## [[logged-topic]]",
@@ -293,7 +279,7 @@ def _logged_topics() -> list[str]:
         "selects and nothing logs is not captured; one line in the log says so. With `--memory` the",
         "last 2 MiB are kept, whatever `retain` says; else whole segments of the journal, with all that is in them.",
         "",
-        *_tables([(name, defaults.get(name, "unset"), sentence) for name, sentence in LOGGED_KEYS.items()]),
+        *_tables(LOGGED_TOPIC),
     ]
 
 
@@ -305,18 +291,7 @@ def _diverts() -> list[str]:
         "",
         "Copies messages of one address to others.",
         "",
-        *_tables(
-            [
-                ("name", "required", "Name of the divert."),
-                ("address", "required", "An exchange, or a routing key of the default exchange."),
-                ("forwarding-address", "required", "Where the messages go: one address or a list."),
-                ("exclusive", "`false`", "Whether the messages no longer reach the original address."),
-                ("filter", "all messages", "Selector: only messages that it takes are diverted."),
-                ("routing-name", "unset", "Accepted for Artemis' files."),
-                ("routing-type", '`"STRIP"`', "Accepted for Artemis' files."),
-                ("vhost", '`"/"`', "Its virtual host."),
-            ]
-        ),
+        *_tables(DIVERT),
     ]
 
 
@@ -328,18 +303,7 @@ def _vhosts() -> list[str]:
         "",
         "A virtual host that exists from the start. One in which something is declared needs no entry of its own.",
         "",
-        *_tables(
-            [
-                ("name", "required", "Name of the virtual host."),
-                ("max-connections", "`-1`", "Connections to it; -1 is no limit, 0 none at all."),
-                ("max-queues", "`-1`", "Queues in it; -1 is no limit, 0 none at all."),
-                (
-                    "default-queue-type",
-                    "unset",
-                    "`classic`, `quorum` or `stream`: type of queues declared without one.",
-                ),
-            ]
-        ),
+        *_tables(VHOST),
     ]
 
 
@@ -351,16 +315,7 @@ def _policies() -> list[str]:
         "",
         "See [policies.md](policies.md).",
         "",
-        *_tables(
-            [
-                ("name", "required", "Name of the policy."),
-                ("vhost", '`"/"`', "Its virtual host."),
-                ("pattern", "required", "Regular expression on the names of queues and exchanges."),
-                ("apply-to", '`"all"`', "Queues, exchanges, or queues of one type."),
-                ("priority", "`0`", "Of several policies that match, the highest priority wins."),
-                ("definition", "required", "A table of what the policy sets."),
-            ]
-        ),
+        *_tables(POLICY),
     ]
 
 
@@ -373,50 +328,11 @@ def _users() -> list[str]:
         "See [access.md](access.md). If no user is declared there is `guest` with the password `guest`, from",
         "loopback only.",
         "",
-        *_tables(
-            [
-                ("name", "required", "Name of the user."),
-                (
-                    "password-hash",
-                    "unset",
-                    "Base64 of salt and digest, as in RabbitMQ's definitions; unset: no login by password.",
-                ),
-                (
-                    "hashing-algorithm",
-                    f'`"{ALGORITHMS[0]}"`',
-                    "How it was hashed: this or " + ", ".join(f"`{name}`" for name in ALGORITHMS[1:]) + ".",
-                ),
-                ("password", "unset", "In clear; only in a file that only its owner can read (`chmod 600`)."),
-                ("tags", "none", f"Any of {', '.join(USER_TAGS)}."),
-                ("loopback-only", "`false`", "Whether the user may only connect from this machine."),
-                ("max-connections", "`-1`", "Connections of the user; -1 is no limit."),
-                ("max-channels", "`-1`", "Channels over all connections of the user; -1 is no limit."),
-            ]
-        ),
+        *_tables(USER),
         "",
         "Its permissions, `[[user.permission]]` and `[[user.topic-permission]]`:",
         "",
-        *_tables(
-            [
-                ("vhost", '`"/"`', "Virtual host that the permission is for."),
-                (
-                    "configure",
-                    "nothing",
-                    "Pattern of names the user may declare and delete (not of topic permissions).",
-                ),
-                (
-                    "write",
-                    "nothing; keys: all",
-                    "Pattern of names the user may publish to or bind to another; of routing keys.",
-                ),
-                (
-                    "read",
-                    "nothing; keys: all",
-                    "Pattern of names the user may consume from or bind another to; of routing keys.",
-                ),
-                ("exchange", "required", "Exchange that a topic permission is for."),
-            ]
-        ),
+        *_tables((*PERMISSION, EXCHANGE)),
     ]
 
 

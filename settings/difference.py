@@ -19,8 +19,9 @@ from .declared.declarations import (
     TopicPermissionDeclaration,
     UserDeclaration,
 )
+from .declared.tables import USER, VHOST
 from .leases import ACTS, BY_ARGUMENT, ELEMENTS, read_leased
-from .lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
+from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
@@ -240,13 +241,10 @@ def _of_vhosts(old: Configuration, new: Configuration) -> Iterator[Change]:
     for name in sorted(old.limits.keys() | new.limits.keys()):
         before, after = (one.limits.get(name, NO_LIMITS_DECLARED) for one in (old, new))
         what = f"virtual host {name!r}"
-        for key, one, other, acts in (
-            ("max-connections", before.max_connections, after.max_connections, AT_CONNECTION),
-            ("max-queues", before.max_queues, after.max_queues, AT_CREATION),
-            ("default-queue-type", before.default_queue_type, after.default_queue_type, AT_CREATION),
-        ):
+        for row in VHOST[1:]:
+            one, other = getattr(before, row.attribute), getattr(after, row.attribute)
             if one != other:
-                yield Change(what, f"{key}: {_text(one)} -> {_text(other)}", acts)
+                yield Change(what, f"{row.key}: {_text(one)} -> {_text(other)}", row.acts)
 
 
 def _of_users(old: Configuration, new: Configuration) -> Iterator[Change]:
@@ -274,14 +272,11 @@ def _of_user(before: UserDeclaration, after: UserDeclaration) -> Iterator[tuple[
         yield f"topic permissions {', '.join(one) or 'none'} -> {', '.join(other) or 'none'}", LIVE
     if _secret(before) != _secret(after):
         yield "another password", AT_CONNECTION
-    if before.loopback_only != after.loopback_only:
-        yield f"loopback-only: {_text(before.loopback_only)} -> {_text(after.loopback_only)}", AT_CONNECTION
-    for key, was, will in (
-        ("max-connections", before.max_connections, after.max_connections),
-        ("max-channels", before.max_channels, after.max_channels),
-    ):
-        if was != will:
-            yield f"{key}: {_text(was)} -> {_text(will)}", AT_CONNECTION if key == "max-connections" else LIVE
+    for row in USER:
+        if row.attribute in ("loopback_only", "max_connections", "max_channels"):
+            was, will = getattr(before, row.attribute), getattr(after, row.attribute)
+            if was != will:
+                yield f"{row.key}: {_text(was)} -> {_text(will)}", row.acts
 
 
 def _secret(user: UserDeclaration) -> tuple[str, str, str]:

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from import_graph import ROOMS
 
-from leveret.settings.declared.declarations import LOGGED_KEYS
+from leveret.settings.declared import tables
 from leveret.settings.leases import ELEMENTS, IN_COMMON
 from leveret.settings.lifetime import WITHOUT_MEANING
 from leveret.settings.rows.address_settings import SETTINGS
 from leveret.settings.rows.broker_keys import KEYS
 from leveret.settings.rows.queue_attributes import ATTRIBUTES
+
+#: Tables of declarations.
+ARRAYS = ("ADDRESS", "QUEUE", "LOGGED_TOPIC", "DIVERT", "VHOST", "POLICY", "USER", "PERMISSION", "WILDCARDS")
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -54,7 +57,7 @@ def test_every_key_has_one_plain_sentence() -> None:
         {one.key: one.help for one in SETTINGS},
         {one.key: one.help for one in ATTRIBUTES},
         {one.key: one.help for one in (*ELEMENTS, *IN_COMMON)},
-        LOGGED_KEYS,
+        *({row.key: row.help for row in getattr(tables, name)} for name in ARRAYS),
     ):
         for name, sentence in sentences.items():
             assert re.fullmatch(r"[A-Z`][^\n|]{10,130}\.", sentence), (name, sentence)

@@ -11,8 +11,6 @@ from types import MappingProxyType
 from ..faults import Origin
 from ..lifetime import LIVE, Lifetime
 
-USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
-
 
 @dataclass(slots=True, frozen=True)
 class TopicPermissionDeclaration:
@@ -130,16 +128,6 @@ class Divert:
 LOGGED_ACTS: Lifetime = LIVE
 #: How long messages are kept for replay where a topic that is listed says nothing else.
 RETAIN_MS_DEFAULT = 86_400_000
-
-
-#: Key of `[[logged-topic]]` -> sentence.
-LOGGED_KEYS: dict[str, str] = {
-    "name": "A topic, by its name.",
-    "pattern": "In place of a name: a regular expression, for all topics that it is found in.",
-    "vhost": "Its virtual host.",
-    "message-type": "Type of all its messages; a leased queue of another type may not select it.",
-    "retain": "How long messages are kept for replay at least; the segments of the journal that they are in are kept.",
-}
 
 
 @dataclass(slots=True, frozen=True)

@@ -31,6 +31,7 @@ from ..declared.declarations import (
     QueueDeclaration,
     UserDeclaration,
 )
+from ..declared.tables import WILDCARDS
 from ..faults import Fault, Origin, nearest
 from ..leases import LeasedFault, read_leased
 from ..lint.leased_queues import (
@@ -55,12 +56,7 @@ NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 #: (file, the path that it names) -> name and text of the file there. Raises: ValueError with what is wrong.
 Fetch = Callable[[str, str], tuple[str, str]]
 #: TOML's and XML's names for the wildcard syntax -> attribute.
-WILDCARD_KEYS = {
-    "delimiter": "delimiter",
-    "any-words": "any_words",
-    "single-word": "single_word",
-    "literal-match-markers": "literal_markers",
-}
+WILDCARD_KEYS = {row.key: row.attribute for row in WILDCARDS}
 
 
 #: Ranks of entries that are one match here: `#`, `jms.topic.#`, `jms.queue.#` of HornetQ.

@@ -8,11 +8,12 @@ import tomllib
 from collections.abc import Callable
 from typing import Any
 
-from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration
+from ..declared.declarations import MULTICAST, Divert, ExchangeDeclaration
+from ..declared.tables import ADDRESS, DIVERT
 from ..faults import Origin, nearest
 from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
-from ..values import ROUTING_TYPE, boolean, name_text, text, texts, word_any_case
+from ..values import name_text
 from .draft import NO_TRANSFORMER, WILDCARD_KEYS, Draft, RawEntry
 from .toml_access import read_policy, read_user, read_vhost
 from .toml_queues import QueueTables
@@ -26,7 +27,7 @@ TABLES = (*KEYS, "wildcard-addresses", *ARRAYS)
 
 _SIGNIFICANT = re.compile(r"^[ \t]*([^\s#!].*)$", re.MULTILINE)
 
-DIVERT_ROUTING = word_any_case("ANYCAST", "MULTICAST", "PASS", "STRIP")
+TRANSFORMER = "transformer-class-name"
 
 
 def begins_as_toml(content: str) -> bool:
@@ -165,13 +166,7 @@ class Loader(QueueTables):
             self.draft.add_entry(raw)
 
     def address(self, path: Path, item: dict[str, Any]) -> None:
-        name = self.required(path, item, "name")
-        vhost = self.optional(path, item, "vhost", name_text, "/")
-        routing_type = self.optional(path, item, "routing-type", ROUTING_TYPE.read, ANYCAST)
-        for key in item:
-            if key not in ("name", "vhost", "routing-type", "queue"):
-                known = ("name", "vhost", "routing-type", "queue")
-                self.draft.unknown(self.at(*path, key), key, "[[address]]", known, home_of(key))
+        name, vhost, routing_type = self.values(path, item, ADDRESS, "queue", home=True).values()
         queues = item.get("queue", [])
         if not isinstance(queues, list) or not all(isinstance(queue, dict) for queue in queues):
             self.draft.fault(self.at(*path, "queue"), "queue", "expected tables [[address.queue]]")
@@ -184,38 +179,13 @@ class Loader(QueueTables):
             self.queue((*path, "queue", index), queue, name, vhost, routing_type)
 
     def divert(self, path: Path, item: dict[str, Any]) -> None:
-        name = self.required(path, item, "name")
-        address = self.required(path, item, "address")
-        addresses = self.optional(path, item, "forwarding-address", texts, ())
+        if TRANSFORMER in item:
+            self.draft.fault(self.at(*path, TRANSFORMER), TRANSFORMER, NO_TRANSFORMER)
+        values = self.values(path, {key: value for key, value in item.items() if key != TRANSFORMER}, DIVERT)
+        addresses = values["forwarding_addresses"]
         targets = tuple(filter(None, (part.strip() for text in addresses for part in text.split(","))))
-        known = (
-            "name",
-            "address",
-            "forwarding-address",
-            "vhost",
-            "exclusive",
-            "routing-name",
-            "routing-type",
-            "filter",
-        )
-        for key in item:
-            if key == "transformer-class-name":
-                self.draft.fault(self.at(*path, key), key, NO_TRANSFORMER)
-            elif key not in known:
-                self.draft.unknown(self.at(*path, key), key, "[[divert]]", known)
-        if not targets or not all(targets):
+        if not targets:
             self.draft.fault(self.at(*path), "forwarding-address", "is missing, expected an address or a list of them")
-        elif name is not None and address is not None:
-            self.draft.add_divert(
-                Divert(
-                    name,
-                    address,
-                    targets,
-                    self.optional(path, item, "vhost", name_text, "/"),
-                    self.optional(path, item, "exclusive", boolean, False),
-                    self.optional(path, item, "routing-name", name_text, name),
-                    self.optional(path, item, "routing-type", DIVERT_ROUTING, "STRIP"),
-                    self.optional(path, item, "filter", text, ""),
-                    self.at(*path),
-                )
-            )
+        elif values["name"] is not None and values["address"] is not None:
+            values |= {"forwarding_addresses": targets, "routing_name": values["routing_name"] or values["name"]}
+            self.draft.add_divert(Divert(**values, origin=self.at(*path)))

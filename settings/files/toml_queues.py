@@ -7,10 +7,11 @@ queues page A.3.
 from types import MappingProxyType
 from typing import Any
 
-from ..declared.declarations import ANYCAST, LOGGED_KEYS, LoggedTopic, QueueDeclaration
-from ..leases import AMPS, BY_ARGUMENT, LEASED_ATTRIBUTES, MESSAGE_TYPES, duration
+from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
+from ..declared.tables import LOGGED_TOPIC
+from ..leases import AMPS, BY_ARGUMENT, LEASED_ATTRIBUTES, duration
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
-from ..values import ROUTING_TYPE, boolean, duration_ms, name_text, word
+from ..values import ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, home_of
 
 QUEUE_TYPE = "x-queue-type"
@@ -118,9 +119,7 @@ class QueueTables(TomlSource):
 
     def logged_topic(self, path: Path, item: dict[str, Any]) -> None:
         """`[[logged-topic]]`: `name`, or `pattern` of several."""
-        for key in item:
-            if key not in LOGGED_KEYS:
-                self.draft.unknown(self.at(*path, key), key, "[[logged-topic]]", LOGGED_KEYS)
+        values = self.values(path, item, LOGGED_TOPIC[2:], "name", "pattern")
         if "name" in item and "pattern" in item:
             self.draft.fault(self.at(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
             return
@@ -128,12 +127,5 @@ class QueueTables(TomlSource):
         name = self.required(path, item, key)
         if name is None:
             return
-        topic = LoggedTopic(
-            name,
-            key == "pattern",
-            self.optional(path, item, "vhost", name_text, "/"),
-            self.optional(path, item, "message-type", word(*MESSAGE_TYPES), None),
-            self.optional(path, item, "retain", duration_ms, None),
-            self.at(*path),
-        )
+        topic = LoggedTopic(name, key == "pattern", **values, origin=self.at(*path))
         self.draft.add_logged_topic(topic, key)

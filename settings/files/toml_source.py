@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from ..declared.tables import REQUIRED, Table
 from ..faults import Origin
 from ..leases import LEASED_ATTRIBUTES
 from ..rows.address_settings import BY_KEY
@@ -168,6 +169,11 @@ def home_of(key: str) -> str:
     return " and ".join(f"[{table}]" for table, rows in KEYS.items() if key in rows)
 
 
+def table_name(path: Path) -> str:
+    """As a file writes it: `[[user.permission]]`."""
+    return f"[[{'.'.join(part for part in path if isinstance(part, str))}]]"
+
+
 class TomlSource:
     """A file, the lines of its keys, and the draft that collects faults and declarations."""
 
@@ -192,6 +198,24 @@ class TomlSource:
             self.draft.fault(self.at(*path, key), key, f"{shown(value)} is not right, expected a name")
             return None
         return self.optional(path, item, key, name_text, None) or None
+
+    def values(
+        self, path: Path, item: dict[str, Any], table: Table, *others: str, home: bool = False
+    ) -> dict[str, Any]:
+        """Attribute -> value or default of each row; None for a name that is missing. Other keys are faults.
+
+        `others`: keys that are not in the table, and are read elsewhere. `home`: say which other table has a key.
+        """
+        known = (*(row.key for row in table), *others)
+        for key in item:
+            if key not in known:
+                self.draft.unknown(self.at(*path, key), key, table_name(path), known, home_of(key) if home else "")
+        return {
+            row.attribute: self.required(path, item, row.key)
+            if row.default is REQUIRED
+            else self.optional(path, item, row.key, row.read, row.default)
+            for row in table
+        }
 
     def optional(self, path: Path, item: dict[str, Any], key: str, read: Reader, default: Any) -> Any:
         """An optional value."""

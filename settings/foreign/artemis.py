@@ -10,13 +10,13 @@ from types import MappingProxyType
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
 from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
+from ..declared.tables import DIVERT_ROUTING
 from ..faults import Origin, nearest
 from ..files.draft import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, Draft, RawEntry
-from ..files.toml_loader import DIVERT_ROUTING
 from ..rows.address_settings import BY_KEY, OLD_NAMES
 from ..rows.broker_keys import Key
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES, SELECTOR
-from ..values import BOOLEAN, Kind, shown
+from ..values import BOOLEAN, shown
 from .activemq_names import ACTIVEMQ_ROOTS
 from .amps import AMPS_ROOTS
 from .artemis_names import GLOBALS, SETTINGS_WITHOUT_EFFECT, WITHOUT_EFFECT
@@ -364,7 +364,7 @@ class _Loader(XmlSource):
                 "/",
                 self.value("exclusive", values.get("exclusive", "false"), BOOLEAN, origin, False),
                 values.get("routing-name") or name,
-                self.value("routing-type", values.get("routing-type", "STRIP"), Kind(DIVERT_ROUTING), origin, "STRIP"),
+                self.value("routing-type", values.get("routing-type", "STRIP"), DIVERT_ROUTING, origin, "STRIP"),
                 values.get("filter", ""),
                 origin,
             )

@@ -11,12 +11,13 @@ from types import MappingProxyType
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
 from ..declared.declarations import ANYCAST, Divert, ExchangeDeclaration, QueueDeclaration
+from ..declared.tables import DIVERT_ROUTING
 from ..faults import Origin, nearest
 from ..files.draft import NO_TRANSFORMER, WILDCARD_KEYS, Draft, RawEntry
-from ..files.toml_loader import DIVERT_ROUTING, TABLES, begins_as_toml, first_line, first_name
+from ..files.toml_loader import TABLES, begins_as_toml, first_line, first_name
 from ..rows.address_settings import BY_BEAN, bean_name
 from ..rows.queue_attributes import QUEUE_BEANS
-from ..values import BOOLEAN, ROUTING_TYPE, Kind
+from ..values import BOOLEAN, ROUTING_TYPE
 from .artemis_names import BEANS_WITHOUT_EFFECT, GLOBALS
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -277,7 +278,7 @@ class _Loader:
             return
         try:
             is_exclusive = BOOLEAN.read_text(values.get("exclusive", "false"))
-            routing_type = Kind(DIVERT_ROUTING).read_text(values.get("routingType", "STRIP"))
+            routing_type = DIVERT_ROUTING.read_text(values.get("routingType", "STRIP"))
         except ValueError as error:
             self.draft.wrong(origin, name, values, error)
             return
