@@ -261,3 +261,24 @@ def test_what_consumers_hear(seed: int) -> None:
             world.say(line, alone)
         else:
             world.say(line, *chance.choices([world.settle, world.settle, world.consume], k=chance.randint(2, 4)))
+
+
+@pytest.mark.parametrize("settles", ["ack", "reject"])
+def test_what_is_ready_before_a_cancel_is_delivered_before_it(settles: str) -> None:
+    """In one read, too: what is settled makes room for the next message, or brings the same one back."""
+    pair = Pair()
+    peer = pair.open(2)
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.call(1, C.Basic.Qos, prefetch_count=1)
+    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c")
+    peer.send(publish(2, "q", b"first"), publish(2, "q", b"second"))
+    peer.take()
+    settled = method(1, C.Basic.Ack, delivery_tag=1)
+    if settles == "reject":
+        settled = method(1, C.Basic.Reject, delivery_tag=1, requeue=True)
+    peer.send(settled + method(1, C.Basic.Cancel, consumer_tag="c"))
+    delivered, answer = peer.take()
+    assert (delivered.body, delivered.frame.redelivered) == (
+        (b"second", False) if settles == "ack" else (b"first", True)
+    )
+    assert isinstance(answer.frame, C.Basic.CancelOk)

@@ -75,6 +75,7 @@ def test_an_answer_says_that_what_was_done_before_is_safe(asked: bytes, answer: 
     else:
         bench.other.send(publish(1, "q", b"x"))
         bench.peer.send(method(2, C.Basic.Consume, queue="q", consumer_tag="c"))
+        bench.journal.next_lsn += 1
         bench.peer.send(method(1, C.Queue.Declare, queue="q", durable=True))  # with which all before was answered
         bench.journal.commit(100)
         bench.peer.take()
