@@ -10,7 +10,7 @@ import pytest
 from pair import OPTIONS, Cut, Pair, Peer, handshake, method, publish, whole
 from pamqp import commands as C
 
-from leveret.amqp_frontend.turn import handle_bytes
+from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import BrokerOptions
 
 SIZE = 80_000

@@ -162,11 +162,11 @@ def _operated(path: Path, place: tuple[int, int], name: str, occurrence: int) ->
     from cosmic_ray.mutating import mutate_code
 
     before = path.read_text()
-    after = mutate_code(before, plugins.get_operator(name)(), occurrence)
     try:
+        after = mutate_code(before, plugins.get_operator(name)(), occurrence)
         if after is None or ast.dump(ast.parse(before)) == ast.dump(ast.parse(after)):
             return None
-    except SyntaxError:  # the star of keyword-only parameters is taken for a product
+    except (SyntaxError, AttributeError):  # the star of keyword-only parameters, and `except errors.NotFound`
         return None
     file, line = str(path.relative_to(ROOT)), _first_change(before, after)
     was, is_now = before.splitlines()[line - 1].strip(), after.splitlines()[line - 1].strip()

@@ -87,7 +87,8 @@ def test_changed_functions(find: str, instead: str, changed: set[str] | None) ->
 
 
 def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
-    """By swapped code and in a process that begins with it; it survives where those that run it do not look."""
+    """By swapped code and in a process that begins with it; it survives where those that run it do not look;
+    what fails without it finds nothing."""
     row = next(row for row in read_rows("settings/") if row.name == "settings/longer-pattern-loses")
     looks = "tests/settings/test_matching.py::test_matches_in_order[1-a.b-.#*]"
     key = f"{row.file}::{row.function}"
@@ -96,11 +97,23 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
     blind = make_job(row, Covering({key: [ELSEWHERE]}, seconds), 120)
     constant = replace(row, source=row.source + "\nraise ValueError\n")
     with Tree(tmp_path / "tree") as tree:
+        fails = "tests/settings/test_fails.py"
+        (tree.directory / fails).write_text("def test_it() -> None:\n    raise ValueError\n")
+        broken = [Job(row, [f"{fails}::test_it", *more], 120) for more in ([], [looks], [ELSEWHERE])]
         harmless = Job(replace(row, source=tree.before(row)), job.tests, 120)
-        jobs = [job, blind, harmless, Job(row, ["no test"], 120), Job(row, job.tests, 0), Job(constant, job.tests, 120)]
+        jobs = [
+            job,
+            blind,
+            harmless,
+            Job(row, ["no test"], 120),
+            Job(row, job.tests, 0),
+            Job(constant, job.tests, 120),
+            *broken,
+        ]
         found = {id(job): result.verdict for job, result, _ in try_by_tests(tree, jobs)}
         assert [found[id(job)].name for job in jobs] == [
-            *("FOUND", "SURVIVED", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND")
+            *("FOUND", "SURVIVED", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND"),
+            *("UNDECIDED", "FOUND", "SURVIVED"),
         ]
         assert tree.try_anew(job)[0] == (Verdict.FOUND, looks)
         assert tree.before(row) != row.source
