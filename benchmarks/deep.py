@@ -33,7 +33,7 @@ QUEUE = "deep"
 BEYOND_MIB = 64
 STATE_MIB = 4
 #: Deliveries of which every tenth is acknowledged; and how long the broker may take to free their memory.
-HELD_MAX = 300_000
+PARKED_MAX = 300_000
 SETTLE_S = 12
 
 
@@ -128,7 +128,7 @@ def measure(count: int, memory: str) -> dict[str, Any]:
             results["rss_beyond_empty_mib"] = (rss_kb(broker.pid) - empty_kb) / 1024
             results["first_delivery_ms"] = first_delivery_ms(broker)
             before_kb = rss_kb(broker.pid)
-            held = min(count // 2, HELD_MAX)
+            held = min(count // 2, PARKED_MAX)
             results["out_mib"] = ack_every_tenth(broker, held)
             deadline = time.monotonic() + SETTLE_S
             while (growth := (rss_kb(broker.pid) - before_kb) / 1024) > STATE_MIB and time.monotonic() < deadline:

@@ -27,8 +27,8 @@ from leveret.engine import Broker
 from leveret.engine.messages.field_table import Field
 from leveret.serving.collector import THRESHOLDS
 from leveret.serving.composition import default_users
-from leveret.serving.keeper import Keeper
 from leveret.serving.runtime import SystemClock
+from leveret.serving.supervisor import Supervisor
 from leveret.settings import load_configuration
 
 C = commands
@@ -42,11 +42,11 @@ class Stage:
     def __init__(self, directory: Path | None) -> None:
         clock = SystemClock()
         self.broker = Broker(clock, default_users(), unsent_max=UNLIMITED)
-        self.keeper: Keeper | None = None
+        self.supervisor: Supervisor | None = None
         if directory is not None:
             configuration, _ = load_configuration([])
-            self.keeper = Keeper.open(str(directory), self.broker, configuration)
-            self.keeper.journal.set_callbacks(lambda lsn: None, lambda error: None)
+            self.supervisor = Supervisor.open(str(directory), self.broker, configuration)
+            self.supervisor.journal.set_callbacks(lambda lsn: None, lambda error: None)
         self.turns: list[float] = []
 
     def connect(self) -> AmqpSession:
@@ -86,8 +86,8 @@ class Stage:
 
     def _ends(self) -> bool:
         is_more = self.broker.end_turn()
-        if self.keeper is not None:
-            self.keeper.commit()
+        if self.supervisor is not None:
+            self.supervisor.commit()
         return is_more
 
     @contextmanager
@@ -156,13 +156,13 @@ def checkpoint_beside_unacked(stage: Stage) -> None:
     for number in range(500):
         stage.send(session, queue(f"q{number}"), consume(f"q{number}", f"t{number}"))
         stage.send(session, publish(f"q{number}", b"x") * 200)
-    if stage.keeper is None:
+    if stage.supervisor is None:
         return
     from leveret.journal.recording.checkpoint import checkpoint
 
-    keeper = stage.keeper
+    supervisor = stage.supervisor
     with stage.measured():
-        slices = checkpoint(stage.broker, keeper.journal, keeper.recorder)
+        slices = checkpoint(stage.broker, supervisor.journal, supervisor.recorder)
         is_more = True
         while is_more:
             start = time.thread_time()
@@ -297,8 +297,8 @@ def run(case: Callable[[Stage], None], directory: Path | None) -> tuple[float, f
     try:
         case(stage)
     finally:
-        if stage.keeper is not None and directory is not None:
-            stage.keeper.journal.close()
+        if stage.supervisor is not None and directory is not None:
+            stage.supervisor.journal.close()
             shutil.rmtree(directory)
         gc.unfreeze()
     return 1000 * max(stage.turns, default=0), 1000 * sum(stage.turns), len(stage.turns)

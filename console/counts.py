@@ -81,7 +81,7 @@ def _sum(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
 #: How many messages are ready, and how many are out.
 Lengths = tuple[int, int]
 Values = Generator[None, None, tuple[int, ...]]
-_ready, _unacked = attrgetter("ready_count"), attrgetter("ledger.unacked")
+_ready, _unacked = attrgetter("ready_count"), attrgetter("events.unacked")
 
 
 def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:

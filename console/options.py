@@ -66,7 +66,7 @@ class Certificate:
 
 
 @dataclass(slots=True, frozen=True)
-class Machine:
+class HostFacts:
     """What the operating system and the event loop say of the process; octets where they are memory or disk."""
 
     process_id: int
@@ -91,7 +91,7 @@ class ConsoleOptions:
 
     control: Control
     listeners: Callable[[], list[Listening]]
-    machine: Callable[[], Machine]
+    machine: Callable[[], HostFacts]
     node: str = "rabbit@localhost"
     version: str = "3.10.8"
     product_version: str = ""

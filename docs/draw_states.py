@@ -5,7 +5,7 @@ from leveret.amqp_frontend.wire.states import (
     CHANNEL_NEXT,
     CONNECTION_METHODS,
     CONNECTION_NEXT,
-    HOLD_NEXT,
+    PARKING_NEXT,
 )
 
 
@@ -48,7 +48,7 @@ def page() -> str:
             "",
             "## Held publishes of a connection",
             "",
-            diagram(HOLD_NEXT, "OPEN"),
+            diagram(PARKING_NEXT, "OPEN"),
         ]
     )
 

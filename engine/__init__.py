@@ -7,23 +7,32 @@ has a second door, `engine.state`, for what recovery has to put back.
 from . import errors
 from .aims import Aim, to_exchange, to_origin, to_queue
 from .broker import Broker
+from .bulk_delete import BulkDelete, is_large
+from .clients.client import Client
+from .clients.commit import Commit
+from .clients.effects import ConsumerCancelled, Delivered, DeliveredLeases, Effect, SessionFailed
+from .clients.link import Link
+from .clients.publish_with_room import PartlyPublished
+from .clients.session import Session
+from .clients.session_counts import PastSessions
+from .clients.slow_consumers import SlowConsumer
 from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
+from .congestion import Congestion
+from .dead_letter_queues import dead_letter_queues
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, Recipient, holder_of
 from .durability import UNTIL_STATED, Durability
 from .effort import part_of
-from .emptying import Emptying, is_large
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
-from .flow.control import Blocked, BlockedEvent, FlowControl
-from .flow.full import Full
-from .flow.ring import Waiter
+from .flow.blocker import Blocker
+from .flow.control import BlockedClient, BlockedEvent, FlowControl
+from .flow.round_robin import Waiter
 from .flow.usage import Usage
 from .flow.warnings import BlockedWarning
 from .lease_requests import discarding, leases_of, renew_leases
-from .letter_queues import dead_letter_queues
-from .message_choice import chosen_by, takes_all
+from .message_filter import chosen_by, takes_all
 from .messages.content import (
     PLAIN,
     PROPERTIES,
@@ -32,7 +41,7 @@ from .messages.content import (
     ContentError,
     Cut,
     Framing,
-    PropertyFacts,
+    PropertySummary,
     PropertyValue,
     decode_properties,
     encode_header,
@@ -71,15 +80,6 @@ from .object_events import (
     VirtualHostEvent,
 )
 from .options import NO_LIMITS, BrokerOptions, MessageAddress, VirtualHostLimits
-from .peers.client import Client
-from .peers.commit import Commit
-from .peers.effects import ConsumerCancelled, Delivered, DeliveredLeases, Effect, SessionFailed
-from .peers.link import Link
-from .peers.offer import Offer
-from .peers.session import Session
-from .peers.session_counts import PastSessions
-from .peers.slow_consumers import SlowConsumer
-from .pressure import Pressure
 from .publishing.answering import answer_request
 from .publishing.arrival import publish_by_name
 from .publishing.publish_events import DuplicateEvent, MixedPublishedEvent, PublishedEvent
@@ -140,7 +140,7 @@ __all__ = [
     "BadRequest",
     "Binding",
     "BindingEvent",
-    "Blocked",
+    "BlockedClient",
     "BlockedWarning",
     "BlockedEvent",
     "Broker",
@@ -169,7 +169,7 @@ __all__ = [
     "Durability",
     "EXCHANGE_TYPES",
     "Effect",
-    "Emptying",
+    "BulkDelete",
     "EngineError",
     "EnqueuedEvent",
     "Envelope",
@@ -182,7 +182,7 @@ __all__ = [
     "FieldTableError",
     "FlowControl",
     "Framing",
-    "Full",
+    "Blocker",
     "HTTP",
     "Grant",
     "Holder",
@@ -202,7 +202,7 @@ __all__ = [
     "MessageAddress",
     "NO_LIMITS",
     "NO_PASSWORD",
-    "Offer",
+    "PartlyPublished",
     "PLAIN",
     "PROPERTIES",
     "PREDECLARED",
@@ -212,8 +212,8 @@ __all__ = [
     "Permissions",
     "Place",
     "PolicyEvent",
-    "Pressure",
-    "PropertyFacts",
+    "Congestion",
+    "PropertySummary",
     "PropertyValue",
     "PublishedEvent",
     "QUEUE_TYPES",

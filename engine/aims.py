@@ -7,6 +7,7 @@ has been through those. Source: management page 16.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .clients.client import Client
 from .errors import InternalExchangeRefused
 from .exchanges.exchange import Exchange
 from .exchanges.routed import Routed
@@ -14,7 +15,6 @@ from .messages.content import PLAIN, scan_properties, splice_header
 from .messages.deaths import DELIVERY_COUNT
 from .messages.message import Envelope, Message
 from .messages.origins import origin_of, without_deaths
-from .peers.client import Client
 from .queues.queue import Queue
 from .users.permissions import EXCHANGE, QUEUE, WRITE
 

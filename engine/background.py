@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FREE_SLICE = 20_000
 
 
-class Chore(Protocol):
+class Task(Protocol):
     """One kind of work that others do: of flow control, of reloading, of departures."""
 
     @property
@@ -28,7 +28,7 @@ class Chore(Protocol):
 class Background:
     """Of one broker. `pending`: whether something may be left to do; a plain attribute, since each turn looks at it.
 
-    Whoever gives it work, or has a chore with something to do, sets that.
+    Whoever gives it work, or has a background task with something to do, sets that.
     """
 
     __slots__ = ("_context", "_freed", "_tasks", "_trimmed", "pending")
@@ -59,18 +59,18 @@ class Background:
     def work(self) -> None:
         """A slice of each kind; they may give each other more to do."""
         context = self._context
-        flow, reloading, departures = context.flow, context.reloading, context.departures
+        flow, reloading, disconnects = context.flow, context.reloading, context.disconnects
         _work(flow)
         if self._freed:
             self._free()
         if self._trimmed:
             self._trim()
         _work(reloading)
-        _work(departures)
+        _work(disconnects)
         if self._tasks:
             self._step()
         is_any = self._freed or self._trimmed or self._tasks
-        self.pending = bool(is_any) or flow.pending or reloading.pending or departures.pending
+        self.pending = bool(is_any) or flow.pending or reloading.pending or disconnects.pending
 
     def _free(self) -> None:
         messages = self._freed[0]
@@ -95,6 +95,6 @@ class Background:
             self._tasks.append(steps)
 
 
-def _work(chore: Chore) -> None:
-    if chore.pending:
-        chore.work()
+def _work(task: Task) -> None:
+    if task.pending:
+        task.work()

@@ -5,14 +5,14 @@ Source: behaviour page 2.2, 3.14.
 
 from itertools import islice
 
+from .clients.client import Client
+from .clients.permission_checks import require, require_topic
 from .context import HostContext
 from .errors import BindingsMaxReached, DefaultExchangeRefused, ResourceLocked
 from .events import EventKind
 from .exchanges.exchange import Binding, Destination, Exchange
 from .messages.field_table import FieldTable
 from .object_events import BindingEvent
-from .peers.client import Client
-from .peers.permission_checks import require, require_topic
 from .publishing.publish import replay_retained
 from .queues.queue import Queue
 from .users.permissions import EXCHANGE, QUEUE, READ, WRITE
@@ -61,7 +61,7 @@ class Bindings:
             self.count += 1
             host.router.bindings_changed(target)
             if host.broker.listeners:
-                host.broker.announce(BindingEvent(EventKind.BOUND, host.name, target.name, binding))
+                host.broker.emit(BindingEvent(EventKind.BOUND, host.name, target.name, binding))
             if is_first and host.retained and isinstance(target, Queue):
                 replay_retained(host, target, exchange.name)
 
@@ -142,7 +142,7 @@ class Bindings:
             self.count -= 1
             host.router.bindings_changed(binding.destination)
             if host.broker.listeners:
-                host.broker.announce(BindingEvent(EventKind.UNBOUND, host.name, binding.destination.name, binding))
+                host.broker.emit(BindingEvent(EventKind.UNBOUND, host.name, binding.destination.name, binding))
             if source.auto_delete and not source.bindings and host.exchanges.get(source.name) is source:
                 unused += source.incoming
                 host.exchanges.drop(source)

@@ -10,19 +10,19 @@ from collections.abc import Callable, Generator
 
 from ..settings import NO_SETTINGS, SettingsRepository
 from .background import Background
+from .clients.acknowledgement_timeout import AcknowledgementWatch
+from .clients.session_counts import PastSessions
+from .clients.slow_consumers import SlowConsumers
 from .clock import Clock
 from .commits import Commits
 from .connections import Connections
 from .context import BrokerContext
 from .dead_letters import DEAD_SPREAD, DeadLetters
-from .departures import Departures
+from .disconnects import Disconnects
 from .flow.control import FlowControl
 from .messages.sizes import Sizes
 from .options import DEFAULT_OPTIONS, BrokerOptions
 from .parameters import Parameters
-from .peers.acknowledgement_timeout import AcknowledgementWatch
-from .peers.session_counts import PastSessions
-from .peers.slow_consumers import SlowConsumers
 from .publishing.auto_created import Reaper
 from .publishing.unroutable_letters import UnroutableLetters
 from .reloading import Reloading
@@ -73,7 +73,7 @@ class Broker:
         self.connections = context.connections = Connections(context)
         self.virtual_hosts = context.virtual_hosts = VirtualHosts(context, self.parameters)
         self.flow = context.flow = FlowControl(context)
-        context.departures = Departures(context)
+        context.disconnects = Disconnects(context)
         context.reaper = Reaper(context)
         context.slow_consumers = SlowConsumers(context)
         context.acknowledgements = AcknowledgementWatch(context)
@@ -103,13 +103,13 @@ class Broker:
 
         So with dead letters, whose deaths are recorded, and in the middle of a large commit, purge or deletion.
         """
-        return bool(self.dead_letters.waiting) or self.commits.is_under_way or bool(self.context.emptyings)
+        return bool(self.dead_letters.waiting) or self.commits.is_under_way or bool(self.context.bulk_deletes)
 
     def end_turn(self, *, is_short: bool = False) -> bool:
-        """Dispatch marked queues, flush touched clients, do a slice of each chore. True: call again soon.
+        """Dispatch marked queues, flush touched clients, do a slice of each background task. True: call again soon.
 
         is_short: somebody calls again in any case, and others' turns end before that; so little is dispatched, and no
-        chore done.
+        background task done.
         """
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         if marked or touched or letters.waiting or letters.late or letters.were_waiting:

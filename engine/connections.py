@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from types import MappingProxyType
 
+from .clients.client import Client
 from .context import BrokerContext
 from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDeleted, VirtualHostNotFound
 from .events import EventKind
 from .messages.field_table import FieldTable
 from .object_events import ConnectionEvent, UserDeclaredEvent, UserUndeclaredEvent
-from .peers.client import Client
 from .users.access import User
 from .virtual_host import VirtualHost
 
@@ -42,7 +42,7 @@ class Connections(dict[Client, None]):
         self[client] = None
         context.activity.connections_opened += 1
         if context.listeners:
-            context.announce(ConnectionEvent(EventKind.CONNECTION_OPENED, vhost, name, user.name))
+            context.emit(ConnectionEvent(EventKind.CONNECTION_OPENED, vhost, name, user.name))
         return client
 
     def _check_max(self, vhost: VirtualHost, user: User) -> None:
@@ -69,7 +69,7 @@ class Connections(dict[Client, None]):
         if not self:
             context.acknowledgements.end_if_idle()
         if context.listeners:
-            context.announce(ConnectionEvent(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name))
+            context.emit(ConnectionEvent(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name))
 
     def sessions_of(self, user: str) -> int:
         """Open sessions of a user. O(clients)."""
@@ -85,7 +85,7 @@ class Connections(dict[Client, None]):
         context = self._context
         context.users.add(user)
         if context.listeners:
-            context.announce(UserDeclaredEvent("", user.name, user))
+            context.emit(UserDeclaredEvent("", user.name, user))
         self._change_clients(user)
 
     def delete_user(self, name: str) -> None:
@@ -93,9 +93,9 @@ class Connections(dict[Client, None]):
         context = self._context
         context.users.remove(name)
         if context.listeners:
-            context.announce(UserUndeclaredEvent("", name))
+            context.emit(UserUndeclaredEvent("", name))
         for client in self._change_clients(User(name, permissions=MappingProxyType({}))):
-            context.departures.expel(client, UserDeleted(user=name))
+            context.disconnects.expel(client, UserDeleted(user=name))
 
     def _change_clients(self, user: User) -> list[Client]:
         """The clients of a user, who has other permissions now: their routes are to be looked up again."""

@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING
 
 from ..settings import NO_POLICIES, NO_SETTINGS, LoggedTopic, Policies, SettingsRepository
 from .clock import Clock
+from .congestion import Congestion
 from .deadlines import Deadlines
 from .effort import Effort
 from .events import Activity, Counters
 from .options import DEFAULT_OPTIONS, NO_LIMITS, BrokerOptions, VirtualHostLimits
-from .pressure import Pressure
 from .stores.surroundings import Storage
 
 if TYPE_CHECKING:
     from .background import Background
     from .bindings import Bindings
+    from .bulk_delete import BulkDelete
+    from .clients.acknowledgement_timeout import AcknowledgementWatch
+    from .clients.client import Client
+    from .clients.session_counts import PastSessions
+    from .clients.slow_consumers import SlowConsumers
     from .commits import Commits
     from .connections import Connections
     from .dead_letters import DeadLetters
     from .declared_exchanges import DeclaredExchanges
     from .declared_queues import DeclaredQueues
-    from .departures import Departures
-    from .emptying import Emptying
+    from .disconnects import Disconnects
     from .flow.control import FlowControl
     from .messages.duplicates import IdCache
     from .messages.event import Event, Listener
     from .messages.message import Envelope
     from .messages.sizes import Sizes
-    from .peers.acknowledgement_timeout import AcknowledgementWatch
-    from .peers.client import Client
-    from .peers.session_counts import PastSessions
-    from .peers.slow_consumers import SlowConsumers
     from .publishing.auto_created import Reaper
     from .publishing.firehose import Firehose
     from .publishing.router import Router
@@ -59,7 +59,7 @@ class BrokerContext:
     `unsent_max`: octets that may be on their way to a client before it is paused.
     `services`: handlers of exchanges behind which the broker itself listens, in every virtual host, by name.
     `effort`: work done. `sizes`: of what clients publish, once they are asked for. `touched`: clients with effects in
-    their outboxes; `awaiting`: clients to flush when more is safe. `emptyings`: purges and deletions under way.
+    their outboxes; `awaiting`: clients to flush when more is safe. `bulk_deletes`: purges and deletions under way.
     `on_unlogged`: called when a leased queue selects a topic that is not logged, where logged topics are listed.
     `on_unknown_arguments`: called with a kind of object, its name, virtual host, and its unknown arguments.
     """
@@ -83,10 +83,10 @@ class BrokerContext:
     sizes: "Sizes | None" = None
     touched: "dict[Client, None]" = field(default_factory=dict)
     awaiting: "dict[Client, None]" = field(default_factory=dict)
-    emptyings: "set[Emptying]" = field(default_factory=set)
+    bulk_deletes: "set[BulkDelete]" = field(default_factory=set)
     on_unlogged: "Callable[[Queue, str], object]" = lambda queue, topic: None
     on_unknown_arguments: Callable[[str, str, str, dict[str, str]], object] = lambda *of: None
-    pressure: Pressure = field(init=False)
+    congestion: Congestion = field(init=False)
 
     # Parts. The broker sets each of them once, before anything happens.
     virtual_hosts: "VirtualHosts" = field(init=False)
@@ -98,16 +98,16 @@ class BrokerContext:
     dead_letters: "DeadLetters" = field(init=False)
     unroutable_letters: "UnroutableLetters" = field(init=False)
     reloading: "Reloading" = field(init=False)
-    departures: "Departures" = field(init=False)
+    disconnects: "Disconnects" = field(init=False)
     reaper: "Reaper" = field(init=False)
     slow_consumers: "SlowConsumers" = field(init=False)
     acknowledgements: "AcknowledgementWatch" = field(init=False)
     past_sessions: "PastSessions" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pressure = Pressure(self.options.busy_queue_ready_max)
+        self.congestion = Congestion(self.options.busy_queue_ready_max)
 
-    def announce(self, event: "Event") -> None:
+    def emit(self, event: "Event") -> None:
         """Call each listener with what happened. Callers look for `listeners` first: with none, no event is created."""
         for listener in self.listeners:
             listener(event)
@@ -118,7 +118,7 @@ class HostContext:
     """The state of one virtual host.
 
     `id_caches`: ids of messages that were published to an address, by address. `retained`: messages for queues to come,
-    by address. `is_condemned`: it was deleted, and nobody can find it. `firehose`: while it is traced.
+    by address. `is_being_deleted`: it was deleted, and nobody can find it. `firehose`: while it is traced.
     """
 
     broker: BrokerContext
@@ -126,7 +126,7 @@ class HostContext:
     limits: VirtualHostLimits = NO_LIMITS
     id_caches: "dict[str, IdCache]" = field(default_factory=dict)
     retained: "dict[str, deque[tuple[Envelope, bytes]]]" = field(default_factory=dict)
-    is_condemned: bool = False
+    is_being_deleted: bool = False
     firehose: "Firehose | None" = None
 
     # Parts. The virtual host sets each of them once, before anything happens.

@@ -1,7 +1,7 @@
 """Dead letters on their way: published at the ends of turns, a slice at a time.
 
 Their publication may cause more deaths. A chain of queues where nothing may wait would have no end before its own, and
-the journal none to commit: so dead letters cause no deaths for now while there are many (`is_crowded`).
+the journal none to commit: so dead letters cause no deaths for now while there are many (`is_congested`).
 Source: behaviour page 2.11; address-settings page 6.7.
 """
 
@@ -19,7 +19,7 @@ from .queues.queue import Queue
 DEAD_SPREAD = 2_000
 #: What a dead letter costs by that measure: it, each queue that it goes to, and so many octets of it.
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
-#: While so many dead letters are on their way, or are out since there were none, they cause no more (`is_crowded`).
+#: While so many dead letters are on their way, or are out since there were none, they cause no more (`is_congested`).
 LETTERS_MAX = 500
 
 
@@ -41,7 +41,7 @@ class DeadLetters:
         return len(self.waiting)
 
     @property
-    def is_crowded(self) -> bool:
+    def is_congested(self) -> bool:
         """Whether dead letters cause no deaths for now: first those are to be out that are on their way."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from .clients.client import Client
+from .clients.permission_checks import require
 from .context import HostContext
 from .errors import (
     DefaultExchangeRefused,
@@ -17,8 +19,6 @@ from .exchanges import hash_exchange, random_exchange  # noqa: F401 - exchanges 
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Exchange
 from .messages.field_table import FieldTable
 from .object_events import ExchangeEvent
-from .peers.client import Client
-from .peers.permission_checks import require
 from .publishing.service import Handler, ServiceExchange
 from .rules.arguments import EXCHANGE_ARGUMENTS, check_same_alternate, check_same_fields, unknown_arguments
 from .users.permissions import CONFIGURE, EXCHANGE, READ, WRITE
@@ -108,7 +108,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         if arguments and (unknown := unknown_arguments(arguments, EXCHANGE_ARGUMENTS)):
             broker.on_unknown_arguments("exchange", name, host.name, unknown)
         if broker.listeners:
-            broker.announce(ExchangeEvent(EventKind.DECLARED, host.name, name, exchange))
+            broker.emit(ExchangeEvent(EventKind.DECLARED, host.name, name, exchange))
         return exchange
 
     def delete(self, name: str, *, if_unused: bool = False, client: Client | None = None) -> None:
@@ -169,4 +169,4 @@ class DeclaredExchanges(dict[str, Exchange]):
                 del self._by_alternate[exchange.alternate]
         host.bindings.forget_all_of(exchange)
         if host.broker.listeners:
-            host.broker.announce(ExchangeEvent(EventKind.UNDECLARED, host.name, exchange.name, exchange))
+            host.broker.emit(ExchangeEvent(EventKind.UNDECLARED, host.name, exchange.name, exchange))

@@ -5,8 +5,10 @@ from itertools import islice
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
 from ..settings.leases import LeasedFault, leased_settings
 from ..settings.values import shown
+from .bulk_delete import BulkDelete
+from .clients.client import Client
+from .clients.permission_checks import may, may_make_targets, require, require_for_arguments
 from .context import HostContext
-from .emptying import Emptying
 from .errors import (
     AllQueuesMaxReached,
     InUse,
@@ -24,8 +26,6 @@ from .events import EventKind
 from .messages.field_table import FieldTable
 from .messages.message import Message
 from .object_events import QueueEvent
-from .peers.client import Client
-from .peers.permission_checks import may, may_make_targets, require, require_for_arguments
 from .publishing.publish import publish_into, replay_retained
 from .publishing.service import PersonalService
 from .queues import consumers as queue_consumers
@@ -93,7 +93,7 @@ class DeclaredQueues(dict[str, Queue]):
         """
         if passive:
             found = self._context.bindings.accessible(name, client)
-            found.touch()
+            found.note_use()
             self._context.broker.activity.queues_declared += 1
             return found
         host = self._context
@@ -113,7 +113,7 @@ class DeclaredQueues(dict[str, Queue]):
         require(client, CONFIGURE, QUEUE, name)
         if current is not None:
             self._check_same(current, client, durable, exclusive, auto_delete, arguments)
-            current.touch()
+            current.note_use()
             host.broker.activity.queues_declared += 1
             return current
         if client is not None and not (durable or exclusive or host.broker.options.has_transient_queues):
@@ -337,9 +337,9 @@ class DeclaredQueues(dict[str, Queue]):
         broker.activity.queues_created += 1
         if queue_type == AMPS and not is_restored:
             queue.begin_review(self._context.router.captures.logged_since(queue), broker.next_id, was_there=False)
-        queue.touch()
+        queue.note_use()
         if broker.listeners:
-            broker.announce(QueueEvent(EventKind.DECLARED, host.name, name, queue))
+            broker.emit(QueueEvent(EventKind.DECLARED, host.name, name, queue))
         if host.retained:
             replay_retained(host, queue, queue.address)
         return queue
@@ -360,22 +360,22 @@ class DeclaredQueues(dict[str, Queue]):
         self._context.broker.scheduler.dispatch_now(queue)
         return queue
 
-    def begin_purge(self, name: str, client: Client) -> Emptying:
+    def begin_purge(self, name: str, client: Client) -> BulkDelete:
         """Of a queue that `is_large`: make it small, before `purge`, which raises the same."""
         return self._made_small(self._purgeable(name, client), client, deletes=False)
 
-    def _made_small(self, queue: Queue, client: Client, *, deletes: bool) -> Emptying:
+    def _made_small(self, queue: Queue, client: Client, *, deletes: bool) -> BulkDelete:
         host = self._context
-        emptying = Emptying(
+        bulk_delete = BulkDelete(
             queue,
             client,
             unbind=host.bindings.unbind_some if deletes else None,
             end=self.remove if deletes else Queue.purge,
         )
-        steps = emptying.steps()
+        steps = bulk_delete.steps()
         next(steps)  # the first slice; from here on the queue is busy
         host.broker.background.run(steps)
-        return emptying
+        return bulk_delete
 
     def delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue; returns how many ready messages went with it. A missing queue is fine.
@@ -387,7 +387,7 @@ class DeclaredQueues(dict[str, Queue]):
             return 0
         return self.remove(self._deletable(name, client, if_unused, if_empty))
 
-    def begin_delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> Emptying:
+    def begin_delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> BulkDelete:
         """Of a queue that `is_large`: make it small, before `delete`, which raises the same."""
         require(client, CONFIGURE, QUEUE, name)
         return self._made_small(self._deletable(name, client, if_unused, if_empty), client, deletes=True)
@@ -407,7 +407,7 @@ class DeclaredQueues(dict[str, Queue]):
         if queue.kind is REPLY:
             return self._context.reply_queues.remove(queue)
         broker = self._context.broker
-        queue.condemn()
+        queue.begin_delete()
         del self[queue.name]
         self._context.router.remove_queue(queue)
         if queue.owner is not None:
@@ -419,7 +419,7 @@ class DeclaredQueues(dict[str, Queue]):
         broker.counters.add(queue.counters)
         broker.activity.queue_deleted(queue.type, queue.counters)
         if broker.listeners:
-            broker.announce(QueueEvent(EventKind.UNDECLARED, self._context.name, queue.name, queue))
+            broker.emit(QueueEvent(EventKind.UNDECLARED, self._context.name, queue.name, queue))
         return count
 
     @staticmethod

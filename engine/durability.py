@@ -20,14 +20,14 @@ class Durability(Protocol):
     def takes_transient(self) -> bool:
         """Whether it also records what no restart brings back."""
 
-    def take_barrier(self) -> int:
+    def take_sync_lsn(self) -> int:
         """The LSN behind what was recorded since this was last asked and must be safe before anybody hears of it."""
 
     @property
     def safe_lsn(self) -> int:
         """Everything below this is as safe as it ever will be."""
 
-    def barrier_behind_all(self) -> int:
+    def sync_lsn_of_all(self) -> int:
         """The LSN behind all that was recorded for any client; 0: it is safe already, or it can't be now (no room)."""
 
     def recall(self, id_: int, place: int, size: int) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .aims import Aim, Place, Unmovable
+from .clients.client import Client
 from .durability import Durability
 from .errors import EngineError
 from .messages.message import Message
-from .peers.client import Client
 from .publishing.publish import publish_run
 from .publishing.route import Route
 from .queues.queue import Queue
@@ -83,24 +83,24 @@ class Moving:
 
     def work(self, wanted: int = MOVED) -> None:
         """A slice: at most so many messages go. Raises: QueueGone, Unreadable."""
-        durability, pressure = self._durability, self.queue.context.broker.pressure
+        durability, congestion = self._durability, self.queue.context.broker.congestion
         self.waits_for = ""
         if durability is not None and durability.has_failed:
             self.waits_for = "the journal"
             return
-        crowded = pressure.queue
+        congested = congestion.queue
         chosen = self._chosen(min(wanted, MOVED))
         if self.aim is None:
             gone = self._take([position for position, _ in chosen])
-            self.queue.ledger.purged(gone, reason=DISCARDED)
+            self.queue.events.purged(gone, reason=DISCARDED)
             self.done += len(gone)
         else:
             self._move(chosen)
-        pressure.queue = crowded  # this is nobody's publish
+        congestion.queue = congested  # this is nobody's publish
         if chosen:
             self.queue.mark()
         if durability is not None:
-            durability.take_barrier()  # nobody else's answer waits for it
+            durability.take_sync_lsn()  # nobody else's answer waits for it
         self._note_end()
 
     @property
@@ -164,7 +164,7 @@ class Moving:
         if not positions:
             return []
         taken = self.queue.store.take_at(positions)
-        self.queue.ledger.octets_changed(taken.recounted)
+        self.queue.events.octets_changed(taken.recounted)
         return taken.messages
 
     def _move(self, chosen: Sequence[tuple[int, Message]]) -> None:
@@ -185,7 +185,7 @@ class Moving:
                     self.done += 1
         finally:
             for title, messages in moved.items():
-                queue.ledger.purged(messages, reason=self._why, to=title)
+                queue.events.purged(messages, reason=self._why, to=title)
             if back:
                 queue.merge([back[id_] for id_ in sorted(back, reverse=True)])
 

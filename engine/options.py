@@ -32,10 +32,10 @@ class BrokerOptions:
     `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
     `headers_conditions_max`: what the bindings of one headers exchange may ask for (`HeadersPattern.conditions`): each
     message that comes there is compared with all of it. `topic_states_max`: what the patterns of one topic exchange may
-    have of states that any key may have to go through (`TopicPatterns.crowded`).
+    have of states that any key may have to go through (`TopicPatterns.congested`).
     `transaction_size_max`: octets published and not committed.
     `unacked_per_session_max`: consumers that never settle get no more than that.
-    `busy_queue_ready_max`: with more ready messages a queue that has consumers is crowded (`Pressure`).
+    `busy_queue_ready_max`: with more ready messages a queue that has consumers is congested (`Congestion`).
     `system_usage`: what the broker may use; None: no such limits. `whole_limits`: what all addresses together may hold.
     `flow`: how publishes are held (queues page E).
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.

@@ -56,4 +56,4 @@ class Parameters:
     def _tell(self, kind: EventKind, identity: Identity, value: object) -> None:
         if self._context.listeners:
             vhost, component, name = identity
-            self._context.announce(ParameterEvent(kind, vhost, name, component, value))
+            self._context.emit(ParameterEvent(kind, vhost, name, component, value))

@@ -40,7 +40,7 @@ class Reloading:
         context.settings = settings
         if options is not None:
             before, context.options = context.options, options
-            context.pressure.ready_max = options.busy_queue_ready_max
+            context.congestion.ready_max = options.busy_queue_ready_max
             context.flow.follow_options()
             if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
                 context.reaper.period_changed()
@@ -51,7 +51,7 @@ class Reloading:
         for vhost in context.virtual_hosts.values():
             vhost.router.routes_changed()  # they know what the address of a message does with it
             if context.listeners:
-                context.announce(SettingsEvent(vhost.name, ""))
+                context.emit(SettingsEvent(vhost.name, ""))
         queues: list[Queue] = []
         for vhost in context.virtual_hosts.values():
             queues.extend(vhost.queues.values())  # not one by one: they may be very many
@@ -71,7 +71,7 @@ class Reloading:
             if context.listeners:
                 now = policies.find(policy.vhost, policy.name, is_operator=policy.is_operator)
                 kind = EventKind.UNDECLARED if now is None else EventKind.DECLARED
-                context.announce(PolicyEvent(kind, policy.vhost, policy.name, now or policy))
+                context.emit(PolicyEvent(kind, policy.vhost, policy.name, now or policy))
         for name in {policy.vhost for policy in changed} & context.virtual_hosts.keys():
             vhost = context.virtual_hosts[name]
             steps = vhost.policies_changed()

@@ -1,8 +1,8 @@
 """The queues behind consumers of direct replies, of one virtual host. Source: behaviour page 3.10."""
 
+from .clients.client import Client
 from .context import HostContext
 from .errors import QueueNotFound
-from .peers.client import Client
 from .queues.kinds import REPLY, REPLY_PREFIX, REPLY_TO
 from .queues.queue import Queue
 from .rules.queue_rules import NO_RULES
@@ -48,7 +48,7 @@ class ReplyQueues(dict[str, Queue]):
 
     def remove(self, queue: Queue) -> int:
         """Its consumer is gone; replies on their way are, too. Returns how many were ready."""
-        queue.condemn()
+        queue.begin_delete()
         del self[queue.name]
         count = queue.end()
         self._context.broker.counters.add(queue.counters)

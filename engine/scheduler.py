@@ -48,9 +48,9 @@ class Scheduler:
         """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
         context = self._context
         if context.dead_letters.waiting:
-            crowded = context.pressure.queue
+            crowded = context.congestion.queue
             context.dead_letters.publish()
-            context.pressure.queue = crowded
+            context.congestion.queue = crowded
         if queue.store.expiring:
             queue.expire_now()
         if queue in self.marked:

@@ -31,10 +31,10 @@ class VirtualHosts(dict[str, VirtualHost]):
         context = self._context
         vhost = self.get(name)
         if vhost is None:
-            context.departures.finish(name)
+            context.disconnects.finish(name)
             vhost = self[name] = VirtualHost(context, name)
             if context.listeners:
-                context.announce(VirtualHostEvent(EventKind.DECLARED, name, name))
+                context.emit(VirtualHostEvent(EventKind.DECLARED, name, name))
         return vhost
 
     def delete(self, name: str) -> None:
@@ -57,20 +57,20 @@ class VirtualHosts(dict[str, VirtualHost]):
         if gone:
             context.reloading.replace_policies(context.policies.without(gone))
         self._parameters.forget(name)
-        vhost.context.is_condemned = True
+        vhost.context.is_being_deleted = True
         # At once, and whole: one that was said to be gone does not come back with half of its queues.
         if vhost.context.firehose is not None:
             self.trace(vhost, on=False)
         if context.listeners:
-            context.announce(VirtualHostEvent(EventKind.UNDECLARED, name, name, is_going=True))
-        context.departures.condemn(vhost, [client for client in context.connections if client.vhost is vhost])
+            context.emit(VirtualHostEvent(EventKind.UNDECLARED, name, name, is_going=True))
+        context.disconnects.begin_delete(vhost, [client for client in context.connections if client.vhost is vhost])
 
     def limit(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:
         """What may be in it from now on; what is there stays."""
         vhost.context.limits = limits
         context = self._context
         if context.listeners:
-            context.announce(VirtualHostEvent(EventKind.DECLARED, vhost.name, vhost.name))
+            context.emit(VirtualHostEvent(EventKind.DECLARED, vhost.name, vhost.name))
 
     def trace(self, vhost: VirtualHost, *, on: bool) -> None:
         """The firehose of a virtual host: copies of what clients publish and get go to amq.rabbitmq.trace, or no more.

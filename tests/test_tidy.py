@@ -51,7 +51,7 @@ WITHOUT_CIRCLES = (
 )
 
 #: The words of `engine/`: names, ids, small values. They know nothing above them.
-WORDS = {"errors", "events", "options", "pressure", "clock", "deadlines", "durability", "effort"}
+WORDS = {"errors", "events", "options", "congestion", "clock", "deadlines", "durability", "effort"}
 
 #: What a room inside a room, or a module beside such rooms, may import of its siblings. Where one of a room's own rooms
 #: has a row, all have one, and so has whatever a row names.
@@ -83,7 +83,7 @@ ARROWS = {
     "engine/queues": WORDS | {"context", "messages", "rules", "exchanges", "stores", "delivery", "flow"},
     "engine/publishing": WORDS
     | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
-    "engine/peers": WORDS
+    "engine/clients": WORDS
     | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing"},
     "engine/invariants": WORDS
     | {
@@ -97,7 +97,7 @@ ARROWS = {
         "flow",
         "queues",
         "publishing",
-        "peers",
+        "clients",
     },
     "amqp_frontend/options": set(),
     "amqp_frontend/wire": set(),
@@ -252,7 +252,7 @@ def test_the_frame_reader_knows_octets_only() -> None:
     So has all of `wire/`; what is refused, and the values that its texts quote, are words, too.
     """
     meanings = {"FieldTable", "FieldTableError", "UnknownFieldTag", "decode_table", "encode_table"}
-    meanings |= {"PropertyFacts", "ContentError", "scan_properties", "Shape", "Shapes", "Cut"}
+    meanings |= {"PropertySummary", "ContentError", "scan_properties", "Shape", "Shapes", "Cut"}
     words = {"errors", "Field", "Reason"}
     for path in sources("amqp_frontend/wire"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -15,7 +15,7 @@ import trio
 
 from ...engine import Broker, Queue
 from ..flow.steps import Step
-from ..flow.throttle import SLICE_S, hold_of
+from ..flow.throttle import SLICE_S, throttle_wait_of
 from ..options import FrontendOptions
 from ..peer.login import Peer
 from ..peer.output import REPLIES_MAX
@@ -83,7 +83,7 @@ class Endpoint:
         "_tls",
         "_writing",
         "drained",
-        "held",
+        "parked",
         "scope",
         "session",
         "socket",
@@ -108,7 +108,7 @@ class Endpoint:
         self._writing = False
         self.drained: trio.Event | None = None
         self.unblocked: trio.CancelScope | None = None
-        self.held: trio.Event | None = None  # while it waits before a crowded queue
+        self.parked: trio.Event | None = None  # while it waits before a crowded queue
         self._has_ended = False
 
     wait_readable = staticmethod(trio.lowlevel.wait_readable)
@@ -146,8 +146,8 @@ class Endpoint:
             self.scope.cancel()
         if self.unblocked is not None and not self._must_wait():
             self.unblocked.cancel()
-        if self.held is not None and session.connection.state is not ConnectionState.RUNNING:
-            self.held.set()  # its goodbye is to be read
+        if self.parked is not None and session.connection.state is not ConnectionState.RUNNING:
+            self.parked.set()  # its goodbye is to be read
 
     def _send_all(self) -> bool:
         """Send what is pending, then what the session has. Returns: whether that was all; else the socket is full."""
@@ -245,7 +245,7 @@ class Endpoint:
         closing, output, journal = session.closing, session.output, session.journal
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
-        handle, pressure = self.handle, session.broker.context.pressure
+        handle, congestion = self.handle, session.broker.context.congestion
         incomplete, link = session.connection.incomplete, session.login.link
         data = await self._first_octets()
         while not closing.finished:
@@ -262,12 +262,12 @@ class Endpoint:
                         data = more
                 except BlockingIOError:
                     continue
-            pressure.queue = None
+            congestion.queue = None
             link.octets_in += len(data)
             link.reads += 1
             step = handle(session, data)
             data = b""  # freed while waiting
-            crowded = pressure.queue
+            congested = congestion.queue
             end_turn()  # sends what this and other connections got
             is_stalled = step is STALLED or output.reply_size > REPLIES_MAX  # also when that has been sent meanwhile
             if output.parts or closing.finished:
@@ -276,9 +276,9 @@ class Endpoint:
                 await self._catch_up(is_stalled)
                 if self._has_ended:
                     break
-            if crowded is not None:
-                await self._let_consumers_take(crowded)
-                crowded = None
+            if congested is not None:
+                await self._let_consumers_take(congested)
+                congested = None
 
     def _read_large(self, large: LargeBody) -> bytes | None:
         """Read to where a large body belongs, and when that is full, what comes after it.
@@ -340,7 +340,7 @@ class Endpoint:
             if self._has_ended and backlog.area.channels and not backlog.area.waits_for_alarm:
                 return  # nobody is there any more whose publishes should have room
             data = b""
-            if is_stalled and (self._writing or session.journal.is_withholding):
+            if is_stalled and (self._writing or session.journal.is_waiting):
                 self.drained = trio.Event()
                 await self.drained.wait()
             elif not is_stalled and self._must_wait():
@@ -361,20 +361,20 @@ class Endpoint:
     async def _let_consumers_take(self, queue: Queue) -> None:
         """The peer has published into a crowded queue: read it again when there is room, or nobody makes any."""
         session = self.session
-        hold = hold_of(queue, session.login.client, session.broker.context.pressure)
+        hold = throttle_wait_of(queue, session.login.client, session.broker.context.congestion)
         if hold is None:
             return
         try:
             while session.connection.state is ConnectionState.RUNNING:
-                self.held = trio.Event()
-                hold.begin_slice(self.held.set)
+                self.parked = trio.Event()
+                hold.begin_slice(self.parked.set)
                 with trio.move_on_after(SLICE_S):
-                    await self.held.wait()
+                    await self.parked.wait()
                 if not hold.end_slice():
                     break
         finally:
             hold.end()
-            self.held = None
+            self.parked = None
 
     def _must_wait(self) -> bool:
         """Whether nothing more can be done for the peer before something else has happened."""

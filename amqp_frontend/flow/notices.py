@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pamqp import commands
 
-from ...engine import Broker, Deadline, Full
+from ...engine import Blocker, Broker, Deadline
 from ..peer.channel import Channel
 from ..peer.login import Login
 from ..peer.output import Output
@@ -26,7 +26,7 @@ class BlockedNotice:
     that did not announce the capability are sent nothing.
     """
 
-    __slots__ = ("_broker", "_deadline", "_is_held", "_login", "_on_change", "_output", "_reason", "_restless_ns",
+    __slots__ = ("_broker", "_deadline", "_is_parked", "_login", "_on_change", "_output", "_reason", "_restless_ns",
                  "is_given")  # fmt: skip
 
     def __init__(
@@ -35,22 +35,22 @@ class BlockedNotice:
         login: Login,
         output: Output,
         *,
-        is_held: Callable[[], bool],
+        is_parked: Callable[[], bool],
         on_change: Callable[[bool], None],
     ) -> None:
-        """`is_held`: whether publishes are held. `on_change`: connection.blocked was sent, or (False)
+        """`is_parked`: whether publishes are held. `on_change`: connection.blocked was sent, or (False)
         connection.unblocked."""
         self._broker = broker
         self._login = login
         self._output = output
-        self._is_held = is_held
+        self._is_parked = is_parked
         self._on_change = on_change
         self._deadline: Deadline | None = None
         self._reason = ""
         self._restless_ns = -CALM_NS
         self.is_given = False
 
-    def give(self, full: Full) -> None:
+    def give(self, full: Blocker) -> None:
         """A publish is held for want of room, or for an alarm."""
         if self.is_given:
             if full.concerns_all:
@@ -73,7 +73,7 @@ class BlockedNotice:
     def end(self) -> None:
         """The connection is over. Forgets the callables, so that no cycle of references stays behind."""
         self._cancel()
-        self._is_held, self._on_change = _never, _ignore
+        self._is_parked, self._on_change = _never, _ignore
 
     def _look_later(self) -> None:
         self._deadline = self._broker.context.deadlines.set(
@@ -95,7 +95,7 @@ class BlockedNotice:
         self._restless_ns = self._broker.context.clock.monotonic_ns()
         self._output.send(0, commands.Connection.Unblocked)
         self._on_change(False)
-        if self._is_held():
+        if self._is_parked():
             self._look_later()
 
     def _send_blocked(self) -> None:
@@ -112,7 +112,7 @@ class BlockedNotice:
 
 
 def _never() -> bool:
-    """Instead of `is_held` once the connection is over."""
+    """Instead of `is_parked` once the connection is over."""
     return False
 
 

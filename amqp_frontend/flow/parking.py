@@ -1,7 +1,7 @@
-"""The hold area of a connection: publishes that are not accepted now, channel by channel, and what came behind them.
+"""The parking of a connection: publishes that are not accepted now, channel by channel, and what came behind them.
 
 Settling deliveries, ending something, and other channels pass. How much a connection holds in memory and in the temp
-store, and where the contents of new work go: `HeldContents`.
+store, and where the contents of new work go: `ParkedContents`.
 Source: ruling 15; queues page E.5, "Hold area" and the table of methods; behaviour page 1.9.
 """
 
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from pamqp import commands
 
-from ...engine import Broker, Deadline, Full, Place, due_after
+from ...engine import Blocker, Broker, Deadline, Place, due_after
 from ..peer.channel import Channel, CommitUnderWay
 from ..peer.login import Login
 from ..peer.output import Output
 from ..wire.events import AcksReceived, ChannelMethod, MixedReceived, ProtocolEvent, PublishReceived
-from ..wire.peer_errors import HoldExhausted
-from ..wire.states import HOLD_NEXT, HoldState, HoldStep
+from ..wire.peer_errors import ParkingExhausted
+from ..wire.states import PARKING_NEXT, ParkingState, ParkingStep
 from .notices import BlockedNotice, ChannelFlow
 from .steps import Quota, Turn
 
@@ -38,7 +38,7 @@ _ALWAYS_PASSING = frozenset(
 )
 
 
-class HeldWork(NamedTuple):
+class ParkedWork(NamedTuple):
     """`octets`: of the contents, if these are publishes, else 0. `since_ns`: when it came (monotonic).
 
     `place`: where the contents are in the temp store, `sizes` the octets of each; None: they are with the event.
@@ -55,22 +55,22 @@ class HeldWork(NamedTuple):
         """How many messages are published by it."""
         return len(self.sizes) if self.place is not None else len(blobs_of(self.event))
 
-    def spooled(self, place: Place) -> "HeldWork":
+    def spooled(self, place: Place) -> "ParkedWork":
         """The same with its contents in the temp store."""
         event = self.event
         assert isinstance(event, PublishReceived | MixedReceived)
-        return HeldWork(replace(event, blobs=[]), self.octets, self.since_ns, place, [*map(len, event.blobs)])
+        return ParkedWork(replace(event, blobs=[]), self.octets, self.since_ns, place, [*map(len, event.blobs)])
 
-    def brought(self, octets: bytes) -> "HeldWork":
+    def brought(self, octets: bytes) -> "ParkedWork":
         """The same with its contents in memory again."""
         event = self.event
         assert isinstance(event, PublishReceived | MixedReceived)
         ends = list(accumulate(self.sizes, initial=0))
         blobs = [octets[start:end] for start, end in pairwise(ends)]
-        return HeldWork(replace(event, blobs=blobs), self.octets, self.since_ns)
+        return ParkedWork(replace(event, blobs=blobs), self.octets, self.since_ns)
 
 
-class HeldChannel:
+class ParkedChannel:
     """`work`: what waits, first to last; `octets`: of the publishes among it.
 
     `is_waiting`: the first of it was tried and could not be done; otherwise it goes on with the next turn. `full`: what
@@ -89,14 +89,14 @@ class HeldChannel:
         "work",
     )
 
-    def __init__(self, channel: Channel, resume: "Callable[[HeldChannel, Quota], None]") -> None:
+    def __init__(self, channel: Channel, resume: "Callable[[ParkedChannel, Quota], None]") -> None:
         """`resume`: handle what is held, up to a quota."""
         self._resume = resume
         self.channel = channel
-        self.work: deque[HeldWork] = deque()
+        self.work: deque[ParkedWork] = deque()
         self.octets = 0
         self.is_waiting = False
-        self.full: Full | None = None
+        self.full: Blocker | None = None
         self.deadline: Deadline | None = None
         self._has_consume = False
         self._is_transactional = channel.session.transaction is not None
@@ -120,11 +120,11 @@ class HeldChannel:
         if kind is commands.Basic.Cancel:
             return not self._has_consume  # its consumer may be the one that is still to come
         if kind is commands.Channel.Close:
-            return not self.has_last_words
+            return not self.has_unconfirmed
         return kind in _ALWAYS_PASSING
 
     @property
-    def has_last_words(self) -> bool:
+    def has_unconfirmed(self) -> bool:
         """Whether a close waits for what is held: an alarm holds it, and the client would not hear that it is lost.
 
         What waits for a limit does not hold up a close (queues page E.5).
@@ -137,7 +137,7 @@ class HeldChannel:
         session = self.channel.session
         return session.confirms is not None or session.transaction is not None
 
-    def append(self, work: HeldWork) -> None:
+    def append(self, work: ParkedWork) -> None:
         """Behind all that waits."""
         event = work.event
         if type(event) is ChannelMethod:
@@ -149,12 +149,12 @@ class HeldChannel:
         self.work.append(work)
         self.octets += work.octets
 
-    def put_first(self, work: HeldWork) -> None:
+    def put_first(self, work: ParkedWork) -> None:
         """In front of all that waits."""
         self.work.appendleft(work)
         self.octets += work.octets
 
-    def put_second(self, work: HeldWork) -> None:
+    def put_second(self, work: ParkedWork) -> None:
         """Behind the first."""
         self.work.insert(1, work)
         self.octets += work.octets
@@ -165,7 +165,7 @@ class HeldChannel:
         events = (work.event for work in self.work)
         return any(type(event) is ChannelMethod and type(event.method) is commands.Channel.Close for event in events)
 
-    def take(self) -> HeldWork:
+    def take(self) -> ParkedWork:
         """The first of it."""
         work = self.work.popleft()
         self.octets -= work.octets
@@ -182,12 +182,12 @@ def blobs_of(event: Work) -> Sequence[bytes]:
 
 
 #: What a connection may hold in memory, in events; for octets see [flow] hold-bytes. More goes to the temp store, ...
-HELD_MAX = 512
+PARKED_MAX = 512
 #: ... up to so many events.
 SPOOLED_MAX = 65_536
 
 
-class HeldContents:
+class ParkedContents:
     """`count`, `octets`: of all that is held in memory. `spooled_count`, `spooled`: of what is in the temp store.
 
     `publishes`: messages among both. `is_unread`: that is so much that the peer is not read. A `Holding` of the engine.
@@ -204,15 +204,15 @@ class HeldContents:
         self.publishes = 0
         self.is_unread = False
 
-    def has_no_room_behind(self, work: HeldWork) -> bool:
+    def has_no_room_behind(self, work: ParkedWork) -> bool:
         """Whether what was added last is one too much in memory."""
         if work.place is not None:
             return False
-        if self.octets > self._broker.context.options.flow.hold_size or self.count > HELD_MAX:
+        if self.octets > self._broker.context.options.flow.hold_size or self.count > PARKED_MAX:
             return True
-        return work.octets > 0 and not self._broker.flow.holdings.has_room(0)
+        return work.octets > 0 and not self._broker.flow.parked.has_room(0)
 
-    def placed(self, work: HeldWork, makes_room: Callable[[], bool]) -> HeldWork:
+    def placed(self, work: ParkedWork, makes_room: Callable[[], bool]) -> ParkedWork:
         """New work: its contents go to the temp store if more is held in memory than may be, and there is room there.
 
         makes_room: whether the peer, if it is read, may make room for what it publishes; then its quota does not count.
@@ -220,29 +220,29 @@ class HeldContents:
         flow = self._broker.context.options.flow
         if not work.octets or not (
             self.octets + work.octets > flow.hold_size
-            or (self.count >= HELD_MAX and self.octets)
-            or not self._broker.flow.holdings.has_room(work.octets)
+            or (self.count >= PARKED_MAX and self.octets)
+            or not self._broker.flow.parked.has_room(work.octets)
         ):
             return work
         if self.spooled_count >= SPOOLED_MAX or (self.spooled >= flow.hold_spool_size and not makes_room()):
             return work
-        holdings = self._broker.flow.holdings
-        holdings.spooled += work.octets  # before the temp store tells that there is more in it
+        parked = self._broker.flow.parked
+        parked.spooled += work.octets  # before the temp store tells that there is more in it
         place = self._broker.context.storage.temp.spool(blobs_of(work.event))
         if place is None:
-            holdings.spooled -= work.octets
+            parked.spooled -= work.octets
             return work
         return work.spooled(place)
 
-    def added(self, work: HeldWork) -> None:
+    def added(self, work: ParkedWork) -> None:
         """It is held from now on."""
         self._count(work, 1)
 
-    def removed(self, work: HeldWork) -> None:
+    def removed(self, work: ParkedWork) -> None:
         """It is not held any more; `brought` or `released` is to be called, too."""
         self._count(work, -1)
 
-    def _count(self, work: HeldWork, sign: int) -> None:
+    def _count(self, work: ParkedWork, sign: int) -> None:
         octets = work.octets * sign
         if work.place is not None:
             self.spooled_count += sign
@@ -250,10 +250,10 @@ class HeldContents:
         else:
             self.count += sign
             self.octets += octets
-            self._broker.flow.holdings.octets += octets
+            self._broker.flow.parked.octets += octets
         self.publishes += work.messages * sign
 
-    def brought(self, work: HeldWork) -> Work:
+    def brought(self, work: ParkedWork) -> Work:
         """What is to be handled, with its contents. Raises: Unreadable."""
         if work.place is None:
             return work.event
@@ -261,29 +261,29 @@ class HeldContents:
         self.released(work)
         return work.brought(octets).event
 
-    def released(self, work: HeldWork) -> None:
+    def released(self, work: ParkedWork) -> None:
         """Nobody will ask for its contents."""
         if work.place is not None:
-            self._broker.flow.holdings.spooled -= work.octets
+            self._broker.flow.parked.spooled -= work.octets
             self._broker.context.storage.temp.release(work.place, work.octets)
 
 
 logger = logging.getLogger("leveret.amqp")
 
-OPEN, HOLDING, NOTIFIED, STALLED, NOTIFIED_STALLED = HoldState
+OPEN, PARKING, NOTIFIED, STALLED, NOTIFIED_STALLED = ParkingState
 MS = 1_000_000
 
 #: A connection that would make room itself, if it were read, is ended when it cannot be for so long.
 OWN_STALL_MS = 60_000
 
 
-class HoldArea:
+class Parking:
     """`channels`: those on which something is held. `contents`: how much that is, and where.
 
-    `says_goodbye`: the peer closes the connection, but that waits for what is held (`HeldChannel.has_last_words`).
+    `is_closing`: the peer closes the connection, but that waits for what is held (`ParkedChannel.has_unconfirmed`).
 
     `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at. `go_on`: handles
-    what is held on a channel, up to a quota. `on_stuck`: too long nothing of it could be published.
+    what is held on a channel, up to a quota. `on_timeout`: too long nothing of it could be published.
     """
 
     __slots__ = (
@@ -298,24 +298,24 @@ class HoldArea:
         "contents",
         "go_on",
         "has_unread",
-        "on_stuck",
-        "says_goodbye",
+        "is_closing",
+        "on_timeout",
         "state",
     )
 
     def __init__(self, broker: Broker, login: Login, output: Output) -> None:
         self._broker = broker
         self._login = login
-        self._notice = BlockedNotice(broker, login, output, is_held=self._is_held, on_change=self._notice_changed)
+        self._notice = BlockedNotice(broker, login, output, is_parked=self._is_parked, on_change=self._notice_changed)
         self._channel_flow = ChannelFlow(broker, login, output)
-        self.channels: dict[Channel, HeldChannel] = {}
-        self.contents = HeldContents(broker)
+        self.channels: dict[Channel, ParkedChannel] = {}
+        self.contents = ParkedContents(broker)
         self._stalled_at = self._tried = 0
         self.state = OPEN
         self.has_unread = False
-        self.says_goodbye = False
+        self.is_closing = False
         self.go_on: Callable[[Channel, Quota | None], None] = _nothing
-        self.on_stuck: Callable[[HoldExhausted], None] = _nothing
+        self.on_timeout: Callable[[ParkingExhausted], None] = _nothing
         self._stall: Deadline | None = None
 
     def end(self) -> None:
@@ -323,23 +323,23 @@ class HoldArea:
         self.drop_all()
         self._notice.end()
         self._channel_flow.end()
-        self.go_on = self.on_stuck = _nothing
+        self.go_on = self.on_timeout = _nothing
 
     # -- what is held -----------------------------------------------------------------------------------------------
 
-    def hold_for(self, full: Full, channel: Channel, event: Work, turn: Turn) -> None:
+    def park_for(self, full: Blocker, channel: Channel, event: Work, turn: Turn) -> None:
         """A publish or commit has to wait for room, or an alarm to end, and what comes behind it on its channel."""
-        held = self._put_first(channel, event, turn)
+        parked = self._put_first(channel, event, turn)
         client = self._login.client
         assert client is not None
-        client.holding = self.contents
-        held.full = full
-        self._broker.flow.wait(full, client, held)
+        client.parked = self.contents
+        parked.full = full
+        self._broker.flow.wait(full, client, parked)
         if self.is_full and self._stall is None:
             self._limit_stall()  # for this limit the peer may make room itself
         if full.fails_after_ms:
-            due_ns = held.work[0].since_ns + full.fails_after_ms * MS
-            held.deadline = self._broker.context.deadlines.set(due_ns, lambda: self._let_go(held, None))
+            due_ns = parked.work[0].since_ns + full.fails_after_ms * MS
+            parked.deadline = self._broker.context.deadlines.set(due_ns, lambda: self._unpark(parked, None))
         if full.concerns_all and not client.is_blocked:
             level = logging.WARNING if full.is_alarm else logging.INFO
             logger.log(level, "%s: blocked: %r", self._login.peer.name, full.reason)
@@ -353,68 +353,68 @@ class HoldArea:
         assert quota is not None
         quota.is_over = True
         if quota.full.node.is_full:  # it may be for elsewhere: it is tried as a new one
-            held, work = self._held(channel), self._work(event, turn)
-            held.put_first(work)
+            parked, work = self._parked(channel), self._work(event, turn)
+            parked.put_first(work)
             self._added(work, turn)
         else:
-            self.hold_for(quota.full, channel, event, turn)
+            self.park_for(quota.full, channel, event, turn)
 
     def put_rest(self, channel: Channel, event: Work, turn: Turn) -> None:
         """The rest of what is being handled: before all that is held on its channel, but behind what was just held."""
-        held, work = self._held(channel), self._work(event, turn)
-        if held.is_waiting or turn.is_over:
-            held.put_second(work)
+        parked, work = self._parked(channel), self._work(event, turn)
+        if parked.is_waiting or turn.is_over:
+            parked.put_second(work)
         else:
-            held.put_first(work)
+            parked.put_first(work)
         self._added(work, turn)
 
     def queues(self, event: ProtocolEvent, turn: Turn) -> bool:
         """Put an event behind what is held on its channel, unless it may pass. Returns: whether it was put there."""
         channel: Channel | None = getattr(event, "channel", None)
-        held = None if channel is None else self.channels.get(channel)
-        if held is None or held.lets_pass(event):
+        parked = None if channel is None else self.channels.get(channel)
+        if parked is None or parked.lets_pass(event):
             return False
         work = self.contents.placed(self._work(event, turn), self._makes_room)
-        held.append(work)
+        parked.append(work)
         self._added(work, turn)
         return True
 
-    def take(self, held: HeldChannel, turn: Turn) -> Work:
+    def take(self, parked: ParkedChannel, turn: Turn) -> Work:
         """The first of what is held on a channel, to be handled now; `taken` is to be called then."""
-        work = held.take()
+        work = parked.take()
         turn.since_ns = work.since_ns
-        self._tried = self._held_octets
+        self._tried = self._parked_octets
         self._removed(work)
         return self.contents.brought(work)
 
-    def taken(self, held: HeldChannel, turn: Turn) -> None:
+    def taken(self, parked: ParkedChannel, turn: Turn) -> None:
         """What was taken is handled."""
         turn.since_ns = None
-        if self.is_full and self._held_octets < self._tried:
+        if self.is_full and self._parked_octets < self._tried:
             self._limit_stall()  # something of it was published
-        if not held.work:
-            self._forget(held)
+        if not parked.work:
+            self._forget(parked)
 
     def drop(self, channel: Channel) -> bool:
         """A channel is over: what is held on it was never accepted, and is not confirmed.
 
         Returns whether the peer's own channel.close was among it, which is to be answered all the same.
         """
-        held = self.channels.get(channel)
-        if held is None:
+        parked = self.channels.get(channel)
+        if parked is None:
             return False
-        if count := held.messages():
-            level = logging.INFO if held.is_answered else logging.WARNING
+        if count := parked.messages():
+            level = logging.INFO if parked.is_answered else logging.WARNING
             name = self._login.peer.name
             logger.log(level, "%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
             channel.session.pass_over(count, refused=True)
-        is_closed = held.closes
-        self._stop_waiting(held)
-        while held.work:
-            work = held.take()
+        is_closed = parked.closes
+        self._stop_waiting(parked)
+        while parked.work:
+            work = parked.take()
             self._removed(work)
             self.contents.released(work)
-        self._forget(held)
+        self._forget(parked)
         return is_closed
 
     def drop_all(self) -> None:
@@ -422,78 +422,78 @@ class HoldArea:
         for channel in list(self.channels):
             self.drop(channel)
 
-    def next_ready(self, only: Channel | None = None) -> HeldChannel | None:
+    def next_ready(self, only: Channel | None = None) -> ParkedChannel | None:
         """A channel whose first may be handled; of all, or this one alone."""
         channels = self.channels
         if only is not None:
-            held = channels.get(only)
-            return None if held is None or held.is_waiting else held
-        for held in channels.values():
-            if not held.is_waiting:
-                return held
+            parked = channels.get(only)
+            return None if parked is None or parked.is_waiting else parked
+        for parked in channels.values():
+            if not parked.is_waiting:
+                return parked
         return None
 
     @property
-    def has_last_words(self) -> bool:
+    def has_unconfirmed(self) -> bool:
         """Whether the peer's connection.close waits for what is held."""
-        return any(held.has_last_words for held in self.channels.values())
+        return any(parked.has_unconfirmed for parked in self.channels.values())
 
     @property
     def waits_for_others(self) -> bool:
         """Whether nothing of what is held can go on before room is made, or an alarm ends."""
-        return all(held.full is not None for held in self.channels.values())
+        return all(parked.full is not None for parked in self.channels.values())
 
     @property
     def waits_for_alarm(self) -> bool:
         """Whether an alarm holds something."""
-        return any(held.full is not None and held.full.is_alarm for held in self.channels.values())
+        return any(parked.full is not None and parked.full.is_alarm for parked in self.channels.values())
 
-    def _held(self, channel: Channel) -> HeldChannel:
-        held = self.channels.get(channel)
-        if held is None:
-            held = self.channels[channel] = HeldChannel(channel, self._let_go)
-        return held
+    def _parked(self, channel: Channel) -> ParkedChannel:
+        parked = self.channels.get(channel)
+        if parked is None:
+            parked = self.channels[channel] = ParkedChannel(channel, self._unpark)
+        return parked
 
-    def _work(self, event: Work, turn: Turn) -> HeldWork:
+    def _work(self, event: Work, turn: Turn) -> ParkedWork:
         octets = sum(map(len, blobs_of(event)))
         since_ns = self._broker.context.clock.monotonic_ns() if turn.since_ns is None else turn.since_ns
-        return HeldWork(event, octets, since_ns)
+        return ParkedWork(event, octets, since_ns)
 
-    def _put_first(self, channel: Channel, event: Work, turn: Turn) -> HeldChannel:
-        held, work = self._held(channel), self._work(event, turn)
+    def _put_first(self, channel: Channel, event: Work, turn: Turn) -> ParkedChannel:
+        parked, work = self._parked(channel), self._work(event, turn)
         if turn.since_ns is None:  # what was held before was counted before
             work = self.contents.placed(work, self._makes_room)
-        held.put_first(work)
-        held.is_waiting = True
+        parked.put_first(work)
+        parked.is_waiting = True
         self._added(work, turn)
-        return held
+        return parked
 
-    def _forget(self, held: HeldChannel) -> None:
-        if self.channels.pop(held.channel, None) is None:
+    def _forget(self, parked: ParkedChannel) -> None:
+        if self.channels.pop(parked.channel, None) is None:
             return
-        self._channel_flow.ease(held.channel)
+        self._channel_flow.ease(parked.channel)
         if not self.channels:
-            if self.state is HOLDING:
-                self._step(HoldStep.EMPTY)
+            if self.state is PARKING:
+                self._step(ParkingStep.EMPTY)
             if self._login.client is not None:
                 self._login.client.is_blocked = False
             self._notice.ease()
 
     # -- going on ---------------------------------------------------------------------------------------------------
 
-    def _let_go(self, held: HeldChannel, quota: Quota | None) -> None:
+    def _unpark(self, parked: ParkedChannel, quota: Quota | None) -> None:
         """What is held on a channel is tried again: there is room for the quota, or (None) its time is over."""
-        self._stop_waiting(held)
-        self.go_on(held.channel, quota)
+        self._stop_waiting(parked)
+        self.go_on(parked.channel, quota)
 
-    def _stop_waiting(self, held: HeldChannel) -> None:
-        held.is_waiting = False
-        if held.full is not None:
-            self._broker.flow.leave(held)
-            held.full = None
-        if held.deadline is not None:
-            self._broker.context.deadlines.cancel(held.deadline)
-            held.deadline = None
+    def _stop_waiting(self, parked: ParkedChannel) -> None:
+        parked.is_waiting = False
+        if parked.full is not None:
+            self._broker.flow.leave(parked)
+            parked.full = None
+        if parked.deadline is not None:
+            self._broker.context.deadlines.cancel(parked.deadline)
+            parked.deadline = None
 
     # -- how much ---------------------------------------------------------------------------------------------------
 
@@ -503,34 +503,34 @@ class HoldArea:
         return self.state is STALLED or self.state is NOTIFIED_STALLED
 
     @property
-    def _held_octets(self) -> int:
+    def _parked_octets(self) -> int:
         return self.contents.octets + self.contents.spooled
 
     def _makes_room(self) -> bool:
         """Whether the peer, if it is read, may acknowledge what makes room for what it publishes."""
         client = self._login.client
         assert client is not None
-        nodes = {held.full.node for held in self.channels.values() if held.full is not None}
+        nodes = {parked.full.node for parked in self.channels.values() if parked.full is not None}
         return any(client.makes_room_in(node) for node in nodes)
 
-    def _added(self, work: HeldWork, turn: Turn) -> None:
+    def _added(self, work: ParkedWork, turn: Turn) -> None:
         contents = self.contents
         contents.added(work)
         if self.state is OPEN:
-            self._step(HoldStep.HOLD)
+            self._step(ParkingStep.PARK)
         # What is tried again and waits again was there before.
         if turn.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
-            self._stalled_at = self._held_octets
-            self._step(HoldStep.STALL)
+            self._stalled_at = self._parked_octets
+            self._step(ParkingStep.STALL)
             self._limit_stall()
 
-    def _removed(self, work: HeldWork) -> None:
+    def _removed(self, work: ParkedWork) -> None:
         contents = self.contents
         contents.removed(work)
         if self.is_full:
-            is_half = self._held_octets <= self._stalled_at // 2 and contents.count < HELD_MAX // 2
+            is_half = self._parked_octets <= self._stalled_at // 2 and contents.count < PARKED_MAX // 2
             if is_half or not (contents.count or contents.spooled_count):
-                self._step(HoldStep.EASE)
+                self._step(ParkingStep.EASE)
                 self.has_unread = True
                 self._limit_stall()
 
@@ -542,37 +542,37 @@ class HoldArea:
         limit_ms = self._stall_max_ms
         if limit_ms and self.is_full:
             self._stall = self._broker.context.deadlines.set(
-                due_after(self._broker.context.clock, limit_ms), self._stuck
+                due_after(self._broker.context.clock, limit_ms), self._timed_out
             )
 
-    def _stuck(self) -> None:
+    def _timed_out(self) -> None:
         self._stall = None
-        full = self._any_full()
+        full = self._any_blocker()
         if full is not None and not full.is_alarm:  # that may last
             limit_ms = self._stall_max_ms
-            self.on_stuck(HoldExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
+            self.on_timeout(ParkingExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
 
     @property
     def _stall_max_ms(self) -> int:
         """0: for ever. Nobody else may make room for a peer that would make it itself."""
         return self._broker.context.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
 
-    def _any_full(self) -> Full | None:
-        return next((held.full for held in self.channels.values() if held.full is not None), None)
+    def _any_blocker(self) -> Blocker | None:
+        return next((parked.full for parked in self.channels.values() if parked.full is not None), None)
 
-    def _step(self, step: HoldStep) -> None:
-        self.state = HOLD_NEXT[self.state][step]
+    def _step(self, step: ParkingStep) -> None:
+        self.state = PARKING_NEXT[self.state][step]
         self.contents.is_unread = self.is_full
 
-    def _is_held(self) -> bool:
+    def _is_parked(self) -> bool:
         return bool(self.channels)
 
     def _notice_changed(self, is_given: bool) -> None:
         if is_given:
-            self._step(HoldStep.NOTIFY)
+            self._step(ParkingStep.NOTIFY)
         else:
-            self._step(HoldStep.LIFT if self.channels else HoldStep.CALM)
+            self._step(ParkingStep.LIFT if self.channels else ParkingStep.CALM)
 
 
 def _nothing(*_: object) -> None:
-    """Instead of `go_on` and `on_stuck` before there is a channel, and once the connection is over."""
+    """Instead of `go_on` and `on_timeout` before there is a channel, and once the connection is over."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from ...engine import Broker, Full
+from ...engine import Blocker, Broker
 from ..peer.channel import EFFORT_MAX
 
 
@@ -26,7 +26,7 @@ class Quota:
 
     __slots__ = ("full", "is_over", "messages", "octets", "used")
 
-    def __init__(self, full: Full, octets: int, messages: int) -> None:
+    def __init__(self, full: Blocker, octets: int, messages: int) -> None:
         self.full = full
         self.is_over = False
         self.octets = octets

@@ -2,8 +2,8 @@
 
 A publisher is confirmed as soon as its message is in the queue. Read as fast as it sends, it takes the time in which
 consumers could be served, so that a queue grows whose consumers would keep up, and with it the latency of each message.
-So the publisher's next read waits until no more than `Pressure.ready_max` messages are ready. That is for consumers who
-keep up: a wait in which they do not take enough is in vain, and then the queue grows, as queues are there to do.
+So the publisher's next read waits until no more than `Congestion.ready_max` messages are ready. That is for consumers
+who keep up: a wait in which they do not take enough is in vain, and then the queue grows, as queues are there to do.
 
 A connection that consumes is never held: what it would acknowledge may be what others wait for. No connection is held
 for longer than `SLICE_S * SLICES_MAX` at a time, far less than a heartbeat, so that nobody is missed meanwhile. Nothing
@@ -12,31 +12,31 @@ waits here; the endpoint does.
 
 from collections.abc import Callable
 
-from ...engine import Client, Pressure, Queue
+from ...engine import Client, Congestion, Queue
 
 #: What was taken is looked at so often, in seconds; and so often a wait goes on at most.
 SLICE_S, SLICES_MAX = 0.005, 20
 
 
-class Gate:
-    """Of one queue: who waits before it, first come first. See `Queue.gate`.
+class Throttle:
+    """Of one queue: who waits before it, first come first. See `Queue.throttle`.
 
     `open_until`: everybody passes until so many messages have been delivered, because the last wait was in vain.
     """
 
-    __slots__ = ("open_until", "pressure", "waiting")
+    __slots__ = ("congestion", "open_until", "waiting")
 
-    def __init__(self, pressure: Pressure) -> None:
-        self.pressure = pressure
+    def __init__(self, congestion: Congestion) -> None:
+        self.congestion = congestion
         self.open_until = 0
-        self.waiting: dict[Hold, Callable[[], None]] = {}
+        self.waiting: dict[ThrottleWait, Callable[[], None]] = {}
 
-    def eased(self, queue: Queue) -> None:
+    def drained(self, queue: Queue) -> None:
         """The queue may be shorter. One goes on, so that not all publish at once; all, when there is much room."""
         waiting = self.waiting
         if not waiting:
             return
-        ready, ready_max = queue.ready_count, self.pressure.ready_max
+        ready, ready_max = queue.ready_count, self.congestion.ready_max
         if queue.deleted or ready <= ready_max // 2:
             self.waiting = {}
             for wake in waiting.values():
@@ -45,51 +45,51 @@ class Gate:
             waiting.pop(next(iter(waiting)))()
 
 
-class Hold:
+class ThrottleWait:
     """One connection that waits before a queue: `begin_slice`, wait for the wake-up or `SLICE_S`, `end_slice`."""
 
-    __slots__ = ("_delivered", "_gate", "_queue", "_slices")
+    __slots__ = ("_delivered", "_queue", "_slices", "_throttle")
 
-    def __init__(self, queue: Queue, gate: Gate) -> None:
+    def __init__(self, queue: Queue, throttle: Throttle) -> None:
         self._queue = queue
-        self._gate = gate
+        self._throttle = throttle
         self._delivered = 0
         self._slices = 0
 
     def begin_slice(self, wake: Callable[[], None]) -> None:
         """`wake` is called, within a turn, when the wait is over."""
         self._delivered = self._queue.counters.delivered
-        self._gate.waiting[self] = wake
+        self._throttle.waiting[self] = wake
 
     def end_slice(self) -> bool:
         """Whether to go on waiting: not when it was woken, nor when that takes too long."""
-        gate, queue = self._gate, self._queue
-        if self not in gate.waiting:
+        throttle, queue = self._throttle, self._queue
+        if self not in throttle.waiting:
             return False
-        surplus = queue.ready_count - gate.pressure.ready_max
+        surplus = queue.ready_count - throttle.congestion.ready_max
         if surplus > 0 and not queue.deleted:
             self._slices += 1
             delivered = queue.counters.delivered
             if self._slices < SLICES_MAX and (delivered - self._delivered) * SLICES_MAX >= surplus:
                 return True
-            gate.open_until = delivered + gate.pressure.ready_max
+            throttle.open_until = delivered + throttle.congestion.ready_max
         self.end()
         return False
 
     def end(self) -> None:
         """The connection waits no longer, or is over."""
-        self._gate.waiting.pop(self, None)
+        self._throttle.waiting.pop(self, None)
 
 
-def hold_of(queue: Queue, client: Client | None, pressure: Pressure) -> Hold | None:
+def throttle_wait_of(queue: Queue, client: Client | None, congestion: Congestion) -> ThrottleWait | None:
     """What a connection that has just published into a crowded queue has to wait for; None: it may go on."""
-    if client is None or client.closed or queue.deleted or queue.ready_count <= pressure.ready_max:
+    if client is None or client.closed or queue.deleted or queue.ready_count <= congestion.ready_max:
         return None
-    gate = queue.gate
-    if gate is None:
-        gate = Gate(pressure)
-        queue.put_behind(gate)
-    assert isinstance(gate, Gate)
-    if queue.counters.delivered < gate.open_until or any(session.consumers for session in client.sessions):
+    throttle = queue.throttle
+    if throttle is None:
+        throttle = Throttle(congestion)
+        queue.put_behind(throttle)
+    assert isinstance(throttle, Throttle)
+    if queue.counters.delivered < throttle.open_until or any(session.consumers for session in client.sessions):
         return None
-    return Hold(queue, gate)
+    return ThrottleWait(queue, throttle)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..flow.parking import HoldArea, Work
+from ..flow.parking import Parking, Work
 from ..flow.steps import Step, Turn
 from ..peer.channel import CommitUnderWay
 
@@ -22,7 +22,7 @@ class Backlog:
 
     __slots__ = ("area", "step", "unfinished")
 
-    def __init__(self, area: HoldArea) -> None:
+    def __init__(self, area: Parking) -> None:
         self.area = area
         self.unfinished: Unfinished | None = None
         self.step = Step.DONE
@@ -63,4 +63,4 @@ class Backlog:
     def is_goodbye_due(self) -> bool:
         """Whether the peer's connection.close waited, and may be answered now."""
         area = self.area
-        return area.says_goodbye and self.unfinished is None and not area.has_last_words
+        return area.is_closing and self.unfinished is None and not area.has_unconfirmed

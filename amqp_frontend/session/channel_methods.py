@@ -75,8 +75,8 @@ def answer_commit(session: AmqpSession, done: CommitUnderWay) -> None:
     """tx.commit-ok, sent once what was done is in the journal. Raises: PartialCommit."""
     session.send_returns(done.channel, done.commit.outcome())
     session.output.send(done.channel.number, commands.Tx.CommitOk)
-    if done.commit.barrier:
-        session.journal.withhold_output(done.commit.barrier)
+    if done.commit.sync_lsn:
+        session.journal.send_answer_after(done.commit.sync_lsn)
 
 
 def _tx_rollback(session: AmqpSession, channel: Channel, method: commands.Tx.Rollback) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pamqp import commands
 
 from ...engine import Clock, Deadline, Deadlines, SessionFailed, due_after, errors
-from ..flow.parking import HoldArea
+from ..flow.parking import Parking
 from ..options import FrontendOptions
 from ..peer.channel import Channel
 from ..peer.login import Login
@@ -44,7 +44,7 @@ class Closing:
         login: Login,
         output: Output,
         confirming: Confirming,
-        area: HoldArea,
+        area: Parking,
         heartbeat: Heartbeat,
         clock: Clock,
         deadlines: Deadlines,
@@ -147,14 +147,14 @@ class Closing:
         self._connection.step(ConnectionStep.CLOSE_SENT)
         self._end_client(failed=True)
         self._output.send(0, commands.Connection.Close, code, text, class_id, method_id)
-        if self._area.says_goodbye:  # their close crossed ours
-            self._area.says_goodbye = False
+        if self._area.is_closing:  # their close crossed ours
+            self._area.is_closing = False
             self._output.send(0, commands.Connection.CloseOk)
         self._set_timer(self._goodbye_ms(), self._hang_up)
 
     def say_goodbye(self) -> None:
         """The peer closed: everything is requeued before it is answered; then it should hang up."""
-        self._area.says_goodbye = False
+        self._area.is_closing = False
         if self._confirming.channels:
             self._confirming.send_due()
         self._output.render()

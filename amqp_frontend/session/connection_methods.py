@@ -122,7 +122,7 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
     link.mechanism, link.heartbeat_s = login.mechanism, session.heartbeat.interval_s
     link.channel_max, link.frame_max = session.channel_max, session.connection.frame_max
     login.client.on_expelled = session.closing.expel
-    login.client.on_withheld = session.journal.withhold_until
+    login.client.on_send_after = session.journal.send_after
     login.vhost = session.broker.virtual_hosts[method.virtual_host]
     session.connection.step(ConnectionStep.OPEN)
     session.closing.logged_in()
@@ -134,8 +134,8 @@ def _close(session: AmqpSession, method: commands.Connection.Close) -> Step | No
         session.output.send(0, commands.Connection.CloseOk)  # our close crossed theirs, which is answered all the same
         return None
     area = session.backlog.area
-    if area.has_last_words:
-        area.says_goodbye = True
+    if area.has_unconfirmed:
+        area.is_closing = True
         session.connection.skip_everything()
         return Step.CLOSING
     session.closing.say_goodbye()

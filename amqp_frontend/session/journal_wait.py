@@ -8,19 +8,19 @@ from ..peer.login import Login
 
 
 class JournalWait:
-    """`barrier`: the LSN up to which the journal must be safe before anything is sent; 0: none.
+    """`sync_lsn`: the LSN up to which the journal must be safe before anything is sent; 0: none.
 
     `has_published`: what the journal keeps, in this turn: so it must wait if that is too slow.
     `has_acted`: it did something that may not be in the journal yet; the next durable answer waits for that, too.
     `asked`: the service that was sent a request in this turn.
     """
 
-    __slots__ = ("_broker", "_login", "asked", "barrier", "has_acted", "has_published")
+    __slots__ = ("_broker", "_login", "asked", "has_acted", "has_published", "sync_lsn")
 
     def __init__(self, broker: Broker, login: Login) -> None:
         self._broker = broker
         self._login = login
-        self.barrier = 0
+        self.sync_lsn = 0
         self.asked: ServiceExchange | None = None
         self.has_published = False
         self.has_acted = False
@@ -33,35 +33,35 @@ class JournalWait:
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
-    def withhold_output(self, barrier: int) -> None:
-        """Send nothing before the journal is safe up to `barrier` (LSN): an answer says that something is durable."""
-        self.barrier = barrier
+    def send_answer_after(self, sync_lsn: int) -> None:
+        """Send nothing before the journal is safe up to `sync_lsn` (LSN): an answer says that something is durable."""
+        self.sync_lsn = sync_lsn
 
-    def withhold_until(self, barrier: int) -> None:
+    def send_after(self, sync_lsn: int) -> None:
         """Send nothing before the journal is safe up to there, nor before what is waited for already."""
-        self.barrier = max(self.barrier, barrier)
+        self.sync_lsn = max(self.sync_lsn, sync_lsn)
 
     def collect_barrier(self) -> None:
         """A request to a service in this turn is answered when what the service did is safe."""
         if self.asked is not None:
-            self.barrier = max(self.barrier, self.asked.barrier)
+            self.sync_lsn = max(self.sync_lsn, self.asked.sync_lsn)
             self.asked = None
 
     @property
     def is_lost(self) -> bool:
         """Whether what an answer waits for will never be on the disk."""
         durability = self._broker.context.storage.durability
-        return bool(self.barrier) and durability is not None and durability.is_lost
+        return bool(self.sync_lsn) and durability is not None and durability.is_lost
 
     @property
-    def is_withholding(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether nothing may be sent yet."""
         durability = self._broker.context.storage.durability
-        if not self.barrier or durability is None:
+        if not self.sync_lsn or durability is None:
             return False
-        if not durability.is_behind if self.barrier == UNTIL_STATED else self.barrier <= durability.safe_lsn:
-            self.barrier = 0
-        return bool(self.barrier)
+        if not durability.is_behind if self.sync_lsn == UNTIL_STATED else self.sync_lsn <= durability.safe_lsn:
+            self.sync_lsn = 0
+        return bool(self.sync_lsn)
 
     # -- reads ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from ...engine import Envelope, Full, ServiceExchange, Session, check_expiration, errors
+from ...engine import Blocker, Envelope, ServiceExchange, Session, check_expiration, errors
 from ..flow.parking import Work
 from ..flow.steps import Step, Turn
 from ..peer.channel import Channel, KnownRoute, part_max_of
@@ -22,7 +22,9 @@ MS = 1_000_000
 RESOURCE_ERROR = 506
 
 
-def offer_run(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: Turn) -> Step:
+def publish_run_with_room(
+    session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: Turn
+) -> Step:
     """Publish as much of a run as there is room for; the rest is held or refused.
 
     Raises: DestinationFull (E.4 row 7), and what `Session.offer` raises.
@@ -61,7 +63,7 @@ def offer_run(session: AmqpSession, event: PublishReceived, channel: Channel, kn
             refuse(session, channel, known, full, blobs[start : start + count], behind=len(blobs) - start - count)
             start += count
         else:
-            area.hold_for(full, channel, _rest(event, start), turn)
+            area.park_for(full, channel, _rest(event, start), turn)
             return PARKED
     return DONE
 
@@ -73,13 +75,13 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     """
     area = session.backlog.area
     if session.journal.is_refusing:
-        hold_for_disk(session, event, channel, turn)
+        park_for_disk(session, event, channel, turn)
         return True
-    full = channel.session.full_for_commit()
+    full = channel.session.blocker_for_commit()
     if full is not None:
         if is_refused(session, full, turn):
             raise errors.DestinationFull(destination=full.destination, limit=full.limit)
-        area.hold_for(full, channel, event, turn)
+        area.park_for(full, channel, event, turn)
         return True
     transaction, quota = channel.session.transaction, turn.quota
     if quota is not None and transaction is not None:
@@ -90,15 +92,15 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     return False
 
 
-def hold_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Turn) -> Step:
+def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Turn) -> Step:
     """The journal takes nothing now (`[address-setting] disk-full-policy`)."""
     disk = session.broker.flow.disk
     disk.switch("low on disk")
-    session.backlog.area.hold_for(disk.full_for(), channel, event, turn)
+    session.backlog.area.park_for(disk.blocker_for(), channel, event, turn)
     return PARKED
 
 
-def is_refused(session: AmqpSession, full: Full, turn: Turn) -> bool:
+def is_refused(session: AmqpSession, full: Blocker, turn: Turn) -> bool:
     """Whether what is handled now is refused instead of held, because of the policy, or because it has waited."""
     if full.fails or not full.fails_after_ms:
         return full.fails
@@ -111,7 +113,7 @@ def _rest(event: PublishReceived, start: int) -> PublishReceived:
 
 
 def refuse(
-    session: AmqpSession, channel: Channel, known: KnownRoute, full: Full, blobs: Sequence[bytes], *, behind: int = 0
+    session: AmqpSession, channel: Channel, known: KnownRoute, full: Blocker, blobs: Sequence[bytes], *, behind: int = 0
 ) -> None:
     """Rows 5 to 7: nack; or return; or the channel's end, and with it that of so many `behind` in the same run.
 
@@ -156,7 +158,7 @@ def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
     durability = session.broker.context.storage.durability
     if durability is not None:
         if durability.has_failed and _must_wait(engine_session, known):
-            return hold_for_disk(session, event, channel, turn)
+            return park_for_disk(session, event, channel, turn)
         session.journal.publishes(durability, is_stored=known.may_be_stored)
     if event.kind.facts.is_marked or len(event.blobs) > known.run_max:
         return _publish_parts(session, event, channel, known, turn)
@@ -259,13 +261,13 @@ def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel,
     try:
         known = _find_route(session, event, channel)
     except (errors.EngineError, PeerError):
-        full = alarm.full_for()
+        full = alarm.blocker_for()
     else:
-        full = alarm.full_for(known.route.queues or (), channel.session.client)
+        full = alarm.blocker_for(known.route.queues or (), channel.session.client)
         if is_refused(session, full, turn):
             refuse(session, channel, known, full, event.blobs)
             return DONE
-    session.backlog.area.hold_for(full, channel, event, turn)
+    session.backlog.area.park_for(full, channel, event, turn)
     return PARKED
 
 
@@ -295,7 +297,7 @@ def _publish_parts(
     engine_session = channel.session
     broker = session.broker
     if not known.run_max and broker.flow.is_on and engine_session.transaction is None:
-        return offer_run(session, event, channel, known, turn)
+        return publish_run_with_room(session, event, channel, known, turn)
     # A transaction gathers them for the commit, which has slices of its own.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
     size = 1 if event.kind.facts.is_marked else len(blobs) if is_gathered else part_max_of(known.route)

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ...engine import Broker, Clock, Deadlines, Emptying, Envelope, Queue
-from ..flow.parking import HoldArea, Work
+from ...engine import Broker, BulkDelete, Clock, Deadlines, Envelope, Queue
+from ..flow.parking import Parking, Work
 from ..flow.steps import Step, Turn
 from ..options import FrontendOptions
 from ..peer.channel import Channel
@@ -68,7 +68,7 @@ class AmqpSession:
         self.output = Output(self.login, self.connection, on_output)
         self.journal = JournalWait(broker, self.login)
         self.confirming = self.confirming_type(broker, self.journal, self.output)
-        self.backlog = Backlog(HoldArea(broker, self.login, self.output))
+        self.backlog = Backlog(Parking(broker, self.login, self.output))
         self.heartbeat = Heartbeat(clock, deadlines, self.output.wake, self._is_unread)
         self.closing = self.closing_type(
             options,
@@ -82,8 +82,8 @@ class AmqpSession:
             deadlines,
         )
         self.output.on_session_failed = self.closing.session_failed
-        self.backlog.area.on_stuck = self.closing.expel
-        self._emptying: Emptying | None = None  # what a method waits for, and that method
+        self.backlog.area.on_timeout = self.closing.expel
+        self._bulk_delete: BulkDelete | None = None  # what a method waits for, and that method
         self._emptied_for: Method | None = None
 
     # -- what the edge calls ----------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class AmqpSession:
     def take_output(self) -> list[Octets]:
         """Everything to send now, in parts; deliveries included."""
         journal = self.journal
-        if (journal.barrier or journal.asked is not None) and self._is_withheld():
+        if (journal.sync_lsn or journal.asked is not None) and self._must_wait():
             journal.notify()
             return self.heartbeat.take_due()  # it says nothing of what waits for the disk
         backlog = self.backlog
@@ -107,15 +107,15 @@ class AmqpSession:
             heartbeat.sent_ns = heartbeat.now()
         return taken
 
-    def _is_withheld(self) -> bool:
+    def _must_wait(self) -> bool:
         """Whether nothing may be sent before the journal has made progress."""
         journal = self.journal
         journal.collect_barrier()
         if journal.is_lost:
-            journal.withhold_output(0)
+            journal.send_answer_after(0)
             self.output.clear()  # the peer must not read that it was done
             self.closing.refuse(InternalError(), None)
-        return journal.is_withholding
+        return journal.is_waiting
 
     def output_sent(self) -> None:
         """All of what was taken is with the kernel: consumers may get more."""
@@ -132,7 +132,7 @@ class AmqpSession:
         if client is not None:
             client.close(failed=True)  # unless it was closed before, by its own wish
             client.flush = _nothing
-            client.on_expelled = client.on_withheld = None
+            client.on_expelled = client.on_send_after = None
         # No cycles are left behind: memory is free at once, without waiting for the collector.
         self.output.end()
         self.backlog.clear()
@@ -143,7 +143,7 @@ class AmqpSession:
         """Whether the peer is not read now: a heartbeat of its own would not be seen."""
         backlog = self.backlog
         area = backlog.area
-        is_left = backlog.unfinished is not None or area.is_full or area.waits_for_alarm or area.says_goodbye
+        is_left = backlog.unfinished is not None or area.is_full or area.waits_for_alarm or area.is_closing
         return is_left or self.journal.has_published
 
     # -- what handlers share ----------------------------------------------------------------------------------------
@@ -175,23 +175,23 @@ class AmqpSession:
     def must_wait_for(self, queue: Queue | None, method: Method) -> bool:
         """Whether a method that looks into a queue is for another turn: its messages come or go in slices."""
         if self._emptied_for is method:
-            assert self._emptying is not None
-            return not self._emptying.is_small
+            assert self._bulk_delete is not None
+            return not self._bulk_delete.is_small
         return queue is not None and queue.is_busy()
 
-    def wait_until_small(self, emptying: Emptying, channel: Channel, method: Method) -> ChannelMethod:
+    def wait_until_small(self, bulk_delete: BulkDelete, channel: Channel, method: Method) -> ChannelMethod:
         """A method that ends a queue, or what is in it, is for the turn when there is little left in it."""
-        self._emptying, self._emptied_for = emptying, method
+        self._bulk_delete, self._emptied_for = bulk_delete, method
         return ChannelMethod(channel.number, channel, method)
 
     def count_before(self, method: Method) -> int | None:
         """Messages that had gone for this method while it waited, which is over now; None: it did not wait."""
-        emptying = self._emptying
-        if emptying is None or self._emptied_for is not method:
+        bulk_delete = self._bulk_delete
+        if bulk_delete is None or self._emptied_for is not method:
             return None
-        self._emptying = self._emptied_for = None
+        self._bulk_delete = self._emptied_for = None
         self.journal.has_acted = True  # the answer says that these are gone, too
-        return emptying.finish()
+        return bulk_delete.finish()
 
     def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:
         """basic.return for mandatory messages that no queue took."""

@@ -164,8 +164,8 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
     # The conditions were for what is there when it begins; what is half gone goes.
     if_unused, if_empty = method.if_unused and before is None, method.if_empty and before is None
     if before is None and queue is not None and is_large(queue, deletes=True):
-        emptying = vhost.queues.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
-        return session.wait_until_small(emptying, channel, method)
+        bulk_delete = vhost.queues.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
+        return session.wait_until_small(bulk_delete, channel, method)
     session.output.render()
     count = vhost.queues.delete(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
     if not method.nowait:

@@ -87,7 +87,7 @@ def _go_through(session: AmqpSession, turn: Turn) -> Step:
         turn.since_ns = None
     if area.channels and step not in _ENDS:
         step = _run_held(session, turn)
-    if area.says_goodbye and backlog.is_goodbye_due:
+    if area.is_closing and backlog.is_goodbye_due:
         session.closing.say_goodbye()
         return CLOSING
     if step in _ENDS:
@@ -105,8 +105,8 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
     While something is held, what may not pass that is held behind it, up to a maximum.
     """
     broker, closing, output, area = session.broker, session.closing, session.output, session.backlog.area
-    held, effort_max = area.channels, turn.effort_max
-    is_beside = bool(held)
+    parked, effort_max = area.channels, turn.effort_max
+    is_beside = bool(parked)
     if is_beside and (area.is_full or closing.finished or output.is_stalled):
         return PARKED
     for event in session.connection.events():
@@ -124,19 +124,19 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
             return UNFINISHED
         if output.reply_size > REPLIES_MAX:
             return STALLED  # what was not looked at stays in the connection's buffer
-        if held and (not is_beside or area.is_full):
+        if parked and (not is_beside or area.is_full):
             return PARKED
         if broker.context.effort.spent >= effort_max:
             return CUT
-    return PARKED if held else DONE
+    return PARKED if parked else DONE
 
 
 def _run_held(session: AmqpSession, turn: Turn, only: Channel | None = None) -> Step:
     """Handle what is held and may go on, channel by channel or on one alone, until the turn is long."""
     area = session.backlog.area
-    while not turn.is_over and (held := area.next_ready(only)) is not None:
-        step = _handle_late(session, area.take(held, turn), turn)
-        area.taken(held, turn)
+    while not turn.is_over and (parked := area.next_ready(only)) is not None:
+        step = _handle_late(session, area.take(parked, turn), turn)
+        area.taken(parked, turn)
         if step in _ENDS:
             return step
     return DONE
@@ -220,14 +220,14 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
         journal.has_acted = True
         rest = HANDLERS[type(event.method)](session, channel, event.method)
         return DONE if rest is None else session.backlog.leave(rest, turn)
-    durability.take_barrier()  # what was recorded before, for others, does not delay this answer
+    durability.take_sync_lsn()  # what was recorded before, for others, does not delay this answer
     rest = HANDLERS[type(event.method)](session, channel, event.method)
-    barrier = durability.take_barrier()
-    if not barrier and journal.has_acted and getattr(event.method, "durable", True):
-        barrier = durability.barrier_behind_all()  # the answer also says that what this peer did before is safe
-    if barrier:
+    sync_lsn = durability.take_sync_lsn()
+    if not sync_lsn and journal.has_acted and getattr(event.method, "durable", True):
+        sync_lsn = durability.sync_lsn_of_all()  # the answer also says that what this peer did before is safe
+    if sync_lsn:
         journal.has_acted = journal.has_published = False
-        journal.withhold_output(barrier)
+        journal.send_answer_after(sync_lsn)
     return DONE if rest is None else session.backlog.leave(rest, turn)
 
 

@@ -3,7 +3,7 @@
 Most contents come in one piece and never get here: see runs.py. Source: AMQP 0-9-1 4.2.6; behaviour page 1.13.
 """
 
-from ...engine import PropertyFacts
+from ...engine import PropertySummary
 from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, stays
 from .layout import BODY, CONTENT_HEAD, FRAME_OVERHEAD, HEADER, ContentFraming, content_frames, frame
 from .peer_errors import (
@@ -91,7 +91,7 @@ class ChannelReader:
         """Move on by the table; a step that is not in it is our own mistake."""
         self.state = CHANNEL_NEXT[self.state][step]
 
-    def add_content(self, kind: int, payload: bytes) -> tuple[bytes, PropertyFacts, bytes, int] | None:
+    def add_content(self, kind: int, payload: bytes) -> tuple[bytes, PropertySummary, bytes, int] | None:
         """Add a header or body frame to the content being assembled.
 
         Returns: (publish frame, facts, blob, oversized body size) when the content is whole, else None.
@@ -106,7 +106,7 @@ class ChannelReader:
             self._add_body(assembly, kind, payload)
         return None if assembly.remaining else self.take_content(assembly)
 
-    def take_content(self, assembly: Assembly) -> tuple[bytes, PropertyFacts, bytes, int]:
+    def take_content(self, assembly: Assembly) -> tuple[bytes, PropertySummary, bytes, int]:
         """As `add_content`, of a content that is whole. Raises: PropertiesUndecodable."""
         self.assembly = None
         header = assembly.header

@@ -119,8 +119,8 @@ class ImmediateNotImplemented(PeerError):
     """basic.publish with immediate."""
 
 
-class HoldExhausted(PeerError):
-    """The hold area is full, and nothing of it could be published for long. Facts: destination, limit, waited_ms."""
+class ParkingExhausted(PeerError):
+    """The parking is full, and nothing of it could be published for long. Facts: destination, limit, waited_ms."""
 
 
 class UserIdMismatch(PeerError):

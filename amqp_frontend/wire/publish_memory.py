@@ -8,7 +8,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, NamedTuple
 
-from ...engine import ContentError, PropertyFacts, Shape, Shapes, scan_properties
+from ...engine import ContentError, PropertySummary, Shape, Shapes, scan_properties
 from .codec import METHODS, decode_method
 from .layout import FRAME_OVERHEAD, HEADER_FIXED
 from .peer_errors import PropertiesUndecodable
@@ -21,7 +21,7 @@ KINDS_MAX = 2048
 #: Longer property lists are scanned each time.
 _REMEMBERED_SIZE_MAX = 256
 #: Equal facts are one object, so that runs are compared by identity.
-_INTERNED: dict[PropertyFacts, PropertyFacts] = {}
+_INTERNED: dict[PropertySummary, PropertySummary] = {}
 
 
 class PublishArguments(NamedTuple):
@@ -42,7 +42,7 @@ class PublishKind:
 
     __slots__ = ("facts", "known", "method_frame")
 
-    def __init__(self, method_frame: bytes, facts: PropertyFacts) -> None:
+    def __init__(self, method_frame: bytes, facts: PropertySummary) -> None:
         self.method_frame = method_frame
         self.facts = facts
         self.known: Any = None
@@ -106,14 +106,14 @@ class PublishMemory:
     __slots__ = ("_kind_count", "arguments", "facts", "heads", "kinds", "shapes")
 
     def __init__(self) -> None:
-        self.facts: dict[bytes, PropertyFacts] = {}
+        self.facts: dict[bytes, PropertySummary] = {}
         self.shapes = Shapes()
         self.arguments: dict[bytes, PublishArguments] = {}
         self.kinds: dict[bytes, dict[int, PublishKind]] = {}
         self.heads: dict[bytes, PublishHead] = {}
         self._kind_count = 0
 
-    def kind_of(self, method_frame: bytes, facts: PropertyFacts) -> PublishKind:
+    def kind_of(self, method_frame: bytes, facts: PropertySummary) -> PublishKind:
         """The kind of messages with this basic.publish frame and these facts."""
         alike = self.kinds.get(method_frame)
         kind = None if alike is None else alike.get(id(facts))
@@ -166,7 +166,7 @@ class PublishMemory:
             self.heads[key] = head._replace(mask=mask, value=value, kind=found)
         return found
 
-    def facts_of(self, properties: bytes) -> PropertyFacts:
+    def facts_of(self, properties: bytes) -> PropertySummary:
         """The facts of a property list, scanned once for each list, or shape of lists, that keeps coming back.
 
         Raises: PropertiesUndecodable (541).

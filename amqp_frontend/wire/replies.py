@@ -24,7 +24,6 @@ from .peer_errors import (
     FlowNotImplemented,
     FrameEndMissing,
     FrameTooLarge,
-    HoldExhausted,
     ImmediateNotImplemented,
     IncompleteTooLarge,
     InternalError,
@@ -33,6 +32,7 @@ from .peer_errors import (
     MethodFrameExpected,
     NoQueueDeclared,
     NotLoggedIn,
+    ParkingExhausted,
     PrefetchSizeNotImplemented,
     PropertiesUndecodable,
     RequeueFalseNotImplemented,
@@ -405,7 +405,7 @@ REPLY: dict[type[Exception], Row] = {
         False,
     ),
     IncompleteTooLarge: Row(506, CONNECTION, "incomplete messages of more than {limit} octets on this connection"),
-    HoldExhausted: Row(506, CONNECTION, "{destination}: {limit} limit, no room for {waited_ms} ms", False),
+    ParkingExhausted: Row(506, CONNECTION, "{destination}: {limit} limit, no room for {waited_ms} ms", False),
     MethodFrameExpected: Row(505, CONNECTION, "expected method frame, got non method frame instead", False),
     ContentHeaderExpected: Row(
         505, CONNECTION, "expected content header for class 60, got non content header frame instead"

@@ -12,7 +12,7 @@ from itertools import chain
 from struct import Struct
 from struct import error as StructError
 
-from ...engine import PropertyFacts
+from ...engine import PropertySummary
 from .channel_reader import ChannelReader
 from .events import AcksReceived, MixedReceived, PublishReceived
 from .large_body import LARGE_MIN
@@ -60,7 +60,7 @@ def read_run(
     start = position
     method_size = length + FRAME_OVERHEAD
     method_frame = data[start : start + method_size]
-    run_facts: PropertyFacts | None = None
+    run_facts: PropertySummary | None = None
     while True:
         # One message read with care ...
         header_start = position + method_size

@@ -1,6 +1,7 @@
 """The life cycles of connections and channels as tables, and what a peer may send in each state.
 
-The third table is that of a connection's held publishes. docs/states.md is drawn from them. A missing key is the error.
+The third table is that of a connection's parked publishes. docs/states.md is drawn from them. A missing key is the
+error.
 Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12; queues page E.5.
 """
 
@@ -115,34 +116,34 @@ CHANNEL_METHODS: dict[ChannelState, tuple[str, ...]] = {
 }
 
 
-class HoldState(_Key):
+class ParkingState(_Key):
     """How far a connection's publishes are held."""
 
     OPEN = auto()  # nothing is held
-    HOLDING = auto()  # something is held, and what may pass it is read and handled
-    NOTIFIED = auto()  # as HOLDING, and connection.blocked was sent
-    STALLED = auto()  # as HOLDING, but so much is held that the peer is not read
+    PARKING = auto()  # something is held, and what may pass it is read and handled
+    NOTIFIED = auto()  # as PARKING, and connection.blocked was sent
+    STALLED = auto()  # as PARKING, but so much is held that the peer is not read
     NOTIFIED_STALLED = auto()  # as STALLED, and connection.blocked was sent
 
 
-class HoldStep(_Key):
+class ParkingStep(_Key):
     """What changes that."""
 
-    HOLD = auto()  # the first publish is held
+    PARK = auto()  # the first publish is held
     NOTIFY = auto()  # connection.blocked is sent
-    STALL = auto()  # the hold area is full
+    STALL = auto()  # the parking is full
     EASE = auto()  # it is half empty again
     LIFT = auto()  # connection.unblocked is sent while something is still held
     CALM = auto()  # connection.unblocked is sent, and nothing is held
     EMPTY = auto()  # nothing is held any more
 
 
-_H, _K = HoldState, HoldStep
+_H, _K = ParkingState, ParkingStep
 
-HOLD_NEXT: dict[HoldState, dict[HoldStep, HoldState]] = {
-    _H.OPEN: {_K.HOLD: _H.HOLDING},
-    _H.HOLDING: {_K.NOTIFY: _H.NOTIFIED, _K.STALL: _H.STALLED, _K.EMPTY: _H.OPEN},
-    _H.NOTIFIED: {_K.STALL: _H.NOTIFIED_STALLED, _K.LIFT: _H.HOLDING, _K.CALM: _H.OPEN},
-    _H.STALLED: {_K.EASE: _H.HOLDING, _K.NOTIFY: _H.NOTIFIED_STALLED},
+PARKING_NEXT: dict[ParkingState, dict[ParkingStep, ParkingState]] = {
+    _H.OPEN: {_K.PARK: _H.PARKING},
+    _H.PARKING: {_K.NOTIFY: _H.NOTIFIED, _K.STALL: _H.STALLED, _K.EMPTY: _H.OPEN},
+    _H.NOTIFIED: {_K.STALL: _H.NOTIFIED_STALLED, _K.LIFT: _H.PARKING, _K.CALM: _H.OPEN},
+    _H.STALLED: {_K.EASE: _H.PARKING, _K.NOTIFY: _H.NOTIFIED_STALLED},
     _H.NOTIFIED_STALLED: {_K.EASE: _H.NOTIFIED, _K.LIFT: _H.STALLED},
 }

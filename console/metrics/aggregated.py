@@ -8,7 +8,7 @@ from ..views.nodes import is_disk_alarm, is_memory_alarm
 from . import families as f
 from .exposition import Family, Sample, histogram, labelled, written
 from .facts import JournalFigures, MetricsFacts, ProcessFigures
-from .own import own_page
+from .process import own_page
 from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
 
 PREFIX = "rabbitmq_"

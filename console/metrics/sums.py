@@ -39,9 +39,9 @@ COUNTS = (
 )
 _counts_of = attrgetter(*COUNTS)
 #: Attributes, not properties: each of these would cost a call of Python for every queue.
-_ledger, _store, _type = map(attrgetter, ("ledger", "store", "type"))
-_consumers, _scheduled = map(attrgetter, ("rota.consumers", "scheduled"))
-_counters, _deaths, _unacked = map(attrgetter, ("counters", "counters.deaths", "unacked"))  # of ledgers
+_events, _store, _type = map(attrgetter, ("events", "store", "type"))
+_consumers, _scheduled = map(attrgetter, ("consumer_list.consumers", "scheduled"))
+_counters, _deaths, _unacked = map(attrgetter, ("counters", "counters.deaths", "unacked"))  # of all_events
 _ready = attrgetter("ready_count")
 
 Deaths = dict[tuple[str, bool], int]
@@ -125,8 +125,8 @@ def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
 
 def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> None:
     types = list(map(_type, queues))
-    ledgers = list(map(_ledger, queues))
-    unacked = list(map(_unacked, ledgers))
+    all_events = list(map(_events, queues))
+    unacked = list(map(_unacked, all_events))
     ready = list(map(_ready, queues) if LEASED in types else map(len, map(_store, queues)))
     sums.queues += len(queues)
     sums.ready += sum(ready)
@@ -135,7 +135,9 @@ def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> No
     sums.scheduled += sum(map(len, map(_scheduled, queues)))
     for type_ in set(types):
         some = (
-            ledgers if types.count(type_) == len(types) else [led for led, its in zip(ledgers, types) if its == type_]
+            all_events
+            if types.count(type_) == len(types)
+            else [led for led, its in zip(all_events, types) if its == type_]
         )
         columns = zip(*map(_counts_of, map(_counters, some)))
         sums._add(TYPES.get(type_, CLASSIC), map(sum, columns), filter(None, map(_deaths, some)))

@@ -4,7 +4,7 @@ import gc
 from typing import Any
 
 from ...engine import Broker
-from ..options import ConsoleOptions, Machine
+from ..options import ConsoleOptions, HostFacts
 from .overview import contexts_view, exchange_types_view
 
 #: What Erlang may have of its processes; tools divide by it.
@@ -75,7 +75,7 @@ def is_disk_alarm(broker: Broker) -> bool:
     return broker.flow.disk.is_full
 
 
-def memory_view(machine: Machine, broker: Broker) -> dict[str, Any]:
+def memory_view(machine: HostFacts, broker: Broker) -> dict[str, Any]:
     """Octets by the names of RabbitMQ: bodies of messages, and all else together."""
     bodies = min(broker.context.storage.memory.total, machine.memory)
     parts = dict.fromkeys(_MEMORY, 0) | {"binary": bodies, "other_proc": machine.memory - bodies}

@@ -42,7 +42,7 @@ class Recipient(Protocol):
     def room(self) -> int:
         """Octets that may still be sent before the client is paused."""
 
-    def withhold(self, barrier: int) -> None:
+    def send_after(self, sync_lsn: int) -> None:
         """What is on its way must not be sent before the journal is safe up to there (LSN)."""
 
     def affordable(self, blobs: Sequence[bytes]) -> int:
@@ -134,7 +134,7 @@ class Consumer(Holder):
 
     `prefetch` limits this consumer's unacknowledged deliveries, 0 = unlimited; without acknowledgements (`no_ack`)
     no limit applies. `priority`: of those that have room the highest goes first. `opaque` belongs to the frontend.
-    `filter`: it gets the messages that this takes; None: all. `is_held`: its queue hands nothing out now.
+    `filter`: it gets the messages that this takes; None: all. `is_paused`: its queue hands nothing out now.
     """
 
     __slots__ = (
@@ -142,7 +142,7 @@ class Consumer(Holder):
         "client",
         "exclusive",
         "filter",
-        "is_held",
+        "is_paused",
         "no_ack",
         "opaque",
         "prefetch",
@@ -172,7 +172,7 @@ class Consumer(Holder):
         self.priority = integer_of(arguments, "x-priority") or 0
         self.filter = filter_
         self.opaque: object = None
-        self.is_held = False
+        self.is_paused = False
 
     def change(self, arguments: FieldTable, filter_: "Expression | None") -> None:
         """It subscribed again, under its tag."""
@@ -183,7 +183,7 @@ class Consumer(Holder):
     def credit(self) -> int:
         """How many messages it may be handed now; 0 or less means none."""
         session = self.session
-        if self.is_held or self.client.paused or not session.flowing:
+        if self.is_paused or self.client.paused or not session.flowing:
             return 0
         if self.no_ack:
             return UNLIMITED if session.has_shared_room(self) else 0

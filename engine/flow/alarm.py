@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ..clock import Clock
-from .full import Full
+from .blocker import Blocker
 from .meter import Meter
-from .ring import Waiting
+from .round_robin import Waiting
 from .usage import Usage
 
 
@@ -46,13 +46,13 @@ class Alarm(Usage):
             self.since_ms = self._clock.wall_ms()
         self.is_full = reason is not None
         self._reason = reason or ""
-        if reason is None and self.ring:
+        if reason is None and self.round_robin:
             self._on_eased(self)
 
-    def full_for(self, queues: Iterable[Target] = (), client: Waiting | None = None) -> Full:
+    def blocker_for(self, queues: Iterable[Target] = (), client: Waiting | None = None) -> Blocker:
         """How a publish to these queues meets it: where one of them refuses what it has no room for, it is refused."""
         if client is not None and client.is_internal_link:
-            return Full(self, False, 0)
+            return Blocker(self, False, 0)
         meters = [queue.meter for queue in queues if queue.meter is not None]
         after_ms = min((meter.fails_after_ms for meter in meters if meter.fails_after_ms), default=0)
-        return Full(self, any(meter.fails for meter in meters), after_ms)
+        return Blocker(self, any(meter.fails for meter in meters), after_ms)

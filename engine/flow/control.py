@@ -15,9 +15,9 @@ from ..events import EventKind
 from ..messages.event import ObjectEvent
 from ..messages.message import Envelope
 from .alarm import Alarm
-from .full import Full
+from .blocker import Blocker
 from .meter import Meter
-from .ring import Waiter, Waiting
+from .round_robin import Waiter, Waiting
 from .tree import Metered, UsageTree
 from .usage import Usage
 from .warnings import BlockedWarnings
@@ -28,7 +28,7 @@ RELEASE_SPREAD = 2_000
 TURN_COST = 16
 
 
-class Blocked(NamedTuple):
+class BlockedClient(NamedTuple):
     """One client that waits: for what, and since when (monotonic)."""
 
     client: Waiting
@@ -114,7 +114,7 @@ class FlowControl(UsageTree):
 
     def room_for(
         self, queues: Sequence[Metered], envelope: Envelope, blobs: Sequence[bytes], client: Waiting
-    ) -> tuple[int, Full | None]:
+    ) -> tuple[int, Blocker | None]:
         """How many messages of a run may be published now, from its head, to all of these queues; and if that is not
         all of it, what is full, or will be then (None: ask again behind those).
 
@@ -123,13 +123,13 @@ class FlowControl(UsageTree):
         if self._changed:
             self._settle()
         nodes: dict[Usage, int] = {}  # and how many of the queues charge it
-        full: Full | None = None
+        full: Blocker | None = None
         for queue in queues:
             meter = queue.meter
             if meter is None:
                 continue
             for node in meter.holds_stored if queue.stores(envelope) else meter.holds_transient:
-                if node.is_full or (node.ring and self._resuming is not client):
+                if node.is_full or (node.round_robin and self._resuming is not client):
                     full = _stricter(full, self._full(node, meter, client))
                     break
                 nodes[node] = nodes.get(node, 0) + 1
@@ -143,20 +143,20 @@ class FlowControl(UsageTree):
                 count = min(count, meter.fitting(nodes))
         return count, None
 
-    def _full(self, node: Usage, meter: Meter, client: Waiting) -> Full:
+    def _full(self, node: Usage, meter: Meter, client: Waiting) -> Blocker:
         if client.is_internal_link:
-            return Full(node, node.refuses, 0)
-        return Full(node, meter.fails or node.refuses, meter.fails_after_ms)
+            return Blocker(node, node.refuses, 0)
+        return Blocker(node, meter.fails or node.refuses, meter.fails_after_ms)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait(self, full: Full, client: Waiting, waiter: Waiter) -> None:
-        """`waiter.resume` is called when it is the client's turn and there is room; see `Ring`."""
+    def wait(self, full: Blocker, client: Waiting, waiter: Waiter) -> None:
+        """`waiter.resume` is called when it is the client's turn and there is room; see `RoundRobin`."""
         node = full.node
         now_ns = self._context.clock.monotonic_ns()
         self._waits[waiter] = (node, client)
-        if node.ring.join(client, waiter, now_ns):
-            self._announce(Blocked(client, node.destination, node.limit_name, now_ns), True)
+        if node.round_robin.join(client, waiter, now_ns):
+            self._emit(BlockedClient(client, node.destination, node.limit_name, now_ns), True)
             self.warnings.blocked(node)
         if not node.is_full:
             self._note_eased(node)
@@ -167,20 +167,20 @@ class FlowControl(UsageTree):
         if found is None:
             return
         node, client = found
-        since = next((turn.since_ns for one, turn in node.ring if one is client), 0)
-        if node.ring.leave(client, waiter):
-            self._announce(Blocked(client, node.destination, node.limit_name, since), False)
+        since = next((turn.since_ns for one, turn in node.round_robin if one is client), 0)
+        if node.round_robin.leave(client, waiter):
+            self._emit(BlockedClient(client, node.destination, node.limit_name, since), False)
 
     def reconsider(self, meter: Meter) -> None:
         """What is held because of a queue is to be looked at again: it may be refused from now on."""
         for node in dict.fromkeys((*meter.holds_stored, *meter.holds_transient, self.alarm)):
-            if node.ring:
+            if node.round_robin:
                 self._reconsidered[node] = None
                 self.pending = self._context.background.pending = True
 
     def _look_again(self, node: Usage) -> None:
         """Each waiter says whether it still waits, in the order in which they came; nothing is published."""
-        waiting = [(client, waiter) for client, turn in node.ring for waiter in turn.waiters]
+        waiting = [(client, waiter) for client, turn in node.round_robin for waiter in turn.waiters]
         for client, waiter in waiting:
             self._resuming = client
             try:
@@ -206,7 +206,7 @@ class FlowControl(UsageTree):
         until = effort.spent + RELEASE_SPREAD
         while self._eased and effort.spent < until:
             node = next(iter(self._eased))
-            if node.is_full or not node.ring:
+            if node.is_full or not node.round_robin:
                 del self._eased[node]
                 continue
             self._serve(node)
@@ -215,24 +215,24 @@ class FlowControl(UsageTree):
         self.pending = bool(self._eased)
 
     def _serve(self, node: Usage) -> None:
-        client, waiter = node.ring.next
+        client, waiter = node.round_robin.next
         del self._waits[waiter]
         self._resuming = client
         try:
-            served = node.ring.serve_next(node)
+            served = node.round_robin.serve_next(node)
         finally:
             self._resuming = None
         if served is not None:
-            self._announce(Blocked(served[0], node.destination, node.limit_name, served[1]), False)
+            self._emit(BlockedClient(served[0], node.destination, node.limit_name, served[1]), False)
 
-    def _announce(self, blocked: Blocked, waits: bool) -> None:
+    def _emit(self, blocked: BlockedClient, waits: bool) -> None:
         context = self._context
         if not context.listeners:
             return
         kind = EventKind.BLOCKED if waits else EventKind.UNBLOCKED
         client, destination, limit, since_ns = blocked
         waited_ms = (context.clock.monotonic_ns() - since_ns) // MS
-        context.announce(BlockedEvent(kind, client.vhost.name, client.name, client, destination, limit, waited_ms))
+        context.emit(BlockedEvent(kind, client.vhost.name, client.name, client, destination, limit, waited_ms))
 
     @property
     def is_calm(self) -> bool:
@@ -241,27 +241,27 @@ class FlowControl(UsageTree):
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
-    def blocked(self) -> list[Blocked]:
+    def blocked(self) -> list[BlockedClient]:
         """Who waits for what, the longest first."""
         found = [
-            Blocked(client, node.destination, node.limit_name, turn.since_ns)
+            BlockedClient(client, node.destination, node.limit_name, turn.since_ns)
             for node in dict.fromkeys(node for node, _ in self._waits.values())
-            for client, turn in node.ring
+            for client, turn in node.round_robin
         ]
         return sorted(found, key=lambda one: one.since_ns)
 
 
-def _stricter(one: Full | None, other: Full) -> Full:
+def _stricter(one: Blocker | None, other: Blocker) -> Blocker:
     """Of what is full in two queues: what refuses, before what refuses after a time, before what holds for ever.
 
-    The first of those that are equal. An alarm decides in the same way (`Alarm.full_for`). Source: queues page E.2.
+    The first of those that are equal. An alarm decides in the same way (`Alarm.blocker_for`). Source: queues page E.2.
     """
-    if one is None or _patience_ms(other) < _patience_ms(one):
+    if one is None or _deadline_ms(other) < _deadline_ms(one):
         return other
     return one
 
 
-def _patience_ms(full: Full) -> float:
+def _deadline_ms(full: Blocker) -> float:
     if full.fails:
         return 0
     return full.fails_after_ms or math.inf

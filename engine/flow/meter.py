@@ -48,8 +48,8 @@ class Bound:
 
 
 class Meter:
-    """Messages and octets: `at_hand` those in memory, ready or out, with the octets of their blobs; `paged` the others,
-    with the octets that their store knows (`paged_run.octets_paged`).
+    """Messages and octets: `in_memory` those in memory, ready or out, with the octets of their blobs; `paged` the
+    others, with the octets that their store knows (`paged_run.octets_paged`).
 
     `stored`, `paged_stored`: octets of those that a restart brings back. `holds_stored`, `holds_transient`: the nodes
     in which a publish of such a message has to find room. `forbids_paging`: all of it has to stay in memory, or has to
@@ -61,8 +61,6 @@ class Meter:
 
     __slots__ = (
         "_charges",
-        "at_hand",
-        "at_hand_octets",
         "bounds",
         "counts_stored",
         "fails",
@@ -70,18 +68,20 @@ class Meter:
         "forbids_paging",
         "holds_stored",
         "holds_transient",
+        "in_memory",
+        "in_memory_octets",
+        "metering",
         "minimum_size",
         "on_change",
         "paged",
         "paged_octets",
         "paged_stored",
         "stored",
-        "terms",
     )
 
-    def __init__(self, terms: object, *, forbids_paging: bool, minimum_size: int = 0) -> None:
-        """`terms`: what it was made for."""
-        self.terms = terms
+    def __init__(self, metering: object, *, forbids_paging: bool, minimum_size: int = 0) -> None:
+        """`metering`: what it was made for."""
+        self.metering = metering
         self.forbids_paging = forbids_paging
         self.minimum_size = minimum_size
         self.fails = False
@@ -92,7 +92,7 @@ class Meter:
         self.bounds: tuple[Bound, ...] = ()
         self.on_change: Callable[[Meter], None] | None = None
         self.counts_stored = False  # whether anybody asks for `stored`
-        self.at_hand = self.at_hand_octets = self.stored = 0
+        self.in_memory = self.in_memory_octets = self.stored = 0
         self.paged = self.paged_octets = self.paged_stored = 0
 
     def charge(self, node: Usage, measure: "Callable[[Meter], int]") -> Charge:
@@ -121,13 +121,13 @@ class Meter:
         for charge in self._charges:
             if charge.measure is memory and charge.node in nodes:
                 reached = charge.amount + charge.node.room // nodes[charge.node]
-                fewest = min(fewest, -(-reached // self.minimum_size) - self.at_hand)
+                fewest = min(fewest, -(-reached // self.minimum_size) - self.in_memory)
         return max(1, fewest)
 
     @property
     def octets(self) -> int:
         """Of all messages."""
-        return self.at_hand_octets + self.paged_octets
+        return self.in_memory_octets + self.paged_octets
 
     def settle(self) -> None:
         """Have the nodes know what changed."""
@@ -139,8 +139,8 @@ class Meter:
 
     def came(self, count: int, octets: int, stored: int) -> None:
         """New messages."""
-        self.at_hand += count
-        self.at_hand_octets += octets
+        self.in_memory += count
+        self.in_memory_octets += octets
         self.stored += stored
         if self.on_change is not None:
             self.on_change(self)
@@ -149,16 +149,16 @@ class Meter:
 
     def left(self, count: int, octets: int, stored: int) -> None:
         """Messages that were in memory are gone."""
-        self.at_hand -= count
-        self.at_hand_octets -= octets
+        self.in_memory -= count
+        self.in_memory_octets -= octets
         self.stored -= stored
         if self._charges:
             self.settle()
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         """Messages left memory, where they took so many octets; paged out they count for so many."""
-        self.at_hand -= count
-        self.at_hand_octets -= octets
+        self.in_memory -= count
+        self.in_memory_octets -= octets
         self.paged += count
         self.paged_octets += octets_paged
         if are_stored and self.counts_stored:
@@ -181,7 +181,7 @@ class Meter:
 
     def reset(self) -> None:
         """Count again from nothing; `settle` follows."""
-        self.at_hand = self.at_hand_octets = self.stored = 0
+        self.in_memory = self.in_memory_octets = self.stored = 0
         self.paged = self.paged_octets = self.paged_stored = 0
 
     def end(self) -> Iterable[Usage]:
@@ -204,17 +204,17 @@ class Meter:
 
 def memory(meter: Meter) -> int:
     """What is in memory; each message counts as `minimum_size` at least, on average."""
-    return max(meter.at_hand_octets, meter.at_hand * meter.minimum_size)
+    return max(meter.in_memory_octets, meter.in_memory * meter.minimum_size)
 
 
-def octets_at_hand(meter: Meter) -> int:
+def octets_in_memory(meter: Meter) -> int:
     """Of what is in memory."""
-    return meter.at_hand_octets
+    return meter.in_memory_octets
 
 
-def messages_at_hand(meter: Meter) -> int:
+def messages_in_memory(meter: Meter) -> int:
     """What is in memory."""
-    return meter.at_hand
+    return meter.in_memory
 
 
 def all_octets(meter: Meter) -> int:
@@ -224,7 +224,7 @@ def all_octets(meter: Meter) -> int:
 
 def all_messages(meter: Meter) -> int:
     """All messages, wherever they are."""
-    return meter.at_hand + meter.paged
+    return meter.in_memory + meter.paged
 
 
 def stored_octets(meter: Meter) -> int:

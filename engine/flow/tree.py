@@ -12,8 +12,8 @@ from ...settings import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 from ..messages.message import Envelope
 from ..rules.flow_rules import VM, FlowRules
 from ..rules.size_rules import BLOCK, PAGE, SizeRules
-from .holdings import Holdings
-from .meter import Meter, all_messages, all_octets, memory, messages_at_hand, octets_at_hand, stored_octets
+from .meter import Meter, all_messages, all_octets, memory, messages_in_memory, octets_in_memory, stored_octets
+from .parked import ParkedTotal
 from .usage import UNLIMITED, Usage
 
 #: Limits on what all addresses hold together.
@@ -35,7 +35,7 @@ class Metered(Protocol):
         """Whether messages of this kind survive a restart in this queue."""
 
 
-class MeterTerms(NamedTuple):
+class MeterSettings(NamedTuple):
     """What the meter of a queue depends on: as long as that is equal, it stays.
 
     `rules`: flow control of its address, or of the broker. `size`: what its address may hold. `keeps`: acknowledged
@@ -52,10 +52,10 @@ class MeterTerms(NamedTuple):
 class UsageTree(ABC):
     """`generation`: changes when limits of the broker are switched on or off, so that queues get other meters.
 
-    `holdings`: what frontends hold of publishers that wait.
+    `parked`: what frontends hold of publishers that wait.
     """
 
-    __slots__ = ("_changed", "_flow", "_nodes", "_roots", "_whole", "generation", "holdings", "system")
+    __slots__ = ("_changed", "_flow", "_nodes", "_roots", "_whole", "generation", "parked", "system")
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, str, Hashable], Usage] = {}  # (limit, virtual host, name)
@@ -65,7 +65,7 @@ class UsageTree(ABC):
         self._flow = Flow()
         self.system: SystemUsage | None = None
         self.generation = 0
-        self.holdings = Holdings()
+        self.parked = ParkedTotal()
 
     @abstractmethod
     def _note_eased(self, node: Usage) -> None:
@@ -83,7 +83,7 @@ class UsageTree(ABC):
     def configure(self, system: SystemUsage | None, flow: Flow, whole: WholeLimits = NO_WHOLE_LIMITS) -> None:
         """The broker's own limits, and how full nodes ease; all may change while it runs. Queues follow by reviews."""
         self._flow, self.system = flow, system
-        self.holdings.share(0 if system is None else system.memory)
+        self.parked.share(0 if system is None else system.memory)
         limits = {} if system is None else {"memory": system.memory, "store": system.store, "temp": system.temp}
         if whole.octets_max is not None:
             limits[WHOLE_OCTETS] = max(1, whole.octets_max)
@@ -110,7 +110,7 @@ class UsageTree(ABC):
         """So much is in the temp store. What is held there makes nobody wait: it would wait for itself."""
         node = self._roots.get("temp")
         if node is not None:
-            node.change(used - self.holdings.spooled - node.used)
+            node.change(used - self.parked.spooled - node.used)
 
     @property
     def is_on(self) -> bool:
@@ -128,7 +128,9 @@ class UsageTree(ABC):
         self._settle()
         return any(root.used >= root.limit for root in self._whole)
 
-    def terms_of(self, rules: FlowRules | None, size: SizeRules, *, keeps: bool, evicts: bool) -> MeterTerms | None:
+    def meter_settings_of(
+        self, rules: FlowRules | None, size: SizeRules, *, keeps: bool, evicts: bool
+    ) -> MeterSettings | None:
         """What the meter of a queue with such rules is to be like; None: it needs none.
 
         `keeps`: acknowledged messages stay in it, which leaves its memory to the journal by itself.
@@ -141,15 +143,17 @@ class UsageTree(ABC):
             )
         if rules is None and not (size.holds or size.counts_octets or self._whole or (size.pages and not keeps)):
             return None
-        return MeterTerms(rules, size, keeps, evicts, self.generation)
+        return MeterSettings(rules, size, keeps, evicts, self.generation)
 
-    def make_meter(self, queue: Metered, vhost: str, terms: MeterTerms, *, has_journal: bool) -> Meter:
+    def make_meter(self, queue: Metered, vhost: str, metering: MeterSettings, *, has_journal: bool) -> Meter:
         """The meter of a queue."""
-        rules, size = terms.rules or FlowRules(), terms.size
-        meter = Meter(terms, forbids_paging=rules.cursor == VM or size.counts_exactly, minimum_size=rules.minimum_size)
+        rules, size = metering.rules or FlowRules(), metering.size
+        meter = Meter(
+            metering, forbids_paging=rules.cursor == VM or size.counts_exactly, minimum_size=rules.minimum_size
+        )
         meter.fails, meter.fails_after_ms = rules.fails, rules.fails_after_ms
         held: list[Usage] = []  # by publishes of either kind
-        if terms.rules is not None:
+        if metering.rules is not None:
             for node in self._memory_nodes(queue, vhost, rules):
                 charge = meter.charge(node, memory)
                 if rules.holds:
@@ -159,13 +163,13 @@ class UsageTree(ABC):
         for node in self._size_nodes(queue, vhost, size) if size.holds else ():
             meter.charge(node, all_messages if node.in_messages else all_octets)
             held.append(node)
-        if size.pages and not terms.keeps:
+        if size.pages and not metering.keeps:
             self._page_beyond(meter, queue, vhost, size)
         for node in self._whole:
             if size.policy != PAGE:
                 meter.charge(node, all_messages if node.in_messages else all_octets)
-            elif not terms.keeps:
-                charge = meter.charge(node, messages_at_hand if node.in_messages else octets_at_hand)
+            elif not metering.keeps:
+                charge = meter.charge(node, messages_in_memory if node.in_messages else octets_in_memory)
                 meter.bound(charge, partial(_limit_of, node))
             if size.policy == BLOCK:
                 held.append(node)
@@ -173,7 +177,7 @@ class UsageTree(ABC):
             if not node.is_root:
                 node.warning_interval_ms = rules.warning_interval_ms
         stored, transient = list(held), list(held)
-        if self.system is not None and terms.rules is not None:
+        if self.system is not None and metering.rules is not None:
             meter.charge(self._roots["store"], stored_octets)
             stored.append(self._roots["store"])
             if rules.may_spool:
@@ -184,7 +188,7 @@ class UsageTree(ABC):
             meter.bounds = ()
         elif meter.bounds:
             meter.on_change = self._note_changed
-        if not terms.evicts:
+        if not metering.evicts:
             meter.holds_stored, meter.holds_transient = tuple(stored), tuple(transient)
         return meter
 
@@ -213,10 +217,10 @@ class UsageTree(ABC):
         key = ("in memory", queue.address)  # an address with several queues may have both: some page, and some block
         if size.octets_max is not None:
             node = self._node("max-size-bytes", vhost, key, where, size.octets_max)
-            meter.bound(meter.charge(node, octets_at_hand), partial(int, size.octets_max))
+            meter.bound(meter.charge(node, octets_in_memory), partial(int, size.octets_max))
         if size.messages_max is not None:
             node = self._node("max-size-messages", vhost, key, where, size.messages_max, in_messages=True)
-            meter.bound(meter.charge(node, messages_at_hand), partial(int, size.messages_max))
+            meter.bound(meter.charge(node, messages_in_memory), partial(int, size.messages_max))
 
     def _node(
         self, limit_name: str, vhost: str, name: Hashable, where: str, limit: int, *, in_messages: bool = False
@@ -242,7 +246,7 @@ class UsageTree(ABC):
         """It limits nothing any more: all who wait go on."""
         node.is_full = False
         node.limit = 0
-        if node.ring:
+        if node.round_robin:
             self._note_eased(node)
 
     def nodes(self) -> list[Usage]:

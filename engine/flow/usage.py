@@ -9,14 +9,14 @@ Source: queues page E.1, E.5 ("Limit states").
 from collections.abc import Callable
 
 from ...settings import Flow
-from .ring import Ring
+from .round_robin import RoundRobin
 
 
 class Usage:
     """`destination`: whose limit it is, for people: a queue, an address, or the broker. `limit_name`: which one.
 
     `is_root`: it is the broker's: when it is full that is an alarm. `in_messages`: they are counted, and not octets.
-    `limit`: 0 is none. `refuses`: nobody waits for it. `ring`: who waits.
+    `limit`: 0 is none. `refuses`: nobody waits for it. `round_robin`: who waits.
     """
 
     __slots__ = (
@@ -29,7 +29,7 @@ class Usage:
         "limit_name",
         "low",
         "refuses",
-        "ring",
+        "round_robin",
         "used",
         "users",
         "warning_interval_ms",
@@ -52,7 +52,7 @@ class Usage:
         self.limit = self.low = self.used = 0
         self.is_full = False
         self.refuses = False
-        self.ring = Ring()
+        self.round_robin = RoundRobin()
         self.users = 0  # meters that feed it
         self.warning_interval_ms = DEFAULT_INTERVAL_MS  # between two warnings that somebody waits; 0: none
 
@@ -79,7 +79,7 @@ class Usage:
         if self.is_full:
             if used <= self.low:
                 self.is_full = False
-                if self.ring:
+                if self.round_robin:
                     self._on_eased(self)
         elif 0 < self.limit <= used:
             self.is_full = True

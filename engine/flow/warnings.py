@@ -40,8 +40,8 @@ class BlockedWarnings:
 
     def _warn(self, node: Usage) -> None:
         self._recent.discard(node)
-        if self.on_due is None or not node.ring or not node.warning_interval_ms:
+        if self.on_due is None or not node.round_robin or not node.warning_interval_ms:
             return
         self._recent.add(node)
         self._deadlines.set(due_after(self._clock, node.warning_interval_ms), partial(self._warn, node))
-        self.on_due(BlockedWarning(node.destination, node.limit_name, node.used, node.limit, len(node.ring)))
+        self.on_due(BlockedWarning(node.destination, node.limit_name, node.used, node.limit, len(node.round_robin)))

@@ -31,7 +31,7 @@ def timers_of(queue: Queue) -> Iterator[str]:
     if soonest is None and is_set(timers._due):
         yield f"nothing waits for its time, {_say(timers._due)}"
     expires_ns, broker = queue.store.next_expiry_ns, queue.context.broker
-    is_looked_at = queue.holds or broker.scheduler.is_marked(queue)  # what is at its head is waited for then
+    is_looked_at = queue.freeze_count or broker.scheduler.is_marked(queue)  # what is at its head is waited for then
     if (
         expires_ns > broker.clock.monotonic_ns()
         and not is_looked_at
@@ -40,9 +40,9 @@ def timers_of(queue: Queue) -> Iterator[str]:
     ):
         yield f"a head expires at {expires_ns}, {_say(timers._expiry)}"
     expires_ms = queue.rules.expires_ms
-    if expires_ms is not None and not queue.rota.consumers and not is_set(timers._unused):
+    if expires_ms is not None and not queue.consumer_list.consumers and not is_set(timers._unused):
         yield "expires unless it is used, and no deadline is set"
-    if queue.rota.consumers and is_set(timers._unused):
+    if queue.consumer_list.consumers and is_set(timers._unused):
         yield "has consumers, and expires as unused"
 
 

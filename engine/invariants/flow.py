@@ -14,25 +14,25 @@ from .sessions import Held
 
 def meter_of(queue: Queue, held: Held) -> Iterator[str]:
     """What it would count if it began now."""
-    meter = queue.ledger.meter
+    meter = queue.events.meter
     if meter is None:
         return
     parts = queue.store.paged_parts()
     aside = (part for part in parts if isinstance(part, Message))
     out = () if queue.keeps else held.by_queue.get(queue, ())
-    at_hand = list(chain(queue.messages(), aside, out))
+    in_memory = list(chain(queue.messages(), aside, out))
     paged = list(queue.store.paged_sizes(parts))
-    octets, paged_octets = sum(map(octets_of, at_hand)), sum(size for _, size, _ in paged)
-    count, paged_count = len(at_hand), sum(count for count, _, _ in paged)
-    stored = sum(octets_of(one) for one in at_hand if queue.stores(one.envelope))
+    octets, paged_octets = sum(map(octets_of, in_memory)), sum(size for _, size, _ in paged)
+    count, paged_count = len(in_memory), sum(count for count, _, _ in paged)
+    stored = sum(octets_of(one) for one in in_memory if queue.stores(one.envelope))
     paged_stored = sum(size for _, size, are_stored in paged if are_stored)
     metered = {
-        "messages": (meter.at_hand + meter.paged, count + paged_count),
+        "messages": (meter.in_memory + meter.paged, count + paged_count),
         "octets": (meter.octets, octets + paged_octets),
     }
     if not queue.keeps:
-        metered["messages in memory"] = (meter.at_hand, count)
-        metered["octets in memory"] = (meter.at_hand_octets, octets)
+        metered["messages in memory"] = (meter.in_memory, count)
+        metered["octets in memory"] = (meter.in_memory_octets, octets)
     if meter.counts_stored:
         metered["octets that are stored"] = (meter.stored + meter.paged_stored, stored + paged_stored)
     for what, (counted, found) in metered.items():
@@ -57,7 +57,7 @@ def usage_of(broker: BrokerContext) -> Iterator[str]:
     used: Counter[Usage] = Counter()
     users: Counter[Usage] = Counter()
     for queue in broker.virtual_hosts.queues():
-        meter = queue.ledger.meter
+        meter = queue.events.meter
         if meter is None:
             continue
         for charge in meter._charges:

@@ -27,8 +27,8 @@ def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str
                 yield f"counts {table._noted} notes of {name}s"
     if out:
         yield f"tags are out without a lease: {[message.id for message in out.values()][:20]}"
-    rota = queue.lease_rota
-    strangers = (rota.aside | rota.late | rota.renewing).difference(rota.consumers)
+    consumer_list = queue.lease_consumers
+    strangers = (consumer_list.aside | consumer_list.late | consumer_list.renewing).difference(consumer_list.consumers)
     if strangers:
         yield f"remembers {len(strangers)} consumers that are gone, or none"
     if is_small:

@@ -12,15 +12,15 @@ from .sessions import Held
 def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
     """`is_small`: its messages are looked at one by one."""
     out = held.by_queue.get(queue, [])
-    if queue.ledger.unacked != len(out):
-        yield f"counts {queue.ledger.unacked} unacknowledged, sessions have {len(out)} tags of it"
+    if queue.events.unacked != len(out):
+        yield f"counts {queue.events.unacked} unacknowledged, sessions have {len(out)} tags of it"
     if queue.deleted:
         yield "is deleted, and still there"
-    if queue.holds < 0:
-        yield f"is held {queue.holds} times"
+    if queue.freeze_count < 0:
+        yield f"is held {queue.freeze_count} times"
     if _is_forgotten(queue):
         yield "a consumer could have what is ready, and no turn looks at it"
-    for consumer in queue.rota.consumers:
+    for consumer in queue.consumer_list.consumers:
         if consumer.queue is not queue or consumer.session not in queue.sessions and not consumer.no_ack:
             yield f"consumer '{consumer.tag}' does not know it, or it not the consumer's session"
     if is_small:
@@ -30,9 +30,14 @@ def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
 def _is_forgotten(queue: Queue) -> bool:
     """Whether somebody waits for what stands at the head, and will not get it. Who may have what of groups, filters and
     leases is more than that."""
-    if queue.holds or queue.selection is not None or queue.rota.groups is not None or queue.rules.leased is not None:
+    if (
+        queue.freeze_count
+        or queue.selection is not None
+        or queue.consumer_list.groups is not None
+        or queue.rules.leased is not None
+    ):
         return False
-    if not queue.store.ready or queue.keeps or not queue.rota.has_waiting():
+    if not queue.store.ready or queue.keeps or not queue.consumer_list.has_waiting():
         return False
     is_over = 0 < queue.store.next_expiry_ns <= queue.context.broker.clock.monotonic_ns()  # it goes first, in slices
     scheduler = queue.context.broker.scheduler

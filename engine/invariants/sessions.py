@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from ..clients.session import Session
 from ..delivery.consumer import Consumer, Holder, Receiver, holder_of
 from ..messages.message import Message
-from ..peers.session import Session
 from ..queues.queue import Queue, queue_of
 
 
@@ -62,7 +62,7 @@ def sessions_of(held: Held) -> Iterator[str]:
                 yield f"{where}: {_name(consumer)} is known by the tag '{tag}'"
             if consumer not in counts and consumer.unacked:
                 yield f"{where}: {_name(consumer)} counts {consumer.unacked} unacknowledged, tags 0"
-            if consumer not in queue_of(consumer).rota.consumers:
+            if consumer not in queue_of(consumer).consumer_list.consumers:
                 yield f"{where}: {_name(consumer)} is not in the rota of queue '{consumer.queue.name}'"
         yield from (f"{where}: {fault}" for fault in _confirms_of(session))
 

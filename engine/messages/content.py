@@ -1,6 +1,6 @@
 """The content of a message: header payload and body, byte for byte as published (a leaf but for field tables).
 
-Properties are looked at lazily: publishing needs only the `PropertyFacts`, a few facts that routing and queues ask
+Properties are looked at lazily: publishing needs only the `PropertySummary`, a few facts that routing and queues ask
 for; everything else is decoded when somebody asks. Nothing here re-encodes what it did not change.
 Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
 """
@@ -74,7 +74,7 @@ class ContentError(ValueError):
     """The property list of a content header is cut short or has bits that 0-9-1 does not know."""
 
 
-class PropertyFacts(NamedTuple):
+class PropertySummary(NamedTuple):
     """What routing and queues ask of a property list. Interned: equal facts are one object."""
 
     persistent: bool = False
@@ -85,7 +85,7 @@ class PropertyFacts(NamedTuple):
     is_marked: bool = False  # a header is among `MARKS`, or it wants a direct reply: each such message is looked at
 
 
-NO_FACTS = PropertyFacts()
+NO_FACTS = PropertySummary()
 
 
 @lru_cache(512)
@@ -94,7 +94,7 @@ def _present(flags: int) -> tuple[tuple[str, int, str], ...]:
     return tuple(one for one in PROPERTIES if flags & one[1])
 
 
-def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertyFacts:
+def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertySummary:
     """Check a property list (flags and values) and keep the facts. `is_checked`: its headers were, before.
 
     Raises: ContentError (the frontend's 541, as RabbitMQ does).
@@ -142,7 +142,7 @@ def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertyFacts:
         raise ContentError("a property is cut short") from error
     if position != size:
         raise ContentError("the properties do not fill the header")
-    return PropertyFacts(delivery_mode == 2, priority, expiration, user_id, bool(flags & 0x2000), is_marked)
+    return PropertySummary(delivery_mode == 2, priority, expiration, user_id, bool(flags & 0x2000), is_marked)
 
 
 def decode_properties(header: bytes, *, raw: str | None = None, has_headers: bool = True) -> dict[str, PropertyValue]:

@@ -76,7 +76,7 @@ class MixedEvent(Event):
 Listener = Callable[[Event], None]
 
 
-def announce_mixed(listeners: Iterable[Listener], event: MixedEvent) -> None:
+def emit_mixed(listeners: Iterable[Listener], event: MixedEvent) -> None:
     """Call each listener with what happened to a mixed run."""
     for listener in listeners:
         if getattr(listener, "takes_mixed", False):

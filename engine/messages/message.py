@@ -7,7 +7,7 @@ queues hold it. Their ids rise in the order of publishing, so an id is also the 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from .content import NO_FACTS, PLAIN, Framing, PropertyFacts, headers_of, opened_headers, splice_header
+from .content import NO_FACTS, PLAIN, Framing, PropertySummary, headers_of, opened_headers, splice_header
 from .field_table import Field, FieldTable
 
 
@@ -39,7 +39,7 @@ class Envelope:
         self,
         exchange: str,
         routing_key: str,
-        facts: PropertyFacts = NO_FACTS,
+        facts: PropertySummary = NO_FACTS,
         framing: Framing = PLAIN,
         opaque: bytes | None = None,
     ) -> None:
@@ -101,7 +101,7 @@ class Envelope:
             self._plain = self._like(self.facts._replace(has_headers=True), PLAIN)
         return self._plain
 
-    def _like(self, facts: PropertyFacts, framing: Framing) -> "Envelope":
+    def _like(self, facts: PropertySummary, framing: Framing) -> "Envelope":
         changed = Envelope(self.exchange, self.routing_key, facts, framing, self.opaque)
         changed.expiration_ms = self.expiration_ms
         changed.expiry_is_settled = self.expiry_is_settled

@@ -5,7 +5,7 @@ being valid or its facts depend; every list of that length that has these octets
 Finding that out compares two numbers, 0.3 us for 200 octets instead of 2 to scan them.
 """
 
-from .content import PROPERTIES, REPLY_TO_ME, PropertyFacts
+from .content import PROPERTIES, REPLY_TO_ME, PropertySummary
 from .field_table import table_spans
 
 #: Of which properties each fact is read; presence alone needs none. A new fact or mark belongs here, too.
@@ -32,7 +32,7 @@ CREDIT_FIRST = -8
 CREDIT_MAX = 1024
 
 #: (mask, value, facts): a list, read as one number, has these facts if `number & mask == value`.
-Shape = tuple[int, int, PropertyFacts]
+Shape = tuple[int, int, PropertySummary]
 
 
 class Shapes:
@@ -49,7 +49,7 @@ class Shapes:
         self._count = 0
         self._credit = CREDIT_FIRST
 
-    def facts_of(self, properties: bytes) -> PropertyFacts | None:
+    def facts_of(self, properties: bytes) -> PropertySummary | None:
         """The facts of a list that has a known shape."""
         shape = self.find(properties)
         if shape is None:
@@ -71,7 +71,7 @@ class Shapes:
         """The shapes of lists of so many octets, those to come as well. None: such lists have none."""
         return self.by_length.setdefault(size, []) if size <= SIZE_MAX else None
 
-    def learn(self, properties: bytes, facts: PropertyFacts) -> bool:
+    def learn(self, properties: bytes, facts: PropertySummary) -> bool:
         """Make a shape of a list that has none, unless so many were needed that they would cost more than they save.
 
         facts: those of the list. Returns: whether it has a shape from here on.

@@ -130,7 +130,7 @@ def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:
     if durability is not None and cache.number_of(id_):
         durability.await_recorded()
     if broker.listeners:
-        broker.announce(DuplicateEvent(host.name, address, id_))
+        broker.emit(DuplicateEvent(host.name, address, id_))
     return True
 
 

@@ -13,7 +13,7 @@ from ..context import BrokerContext
 from ..messages.content import (
     PLAIN,
     ContentError,
-    PropertyFacts,
+    PropertySummary,
     PropertyValue,
     decode_properties,
     encode_header,
@@ -32,7 +32,7 @@ from .route import Route
 from .service import ServiceExchange
 
 if TYPE_CHECKING:
-    from ..peers.session import Session
+    from ..clients.session import Session
 
 EXCHANGE = "amq.rabbitmq.trace"
 #: What stands for the name of an Erlang node.
@@ -169,7 +169,7 @@ class Firehose:
                 publish_by_name(vhost.context, Envelope(EXCHANGE, key, facts), [PLAIN.join(header, body)])
 
 
-def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertyFacts]:
+def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary]:
     """Of a copy. What its properties are, it can say only where they are not nested as deeply as tables may be."""
     header = encode_header(body_size, {"headers": headers})
     try:

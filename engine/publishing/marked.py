@@ -1,6 +1,6 @@
 """Messages that ask something of the broker before they are routed: copies for more keys, or a direct reply.
 
-Others never come here: `PropertyFacts.is_marked` says which. Source: behaviour page 2.10, 3.9, 3.10.
+Others never come here: `PropertySummary.is_marked` says which. Source: behaviour page 2.10, 3.9, 3.10.
 """
 
 from ..errors import ReplyConsumerMissing

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from ..context import HostContext
-from ..messages.event import announce_mixed
+from ..messages.event import emit_mixed
 from ..messages.message import Envelope
 from ..queues.queue import Queue
 from .publish_events import MixedPublishedEvent
@@ -29,7 +29,7 @@ def publish_mixed(
     broker.counters.routed += count
     if broker.listeners:
         ids = range(first_id, first_id + count)
-        announce_mixed(broker.listeners, MixedPublishedEvent(host.name, "", ids, envelopes, blobs, queue))
+        emit_mixed(broker.listeners, MixedPublishedEvent(host.name, "", ids, envelopes, blobs, queue))
     return queue.enqueue_mixed(first_id, envelopes, blobs)
 
 

@@ -47,7 +47,7 @@ def publish_run(
         return _publish_each(host, route, envelope, blobs, first_id, due_ns)
     if broker.listeners:
         ids = range(first_id, first_id + count)
-        broker.announce(PublishedEvent(host.name, envelope.exchange, ids, envelope, blobs, queues, cause))
+        broker.emit(PublishedEvent(host.name, envelope.exchange, ids, envelope, blobs, queues, cause))
     if queues:
         counters.routed += count
         exchange.published_out += count * len(queues)
@@ -81,7 +81,7 @@ def _publish_unsafely(
         if queue.stores(envelope):
             if queue.rules.size.disk_policy != DROP:
                 refused.update(range(len(blobs)))
-            queue.ledger.refused_unsafe(len(blobs))
+            queue.events.refused_unsafe(len(blobs))
         else:
             refused.update(queue.enqueue(first_id, envelope, blobs, due_ns))
     return Outcome((), sorted(refused)) if refused else ALL_WELL
@@ -98,7 +98,7 @@ def _publish_each(
         queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
         if host.broker.listeners:
             ids = (first_id + offset,)
-            host.broker.announce(PublishedEvent(host.name, envelope.exchange, ids, envelope, (blob,), queues))
+            host.broker.emit(PublishedEvent(host.name, envelope.exchange, ids, envelope, (blob,), queues))
         host.broker.effort.spent += 1 + len(queues)
         if queues:
             counters.routed += 1
@@ -170,7 +170,7 @@ def publish_dead(host: HostContext, letter: DeadLetter) -> int:
     queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
     if broker.listeners:
         event = PublishedEvent(host.name, exchange.name, (id_,), envelope, (letter.blob,), queues, letter.reason)
-        broker.announce(event)
+        broker.emit(event)
     if queues:
         broker.counters.routed += 1
         for queue in queues:
@@ -208,7 +208,7 @@ def publish_into(host: HostContext, queue: Queue, envelope: Envelope, blob: byte
     broker.counters.published += 1
     broker.activity.own += 1
     if broker.listeners:
-        broker.announce(PublishedEvent(host.name, envelope.exchange, (id_,), envelope, (blob,), (queue,), cause))
+        broker.emit(PublishedEvent(host.name, envelope.exchange, (id_,), envelope, (blob,), (queue,), cause))
     broker.counters.routed += 1
     _enqueue_own(queue, id_, envelope, blob)
 

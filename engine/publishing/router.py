@@ -27,7 +27,7 @@ from .routing import FOUND_A_STEP, reach, reach_all
 from .service import PersonalService, Sender, ServiceExchange
 
 if TYPE_CHECKING:
-    from ..peers.client import Client
+    from ..clients.client import Client
 
 
 class Router:

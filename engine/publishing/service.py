@@ -11,7 +11,7 @@ from ..messages.message import Envelope
 from ..users.access import User
 
 if TYPE_CHECKING:
-    from ..peers.client import Client
+    from ..clients.client import Client
 
 #: Called with the envelope and one blob of a request; answers by publishing.
 Handler = Callable[[Envelope, bytes], None]
@@ -20,23 +20,23 @@ Handler = Callable[[Envelope, bytes], None]
 class ServiceExchange(Exchange):
     """Hands each message to a handler instead of to queues. Never declared by clients, never bound.
 
-    `barrier`: what was asked for is safe when the journal is there; answers wait for it.
+    `sync_lsn`: what was asked for is safe when the journal is there; answers wait for it.
     """
 
     type = "x-leveret-service"
-    __slots__ = ("_handler", "barrier")
+    __slots__ = ("_handler", "sync_lsn")
 
     def __init__(self, name: str, handler: Handler) -> None:
         super().__init__(name, durable=True, internal=True)
         self._handler = handler
-        self.barrier = 0
+        self.sync_lsn = 0
 
     def handle(self, envelope: Envelope, blobs: Sequence[bytes], durability: Durability | None) -> None:
         """Serve a run of requests."""
         for blob in blobs:
             self._handler(envelope, blob)
         if durability is not None:
-            self.barrier = max(self.barrier, durability.take_barrier())
+            self.sync_lsn = max(self.sync_lsn, durability.take_sync_lsn())
 
     def match(self, message: Routed) -> Sequence[Destination]:
         """Nothing: see `handle`."""

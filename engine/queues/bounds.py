@@ -67,7 +67,7 @@ def outcome_of(queue: "Queue", envelope: Envelope, blob: bytes) -> str:
         if refusal.dead_letters:
             return DEAD_LETTERED
         return REFUSED if refusal.tells_publisher else DROPPED
-    is_free = bool(queue.rota.consumers) and not len(queue.store)
+    is_free = bool(queue.consumer_list.consumers) and not len(queue.store)
     if any(bound.overflows(queue, message) for bound in queue.bounds):
         return READY if is_free else DROPS_OLDEST
     ring_size = queue.rules.ring_size
@@ -111,7 +111,7 @@ def _policy_of_full(queue: "Queue") -> str | None:
 def _is_full(sharing: "list[Queue]", size: SizeRules) -> bool:
     if size.messages_max is not None and _messages_of(sharing) >= size.messages_max:
         return True
-    return size.octets_max is not None and sum(one.ledger.octets or 0 for one in sharing) >= size.octets_max
+    return size.octets_max is not None and sum(one.events.octets or 0 for one in sharing) >= size.octets_max
 
 
 def _is_paged_full(sharing: "list[Queue]", size: SizeRules) -> bool:
@@ -135,12 +135,12 @@ def _is_paged_full(sharing: "list[Queue]", size: SizeRules) -> bool:
 
 def _paged_messages(queue: "Queue") -> int:
     meter = queue.meter
-    return len(queue.store) - queue.store.at_hand if meter is None else meter.paged
+    return len(queue.store) - queue.store.in_memory if meter is None else meter.paged
 
 
 def _messages_of(sharing: "list[Queue]") -> int:
     """Ready, scheduled and out."""
-    return sum(len(one.store) + len(one.scheduled) + (0 if one.keeps else one.ledger.unacked) for one in sharing)
+    return sum(len(one.store) + len(one.scheduled) + (0 if one.keeps else one.events.unacked) for one in sharing)
 
 
 # -- a ring -----------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class RingBound(Bound):
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """Each arrival drops at most one head."""
-        store, ledger = queue.store, queue.ledger
+        store, events = queue.store, queue.events
         count, before = len(blobs), len(store)
         dropped = before + count - max(min(before + count, self._ring_size), before)
         from_ready = min(dropped, before)
@@ -168,7 +168,7 @@ class RingBound(Bound):
         if from_ready:
             self._evict(queue, from_ready)
         if skipped:
-            ledger.evicted_run(first_id, envelope, blobs[:skipped])
+            events.evicted_run(first_id, envelope, blobs[:skipped])
         if skipped < count:
             store.append_run(first_id + skipped, envelope, blobs[skipped:] if skipped else blobs)
 
@@ -192,8 +192,8 @@ class RingBound(Bound):
 
     def _evict(self, queue: "Queue", count: int) -> None:
         gone = queue.store.evict_head(count, with_content=False)
-        queue.ledger.octets_changed(gone.recounted)
-        queue.ledger.evicted(gone.messages, gone.unread)
+        queue.events.octets_changed(gone.recounted)
+        queue.events.evicted(gone.messages, gone.unread)
 
 
 def lets_nothing_wait(queue: "Queue") -> bool:
@@ -243,11 +243,11 @@ class LengthBound(Bound):
         if queue.rules.overflow == REJECT_PUBLISH_DLX:
             queue.lose(messages, MAXLEN)
         else:
-            queue.ledger.lost(messages, MAXLEN, None)
+            queue.events.lost(messages, MAXLEN, None)
 
     def arrived(self, queue: "Queue", message: Message) -> None:
         """What a dead letter drops goes later while many dead letters are under way."""
-        if message.envelope.cause_id and queue.context.broker.dead_letters.is_crowded:
+        if message.envelope.cause_id and queue.context.broker.dead_letters.is_congested:
             queue.context.broker.background.trim_later(queue)
         else:
             self._trim(queue)
@@ -266,11 +266,11 @@ class LengthBound(Bound):
         is_wanted = queue.rules.dead_letter_target(MAXLEN) is not None
         for _ in range(TRIM_SLICE):
             gone = queue.store.evict_head(1, with_content=is_wanted)
-            queue.ledger.octets_changed(gone.recounted)
+            queue.events.octets_changed(gone.recounted)
             if gone.messages:
                 queue.lose(gone.messages, MAXLEN)
             if gone.unread:
-                queue.ledger.lost_unread(gone.unread, MAXLEN)
+                queue.events.lost_unread(gone.unread, MAXLEN)
             if not self._is_over(queue):
                 return
         queue.context.broker.background.trim_later(queue)
@@ -317,7 +317,7 @@ class SubscriberBound(Bound):
         queue.context.broker.background.trim_later(queue)
 
     def enforce(self, queue: "Queue") -> None:
-        limit = self.rules.limit_for([_prefetch_of(one) for one in queue.rota.consumers])
+        limit = self.rules.limit_for([_prefetch_of(one) for one in queue.consumer_list.consumers])
         if limit is None or len(queue.store) <= limit:
             return
         if queue.store.expiring and self.soonest_ns <= queue.context.broker.clock.monotonic_ns():
@@ -343,8 +343,8 @@ class SubscriberBound(Bound):
             gone = queue.store.take_at(positions)
         else:
             gone = queue.store.evict_head(excess, with_content=False)
-        queue.ledger.octets_changed(gone.recounted)
-        queue.ledger.evicted(gone.messages, gone.unread, PENDING_LIMIT)
+        queue.events.octets_changed(gone.recounted)
+        queue.events.evicted(gone.messages, gone.unread, PENDING_LIMIT)
 
     def _expire(self, queue: "Queue") -> None:
         """Take what has expired out of the page, also behind messages that live."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ..clock import MS, bounded_ms, due_after
 from ..delivery.consumer import UNLIMITED, Consumer
+from ..delivery.consumer_list import RUN_MAX, share_of
 from ..delivery.group_id import GroupedMessage
 from ..delivery.groups import Groups
-from ..delivery.rota import RUN_MAX, share_of
 from ..errors import ConsumerTagInUse
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
 from ..messages.field_table import Field, FieldTable
@@ -65,7 +65,7 @@ class ClassicIntake:
         if (rules.has_limit or ttl_ms == 0 or queue.pending is not None) and context.broker.scheduler.is_marked(queue):
             queue.dispatch()  # what came back in this turn is not in the way of a consumer that waits for it
         refused: list[int] = []
-        refusing, offer, enqueued = queue.refusing, queue.delivery.offer, queue.ledger.enqueued  # 0.1 us a message
+        refusing, offer, enqueued = queue.refusing, queue.delivery.offer, queue.events.enqueued  # 0.1 us a message
         for offset, blob in enumerate(blobs):
             message = queue.message_for(first_id + offset, blob, envelope)
             message.expires_ns = expires_ns
@@ -75,7 +75,7 @@ class ClassicIntake:
                 if refusal.dead_letters:
                     queue.lose([message], refusal.reason, came_in=False)
                 else:
-                    queue.ledger.refused(message, refusal.reason)
+                    queue.events.refused(message, refusal.reason)
             elif due_ns is not None:
                 scheduled.take_in(queue, message, due_ns)
             else:
@@ -84,7 +84,7 @@ class ClassicIntake:
                     continue
                 if ttl_ms != 0 or not _expires_at_once(queue, message):
                     _append(queue, message)
-                elif envelope.cause_id and context.broker.dead_letters.is_crowded:
+                elif envelope.cause_id and context.broker.dead_letters.is_congested:
                     _append(queue, message)  # a dead letter, and many are under way: its own death comes later
                     context.broker.dead_letters.expire_later(queue)
                 else:
@@ -123,17 +123,17 @@ def _takes_run(queue: "Queue") -> bool:
         not queue.rules.concerns_messages
         and queue.bounds[0].takes_run(queue)
         and queue.selection is None
-        and queue.rota.groups is None
+        and queue.consumer_list.groups is None
         and not queue.store.is_deep
-        and not (len(queue.store) and queue.rota.has_waiting())
+        and not (len(queue.store) and queue.consumer_list.has_waiting())
     )
 
 
 def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
     """Waiting consumers come first, then the bound, with the same result as one by one."""
-    queue.ledger.enqueued_run(first_id, envelope, blobs)
-    if queue.rota.consumers and not len(queue.store):
-        taken = queue.rota.hand_over(first_id, envelope, blobs)
+    queue.events.enqueued_run(first_id, envelope, blobs)
+    if queue.consumer_list.consumers and not len(queue.store):
+        taken = queue.consumer_list.hand_over(first_id, envelope, blobs)
         first_id += taken
         blobs = blobs[taken:]
     if blobs:
@@ -145,7 +145,7 @@ def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequenc
 def _append(queue: "Queue", message: Message) -> None:
     """Into the store; what has no room there goes."""
     _note_replaced(queue, queue.store.append(message))
-    if queue.rota.groups is not None:
+    if queue.consumer_list.groups is not None:
         queue.dispatch()
     for bound in queue.bounds:
         bound.arrived(queue, message)
@@ -154,7 +154,7 @@ def _append(queue: "Queue", message: Message) -> None:
 def _note_replaced(queue: "Queue", older: Message | Left | None) -> None:
     """What had to go as a message came, of two with one key."""
     if older is not None:
-        queue.ledger.replaced(older)
+        queue.events.replaced(older)
 
 
 def _expires_at_once(queue: "Queue", message: Message) -> bool:
@@ -193,7 +193,7 @@ class ClassicDispatch:
         """Nothing is asked of it."""
 
     def joined(self, queue: "Queue", consumer: Consumer) -> None:
-        """The rota has it."""
+        """The consumer list has it."""
 
     def is_selective(self, queue: "Queue", consumer: Consumer) -> bool:
         return True
@@ -211,32 +211,37 @@ class ClassicDispatch:
         raise ConsumerTagInUse(tag=consumer.tag)
 
     def left(self, queue: "Queue", leaving: Sequence[Consumer]) -> None:
-        """The rota forgets them."""
+        """The consumer list forgets them."""
 
     def offer(self, queue: "Queue", message: Message) -> bool:
-        rota = queue.rota
+        consumer_list = queue.consumer_list
         if queue.selection is not None:
             return queue.selection.offer(queue, message)
-        if queue.store.ready or queue.store.has_tail or rota.groups is not None or not rota.has_waiting():
+        if (
+            queue.store.ready
+            or queue.store.has_tail
+            or consumer_list.groups is not None
+            or not consumer_list.has_waiting()
+        ):
             return False
-        (consumer,) = rota.eligible(1)
+        (consumer,) = consumer_list.eligible(1)
         consumer.session.deliver_ready(consumer, [message])
         return True
 
     def dispatch(self, queue: "Queue") -> None:
-        if queue.holds:
+        if queue.freeze_count:
             return
-        store, rota, effort = queue.store, queue.rota, queue.context.broker.effort
+        store, consumer_list, effort = queue.store, queue.consumer_list, queue.context.broker.effort
         if queue.selection is not None:
             _dispatch_selected(queue, queue.selection)
             return
-        if not store.ready and store.has_tail and rota.has_waiting():
+        if not store.ready and store.has_tail and consumer_list.has_waiting():
             self.load(queue)
-        if rota.groups is not None:
-            _dispatch_groups(queue, rota.groups)
+        if consumer_list.groups is not None:
+            _dispatch_groups(queue, consumer_list.groups)
             return
-        if rota.is_simple and not store.expiring:
-            _dispatch_to(queue, rota.consumers[0])
+        if consumer_list.is_simple and not store.expiring:
+            _dispatch_to(queue, consumer_list.consumers[0])
             return
         is_all = True  # of what has expired
         while store.ready:
@@ -246,20 +251,20 @@ class ClassicDispatch:
                 if not is_all or not store.ready:
                     break
                 available = 1
-            eligible = rota.eligible(available)
+            eligible = consumer_list.eligible(available)
             if not eligible:
                 break
             width = len(eligible)
             first = eligible[0]
             if width == 1:
-                limit = 1 if store.expiring else rota.limit(first, available)
+                limit = 1 if store.expiring else consumer_list.limit(first, available)
                 first.session.deliver_ready(first, store.take(limit, first.client.room()))
             else:
                 share = share_of(eligible, available, store.head_octets)
                 block = store.take(share * width, UNLIMITED)
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])
-            if eligible[-1].session.prefetch_total and rota.gives_way(eligible[-1]):
+            if eligible[-1].session.prefetch_total and consumer_list.gives_way(eligible[-1]):
                 queue.mark()
                 break
             if effort.spent >= effort.turn_max:
@@ -271,7 +276,7 @@ class ClassicDispatch:
             _expire_behind(queue, is_all=is_all)
 
     def pop(self, queue: "Queue") -> Message | None:
-        queue.touch()
+        queue.note_use()
         store = queue.store
         while True:
             if not store.ready and store.has_tail:
@@ -287,27 +292,29 @@ class ClassicDispatch:
         return message
 
     def is_hungry(self, queue: "Queue") -> bool:
-        """Less is at hand than consumers may take soon."""
+        """Less is in memory than consumers may take soon."""
         if queue.deleted or not queue.store.is_deep:
             return False
         if queue.selection is not None:
             return queue.selection.search.is_waiting
-        rota = queue.rota
-        is_straight = _goes_straight(queue) and any(not 0 < one.prefetch < STRAIGHT_MIN for one in rota.consumers)
-        is_waiting = (is_straight or not queue.store.ready) and rota.has_waiting()
+        consumer_list = queue.consumer_list
+        is_straight = _goes_straight(queue) and any(
+            not 0 < one.prefetch < STRAIGHT_MIN for one in consumer_list.consumers
+        )
+        is_waiting = (is_straight or not queue.store.ready) and consumer_list.has_waiting()
         return queue.store.wants_more(straight=is_straight, waiting=is_waiting)
 
     def load(self, queue: "Queue") -> None:
-        """Into memory; or, with nothing at hand, what consumers can take now goes straight to them."""
+        """Into memory; or, with nothing in memory, what consumers can take now goes straight to them."""
         if queue.selection is not None:
             queue.selection.search.load(queue.store)
             return
         is_empty = not queue.store.ready
-        wanted, octets = queue.rota.appetite() if is_empty else (0, 0)
+        wanted, octets = queue.consumer_list.appetite() if is_empty else (0, 0)
         if wanted < STRAIGHT_MIN or not _goes_straight(queue):
             queue.store.load(max(1, wanted), max(1, octets))
         else:
-            queue.store.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), queue.rota.hand_over)
+            queue.store.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), queue.consumer_list.hand_over)
 
 
 def _expire_behind(queue: "Queue", *, is_all: bool) -> None:
@@ -323,7 +330,7 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
     is_all = not store.expiring or queue.expire()
     if is_all:
         selection.dispatch(queue)
-        if store.settle_allowance():
+        if store.settle_quota():
             queue.context.broker.background.trim_later(queue)
     if store.expiring:
         _expire_behind(queue, is_all=is_all)
@@ -349,8 +356,8 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
 
 def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
     """Each message to the consumer of its group. O(delivered + passed)."""
-    store, rota = queue.store, queue.rota
-    if not groups.may_dispatch(queue.ledger.unacked):
+    store, consumer_list = queue.store, queue.consumer_list
+    if not groups.may_dispatch(queue.events.unacked):
         return
     passed: deque[Message] = deque()
     is_all = True  # of what has expired
@@ -359,7 +366,7 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
             is_all = queue.expire()
             if not is_all or not store.ready:
                 break
-        if not rota.has_waiting():
+        if not consumer_list.has_waiting():
             break
         (message,) = store.take(1, UNLIMITED)
         consumer = _taker(queue, groups, message)
@@ -367,7 +374,7 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
             passed.append(message)
             continue
         consumer.session.deliver_ready(consumer, [message])
-        if rota.gives_way(consumer):
+        if consumer_list.gives_way(consumer):
             queue.mark()
             break
     while passed:
@@ -380,9 +387,9 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
 def _taker(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
     """Who may have the message now. The first of a group for a consumer says so, where rules name a header for it."""
     if not isinstance(message, GroupedMessage):
-        eligible = queue.rota.eligible(1)
+        eligible = queue.consumer_list.eligible(1)
         return eligible[0] if eligible else None
-    consumer, is_first = groups.taker(message, queue.rota.eligible)
+    consumer, is_first = groups.taker(message, queue.consumer_list.eligible)
     key = queue.rules.group_first_key
     if is_first and key is not None:
         queue.add_headers(message, {key: Field("t", True)})
@@ -391,12 +398,17 @@ def _taker(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
 
 def _goes_straight(queue: "Queue") -> bool:
     """Whether paged-out messages may go to consumers as if they were new."""
-    return not queue.holds and not queue.store.expiring and queue.rota.groups is None and queue.ledger.meter is None
+    return (
+        not queue.freeze_count
+        and not queue.store.expiring
+        and queue.consumer_list.groups is None
+        and queue.events.meter is None
+    )
 
 
 def settle(queue: "Queue") -> None:
     """What is in memory is what may be, and what consumers want soon."""
-    if queue.store.settle_allowance():
+    if queue.store.settle_quota():
         queue.context.broker.background.trim_later(queue)
     _feed(queue)
 
@@ -416,7 +428,7 @@ class ClassicSettlement:
     __slots__ = ()
 
     def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
-        queue.ledger.acked(messages)
+        queue.events.acked(messages)
 
     def kill(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         queue.lose(messages, reason)
@@ -443,7 +455,7 @@ class ClassicSettlement:
             if not counted:
                 for message in messages:
                     message.uncounted += 1
-            queue.ledger.requeued(messages[::-1], why=why, counted=counted)
+            queue.events.requeued(messages[::-1], why=why, counted=counted)
             queue.merge(messages)
             queue.mark()
         if queue.store.expiring:
@@ -475,7 +487,7 @@ def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, co
                 continue
             message.uncounted += counted  # no extra attempt for the target's sake
             attempts -= counted
-        if rules.purge_on_no_consumers and not queue.rota.consumers:
+        if rules.purge_on_no_consumers and not queue.consumer_list.consumers:
             purged.append(message)
             continue
         if attempts > 0 and rules.counts_deliveries:
@@ -497,14 +509,14 @@ def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, co
     if dead:
         queue.lose(dead[::-1], DELIVERY_LIMIT)
     if evicted:
-        queue.ledger.evicted(evicted[::-1])
+        queue.events.evicted(evicted[::-1])
     if purged:
-        queue.ledger.purged(purged[::-1])
+        queue.events.purged(purged[::-1])
     if waiting:
-        queue.ledger.scheduled(waiting[::-1], due[::-1], why=why, counted=counted)
+        queue.events.scheduled(waiting[::-1], due[::-1], why=why, counted=counted)
         scheduled.await_due(queue)
     if back:
-        queue.ledger.requeued(back[::-1], why=why, counted=counted)
+        queue.events.requeued(back[::-1], why=why, counted=counted)
         queue.insert(back)
 
 

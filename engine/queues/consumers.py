@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 def add(queue: "Queue", consumer: Consumer) -> None:
     """Subscribe. Raises: ExclusiveConsumerRefused, ConsumersMaxReached, and what `Dispatch.joining` raises."""
-    rota, rules = queue.rota, queue.rules
+    consumer_list, rules = queue.consumer_list, queue.rules
     if queue.kind.ignores_exclusive:
         consumer.exclusive = False
     queue.delivery.joining(queue, consumer)
-    rota.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
-    consumer.is_held = queue.paused
-    rota.join(consumer)
+    consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
+    consumer.is_paused = queue.paused
+    consumer_list.join(consumer)
     select(queue, consumer)
     queue.delivery.joined(queue, consumer)
-    queue.touch()
-    queue.ledger.consumer_added(consumer)
+    queue.note_use()
+    queue.events.consumer_added(consumer)
     if rules.consumers_before_dispatch > 0:
         _gather(queue)
-    rota.regroup()
-    if rules.purge_on_no_consumers and len(rota.consumers) == 1:
+    consumer_list.regroup()
+    if rules.purge_on_no_consumers and len(consumer_list.consumers) == 1:
         queue.context.router.forget_routes_to(queue)  # messages are routed to it now
     if queue.has_ready:
         queue.mark()
@@ -45,12 +45,12 @@ def add(queue: "Queue", consumer: Consumer) -> None:
 def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
     """Unsubscribe; what they have unacknowledged stays theirs. An auto-delete queue goes with the last one."""
     queue.delivery.left(queue, leaving)
-    is_another_active = queue.rota.leave(leaving)
+    is_another_active = queue.consumer_list.leave(leaving)
     if queue.selection is not None:
         select_no_more(queue, queue.selection, leaving)
-    queue.ledger.consumers_removed(leaving)
-    if queue.rota.consumers:
-        if (is_another_active or queue.rota.groups is not None) and queue.has_ready:
+    queue.events.consumers_removed(leaving)
+    if queue.consumer_list.consumers:
+        if (is_another_active or queue.consumer_list.groups is not None) and queue.has_ready:
             queue.mark()  # what waited for them is for others
     elif not queue.deleted:
         if queue.auto_delete or queue.kind.goes_with_consumers:
@@ -60,7 +60,7 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
             if queue.rules.purge_on_no_consumers:
                 queue.purge()
                 queue.context.router.forget_routes_to(queue)
-    queue.touch()
+    queue.note_use()
 
 
 def pause(queue: "Queue", paused: bool) -> None:
@@ -69,8 +69,8 @@ def pause(queue: "Queue", paused: bool) -> None:
     Not kept over a restart, as an alarm by hand is not. Source: management page 16.
     """
     queue.paused = paused
-    for consumer in queue.rota.consumers:
-        consumer.is_held = paused
+    for consumer in queue.consumer_list.consumers:
+        consumer.is_paused = paused
     if not paused and not queue.deleted:
         queue.mark()
 
@@ -85,7 +85,7 @@ def select(queue: "Queue", consumer: Consumer) -> None:
         from .selection import Selection  # 20 ms, and 2 MiB, that a broker without filters need not have
 
         queue.selection = Selection(queue.context.broker.effort)
-        for one in queue.rota.in_turn:
+        for one in queue.consumer_list.in_turn:
             queue.selection.join(one, is_empty=not queue.has_ready)
         queue.takes_plainly = False
 
@@ -104,18 +104,18 @@ def _gather(queue: "Queue") -> None:
 
     Dispatch that has started goes on until there are no consumers and nothing is out.
     """
-    rules, rota = queue.rules, queue.rota
-    if len(rota.consumers) == 1 and not queue.ledger.unacked:
-        rota.wait(True)
+    rules, consumer_list = queue.rules, queue.consumer_list
+    if len(consumer_list.consumers) == 1 and not queue.events.unacked:
+        consumer_list.wait(True)
         delay_ms = rules.delay_before_dispatch_ms
         due_ns = None if delay_ms is None else due_after(queue.context.broker.clock, delay_ms)
         queue.timers.arm_start(due_ns, partial(_start, queue))
-    if rota.waits and len(rota.consumers) >= rules.consumers_before_dispatch:
+    if consumer_list.waits and len(consumer_list.consumers) >= rules.consumers_before_dispatch:
         _start(queue)
 
 
 def _start(queue: "Queue") -> None:
     queue.timers.arm_start(None, partial(_start, queue))
-    queue.rota.wait(False)
+    queue.consumer_list.wait(False)
     if queue.has_ready and not queue.deleted:
         queue.mark()

@@ -154,7 +154,7 @@ def _discard_ready(queue: LeasedCore, positions: Sequence[int], option: str, don
     if not positions:
         return set()
     taken = queue.store.take_at(positions)
-    queue.ledger.octets_changed(taken.recounted)
+    queue.events.octets_changed(taken.recounted)
     done.matches += len(taken.messages)
     done.deleted += len(taken.messages)
     _remove(queue, taken.messages, option)

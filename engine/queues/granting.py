@@ -74,7 +74,7 @@ def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> 
     if settings.is_at_most_once:
         queue.await_lease(book.slots.begin(messages, now_ns))
         queue.gone(messages)
-        _withhold(queue, session)
+        _send_after_sync(queue, session)
         return
     queue.await_lease(book.leases.begin(messages, now_ns))
     if queue.store.expiring and settings.expire_leased == "immediate":
@@ -84,11 +84,11 @@ def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> 
         queue.arm_leases()
 
 
-def _withhold(queue: LeasedCore, session: Receiver) -> None:
+def _send_after_sync(queue: LeasedCore, session: Receiver) -> None:
     """At most once: the journal must have the removal before the client gets the message (queues page A.4)."""
     durability = queue.context.broker.storage.durability
-    if durability is not None and (barrier := durability.barrier_behind_all()):
-        session.client.withhold(barrier)
+    if durability is not None and (sync_lsn := durability.sync_lsn_of_all()):
+        session.client.send_after(sync_lsn)
 
 
 def _until_ms(queue: LeasedCore) -> int | None:

@@ -118,7 +118,7 @@ class LeasedCore(LeasedParts):
                 back.append(message)
         if messages:
             ended = [*back, *(message for some in dead.values() for message in some)]
-            self.ledger.lease_ended(ended, why)
+            self.events.lease_ended(ended, why)
         if back:
             self.context.broker.effort.spent += len(back)
             back.sort(key=_id_of, reverse=True)
@@ -151,7 +151,7 @@ class LeasedCore(LeasedParts):
             self.add_headers(message, {REASON: word})
             if settings.dead_letter_data is not None:
                 blob = with_dead_body(settings, message, reasons)
-                self.ledger.octets_changed(len(blob) - len(message.blob), message.envelope)
+                self.events.octets_changed(len(blob) - len(message.blob), message.envelope)
                 message.blob = blob
         for message in messages:
             self.book.cancels.pop(message.id, None)
@@ -159,11 +159,11 @@ class LeasedCore(LeasedParts):
         if is_buried:
             super().lose(messages, reason)
         else:
-            self.ledger.lost(messages, reason, None, came_in=True)
+            self.events.lost(messages, reason, None, came_in=True)
         if self.leased.barrier is not None:
             self.mark()  # the gate may be open
-        if self.gate is not None:
-            self.gate.eased(self)
+        if self.throttle is not None:
+            self.throttle.drained(self)
 
     def late(self, lease: Message) -> Message | None:
         """An acknowledgement of a lease that has ended: the message that is gone by it, if any (queues page A.5)."""
@@ -176,13 +176,13 @@ class LeasedCore(LeasedParts):
                 return None
             return self.taken_over([other])[0]
         taken = self.store.take_at([self.store.position_of(lease)])
-        self.ledger.octets_changed(taken.recounted)
+        self.events.octets_changed(taken.recounted)
         return taken.messages[0] if taken.messages else None
 
     def taken_over(self, leases: Sequence[Message]) -> list[Message]:
         """Somebody else decides about leased messages: their holders keep tags that mean nothing. Returns them."""
         messages = self.broken(leases)
-        self.ledger.lease_ended(messages, TAKEN_OVER)
+        self.events.lease_ended(messages, TAKEN_OVER)
         return messages
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -222,10 +222,10 @@ class LeasedCore(LeasedParts):
         if expired:
             self.break_leases(expired, LIFETIME)
         ended = [*book.leases.ended(now_ns, END_SLICE), *book.slots.ended(now_ns, END_SLICE)]
-        if self.lease_rota.renewing:
-            ended = not_renewed(self.lease_rota, book.leases, ended, now_ns)
+        if self.lease_consumers.renewing:
+            ended = not_renewed(self.lease_consumers, book.leases, ended, now_ns)
         if ended:
-            self.lease_rota.late.update({*map(holder_of, ended)}.intersection(self.rota.consumers))
+            self.lease_consumers.late.update({*map(holder_of, ended)}.intersection(self.consumer_list.consumers))
             self.break_leases(ended, DEADLINE)
         if book.next_ns() <= now_ns and book.next_ns():
             self.context.broker.background.trim_later(self)  # the rest of many
@@ -237,7 +237,7 @@ class LeasedCore(LeasedParts):
         positions = self.book.expired(now_ns, EXPIRE_SLICE)
         if positions:
             gone = self.store.take_at(positions)
-            self.ledger.octets_changed(gone.recounted)
+            self.events.octets_changed(gone.recounted)
             self.expire_for(gone.messages, (TIME_LIMIT,))
 
     def stop_leases(self) -> None:

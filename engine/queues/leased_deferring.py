@@ -37,7 +37,7 @@ class DeferringCore(LeasedCore):
             count += 1
         if count:
             self.deferred = deferred
-            self.ledger.notes_changed()
+            self.events.notes_changed()
         return count
 
     def _is_inactive(self, id_: int) -> bool:
@@ -67,7 +67,7 @@ class DeferringCore(LeasedCore):
             self._settle_at(positions, known)
         elif not deferred:
             self.deferred = None
-            self.ledger.notes_changed()
+            self.events.notes_changed()
 
     def settle_entered(self) -> None:
         """Messages that became active may have been acknowledged before (TargetQueueDepth)."""
@@ -84,9 +84,9 @@ class DeferringCore(LeasedCore):
         if not self.deferred:
             self.deferred = None
         taken = self.store.take_at(positions)
-        self.ledger.octets_changed(taken.recounted)
+        self.events.octets_changed(taken.recounted)
         self.gone(taken.messages)
-        self.ledger.notes_changed()
+        self.events.notes_changed()
 
     @property
     def deferred_count(self) -> int:

@@ -6,9 +6,9 @@ Source: queues page A.4, A.7, A.9.
 from collections.abc import Sequence
 
 from ..delivery.consumer import UNLIMITED, Consumer
+from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import Asked
 from ..delivery.lease import shown
-from ..delivery.rota import RUN_MAX
 from ..messages.lease_headers import browse_entries, lease_entries, with_entries
 from ..messages.message import Message
 from . import consumers
@@ -32,7 +32,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
 
     What stands behind a barrier waits until it was released.
     """
-    if queue.holds or queue.deleted:
+    if queue.freeze_count or queue.deleted:
         return
     store, effort = queue.store, queue.context.broker.effort
     if queue.deferred is not None:
@@ -51,7 +51,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
         _dispatch_selected(queue, queue.selection)
         return
     while True:
-        if not store.ready and store.has_tail and queue.room() > 0 and queue.rota.has_waiting():
+        if not store.ready and store.has_tail and queue.room() > 0 and queue.consumer_list.has_waiting():
             store.load()
         if not store.ready:
             break
@@ -76,14 +76,14 @@ def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
     dispatch_selected(queue, selection)
     while queue.leased.barrier is not None and is_behind_barrier(queue) and _release_barrier(queue):
         dispatch_selected(queue, selection)
-    if queue.store.settle_allowance():
+    if queue.store.settle_quota():
         queue.context.broker.background.trim_later(queue)
 
 
 def _hand_out(queue: LeasedCore, count: int) -> bool:
     """One deal. Returns whether anybody got something."""
     store = queue.store
-    dealt = queue.lease_rota.deal(count)
+    dealt = queue.lease_consumers.deal(count)
     if not dealt:
         return False
     if len(dealt) > 1 and dealt[0] is dealt[-1] and dealt.count(dealt[0]) == len(dealt):
@@ -156,7 +156,7 @@ def _release_barrier(queue: LeasedCore) -> bool:
     entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
     blob, envelope = with_entries(message.envelope, message.blob, entries), message.envelope.plain()
     for consumer in takers:
-        queue.ledger.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
+        queue.events.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
         consumer.session.deliver_beside(consumer, [shown(blob, envelope)], queue.past_at(consumer.session))
     queue.gone([message])
     return True
@@ -164,7 +164,7 @@ def _release_barrier(queue: LeasedCore) -> bool:
 
 def _subscribers(queue: LeasedCore) -> list[Consumer]:
     """Those that a barrier is for."""
-    return [one for one in queue.rota.consumers if one not in queue.browsing and one not in queue.replaying]
+    return [one for one in queue.consumer_list.consumers if one not in queue.browsing and one not in queue.replaying]
 
 
 # -- browsing ---------------------------------------------------------------------------------------------------------
@@ -214,9 +214,9 @@ def pop(queue: DeferringCore) -> Message | None:
 
     A barrier waits for what stands before it, and then is for the consumers; where there are none, a get has it.
     """
-    queue.touch()
+    queue.note_use()
     store = queue.store
-    if queue.room() <= 0 or queue.holds:
+    if queue.room() <= 0 or queue.freeze_count:
         return None
     if queue.deferred is not None:
         queue.settle_entered()

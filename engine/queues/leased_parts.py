@@ -11,9 +11,9 @@ from typing import Any
 from ..clock import MS
 from ..deadlines import Deadline
 from ..delivery.consumer import UNLIMITED, Consumer, Receiver
+from ..delivery.consumer_list import ConsumerList
 from ..delivery.lease import PastHolder
-from ..delivery.lease_rota import LeaseRota
-from ..delivery.rota import Rota
+from ..delivery.lease_consumers import LeaseConsumers
 from ..messages.lease_headers import ORIGIN, topic_entry
 from ..messages.message import Envelope, Message
 from ..rules.leased_rules import LeasedRules
@@ -33,7 +33,7 @@ def bookmark_of(id_: int) -> str:
 
 
 class LeasedParts(Queue):
-    """`leased`: its rules; `book`: its leases; `lease_rota`: its consumers; `browsing`, `replaying`: who looks
+    """`leased`: its rules; `book`: its leases; `lease_consumers`: its consumers; `browsing`, `replaying`: who looks
     through it, and who replays its topics.
     """
 
@@ -47,7 +47,7 @@ class LeasedParts(Queue):
         "browsing",
         "deferred",
         "last_id",
-        "lease_rota",
+        "lease_consumers",
         "leased",
         "recovered_point",
         "replaying",
@@ -74,10 +74,10 @@ class LeasedParts(Queue):
         self.active = None if depth is None else ActiveSet(depth)
         self._topics: dict[tuple[str, str], bytes] = {}  # entries of headers, by exchange and routing key
 
-    def _make_rota(self) -> Rota:
+    def _make_consumer_list(self) -> ConsumerList:
         context = self.context
-        self.lease_rota = LeaseRota(self.rules, context.broker.effort, context.broker.scheduler.waiting_count)
-        return self.lease_rota
+        self.lease_consumers = LeaseConsumers(self.rules, context.broker.effort, context.broker.scheduler.waiting_count)
+        return self.lease_consumers
 
     @property
     def is_ranked(self) -> bool:
@@ -150,10 +150,10 @@ class LeasedParts(Queue):
         """Acknowledged, by whoever that was."""
         if not messages:
             return
-        self.ledger.acked(messages)
+        self.events.acked(messages)
         self.left_active(messages)
         if self.book.cancels:
             for message in messages:
                 self.book.cancels.pop(message.id, None)
-        if self.gate is not None:
-            self.gate.eased(self)
+        if self.throttle is not None:
+            self.throttle.drained(self)

@@ -68,12 +68,12 @@ class LeasedIntake:
         if expires_ns or queue.is_ranked or queue.refusing:
             refused = _admit(queue, first_id, envelope, blobs, expires_ns)
         else:
-            queue.ledger.enqueued_run(first_id, envelope, blobs)
+            queue.events.enqueued_run(first_id, envelope, blobs)
             queue.store.append_run(first_id, envelope, blobs)
             _tell_groups(queue, (queue.last_id,))
             if queue.deferred is not None:
                 queue.settle_deferred(range(first_id, first_id + len(blobs)))
-        if queue.rota.consumers:
+        if queue.consumer_list.consumers:
             queue.mark()
         return refused
 
@@ -116,13 +116,13 @@ def _admit(
         if queue.refusing and (refusal := queue.refuses(message)) is not None:
             if refusal.tells_publisher:
                 refused.append(offset)
-            queue.ledger.refused(message, refusal.reason)
+            queue.events.refused(message, refusal.reason)
             continue
         if due_ns is not None:
             scheduled.take_in(queue, message, due_ns)
             continue
         message.expires_ns = expires_ns
-        queue.ledger.enqueued(message)
+        queue.events.enqueued(message)
         store.append(message)
         _tell_groups(queue, (store.position_of(message),))
         if expires_ns:
@@ -169,18 +169,18 @@ class LeasedDispatch:
         _give_backlog(queue, consumer, wish)
         asked = wish.backlog if wish.backlog is not None else consumer.session.prefetch_wanted
         if wish.browses:
-            queue.rota.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
+            queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
             queue.browsing[consumer] = Browse(queue.last_id, queue.ready_count if wish.top_n is None else wish.top_n)
             queue.mark()
         elif (replay := replay_for(queue, consumer, asked)) is not None:
-            queue.rota.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
+            queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
             queue.replaying[consumer] = replay
             queue.mark()
 
     def joined(self, queue: "LeasedQueue", consumer: Consumer) -> None:
         wish = wish_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
         is_aside = wish.browses or wish.backlog == 0 or consumer in queue.replaying
-        queue.lease_rota.joined(consumer, is_aside=is_aside, renews=wish.renews)
+        queue.lease_consumers.joined(consumer, is_aside=is_aside, renews=wish.renews)
 
     def is_selective(self, queue: "LeasedQueue", consumer: Consumer) -> bool:
         return consumer not in queue.browsing and consumer not in queue.replaying
@@ -207,7 +207,7 @@ class LeasedDispatch:
             select_no_more(queue, queue.selection, [consumer])
         consumer.change(arguments, filter_)
         _give_backlog(queue, consumer, wish)
-        queue.lease_rota.joined(consumer, is_aside=wish.backlog == 0, renews=wish.renews)
+        queue.lease_consumers.joined(consumer, is_aside=wish.backlog == 0, renews=wish.renews)
         select(queue, consumer)
         queue.mark()
 
@@ -217,7 +217,7 @@ class LeasedDispatch:
             queue.browsing.pop(consumer, None)
             if (replay := queue.replaying.pop(consumer, None)) is not None:
                 queue.context.broker.deadlines.cancel(replay.deadline)
-        queue.lease_rota.late.difference_update(leaving)
+        queue.lease_consumers.late.difference_update(leaving)
         if not queue.deleted and any(consumer.unacked for consumer in leaving):
             gone = set(leaving)
             tables = (queue.book.leases, queue.book.slots)
@@ -297,8 +297,8 @@ class LeasedSettlement:
             gone = [message for _, message in found]
         elif holder is not None:
             gone = queue.book.end(messages)
-            if queue.lease_rota.late:
-                queue.lease_rota.late.discard(holder_of(messages[0]))
+            if queue.lease_consumers.late:
+                queue.lease_consumers.late.discard(holder_of(messages[0]))
         queue.gone(gone)
         if queue.leased.barrier is not None or queue.leased.settings.max_backlog is not None:
             queue.mark()
@@ -396,7 +396,7 @@ class LeasedQueue(ReviewedCore):
         old = self.store
         self._barriers.clear()
         self.store = store_of(self)
-        meter = self.ledger.meter
+        meter = self.events.meter
         self.store.allow_paging(allowed=meter is None or not meter.forbids_paging)
         cap_memory(self)
         self.store.expiring = old.expiring
@@ -430,8 +430,8 @@ class LeasedQueue(ReviewedCore):
         return lifetime_ms is not None and due_after(self.context.broker.clock, lifetime_ms) < due_ns
 
     def _lifetimes(self) -> list[tuple[int, int, int]]:
-        at_hand = self.store.scan(0, self.store.at_hand).found
-        found = [(one.id, one.expires_ns, position) for position, one in at_hand if one.expires_ns]
+        in_memory = self.store.scan(0, self.store.in_memory).found
+        found = [(one.id, one.expires_ns, position) for position, one in in_memory if one.expires_ns]
         for part in self.store.paged_parts():
             if isinstance(part, Message):
                 found.append((part.id, part.expires_ns, self.store.position_of(part)))

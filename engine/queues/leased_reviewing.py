@@ -75,7 +75,7 @@ class ReviewedCore(DeferringCore):
             position = max(position, log.position_of_id(since_id))
         self.recovered_point = ""
         self.review = Review(edge, position, log.end(), next_id, is_known=was_there)
-        self.hold()
+        self.freeze()
         self.context.broker.scheduler.load_later(self)
 
     def review_on(self, review: Review) -> None:
@@ -99,12 +99,12 @@ class ReviewedCore(DeferringCore):
             if self.active is not None:
                 self.active = ActiveSet(self.leased.settings.target_queue_depth or 0)
             self._built()
-            self.let_go()
+            self.unfreeze()
 
     def _built(self) -> None:
         """The journal is to know that it is built."""
         self.recovered_point = self.leased.settings.recovery_point
-        self.ledger.notes_changed()
+        self.events.notes_changed()
 
     def _drop_before(self, review: Review) -> None:
         """What stands before the edge goes; all, where that is a time that is to come."""
@@ -114,8 +114,8 @@ class ReviewedCore(DeferringCore):
         ids = sorted(id_ for id_ in self._ids_here() if id_ < review.edge.id)
         for start in range(0, len(ids), DROP_SLICE):
             taken = self.store.take_at(self.positions_of(ids[start : start + DROP_SLICE]))
-            self.ledger.octets_changed(taken.recounted)
-            self.ledger.purged(taken.messages)
+            self.events.octets_changed(taken.recounted)
+            self.events.purged(taken.messages)
 
     def _ids_here(self) -> Iterator[int]:
         yield from (message.id for message in self.store)
@@ -157,7 +157,7 @@ class ReviewedCore(DeferringCore):
         durability = context.broker.storage.durability
         if durability is not None:
             durability.recall(message.id, one.place, body_size(message))
-        self.ledger.enqueued(message)
+        self.events.enqueued(message)
         store = self.store
         if self.last_id < message.id:
             self.last_id = message.id

@@ -45,7 +45,7 @@ def dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
 def _free(queue: LeasedCore, selection: Selection) -> Free:
     """Consumers that may have a message, by group, in the order of their subscriptions."""
     free: Free = {}
-    for consumer in queue.lease_rota.free():
+    for consumer in queue.lease_consumers.free():
         free.setdefault(selection.groups.of(consumer), []).append(consumer)
     return free
 
@@ -71,13 +71,13 @@ def _hand_out(queue: LeasedCore, free: Free) -> bool:
     for group in takers:
         del group.found[0]
     removed = store.take_at([position])
-    queue.ledger.octets_changed(removed.recounted)
+    queue.events.octets_changed(removed.recounted)
     if not removed.messages:
         return True  # somebody else had it
     now_ns = queue.context.broker.clock.monotonic_ns()
     if 0 < removed.messages[0].expires_ns < now_ns:
         queue.lose(removed.messages, "expired")
         return True
-    consumers = sorted((one for group in takers for one in free[group]), key=queue.rota.consumers.index)
-    grant(queue, queue.lease_rota.choose(consumers), removed.messages)
+    consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
+    grant(queue, queue.lease_consumers.choose(consumers), removed.messages)
     return True

@@ -1,6 +1,6 @@
 """What happens to the messages of a queue and to its consumers, as listeners get it. `subject` is the queue.
 
-Only the ledger creates these. Source: rulings, "Events".
+Only the events creates these. Source: rulings, "Events".
 """
 
 from collections.abc import Sequence

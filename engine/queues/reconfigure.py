@@ -7,15 +7,15 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...settings import Layer, ResolvedSettings
-from ..flow.tree import MeterTerms
+from ..flow.tree import MeterSettings
 from ..messages.field_table import FieldTable
 from ..messages.message import Message
 from ..stores.kinds import converted
 from ..stores.memory_cap import MemoryCap
 from .bounds import SubscriberBound
-from .ledger import Ledger
-from .metered_ledger import MeteredLedger
-from .terms import Change
+from .declaration import RulesChange
+from .events import QueueEvents
+from .metered_events import MeteredQueueEvents
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 def resolved(queue: "Queue") -> ResolvedSettings:
     """Its arguments over its topics over its policy over the settings of its address, as they are now."""
-    return queue.terms.resolved(queue.context)
+    return queue.declaration.resolved(queue.context)
 
 
 def settings_changed(queue: "Queue") -> None:
     """The settings were reloaded: what is live takes effect at the next return, death or arrival."""
     if queue.kind.follows_settings:
-        _follow(queue, queue.terms.settings_changed(queue.context))
+        _follow(queue, queue.declaration.settings_changed(queue.context))
 
 
 def follow_topic(queue: "Queue", topic: str, layer: Layer) -> None:
     """Messages of a topic with settings for transient subscribers are routed here."""
-    change = queue.terms.topic_found(queue.context, topic, layer)
+    change = queue.declaration.topic_found(queue.context, topic, layer)
     if change is not None:
         _follow(queue, change)
 
 
 def redeclare(queue: "Queue", arguments: FieldTable, own: Layer) -> None:
     """The configuration gives it other arguments, of those that act at once."""
-    queue.terms.redeclared(arguments, own)
+    queue.declaration.redeclared(arguments, own)
     policy_changed(queue, always=True)
 
 
@@ -50,15 +50,15 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
     come later, act at once (behaviour page 3.12).
     """
     if not queue.kind.follows_settings:
-        queue.terms.follow_policy(queue.context)
+        queue.declaration.follow_policy(queue.context)
         queue.intake.rules_changed(queue)
         return
-    change = queue.terms.policy_changed(queue.context, always=always)
+    change = queue.declaration.policy_changed(queue.context, always=always)
     if change is None:
         return
     _follow(queue, change)
     if change.own_expiry:
-        queue.touch()
+        queue.note_use()
     queue.drop_expired()
     for bound in queue.bounds:
         if not isinstance(bound, SubscriberBound):  # what is too much for a subscriber goes as the turn ends
@@ -67,7 +67,7 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
 
 def set_ring_size(queue: "Queue", size: int | None) -> None:
     """An operator resizes the ring; None: no ring. Nothing is deleted now (address-settings page 4.3, 3.8)."""
-    _follow(queue, queue.terms.ring_resized(size))
+    _follow(queue, queue.declaration.ring_resized(size))
 
 
 def enable(queue: "Queue", enabled: bool) -> None:
@@ -84,12 +84,12 @@ def keep(queue: "Queue") -> None:
     queue.is_configured = True
 
 
-def _follow(queue: "Queue", change: Change) -> None:
+def _follow(queue: "Queue", change: RulesChange) -> None:
     """The rules changed: the parts follow."""
     was_open = queue.is_open
     has_other_filter = queue.rules.filter is not change.now.filter
     queue.rules = change.now
-    queue.rota.rules_changed(change.now)
+    queue.consumer_list.rules_changed(change.now)
     if queue.is_open is not was_open or has_other_filter:
         queue.context.router.forget_routes_to(queue)
     store = queue.store
@@ -120,7 +120,10 @@ def bind(queue: "Queue") -> None:
 def takes_plainly(queue: "Queue") -> bool:
     """Whether new plain messages can skip admission."""
     return queue.intake.is_plain and not (
-        queue.bounds or queue.rules.concerns_messages or queue.selection is not None or queue.rota.groups is not None
+        queue.bounds
+        or queue.rules.concerns_messages
+        or queue.selection is not None
+        or queue.consumer_list.groups is not None
     )
 
 
@@ -129,22 +132,22 @@ def takes_plainly(queue: "Queue") -> bool:
 
 def measure(queue: "Queue") -> bool:
     """Have the meter that the rules ask for. Returns whether it is another one, which has counted nothing yet."""
-    flow, before = queue.context.broker.flow, queue.ledger.meter
-    terms: MeterTerms | None = None
+    flow, before = queue.context.broker.flow, queue.events.meter
+    metering: MeterSettings | None = None
     if queue.kind.is_limited:
         rules = queue.rules
-        terms = flow.terms_of(rules.flow, rules.size, keeps=queue.keeps, evicts=queue.pending is not None)
-    if (None if before is None else before.terms) == terms:
+        metering = flow.meter_settings_of(rules.flow, rules.size, keeps=queue.keeps, evicts=queue.pending is not None)
+    if (None if before is None else before.metering) == metering:
         return False
-    if terms is None:
-        plain = Ledger(queue.vhost_name, queue.name, queue.context.broker.listeners)
-        queue.ledger.hand_over(plain)
-        queue.ledger = plain
+    if metering is None:
+        plain = QueueEvents(queue.vhost_name, queue.name, queue.context.broker.listeners)
+        queue.events.hand_over(plain)
+        queue.events = plain
     else:
         has_journal = queue.storage.pager is not None
-        meter = flow.make_meter(queue, queue.vhost_name, terms, has_journal=has_journal)
-        queue.ledger = MeteredLedger(queue.ledger, meter, queue.stores)
-    now = queue.ledger.meter
+        meter = flow.make_meter(queue, queue.vhost_name, metering, has_journal=has_journal)
+        queue.events = MeteredQueueEvents(queue.events, meter, queue.stores)
+    now = queue.events.meter
     if before is not None:
         if now is not None:
             flow.reconsider(now)
@@ -156,17 +159,17 @@ def measure(queue: "Queue") -> bool:
 
 def cap_memory(queue: "Queue") -> None:
     """Apply the meter's memory limits to the store. With message groups there are none: they are not paged out."""
-    meter, cap = queue.ledger.meter, None
-    if meter is not None and meter.bounds and queue.rota.groups is None:
+    meter, cap = queue.events.meter, None
+    if meter is not None and meter.bounds and queue.consumer_list.groups is None:
         cap = MemoryCap(meter.bounds)
     queue.store.limit_memory(cap, is_metered=meter is not None)
 
 
 def recount(queue: "Queue") -> None:
     """Have the meter count what is there: it is new, or all messages are back after a restart."""
-    if queue.ledger.meter is None:
+    if queue.events.meter is None:
         return
     parts = queue.store.paged_parts()
     aside = (part for part in parts if isinstance(part, Message))
     out = () if queue.keeps else queue.unacked_messages()
-    queue.ledger.recount(chain(queue.messages(), aside, out), queue.store.paged_sizes(parts))
+    queue.events.recount(chain(queue.messages(), aside, out), queue.store.paged_sizes(parts))

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 
 from ..delivery.consumer import holder_of
-from ..delivery.lease_rota import LeaseRota
+from ..delivery.lease_consumers import LeaseConsumers
 from ..messages.message import Message
 from .lease_table import LeaseTable
 
 
-def not_renewed(rota: LeaseRota, leases: LeaseTable, ended: Sequence[Message], now_ns: int) -> list[Message]:
+def not_renewed(
+    consumer_list: LeaseConsumers, leases: LeaseTable, ended: Sequence[Message], now_ns: int
+) -> list[Message]:
     """Of leases, or slots, whose time is over: those that end. The others have begun again."""
     over: list[Message] = []
     for message in ended:
         holder = holder_of(message)
-        liveness = holder.session.client.liveness if holder in rota.renewing else None
+        liveness = holder.session.client.liveness if holder in consumer_list.renewing else None
         if liveness is not None and liveness() and leases.by_id.get(message.id) is message:
             leases.renew(message, now_ns)
         else:

@@ -21,10 +21,10 @@ _id_of: Callable[[Message], int] = attrgetter("id")
 
 def take_in(queue: "Queue", message: Message, due_ns: int) -> None:
     """A new message is not to be ready before `due_ns`; it expires on time meanwhile. `await_due` follows."""
-    queue.ledger.enqueued(message)
+    queue.events.enqueued(message)
     due_ns = min(due_ns, message.expires_ns) if message.expires_ns else due_ns
     queue.scheduled.add(due_ns, message)
-    queue.ledger.scheduled((message,), (due_ns,), why="published")
+    queue.events.scheduled((message,), (due_ns,), why="published")
 
 
 def await_due(queue: "Queue") -> None:
@@ -44,7 +44,7 @@ def come_due(queue: "Queue") -> None:
     if expired:
         queue.lose(expired, EXPIRED)
     if due:
-        queue.ledger.due(due)
+        queue.events.due(due)
         returned = [message for message in due if message.deliveries]
         by_time: dict[int, list[Message]] = {}  # of those whose publication was delayed
         for due_ns, message in taken:
@@ -83,7 +83,7 @@ def reschedule(queue: "Queue", id_: int, delay_ms: int) -> bool:
         return False
     due_ns = due_after(queue.context.broker.clock, delay_ms)
     queue.scheduled.add(due_ns, message)
-    queue.ledger.scheduled((message,), (due_ns,), why="rescheduled")
+    queue.events.scheduled((message,), (due_ns,), why="rescheduled")
     if delay_ms == 0:
         come_due(queue)
     await_due(queue)
@@ -95,6 +95,6 @@ def cancel(queue: "Queue", id_: int) -> bool:
     message = queue.scheduled.take(id_)
     if message is None:
         return False
-    queue.ledger.cancelled(message)
+    queue.events.cancelled(message)
     await_due(queue)
     return True

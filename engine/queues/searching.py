@@ -16,7 +16,7 @@ from ..stores.store import Store
 
 #: Messages that are asked for in one step.
 STEP = 250
-#: What may be spent beyond the limit so that all groups are asked about the message that is at hand.
+#: What may be spent beyond the limit so that all groups are asked about the message that is in memory.
 OVER_MAX = 1000
 #: Messages that are read back at once.
 WINDOW = 1000
@@ -123,7 +123,7 @@ class Search:
         reader = self._reader
         if reader is None:
             return
-        if reader.expression is None and not store.at_hand:
+        if reader.expression is None and not store.in_memory:
             store.load()  # it takes them all
         else:
             store.load_at(reader.position, WINDOW)

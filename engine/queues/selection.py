@@ -11,9 +11,9 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any
 
 from ..delivery.consumer import Consumer
+from ..delivery.consumer_list import FEW, LOOKS
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
 from ..delivery.groups import Groups
-from ..delivery.rota import FEW, LOOKS
 from ..effort import Effort
 from ..messages.deaths import EXPIRED
 from ..messages.field_table import Field
@@ -100,7 +100,7 @@ class Selection:
             takers
             and not groups.again
             and not any(group.found for group in takers)
-            and queue.rota.groups is None
+            and queue.consumer_list.groups is None
             and queue.rules.last_value_key is None  # it may take the place of an older one first
         ):
             consumer = _first(self._free(queue, takers))
@@ -139,22 +139,22 @@ class Selection:
 
     def dispatch(self, queue: "Queue") -> None:
         """Hand out what is found, and look for more, while consumers have credit and the turn is short."""
-        effort, rota, store, search = self._effort, queue.rota, queue.store, self.search
+        effort, consumer_list, store, search = self._effort, queue.consumer_list, queue.store, self.search
         self._arriving = 0
         search.is_waiting = False
         until = min(effort.turn_max, effort.spent + LOOKING_MAX)
-        found_max = FOUND_MAX if rota.groups is None else PASSED_MAX
+        found_max = FOUND_MAX if consumer_list.groups is None else PASSED_MAX
         while True:
             free = self._free(queue, self.groups)
             if not free:
                 return
             if not search.look_again(store, until):
                 break
-            if rota.groups is None:
+            if consumer_list.groups is None:
                 last, is_any = self._hand_out(queue, free)
             else:
                 last, is_any = self._hand_out_members(queue, free), False
-            if last is not None and rota.gives_way(last):
+            if last is not None and consumer_list.gives_way(last):
                 queue.mark()
                 return
             if is_any and effort.spent < until:
@@ -169,11 +169,11 @@ class Selection:
     def _free(self, queue: "Queue", groups: Iterable[FilterGroup]) -> "Free":
         """Those that may have a message now, by group, as heaps of what decides whose turn it is."""
         free: Free = {}
-        rota, turns = queue.rota, self._turns
-        if rota.waits:
+        consumer_list, turns = queue.consumer_list, self._turns
+        if consumer_list.waits:
             return free
-        served = rota.served
-        if len(served) == len(rota.consumers):
+        served = consumer_list.served
+        if len(served) == len(consumer_list.consumers):
             for group in groups:
                 ranks = [(-one.priority, turns[one], one) for one in group.consumers if one.credit() > 0]
                 if ranks:
@@ -261,7 +261,7 @@ class Selection:
 
         One by one; those whose consumers are busy, or do not take them, are looked past. O(found).
         """
-        groups = queue.rota.groups
+        groups = queue.consumer_list.groups
         if groups is None or not groups.may_dispatch(queue.unacked):
             return None
         found: dict[int, list[FilterGroup]] = {}

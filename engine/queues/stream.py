@@ -58,9 +58,9 @@ class LogEnd:
         while unsafe and unsafe[0][0] <= durability.safe_lsn:
             self._safe_offset = unsafe.popleft()[1]
         if end > (unsafe[-1][1] if unsafe else self._safe_offset):
-            barrier = durability.barrier_behind_all()
-            if barrier:
-                unsafe.append((barrier, end))
+            sync_lsn = durability.sync_lsn_of_all()
+            if sync_lsn:
+                unsafe.append((sync_lsn, end))
             elif not unsafe:
                 self._safe_offset = end  # all is safe; or the disk is full, and readers go on
         if unsafe:
@@ -88,7 +88,7 @@ class StreamIntake:
                 scheduled.take_in(queue, Message(first_id + offset, blob, envelope), due_ns)
             scheduled.await_due(queue)
             return ()
-        queue.ledger.enqueued_run(first_id, envelope, blobs)
+        queue.events.enqueued_run(first_id, envelope, blobs)
         self._end.chunk_offset = self._log.next_offset
         wall_ms = queue.context.broker.clock.wall_ms()
         for offset, blob in enumerate(blobs):
@@ -98,7 +98,7 @@ class StreamIntake:
 
     def place_due(self, queue: "Queue", messages: list[Message]) -> None:
         """Delayed messages arrive when they are due, under ids of now: a restart tells offsets by the order of ids."""
-        queue.ledger.purged(messages, reason=DUE)
+        queue.events.purged(messages, reason=DUE)
         for message in messages:
             queue.context.queues.publish_again(queue, message, DUE)
 
@@ -118,7 +118,7 @@ class StreamIntake:
 
     def _read_limits(self, queue: "Queue") -> None:
         """What it declared, and what its policy says."""
-        effective = queue.terms.effective
+        effective = queue.declaration.effective
         age = effective.get("x-max-age")
         self._max_age_ms = age_ms(age.value) if age is not None and isinstance(age.value, bytes) else None
         self._max_octets = integer_of(effective, "x-max-length-bytes")
@@ -140,7 +140,7 @@ class StreamIntake:
                 reason = EXPIRED
             else:
                 break
-            queue.ledger.segment_dropped(log.drop_oldest(), oldest.count, reason)
+            queue.events.segment_dropped(log.drop_oldest(), oldest.count, reason)
 
 
 class StreamDispatch(NonDestructiveDispatch):
@@ -216,7 +216,7 @@ class StreamSettlement:
     __slots__ = ()
 
     def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
-        queue.ledger.acked(messages, kept=True)
+        queue.events.acked(messages, kept=True)
 
     def give_back(self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
         for message in messages:

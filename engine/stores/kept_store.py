@@ -85,7 +85,7 @@ class KeptStore(UntailedStore):
         return self.is_deep
 
     @property
-    def at_hand(self) -> int:
+    def in_memory(self) -> int:
         """See `Store`."""
         return len(self._here)
 

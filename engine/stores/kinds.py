@@ -40,7 +40,7 @@ def make_store(
 def converted(store: Store, owner: Owner, *, counts_octets: bool) -> Store:
     """The store of a queue whose rules changed: the same one, or another kind with all its messages.
 
-    O(messages at hand) where it is another one.
+    O(messages in memory) where it is another one.
     """
     if store.counts_octets in (None, counts_octets):
         return store

@@ -1,7 +1,7 @@
 """The store of a last-value queue: only the newest message of a key stays, at the place of the first.
 
-All messages are at hand; contents beyond the queue's share are left to the journal and read back when somebody looks at
-them (`LastValueReady`). Source: address-settings page 3.4, 5.8; queues page F.
+All messages are in memory; contents beyond the queue's share are left to the journal and read back when somebody looks
+at them (`LastValueReady`). Source: address-settings page 3.4, 5.8; queues page F.
 """
 
 from collections.abc import Callable

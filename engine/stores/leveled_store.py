@@ -60,7 +60,7 @@ class LeveledStore(TailedStore):
         octets = len(message.blob) + OVERHEAD
         if ready.octets + OVERHEAD * len(ready) + octets > self._storage.memory.charge_of(self):
             return False
-        self.allowance = max(self.allowance - octets, 0)
+        self.quota = max(self.quota - octets, 0)
         return True
 
     @property

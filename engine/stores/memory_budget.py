@@ -43,7 +43,7 @@ class Debtor(Protocol):
     """A store, as the budget sees it. Hashable."""
 
     #: What of its grant is not used up.
-    allowance: int
+    quota: int
     #: Messages that came in since then, each of which used some of it.
     came_in: int
 
@@ -51,7 +51,7 @@ class Debtor(Protocol):
         """So many octets may become ready before the store asks for more."""
 
     @property
-    def at_hand(self) -> int:
+    def in_memory(self) -> int:
         """How many messages are ready in memory."""
 
     @property
@@ -81,7 +81,7 @@ class MemoryBudget:
         O(1) if it has given nothing out since it was asked last. Else O(ready), amortized O(1).
         """
         charge, _, count = self._charges.get(store, _NOTHING)
-        held = charge - store.allowance if store.at_hand == count + store.came_in else store.held_octets
+        held = charge - store.quota if store.in_memory == count + store.came_in else store.held_octets
         self._charge(store, held, 0)
         self._asked += 1
         floor = min(FLOOR, memory // (2 * len(self._charges)))
@@ -113,7 +113,7 @@ class MemoryBudget:
     def gave(self, store: Debtor, octets: int, grant: int) -> None:
         """A store that was not allowed more has paged so many octets out, and gets this much for it."""
         charge, held, _ = self._charges[store]
-        self._charges[store] = (charge - octets + grant, max(held - octets, 0), store.at_hand)
+        self._charges[store] = (charge - octets + grant, max(held - octets, 0), store.in_memory)
         self._charge_max = max(self._charge_max, charge - octets + grant)
         self.total += grant - octets
         store.grant(grant)
@@ -131,7 +131,7 @@ class MemoryBudget:
 
     def _charge(self, store: Debtor, held: int, grant: int) -> None:
         self.total += held + grant - self._charges.get(store, _NOTHING)[0]
-        self._charges[store] = (held + grant, held, store.at_hand)
+        self._charges[store] = (held + grant, held, store.in_memory)
         self._charge_max = max(self._charge_max, held + grant)
         store.grant(grant)
 
@@ -139,7 +139,7 @@ class MemoryBudget:
         """What have they given out? By count, at the size that theirs had. O(stores)."""
         self._asked = 0
         for store, (charge, held, count) in list(self._charges.items()):
-            now = store.at_hand
+            now = store.in_memory
             if store is asker:
                 continue
             if not now:
@@ -165,9 +165,9 @@ class MemoryBudget:
         freed = largest.page_out(min(max(missing, TAKE_MIN), charge // 2), LEAVING_MAX)
         if not freed:
             self._largest = None
-        if not largest.at_hand:
+        if not largest.in_memory:
             self.forget(largest)
             largest.grant(0)
         else:
-            charges[largest] = (charge - freed, max(looked_at - freed, 0), largest.at_hand)
+            charges[largest] = (charge - freed, max(looked_at - freed, 0), largest.in_memory)
             self.total -= freed

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
-from ..messages.content import PropertyFacts
+from ..messages.content import PropertySummary
 from ..messages.message import Envelope, Message
 
 #: Messages in one run at most: so much is copied when one of its middle goes or comes back.
@@ -20,7 +20,7 @@ APART_MIN = 64
 #: What a message of which the journal alone has the header counts for beside its body.
 HEADER_OCTETS = 48
 #: What events say of messages that are paged out: they are in the journal.
-IN_JOURNAL = Envelope("", "", PropertyFacts(persistent=True))
+IN_JOURNAL = Envelope("", "", PropertySummary(persistent=True))
 
 
 #: Messages that have an envelope in common: their blobs.

@@ -207,7 +207,7 @@ class RankedStore(UntailedStore):
         return False
 
     @property
-    def at_hand(self) -> int:
+    def in_memory(self) -> int:
         """See `Store`."""
         return len(self._here)
 

@@ -15,7 +15,7 @@ from .tail import Tail
 
 #: A deque is read so far from its head; where something is wanted behind that, what it holds is `Placed`.
 NEAR = 250
-#: What is at hand of a level.
+#: What is in memory of a level.
 Level = deque[Message] | Placed[Message]
 #: (id, message if it is in memory)
 Found = tuple[int, Message | None]
@@ -42,7 +42,7 @@ class Scanner:
         """Up to `count` messages of a level with higher ids, these rising."""
         paged: Iterator[Found] = iter(()) if tail is None else tail.behind(level, id_)
         if self.is_sorted:
-            here = ((one.id, one) for one in _at_hand(ready, id_))
+            here = ((one.id, one) for one in _in_memory(ready, id_))
             return islice(merge(here, paged, key=_first), count)
         return iter(nsmallest(count, chain(((one.id, one) for one in ready if one.id > id_), paged), key=_first))
 
@@ -134,7 +134,7 @@ def _fitting(sizes: Sequence[int], octets: int) -> int:
     return len(sizes)
 
 
-def _at_hand(ready: Level, id_: int) -> Iterable[Message]:
+def _in_memory(ready: Level, id_: int) -> Iterable[Message]:
     """Those with higher ids."""
     if isinstance(ready, Placed):
         return (one for one in ready.behind(id_) if one.id > id_)

@@ -74,7 +74,7 @@ class Store(Protocol):
     #: Has had messages that expire. Set by `expect_expiry` and when such a message is loaded; never unset.
     expiring: bool
     #: Octets that may become ready before the store asks for more; below 0: more came back than was granted.
-    allowance: int
+    quota: int
     #: See `limit_memory`.
     cap: MemoryCap | None
 
@@ -99,7 +99,7 @@ class Store(Protocol):
         """Whether more stands behind what is in memory. As cheap to ask as `ready`."""
 
     @property
-    def at_hand(self) -> int:
+    def in_memory(self) -> int:
         """How many are in memory. They stand before all that is paged out, but in kept stores."""
 
     @property
@@ -178,13 +178,13 @@ class Store(Protocol):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """Up to `limit` messages from the head, of those at hand, until `room` octets of blobs are used.
+        """Up to `limit` messages from the head, of those in memory, until `room` octets of blobs are used.
 
         At least one, if there is any. Nothing is loaded.
         """
 
     def head_octets(self, count: int) -> int:
-        """Octets of blobs of the first `count` messages at hand."""
+        """Octets of blobs of the first `count` messages in memory."""
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         """Take up to `count` messages from the head, loading what is paged out.
@@ -209,7 +209,7 @@ class Store(Protocol):
 
     @property
     def held_octets(self) -> int:
-        """What messages at hand take in memory, about. O(messages)."""
+        """What messages in memory take in memory, about. O(messages)."""
 
     @property
     def may_page(self) -> bool:
@@ -219,7 +219,8 @@ class Store(Protocol):
         """Whether the queue lets messages be paged out (not where it counts octets). The kind decides the rest."""
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """Page so many octets out, or messages, of those that come last at hand. Returns how many octets that freed."""
+        """Page so many octets out, or messages, of those that come last in memory. Returns how many octets that
+        freed."""
 
     def page_again(self) -> bool:
         """What stayed in memory because a disk did not take it may leave now. Returns whether that was a slice."""
@@ -227,23 +228,23 @@ class Store(Protocol):
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """What the queue may have in memory beside what all may; None: no such limit. Stores without a tail have none.
 
-        `is_metered`: the owner hears what is paged out, and what comes back. `settle_allowance` follows.
+        `is_metered`: the owner hears what is paged out, and what comes back. `settle_quota` follows.
         """
 
-    def settle_allowance(self) -> bool:
+    def settle_quota(self) -> bool:
         """If more is ready than was granted, since messages came back: page the last ones out if there is no room.
 
         Also when there is a new cap. Returns whether that was a slice, and more is to follow.
         """
 
     def is_low(self) -> bool:
-        """Whether messages are paged out and so few are at hand that `wants_more` should be asked."""
+        """Whether messages are paged out and so few are in memory that `wants_more` should be asked."""
 
     def wants_more(self, straight: bool, waiting: bool) -> bool:
-        """Whether more should be loaded: less is at hand than consumers may take soon, within the memory's share.
+        """Whether more should be loaded: less is in memory than consumers may take soon, within the memory's share.
 
         `straight`: what consumers want goes straight to them (`load_straight`). `waiting`: somebody waits now, which
-        matters while nothing is at hand.
+        matters while nothing is in memory.
         """
 
     def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:

@@ -121,7 +121,7 @@ class StreamStore(UntailedStore):
         return self.is_deep
 
     @property
-    def at_hand(self) -> int:
+    def in_memory(self) -> int:
         """See `Store`."""
         return len(self._messages)
 

@@ -20,7 +20,7 @@ from .store import HandOver
 from .surroundings import Owner
 from .tail import Tail
 
-#: A deep store is fed when fewer than this are at hand, up to about so many or so many octets, ...
+#: A deep store is fed when fewer than this are in memory, up to about so many or so many octets, ...
 LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 #: ... in slices of this many messages or octets.
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
@@ -31,8 +31,8 @@ PAGE_SLICE = 1000
 class TailPaging(ABC):
     """The part of a `TailedStore` that knows its tail, and what may be in memory."""
 
-    __slots__ = ("_is_metered", "_is_unsettled", "_owner", "_scanner", "_storage", "_tail", "allowance", "came_in",
-                 "cap", "expiring", "has_tail", "may_page", "ready")  # fmt: skip
+    __slots__ = ("_is_metered", "_is_unsettled", "_owner", "_scanner", "_storage", "_tail", "came_in", "cap",
+                 "expiring", "has_tail", "may_page", "quota", "ready")  # fmt: skip
 
     ready: Level | LeveledReady
 
@@ -43,23 +43,23 @@ class TailPaging(ABC):
         self._tail: Tail | None = None
         self.has_tail = False  # a plain attribute: each run asks
         self._scanner = Scanner()
-        self.allowance = 0
+        self.quota = 0
         self.came_in = 0  # see `memory_budget.Debtor`
         self.expiring = False
         self.may_page = True
         self.cap: MemoryCap | None = None
         self._is_metered = False
-        self._is_unsettled = False  # more may be at hand than the cap allows
+        self._is_unsettled = False  # more may be in memory than the cap allows
 
     # -- what each kind has of its own --------------------------------------------------------------------------------
 
     @abstractmethod
     def _levels(self) -> Sequence[Level]:
-        """What is at hand, by level."""
+        """What is in memory, by level."""
 
     @abstractmethod
     def _set_level(self, level: int, messages: Level) -> None:
-        """What is at hand of a level is held by something else."""
+        """What is in memory of a level is held by something else."""
 
     @abstractmethod
     def _left_levels(self, messages: Sequence[Message]) -> None:
@@ -161,19 +161,19 @@ class TailPaging(ABC):
     def _put_into_tail(self, tail: Tail, messages: list[Message]) -> list[Message]:
         """Put messages (ids falling) that stand behind others of the tail to their places; returns the others."""
         before: list[Message] = []
-        last_id = -1  # the highest at hand, before the tail's head; looked for when it matters
+        last_id = -1  # the highest in memory, before the tail's head; looked for when it matters
         for message in messages:
             level = tail.level_of(message.envelope)
             if level == tail.floor and tail.head_id < message.id and last_id < 0:
-                last_id = self._last_at_hand(level)
+                last_id = self._last_in_memory(level)
             if level < tail.floor or (level == tail.floor and tail.head_id < message.id and last_id < message.id):
                 tail.insert(level, self._item_of(tail, message))
             else:
                 before.append(message)
         return before
 
-    def _last_at_hand(self, level: int) -> int:
-        """The highest id that is at hand of a level."""
+    def _last_in_memory(self, level: int) -> int:
+        """The highest id that is in memory of a level."""
         here = self._levels()[level]
         if self._scanner.is_sorted:
             return here[-1].id if here else 0
@@ -227,7 +227,7 @@ class TailPaging(ABC):
     # -- memory -------------------------------------------------------------------------------------------------------
 
     @property
-    def at_hand(self) -> int:
+    def in_memory(self) -> int:
         """See `Store`."""
         return len(self.ready)
 
@@ -242,27 +242,28 @@ class TailPaging(ABC):
         return self.cap is None or not self.may_page or self.cap.is_kept
 
     def _is_granted(self, octets: int, count: int) -> bool:
-        """Whether so many more may be at hand; if so, they are counted. Only with a pager or a cap. Amortized O(count).
+        """Whether so many more may be in memory; if so, they are counted. Only with a pager or a cap. Amortized
+        O(count).
 
         The owner's meter has counted them already.
         """
         if not self._is_kept_to:
             return False
         octets += OVERHEAD * count
-        if octets > self.allowance:
+        if octets > self.quota:
             pager = self._storage.pager
             if not self.may_page or pager is None:
-                self.allowance = UNLIMITED
+                self.quota = UNLIMITED
             elif not self._storage.memory.allows(self, octets, pager.memory):
                 return False
-        self.allowance -= octets
+        self.quota -= octets
         self.came_in += count
         return True
 
     def allow_paging(self, allowed: bool) -> None:
         """See `Store`."""
         if allowed and not self.may_page:
-            self.allowance, self.came_in = 0, -UNLIMITED  # nobody knows how much that was
+            self.quota, self.came_in = 0, -UNLIMITED  # nobody knows how much that was
         self.may_page = allowed
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
@@ -285,7 +286,7 @@ class TailPaging(ABC):
         )
 
     def _page_out(self, octets: int, count: int) -> int:
-        """So many octets or messages, of the last at hand: lower levels first. Returns how many octets that freed."""
+        """So many octets or messages, of the last in memory: lower levels first. Returns how many octets that freed."""
         tail = self._begin_tail() if self._tail is None else self._tail
         freed = before = 0
         for level, messages in enumerate(self._levels()):
@@ -316,18 +317,18 @@ class TailPaging(ABC):
 
     def grant(self, octets: int) -> None:
         """See `memory_budget.Debtor`."""
-        self.allowance, self.came_in = octets, 0
+        self.quota, self.came_in = octets, 0
 
-    def settle_allowance(self) -> bool:
+    def settle_quota(self) -> bool:
         """See `Store`. Some more than need be is paged out, so that the next one that comes back finds room."""
         if self._is_unsettled:
             self._keep_to_cap()
-        if self.allowance >= 0:
+        if self.quota >= 0:
             return self._is_unsettled
-        excess = -self.allowance
+        excess = -self.quota
         pager, memory = self._storage.pager, self._storage.memory
         if not self.may_page or pager is None:
-            self.allowance = UNLIMITED
+            self.quota = UNLIMITED
         elif not memory.allows(self, 0, pager.memory):
             freed = self.page_out(excess + min(TAKE_MIN, pager.memory // 8))
             # What cannot leave is not asked again soon.

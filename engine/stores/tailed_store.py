@@ -1,7 +1,7 @@
-"""What stores have in common whose messages are taken out by consumers: what is at hand, and a tail behind it.
+"""What stores have in common whose messages are taken out by consumers: what is in memory, and a tail behind it.
 
-When what is at hand takes more memory than its share, what comes behind it stays in the journal; transient messages go
-to the temp store. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
+When what is in memory takes more memory than its share, what comes behind it stays in the journal; transient messages
+go to the temp store. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
 """
 
 from abc import abstractmethod
@@ -31,7 +31,7 @@ _ID: Callable[[Message], int] = attrgetter("id")
 
 
 class TailedStore(TailPaging):
-    """What is at hand (`ready`), by level, and the tail of what is paged out. See `Store`."""
+    """What is in memory (`ready`), by level, and the tail of what is paged out. See `Store`."""
 
     keeps: ClassVar[bool] = False
 
@@ -49,7 +49,7 @@ class TailedStore(TailPaging):
 
     @abstractmethod
     def _merge(self, messages: list[Message]) -> int:
-        """Messages (ids falling) to their places at hand. Returns how many stood before them."""
+        """Messages (ids falling) to their places in memory. Returns how many stood before them."""
 
     def _level_number(self, message: Message) -> int:
         """Which of `_levels` a message is of."""
@@ -74,7 +74,7 @@ class TailedStore(TailPaging):
         """See `Store`."""
 
     def take_over(self, other: "TailedStore") -> None:
-        """Have all that another store of the same levels has, which is empty afterwards. O(messages at hand)."""
+        """Have all that another store of the same levels has, which is empty afterwards. O(messages in memory)."""
         self._tail, other._tail = other._tail, None
         self.has_tail, other.has_tail = other.has_tail, False
         if self._tail is not None:
@@ -175,7 +175,7 @@ class TailedStore(TailPaging):
             self._reach(self._level_number(message), message.id)
         passed = self._merge(messages)
         if self._storage.pager is not None and self.may_page:
-            self.allowance -= held_octets(messages)
+            self.quota -= held_octets(messages)
             self.came_in += len(messages)
         self._is_unsettled = self.cap is not None
         return [], passed
@@ -275,7 +275,7 @@ class TailedStore(TailPaging):
         self.has_tail = False
         self._scanner = Scanner()
         self._storage.memory.forget(self)
-        self.allowance = self.came_in = 0
+        self.quota = self.came_in = 0
         return Dropped(ready, runs, paged, None)
 
     def leave_owner(self) -> None:

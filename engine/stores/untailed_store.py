@@ -15,11 +15,11 @@ from .surroundings import NOBODY, Owner
 class UntailedStore:
     """The verbs of `Store` that have nothing to do here."""
 
-    __slots__ = ("_owner", "allowance", "cap", "expiring", "may_page")
+    __slots__ = ("_owner", "cap", "expiring", "may_page", "quota")
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
-        self.allowance = 0
+        self.quota = 0
         self.cap: MemoryCap | None = None
         self.expiring = False
         self.may_page = False
@@ -71,7 +71,7 @@ class UntailedStore:
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """See `Store`."""
 
-    def settle_allowance(self) -> bool:
+    def settle_quota(self) -> bool:
         """See `Store`."""
         return False
 

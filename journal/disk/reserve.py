@@ -1,4 +1,4 @@
-"""Room on the disk that is held back in a file, for what makes room when there is no other: see serving/keeper.py.
+"""Room on the disk that is held back in a file, for what makes room when there is no other: see serving/supervisor.py.
 
 The file's content means nothing. Source: docs/journal-format.md, "The crash model".
 """

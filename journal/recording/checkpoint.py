@@ -53,7 +53,7 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
     for queue in queues:
         if not queue.deleted:
             yield from _state_messages(broker, journal, recorder, queue)
-    yield from recorder.seen_ids.state()
+    yield from recorder.duplicate_ids.state()
     recorder.watch(None)
     journal.checkpoints.end()
     yield from _forget_contents(broker, recorder)

@@ -175,7 +175,7 @@ class FullRecorder(Recorder):
             )
         if has_counted:
             self._note_changed(event)
-            self.withhold(event)
+            self.send_after(event)
 
     def _requeued(self, event: RequeuedEvent) -> None:
         is_state = event.counted or (self._persists_deliveries and self.recalls_attempts(event))

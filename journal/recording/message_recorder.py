@@ -275,7 +275,7 @@ class MessageRecorder(ObjectRecorder):
         if isinstance(event.of, Envelope):
             if event.of.facts.persistent:
                 self._journal.messages.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
-                self.withhold(event)
+                self.send_after(event)
             return
         self._note_changed(event)
         states = [
@@ -289,7 +289,7 @@ class MessageRecorder(ObjectRecorder):
                 event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, flags=COUNTED
             )
         if states:
-            self.withhold(event)
+            self.send_after(event)
 
     def recalls_attempts(self, event: DeliveredEvent | RequeuedEvent) -> bool:
         """Whether counts of the queue's messages outlive a restart."""
@@ -297,11 +297,11 @@ class MessageRecorder(ObjectRecorder):
         queue = None if vhost is None else vhost.queues.get(event.subject)
         return queue is not None and queue.kind.recalls_attempts
 
-    def withhold(self, event: DeliveredEvent) -> None:
+    def send_after(self, event: DeliveredEvent) -> None:
         """Nothing goes to a client before what was just recorded is on the disk."""
         turns = self._journal.turns
         turns.is_awaited = True
-        event.session.client.withhold(turns.next_lsn)
+        event.session.client.send_after(turns.next_lsn)
 
     def wall_ms(self, monotonic_ns: int) -> int:
         """A time of the running clock as it is recorded; 0: none."""

@@ -6,13 +6,13 @@ Source: queues page F; rulings 5 and 23.
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from ...engine import PLAIN, Broker, CommonHeader, Envelope, PropertyFacts, Unreadable, scan_properties
+from ...engine import PLAIN, Broker, CommonHeader, Envelope, PropertySummary, Unreadable, scan_properties
 from ...engine.state import Run
 from ..appending.journal import Journal
 from ..format.errors import JournalError
 from ..recovery.content_reader import ContentRun
-from .insistence import insist, pause
 from .recorder import Recorder
+from .retry import pause, retry_blocking
 
 #: Property lists and envelopes that are remembered; bounded whatever was published.
 MEMORY_MAX = 512
@@ -30,8 +30,8 @@ class JournalPager:
         self._journal = journal
         self._contents = recorder.contents
         self.memory = memory
-        self._facts: dict[bytes, PropertyFacts] = {}
-        self._envelopes: dict[tuple[int, bytes, PropertyFacts, int, bytes | None], Envelope] = {}
+        self._facts: dict[bytes, PropertySummary] = {}
+        self._envelopes: dict[tuple[int, bytes, PropertySummary, int, bytes | None], Envelope] = {}
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
@@ -41,7 +41,7 @@ class JournalPager:
     def load(self, ids: Sequence[int]) -> list[Run]:
         """See `Pager`."""
         try:
-            return insist(lambda: self._load(ids), self._journal.contents.close, self.pause)
+            return retry_blocking(lambda: self._load(ids), self._journal.contents.close, self.pause)
         except (JournalError, OSError) as error:
             raise self._unreadable(f"messages {ids[0]} to {ids[-1]} cannot be read back: {error}") from error
 

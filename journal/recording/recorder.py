@@ -1,8 +1,8 @@
 """The recorder: what happened in the engine, written down as far as it has to survive (`scope = "durable"`).
 
 A listener of the broker. Only what recovery restores is recorded: persistent messages in durable queues, durable
-queues, exchanges and bindings, and what operators set; full_recorder.py has the rest. `take_barrier` and `safe_lsn` are
-the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
+queues, exchanges and bindings, and what operators set; full_recorder.py has the rest. `take_sync_lsn` and `safe_lsn`
+are the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
 from collections.abc import Callable, Container
@@ -38,9 +38,9 @@ from ..appending.journal import Journal
 from ..format.errors import JournalFailed
 from ..format.record import EXCHANGE, VHOST
 from ..recovery.recovered import MessageState, RecoveredMessage
+from .duplicate_ids import DuplicateIds
 from .message_recorder import MessageRecorder, PublishedRun
 from .object_recorder import is_durable
-from .seen_ids import SeenIds
 
 Family = TypeVar("Family", bound=Event)
 
@@ -64,7 +64,7 @@ class Recorder(MessageRecorder):
         keeps_ids: bool = True,
     ) -> None:
         super().__init__(broker, journal, persists_deliveries=persists_deliveries, counts_max=counts_max)
-        self.seen_ids = SeenIds(broker, journal, is_on=keeps_ids)
+        self.duplicate_ids = DuplicateIds(broker, journal, is_on=keeps_ids)
         self.takes_nothing = False
         self.is_low = False
         self.failed_ms = 0  # see the engine's `Durability`
@@ -163,7 +163,7 @@ class Recorder(MessageRecorder):
         """See `Durability`."""
         is_recorded = self.contents.last_id >= first_id
         if is_recorded:
-            self.seen_ids.keep(vhost, address, id_, first_id, size)
+            self.duplicate_ids.keep(vhost, address, id_, first_id, size)
         return is_recorded
 
     def await_recorded(self) -> None:
@@ -182,7 +182,7 @@ class Recorder(MessageRecorder):
 
     # -- the engine's Durability --------------------------------------------------------------------------------------
 
-    def take_barrier(self) -> int:
+    def take_sync_lsn(self) -> int:
         """See `Durability`."""
         if not self._has_recorded:
             return 0
@@ -197,7 +197,7 @@ class Recorder(MessageRecorder):
         """See `Durability`."""
         return self._safe_before if self.is_behind else self._journal.committed_lsn
 
-    def barrier_behind_all(self) -> int:
+    def sync_lsn_of_all(self) -> int:
         """See `Durability`."""
         journal = self._journal
         if self.is_behind or journal.committed_lsn >= journal.next_lsn:

@@ -104,7 +104,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         restoring.begin(found.queues.get(id_) or RecoveredQueue(), first_offsets[id_])
         count += queue.restore_by(restoring)
     found.queues.clear()
-    recorder.seen_ids.restore(found)
+    recorder.duplicate_ids.restore(found)
     recorder.begin(found.objects)
     broker.context.listeners.append(recorder)
     broker.context.storage.durability = recorder
@@ -112,9 +112,9 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     for queue, exhausted in restoring.exhausted:
         queue.return_exhausted(exhausted)
     for queue, older in restoring.replaced:
-        queue.ledger.replaced(older)
+        queue.events.replaced(older)
     for _, queue in queues:
-        queue.settle_in()
+        queue.finish_restore()
     return count
 
 
@@ -184,7 +184,7 @@ class _Restoring:
                 self._memory -= store.held_octets
         else:
             self._fill_each(queue, recovered)
-        queue.ledger.restored(len(recovered))
+        queue.events.restored(len(recovered))
         return len(recovered)
 
     def _set_exhausted_aside(self, queue: Queue) -> None:
@@ -218,7 +218,7 @@ class _Restoring:
         else:
             self._fill_each(queue, self._recovered)
         self.replaced += [(queue, older) for older in know_contents(queue)]
-        queue.ledger.restored(len(self._recovered))
+        queue.events.restored(len(self._recovered))
         return len(self._recovered)
 
     def _fill_each(self, queue: Queue, recovered: RecoveredQueue) -> None:
@@ -265,7 +265,7 @@ class _Restoring:
                 message = self._restored(queue, one)
                 if message is not None:
                     stream.restore_message(queue, message, self._time_ms(one.id))
-        queue.ledger.restored(len(recovered))
+        queue.events.restored(len(recovered))
         return len(recovered)
 
     def _time_ms(self, id_: int) -> int:

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from ...engine import Place, Unreadable
-from .insistence import insist
+from .retry import retry_blocking
 
 logger = logging.getLogger("leveret.journal")
 
@@ -110,7 +110,7 @@ class FileTempStore:
     def unspool(self, place: Place, size: int) -> bytes:
         """See `TempStore`."""
         try:
-            return insist(lambda: self._read(place, size))
+            return retry_blocking(lambda: self._read(place, size))
         except OSError as cause:
             error = Unreadable(f"the temp store cannot be read back: {cause}")
             self._on_unreadable(error)

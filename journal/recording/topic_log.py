@@ -6,7 +6,7 @@ segment goes. Source: queues page A.8, C.1, C.3; docs/decisions/0012-log.md.
 
 from collections.abc import Iterator
 
-from ...engine import PLAIN, Broker, Envelope, Message, PropertyFacts, Unreadable, scan_properties
+from ...engine import PLAIN, Broker, Envelope, Message, PropertySummary, Unreadable, scan_properties
 from ...engine.state import OVERHEAD, Entered, LoggedMessage, Page, Wanted
 from ..appending.journal import Journal
 from ..format.block import Block
@@ -14,8 +14,8 @@ from ..format.errors import JournalError, NotInJournal
 from ..format.heap import Content, decode_content
 from ..format.record import ENQUEUED, EXCHANGE, PUBLISHED, Fields
 from ..recovery.content_reader import ContentReader
-from .insistence import insist
 from .recorder import Recorder
+from .retry import retry_blocking
 
 #: Octets of blocks that one read looks through, and then to the end of a block (2 to 5 ms).
 LOOK_OCTETS = 512 * 1024
@@ -32,7 +32,7 @@ class JournalLog:
         self._broker = broker
         self._journal = journal
         self._recorder = recorder
-        self._facts: dict[bytes, PropertyFacts] = {}
+        self._facts: dict[bytes, PropertySummary] = {}
         self._looked_to = 0  # where the last look ended
 
     def start(self) -> int:
@@ -111,7 +111,7 @@ class JournalLog:
 
     def _block_at(self, contents: ContentReader, position: int) -> tuple[Block, int] | None:
         try:
-            return insist(lambda: contents.block_at(position), contents.close)
+            return retry_blocking(lambda: contents.block_at(position), contents.close)
         except NotInJournal:
             return None
         except (JournalError, OSError) as error:

@@ -17,7 +17,7 @@ from ...engine import (
     Event,
     EventKind,
     ManualClock,
-    PropertyFacts,
+    PropertySummary,
     Session,
     User,
     Users,
@@ -198,7 +198,7 @@ class _Simulation:
     def _publish(self, arrival: Arrival) -> None:
         self.known[self.broker.context.next_id] = arrival
         expiration = None if arrival.expiration_ms is None else b"%d" % max(arrival.expiration_ms, 0)
-        facts = PropertyFacts(persistent=True, priority=arrival.priority or None, expiration=expiration)
+        facts = PropertySummary(persistent=True, priority=arrival.priority or None, expiration=expiration)
         blob = PLAIN.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))
         self.publisher.publish(self.route, Envelope("", self.queue.name, facts), [blob], mandatory=False)
 

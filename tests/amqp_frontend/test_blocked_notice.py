@@ -79,10 +79,10 @@ class World:
             self.look()
             self.pair.advance(0.01)
             self.now_ms += 10
-            is_held = bool(self.hears.session.backlog.area.channels)
-            is_free = not is_held and self.pair.broker.flow.is_calm
+            is_parked = bool(self.hears.session.backlog.area.channels)
+            is_free = not is_parked and self.pair.broker.flow.is_calm
             self.look()
-            self.held_ms = self.held_ms + 10 if is_held and not self.is_blocked else 0
+            self.held_ms = self.held_ms + 10 if is_parked and not self.is_blocked else 0
             self.free_ms = self.free_ms + 10 if is_free and self.is_blocked else 0
             assert self.held_ms <= CALM_MS, "held, and not told"
             assert self.free_ms <= CALM_MS, "free, and not told"

@@ -97,12 +97,12 @@ def test_by_default_nobody_is_told() -> None:
     assert bench.told() == []
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_a_channel_that_is_over_is_not_told_to_go_on(held: bool) -> None:
+@pytest.mark.parametrize("parked", [True, False])
+def test_a_channel_that_is_over_is_not_told_to_go_on(parked: bool) -> None:
     """Nor is the one that has its number now."""
     bench = Bench()
     bench.publish(3)
-    if not held:
+    if not parked:
         bench.take(3)
     bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
     bench.peer.send(method(1, C.Channel.Open))

@@ -117,7 +117,7 @@ class World:
 
     def publish(self, line: tuple[int, int], run: list[int], then: str) -> None:
         """A run of messages in one read, and what the client does `then`."""
-        if not self.is_open(line) or (then == "declare" and self.is_held(line)):
+        if not self.is_open(line) or (then == "declare" and self.is_parked(line)):
             return
         n, channel = line
         octets, together = b"", []
@@ -167,7 +167,7 @@ class World:
     def declare(self, line: tuple[int, int], is_new: bool = True) -> None:
         """A durable queue: the answer waits for the journal, also for all that this connection did before."""
         n, channel = line
-        if self.is_open(line) and not self.journal.has_failed and not self.is_held(line):
+        if self.is_open(line) and not self.journal.has_failed and not self.is_parked(line):
             self.count += 1
             sent = method(channel, C.Queue.Declare, queue=f"new {self.count}" if is_new else "kept", durable=True)
             own = [body for (m, _), of in self.unanswered.items() if m == n for body, _ in of.values()]
@@ -178,7 +178,7 @@ class World:
 
     def transact(self, n: int, run: list[int]) -> None:
         """A transaction: nothing of it is published before its commit."""
-        if self.peers[n].is_closed or self.is_held((n, TRANSACTIONAL)):
+        if self.peers[n].is_closed or self.is_parked((n, TRANSACTIONAL)):
             return
         made = [self.message(TRANSACTIONAL, KINDS[kind]) for kind in run if KINDS[kind].key not in ("short", "full")]
         bodies = [body for body, _ in made]
@@ -192,7 +192,7 @@ class World:
         """Whether the client may still say something on a channel."""
         return line in self.unanswered and line not in self.ended
 
-    def is_held(self, line: tuple[int, int]) -> bool:
+    def is_parked(self, line: tuple[int, int]) -> bool:
         """Whether something waits for room on a channel."""
         n, number = line
         area: Any = self.peers[n].session.backlog.area
@@ -309,8 +309,8 @@ class World:
                 for channel in CONFIRMING:
                     self.expect_answered((n, channel))
             elif self.journal.safe_lsn >= self.journal.next_lsn and not self.journal.is_behind:
-                held = [self.is_held((n, answer.channel)) for answer in answers]
-                assert any(held), f"nothing to wait for: {answers[0].kind}"
+                parked = [self.is_parked((n, answer.channel)) for answer in answers]
+                assert any(parked), f"nothing to wait for: {answers[0].kind}"
 
     def end(self) -> None:
         """The journal is well and all there is to do is done: each publish was answered."""

@@ -36,8 +36,8 @@ def test_what_the_engine_withholds_waits_for_the_last_of_it(barriers: tuple[int,
     assert client is not None
     bench.peer.send(method(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True))
     bench.peer.take()
-    for barrier in barriers:
-        client.withhold(barrier)
+    for sync_lsn in barriers:
+        client.send_after(sync_lsn)
     bench.other.send(publish(1, "q", b"x"))
     for safe in range(2, 9):
         bench.journal.safe_lsn = safe

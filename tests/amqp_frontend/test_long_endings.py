@@ -13,7 +13,7 @@ from pamqp import commands
 
 from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Event, EventKind, LeftEvent
-from leveret.engine.emptying import BINDINGS_SLICE, MESSAGES_SLICE, WAIT_MAX
+from leveret.engine.bulk_delete import BINDINGS_SLICE, MESSAGES_SLICE, WAIT_MAX
 
 C = commands
 COUNT = 5 * MESSAGES_SLICE + 7
@@ -77,7 +77,7 @@ def test_messages_go_in_slices(asked: type, kind: EventKind) -> None:
     assert max(stage.gone) <= MESSAGES_SLICE
     assert {one for one, _ in stage.left} == {kind} and sum(count for _, count in stage.left) == COUNT
     assert stage.queue.deleted == (kind is EventKind.DELETED)
-    assert not stage.queue.holds and not stage.broker.is_unfinished
+    assert not stage.queue.freeze_count and not stage.broker.is_unfinished
 
 
 def test_bindings_go_in_slices() -> None:
@@ -130,7 +130,7 @@ def test_who_asked_is_gone(asked: type) -> None:
     while stage.broker.end_turn():
         pass
     assert stage.queue.ready_count == 0 and stage.queue.deleted == (asked is C.Queue.Delete)
-    assert not stage.queue.holds and not stage.broker.is_unfinished
+    assert not stage.queue.freeze_count and not stage.broker.is_unfinished
 
 
 def test_who_asked_does_not_come_back() -> None:
@@ -139,7 +139,7 @@ def test_who_asked_does_not_come_back() -> None:
     handle_bytes(stage.peer.session, method(1, C.Queue.Purge, queue="q"))
     for _ in range(WAIT_MAX + COUNT // MESSAGES_SLICE + 2):
         stage.broker.end_turn()
-    assert not stage.queue.holds and stage.queue.ready_count == 0 and not stage.broker.is_unfinished
+    assert not stage.queue.freeze_count and stage.queue.ready_count == 0 and not stage.broker.is_unfinished
     (answer,) = stage.ask(stage.peer, b"")
     assert answer.message_count == COUNT
 

@@ -100,9 +100,9 @@ def test_a_journal_may_write_between_dead_letters() -> None:
     """Few are on their way at a time: after so many the journal commits, and confirms of others go out."""
     stage = Stage(DEAD)
     handle_bytes(stage.peer.session, method(1, C.Basic.Get, queue="q", no_ack=True))
-    held, since = 0, stage.dead.ready_count
+    parked, since = 0, stage.dead.ready_count
     while stage.broker.end_turn():
         if not stage.broker.is_unfinished:
-            held, since = max(held, stage.dead.ready_count - since), stage.dead.ready_count
+            parked, since = max(parked, stage.dead.ready_count - since), stage.dead.ready_count
     assert stage.dead.ready_count == COUNT
-    assert 0 < held <= 2 * BURIED_MAX
+    assert 0 < parked <= 2 * BURIED_MAX

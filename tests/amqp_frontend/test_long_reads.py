@@ -12,7 +12,7 @@ from pamqp import commands
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX
 from leveret.amqp_frontend.session.turn import METHOD_COST, TOPOLOGY_COST, handle_bytes
 from leveret.engine.broker import TURN_SPREAD
-from leveret.engine.delivery.rota import LOOKS, RUN_MAX
+from leveret.engine.delivery.consumer_list import LOOKS, RUN_MAX
 
 C = commands
 

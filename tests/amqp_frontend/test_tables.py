@@ -260,7 +260,7 @@ REPLIES = {
         ContentBodyExpected ContentHeaderExpected ContentHeaderOfOtherClass
     """,
     (506, CONNECTION, False): """
-        HoldExhausted
+        ParkingExhausted
     """,
     (506, CONNECTION, True): """
         IncompleteTooLarge

@@ -180,7 +180,7 @@ def test_a_group_has_one_consumer(pair_of: Any, header: str) -> None:
 
 
 def test_groups_can_be_switched_off(pair_of: Any) -> None:
-    """Buckets 0: the rota alone."""
+    """Buckets 0: the consumer list alone."""
     desk, one, two = pair_of(x_group_buckets=0)
     for body in ("A1", "A2"):
         desk.publish(body, headers={"_AMQ_GROUP_ID": "A"})

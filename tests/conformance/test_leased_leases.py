@@ -252,7 +252,7 @@ def test_nothing_is_remembered_of_who_was_late_and_left(desk: LeasedDesk, end: C
     end(late)
     check_broker(desk.pair.broker)
     queue = desk.vhost.queues["q"]
-    assert isinstance(queue, LeasedQueue) and not queue.lease_rota.late
+    assert isinstance(queue, LeasedQueue) and not queue.lease_consumers.late
 
 
 # -- semantics --------------------------------------------------------------------------------------------------------

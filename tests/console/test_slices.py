@@ -18,7 +18,7 @@ from leveret.console.metrics import objects, sums
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
-from leveret.console.options import Machine
+from leveret.console.options import HostFacts
 from leveret.console.pages import Pages
 from leveret.console.sampler import Sampler
 from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost
@@ -32,7 +32,7 @@ COUNT = FEW + 10
 NAMES = [f"n{number:02}" for number in range(COUNT)]
 QUEUES = [f"queue{number:02}" for number in range(COUNT)]
 NO_ARGUMENTS: FieldTable = {}
-MACHINE = Machine(1, 2, 3, 4, 5, 6, 7, 8)
+MACHINE = HostFacts(1, 2, 3, 4, 5, 6, 7, 8)
 #: What a list cannot be made in more steps of: known at once, or ended after so many entries by whoever made it.
 AT_ONCE = {"leveret/search"}
 

@@ -11,9 +11,9 @@ import pytest
 from flow_bench import USER, FlowBench, Publisher, blob, saying
 from memory_pager import MemoryPager
 
-from leveret.engine import Broker, Consumer, Envelope, Event, ManualClock, PropertyFacts, Queue, Session
+from leveret.engine import Broker, Consumer, Envelope, Event, ManualClock, PropertySummary, Queue, Session
+from leveret.engine.clients.bulk_requeue import REQUEUE_SLICE
 from leveret.engine.commits import COMMIT_SLICE
-from leveret.engine.peers.giving_back import GIVE_BACK_SLICE
 from leveret.engine.publishing.publish_events import PublishedEvent
 from leveret.settings import SystemUsage
 
@@ -92,7 +92,7 @@ def test_many_that_come_back_from_a_closed_channel_are_overtaken_by_none(failed:
     """They come back in slices; who waits gets them in the order in which they were published, newer ones behind."""
     world = World()
     queue = world.declare("q")
-    count = 2 * GIVE_BACK_SLICE + 10
+    count = 2 * REQUEUE_SLICE + 10
     consume(world.session, queue)
     world.publish("q", range(count), world.open())
     heir = world.open()
@@ -128,7 +128,7 @@ def test_the_usage_of_the_store_falls_with_what_leaves_it(empties: Callable[[Flo
             pager.journal.update((id_, (event.of, one)) for id_, one in zip(event.messages, event.blobs))
 
     bench.broker.context.listeners.append(record)
-    bench.facts = PropertyFacts(persistent=True)
+    bench.facts = PropertySummary(persistent=True)
     publisher = Publisher(bench, "p")
     publisher.publish(*[blob(1_000)] * 40)
     bench.end_turn()

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from leveret.engine import Broker, BrokerOptions, Client, ConsumerCancelled, ManualClock, Session, SessionFailed, User
+from leveret.engine.clients.acknowledgement_timeout import NOTES_MAX, Notes
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.message import Envelope
-from leveret.engine.peers.acknowledgement_timeout import NOTES_MAX, Notes
 
 SECOND_NS = 1_000_000_000
 BLOB = PLAIN.join(encode_header(1), b"m")

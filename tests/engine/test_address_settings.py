@@ -6,10 +6,10 @@ The ids are rows of address-settings page 8.
 import pytest
 
 from leveret.engine import Broker, ManualClock, User, Users
+from leveret.engine.clients.session import Session
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.message import Envelope
-from leveret.engine.peers.session import Session
 from leveret.settings import SettingsRepository, entry
 
 GUEST = User("guest")
@@ -76,7 +76,7 @@ def test_the_most_specific_entry_counts() -> None:
         assert got is not None
         session.reject(got[0], requeue=True)
         broker.end_turn()
-        assert session.client.vhost.queues.named("Y").store.at_hand == (attempt == 4)
+        assert session.client.vhost.queues.named("Y").store.in_memory == (attempt == 4)
     assert (bodies(session, "X"), bodies(session, "Y")) == ("", "m")
 
 
@@ -101,12 +101,12 @@ def test_redelivery_by_settings(is_live: bool) -> None:
         assert len(queue.scheduled) == 1
         clock.advance_ns(1_000_000)
         broker.advance()
-        assert queue.store.at_hand == 1
+        assert queue.store.in_memory == 1
     broker.reloading.replace_settings(SettingsRepository())
     got = session.get(queue, no_ack=False)
     assert got is not None
     session.reject(got[0], requeue=True)
-    assert queue.store.at_hand == 1  # no delay any more
+    assert queue.store.in_memory == 1  # no delay any more
 
 
 def test_without_settings_a_queue_has_no_rules() -> None:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from stand_in_journal import StandInJournal
 
 from leveret.engine import Broker, Envelope, Event, ManualClock, User, commits
+from leveret.engine.clients.commit import Commit
 from leveret.engine.errors import PartialCommit
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers.commit import Commit
 
 USER = User("u")
 DEAD_TO: FieldTable = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
@@ -205,7 +205,7 @@ class CountingJournal(StandInJournal):
     def record(self, event: Event) -> None:
         self.lsn += 1
 
-    def take_barrier(self) -> int:
+    def take_sync_lsn(self) -> int:
         before, self.taken = self.taken, self.lsn
         return self.lsn if self.lsn > before else 0
 
@@ -233,7 +233,7 @@ def test_an_answer_waits_for_the_last_that_was_recorded_of_it(ends: str, slice_:
             last = journal.lsn if journal.lsn > before else last
             assert commit.has_begun and world.broker.is_unfinished or commit.is_done
             world.publish("", "dead", 1, 600, mandatory=False)
-    assert commit.barrier == last or slice_ == 2_000 and commit.barrier == journal.lsn
+    assert commit.sync_lsn == last or slice_ == 2_000 and commit.sync_lsn == journal.lsn
     world.finish()
     assert not world.broker.is_unfinished
 

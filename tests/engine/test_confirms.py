@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.engine.peers.confirms import Confirms
+from leveret.engine.clients.confirms import Confirms
 
 #: One step: publish so many, of which those offsets are refused, behind a barrier or not; or take what is safe.
 STEP = st.one_of(

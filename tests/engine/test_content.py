@@ -15,7 +15,7 @@ from leveret.engine.messages.content import (
     PLAIN,
     PROPERTIES,
     ContentError,
-    PropertyFacts,
+    PropertySummary,
     decode_properties,
     encode_header,
     headers_of,
@@ -57,7 +57,7 @@ def by_pamqp(values: dict[str, Any], body_size: int = 5) -> bytes:
 def test_facts_are_those_of_pamqps_encoding(values: dict[str, Any]) -> None:
     """Whatever properties a client sets: the facts that routing needs are read off the octets."""
     facts = scan_properties(by_pamqp(values)[12:])
-    assert facts == PropertyFacts(
+    assert facts == PropertySummary(
         values.get("delivery_mode") == 2,
         values.get("priority"),
         values["expiration"].encode() if values.get("expiration") is not None else None,

@@ -212,10 +212,10 @@ EDGES = st.lists(st.sampled_from(list(TARGETS)), min_size=4, max_size=4)
 @settings(max_examples=80)
 @given(EDGES, st.lists(st.sampled_from(LIVES_MS), min_size=4, max_size=4), st.lists(STEP, max_size=12), st.booleans())
 def test_each_death_is_told_and_ends_where_it_came_round(
-    edges: list[str], lives_ms: list[int], steps: list[tuple[str, str, int]], is_crowded: bool
+    edges: list[str], lives_ms: list[int], steps: list[tuple[str, str, int]], is_congested: bool
 ) -> None:
     """Copies, counts, order, first death and circles; also where so many die that most have to wait for their death."""
-    most = (2, 50) if is_crowded else (dead_letters.LETTERS_MAX, dead_letters.DEAD_SPREAD)
+    most = (2, 50) if is_congested else (dead_letters.LETTERS_MAX, dead_letters.DEAD_SPREAD)
     with patch.object(dead_letters, "LETTERS_MAX", most[0]), patch.object(dead_letters, "DEAD_SPREAD", most[1]):
         world = World(Model(dict(zip(NAMES, edges)), dict(zip(NAMES, lives_ms))))
         number = 0

@@ -8,9 +8,9 @@ import pytest
 from queue_world import QueueWorld as World
 
 from leveret.engine import Consumer, broker
-from leveret.engine.delivery import rota
+from leveret.engine.clients import bulk_requeue, session
+from leveret.engine.delivery import consumer_list
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers import giving_back, session
 from leveret.engine.queues import classic
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import memory_budget, tail_paging
@@ -123,8 +123,8 @@ def test_what_comes_stays_behind_what_is_paged_out(way: str, arguments: FieldTab
 @pytest.mark.parametrize("names", [["q", "other"], ["other", "q"], ["q", "other", "dead"]])
 def test_every_queue_goes_on_after_a_large_return(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A session is lost that had much of several queues: all of it is for who waits, also what came back first."""
-    for module in (giving_back, session):
-        monkeypatch.setattr(module, "GIVE_BACK_SLICE", 2)
+    for module in (bulk_requeue, session):
+        monkeypatch.setattr(module, "REQUEUE_SLICE", 2)
     world = World({}, {})
     for name in names:
         world.publish([b"1", b"2", b"3"], {}, f"{name}.x")
@@ -184,7 +184,7 @@ def test_the_rest_of_a_long_turn_goes_out_in_the_next(
     way: str, expires: bool, depth: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that comes gets all that it may have, however many turns that takes, in order."""
-    for module, name, value in ((broker, "TURN_SPREAD", 2), (classic, "RUN_MAX", 3), (rota, "RUN_MAX", 3)):
+    for module, name, value in ((broker, "TURN_SPREAD", 2), (classic, "RUN_MAX", 3), (consumer_list, "RUN_MAX", 3)):
         monkeypatch.setattr(module, name, value)
     kinds: dict[str, FieldTable] = {
         "kept": {"x-non-destructive": Field("t", True)},

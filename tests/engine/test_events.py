@@ -76,7 +76,7 @@ def test_detail_names_only_what_there_is() -> None:
 def test_nothing_is_created_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then an event costs an addition a run."""
     for name in ("EnqueuedEvent", "DeliveredEvent", "AckedEvent", "LeftEvent", "ConsumerEvent"):
-        monkeypatch.setattr(f"leveret.engine.queues.ledger.{name}", None)
+        monkeypatch.setattr(f"leveret.engine.queues.events.{name}", None)
     monkeypatch.setattr("leveret.engine.publishing.publish.PublishedEvent", None)
     broker = Broker(ManualClock())
     client = broker.connections.open("/", User("guest"), name="client", flush=lambda: None)

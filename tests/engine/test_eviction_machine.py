@@ -155,7 +155,7 @@ class Evictions(RuleBasedStateMachine):
             self.out
         )
         if queue.meter is not None:
-            assert queue.meter.at_hand == len(self.ready) + len(self.out)
+            assert queue.meter.in_memory == len(self.ready) + len(self.out)
             assert queue.meter.fails is False
 
 

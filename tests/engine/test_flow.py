@@ -6,7 +6,7 @@ import pytest
 from flow_bench import MIB, USER, FlowBench, Publisher, blob, saying
 from memory_pager import MemoryPager
 
-from leveret.engine import Envelope, PropertyFacts
+from leveret.engine import Envelope, PropertySummary
 from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
 
 
@@ -156,7 +156,7 @@ def test_a_store_limit_holds_what_is_stored_also_without_producer_flow_control()
     transient, stored = Publisher(bench, "t"), Publisher(bench, "s")
     transient.publish(*[blob(1_500)] * 10)
     assert transient.published == 10
-    bench.facts = PropertyFacts(persistent=True)
+    bench.facts = PropertySummary(persistent=True)
     stored.publish(*[blob(1_500)] * 10)
     assert stored.published == 7
     assert stored.full is not None
@@ -268,13 +268,13 @@ def test_a_commit_waits_as_one() -> None:
     )
     session.select_transactions()
     session.publish(bench.route("q"), Envelope("", "q"), [blob(1_500)] * 5, mandatory=False)
-    assert session.full_for_commit() is None
+    assert session.blocker_for_commit() is None
     filler.publish(*[blob(1_500)] * 2)
-    full = session.full_for_commit()
+    full = session.blocker_for_commit()
     assert full is not None
     assert full.limit == "memory"
     bench.take(2)
-    assert session.full_for_commit() is None
+    assert session.blocker_for_commit() is None
 
 
 @pytest.mark.parametrize("has_journal", [True, False])
@@ -288,7 +288,7 @@ def test_the_temp_store_is_a_limit_of_the_broker(has_journal: bool) -> None:
     assert publisher.published == 0
     assert publisher.full is not None
     assert (publisher.full.destination, publisher.full.limit) == ("broker", "temp")
-    bench.facts = PropertyFacts(persistent=True)
+    bench.facts = PropertySummary(persistent=True)
     other.publish(blob(1_500))
     assert other.published == has_journal
     bench.broker.flow.temp_changed(2_000)
@@ -302,7 +302,7 @@ def test_whoever_waits_for_the_broker_hears_of_another_limit(what: str, after: s
     """A reload lets go, or refuses, who waits for any limit of the broker, also those that no queue fills."""
     limits = {"memory": 0, "store": 0, "temp": 0}
     bench = FlowBench(system=SystemUsage(**{**limits, what: 5_000}), pager=MemoryPager(MIB), cursor="vm")
-    bench.facts = PropertyFacts(persistent=what == "store")
+    bench.facts = PropertySummary(persistent=what == "store")
     publisher, flow = Publisher(bench, "p"), bench.broker.flow
     if what == "temp":
         bench.reload(system=SystemUsage(memory=0, store=0, temp=5_000), cursor="store")
@@ -374,7 +374,7 @@ def test_what_is_held_in_the_temp_store_makes_nobody_wait() -> None:
     """It would wait for itself; what queues have there counts."""
     bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), producer_flow_control=False)
     publisher, flow = Publisher(bench, "p"), bench.broker.flow
-    flow.holdings.spooled = 6_000
+    flow.parked.spooled = 6_000
     flow.temp_changed(6_500)
     publisher.publish(blob(100))
     assert publisher.published == 1

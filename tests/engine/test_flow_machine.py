@@ -23,7 +23,7 @@ from leveret.engine import (
     Delivered,
     ManualClock,
     Message,
-    PropertyFacts,
+    PropertySummary,
     Queue,
     Session,
 )
@@ -83,7 +83,7 @@ class Flow(RuleBasedStateMachine):
         self.broker.context.storage.open_temp = lambda: self.temp
         self._set(first, system, whole)
         self.vhost = self.broker.virtual_hosts["/"]
-        self.facts = PropertyFacts()
+        self.facts = PropertySummary()
         for name in QUEUES:
             self._declare(name)
         self.vhost.bindings.add("queue", "a", "amq.fanout", "", {})
@@ -126,7 +126,7 @@ class Flow(RuleBasedStateMachine):
         publisher = self.publishers[who]
         if publisher.wants and publisher.to != to:
             to = publisher.to
-        self.facts = PropertyFacts(persistent=persistent)
+        self.facts = PropertySummary(persistent=persistent)
         self.offered[publisher] += len(sizes)
         publisher.publish(*map(blob, sizes), to=to)
         self._quiet()
@@ -198,8 +198,8 @@ class Flow(RuleBasedStateMachine):
             parts = queue.store.paged_parts()
             aside = [part for part in parts if isinstance(part, Message)]
             there = [*queue.messages(), *aside, *queue.unacked_messages()]
-            assert meter.at_hand == len(there)
-            assert meter.at_hand_octets == sum(len(message.blob) for message in there)
+            assert meter.in_memory == len(there)
+            assert meter.in_memory_octets == sum(len(message.blob) for message in there)
             paged = [part for part in parts if not isinstance(part, Message)]
             assert meter.paged == sum(len(part.ids) for part in paged)
             assert meter.paged_octets == sum(sum(part.sizes) for part in paged)
@@ -228,7 +228,7 @@ class Flow(RuleBasedStateMachine):
                 continue
             for bound in meter.bounds:
                 if not bound._charge.node.is_root:  # others may have filled it
-                    assert bound.room >= 0 or store.at_hand <= 1 or bound.room + LARGEST >= 0
+                    assert bound.room >= 0 or store.in_memory <= 1 or bound.room + LARGEST >= 0
 
     @invariant()
     def nobody_waits_where_there_is_room(self) -> None:

@@ -66,7 +66,7 @@ class World:
 
 
 def _unacked(world: World) -> None:
-    world.queue.ledger.unacked += 1
+    world.queue.events.unacked += 1
 
 
 def _tag(world: World) -> None:
@@ -86,7 +86,7 @@ def _forgotten(world: World) -> None:
 
 
 def _rota(world: World) -> None:
-    world.queue.rota.consumers.clear()
+    world.queue.consumer_list.consumers.clear()
 
 
 def _twice(world: World) -> None:
@@ -119,7 +119,7 @@ def _waits(world: World) -> None:
 
 
 def _meter(world: World) -> None:
-    world.queue.ledger.meter.at_hand_octets += 1
+    world.queue.events.meter.in_memory_octets += 1
 
 
 def _node(world: World) -> None:
@@ -213,7 +213,7 @@ def test_a_lease_without_a_tag_is_named() -> None:
 
 
 def _stranger(world: World) -> None:
-    world.queue.lease_rota.late.add(world.session)
+    world.queue.lease_consumers.late.add(world.session)
 
 
 def _cancels(world: World) -> None:
@@ -240,6 +240,6 @@ def test_a_contradiction_of_a_leased_queue_is_named(mistake: Callable[[World], N
     mistake(world)
     with pytest.raises(InvariantBroken, match=re.escape(words)):
         check_broker(world.broker)
-    world.queue.lease_rota.late.clear()
+    world.queue.lease_consumers.late.clear()
     world.queue.book.cancels.clear()
     world.queue.active = None

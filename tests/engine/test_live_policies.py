@@ -95,7 +95,7 @@ def test_live_is_as_new(queues: dict[str, FieldTable], steps: list[tuple[Policy 
         for name in NAMES:
             queue, new = (one.virtual_hosts["/"].queues[name] for one in (broker, fresh))
             assert queue.rules == new.rules, name
-            assert queue.terms.effective == new.terms.effective, name
+            assert queue.declaration.effective == new.declaration.effective, name
             assert queue.policy == new.policy, name
             assert queue.takes_plainly == new.takes_plainly, name
             assert type(queue.store) is type(new.store), name

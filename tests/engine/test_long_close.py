@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from leveret.engine import Broker, Client, Envelope, ManualClock, Queue, User
+from leveret.engine.clients.bulk_requeue import REQUEUE_SLICE
+from leveret.engine.clients.effects import Delivered
+from leveret.engine.clients.session import Session
 from leveret.engine.messages.content import PLAIN, encode_header
-from leveret.engine.peers.effects import Delivered
-from leveret.engine.peers.giving_back import GIVE_BACK_SLICE
-from leveret.engine.peers.session import Session
 
 USER = User("u")
-COUNT = 5 * GIVE_BACK_SLICE + 10
+COUNT = 5 * REQUEUE_SLICE + 10
 BLOB = PLAIN.join(encode_header(1), b"x")
 
 
@@ -60,9 +60,9 @@ def test_they_come_back_in_slices(how: str) -> None:
         stage.holder.close()
     else:
         stage.holder.client.close(failed=how == "lost")
-    assert stage.queue.unacked == COUNT - GIVE_BACK_SLICE and not stage.queue.consumers
-    assert max(stage.turns()) == GIVE_BACK_SLICE
-    assert not stage.queue.sessions and not stage.queue.holds
+    assert stage.queue.unacked == COUNT - REQUEUE_SLICE and not stage.queue.consumers
+    assert max(stage.turns()) == REQUEUE_SLICE
+    assert not stage.queue.sessions and not stage.queue.freeze_count
     ids = [message.id for message in stage.queue.store]
     assert len(ids) == COUNT and ids == sorted(ids)
 
@@ -76,7 +76,7 @@ def test_others_get_them_in_order() -> None:
     got = 0
     while stage.broker.end_turn():
         got = sum(len(one.blobs) for one in stage.other.client.outbox if isinstance(one, Delivered))
-        assert not got or not stage.queue.holds
+        assert not got or not stage.queue.freeze_count
     assert len(stage.other.unacked) == COUNT + 3
     ids = [message.id for message in stage.other.unacked.values()]
     assert ids == sorted(ids)

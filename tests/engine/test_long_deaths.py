@@ -6,10 +6,10 @@ import pytest
 from steps import steps
 
 from leveret.engine import Broker, Envelope, ManualClock, User
+from leveret.engine.clients.session import Session
 from leveret.engine.dead_letters import DEAD_SPREAD, LETTER_COST, LETTERS_MAX
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers.session import Session
 
 USER = User("u")
 Arguments = dict[str, Field]

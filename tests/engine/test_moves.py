@@ -162,22 +162,22 @@ def test_the_journal_fails_in_the_middle_of_a_slice(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["to", "both"])
-@pytest.mark.parametrize("was_crowded", [False, True])
-def test_no_publisher_is_slowed_down_by_it(target: str, was_crowded: bool) -> None:
+@pytest.mark.parametrize("was_congested", [False, True])
+def test_no_publisher_is_slowed_down_by_it(target: str, was_congested: bool) -> None:
     """What is moved crowds a queue that somebody consumes from, and is nobody's publish."""
     world = World({})
-    world.broker.context.pressure.ready_max = 3
+    world.broker.context.congestion.ready_max = 3
     world.publish("from", 20)
     queues = [world.vhost.queues.named(name) for name in ("to", "beside", "from")]
     world.session.limit(1, total=False)
     for queue in queues:
         world.session.consume(queue, queue.name, no_ack=False, exclusive=False, arguments={})
     world.end_turn()
-    world.broker.context.pressure.queue = crowded = queues[-1] if was_crowded else None
+    world.broker.context.congestion.queue = congested = queues[-1] if was_congested else None
     world.moving(target).work()
     world.end_turn()
     assert queues[0].ready_count > 3
-    assert world.broker.context.pressure.queue is crowded
+    assert world.broker.context.congestion.queue is congested
 
 
 # -- others are at work meanwhile -------------------------------------------------------------------------------------

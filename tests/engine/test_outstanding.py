@@ -173,7 +173,7 @@ def test_the_end_of_many_consumers(end: Ends, kind: str, monkeypatch: pytest.Mon
         world = World()
         queue = world.declare("q", arguments=arguments.get(kind, {}))
         if kind == "groups":
-            queue.rota.heed_groups()
+            queue.consumer_list.heed_groups()
         client = world.connect()
         session = client.open_session()
         for number in range(count):

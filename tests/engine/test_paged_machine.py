@@ -15,10 +15,10 @@ from effort import examples
 from queue_world import QueueWorld as World
 
 from leveret.engine import broker, reconfigure, scheduled
-from leveret.engine.delivery import rota
+from leveret.engine.clients import bulk_requeue, session
+from leveret.engine.clients.session import NACKED
+from leveret.engine.delivery import consumer_list
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers import giving_back, session
-from leveret.engine.peers.session import NACKED
 from leveret.engine.queues import bounds, classic
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import kept_windows, memory_budget, paged_places, paged_run, placed, scanning, tail_paging
@@ -58,9 +58,10 @@ SMALL = [
     (tail_paging, "LOW", 2), (tail_paging, "HIGH", 4), (tail_paging, "SLICE", 2), (tail_paging, "PAGE_SLICE", 2),
     (classic, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
     (scanning, "WINDOW_MESSAGES", 3), (scanning, "NEAR", 2), (placed, "BLOCK", 3), (paged_places, "COMPACT_MIN", 3),
-    (kept_windows, "WINDOW_MESSAGES", 3), (giving_back, "GIVE_BACK_SLICE", 2), (session, "GIVE_BACK_SLICE", 2),
+    (kept_windows, "WINDOW_MESSAGES", 3), (bulk_requeue, "REQUEUE_SLICE", 2), (session, "REQUEUE_SLICE", 2),
     (broker, "TURN_SPREAD", 4_000),
-    (classic, "RUN_MAX", 3), (rota, "RUN_MAX", 3), (rota, "SHARE_MAX", 2), (queue_module, "EXPIRE_SLICE", 2),
+    (classic, "RUN_MAX", 3), (consumer_list, "RUN_MAX", 3), (consumer_list, "SHARE_MAX", 2),
+    (queue_module, "EXPIRE_SLICE", 2),
     (bounds, "TRIM_SLICE", 2),
 ]  # fmt: skip
 

@@ -226,7 +226,7 @@ def test_what_stands_out_of_order_is_paged_out_and_read_back(kind: str, mode: in
     assert [one.id for one in before] != sorted(one.id for one in before)
     world.configure({"memory_limit": 1})
     world.end_turn()
-    assert world.queue.store.at_hand < 2 and world.queue.store.is_deep
+    assert world.queue.store.in_memory < 2 and world.queue.store.is_deep
     world.check(is_displaced=True)
     assert world.ready(world.queue) == before
     bodies = [world.get()[3][0] for _ in before]
@@ -263,7 +263,7 @@ def test_what_comes_back_is_in_memory_within_its_limits(kind: str, by_limit: boo
     world.consume("t", who=2)
     world.end_turn()
     world.sessions[2].cancel("t")
-    assert (world.queue.unacked, world.queue.store.at_hand) == (40, 0)
+    assert (world.queue.unacked, world.queue.store.in_memory) == (40, 0)
     returned(world, how)
     world.end_turn()
     world.check()

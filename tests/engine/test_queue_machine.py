@@ -81,24 +81,24 @@ class ModelConsumer:
 
 @dataclass(eq=False)
 class ModelQueue:
-    """Ten lines of queue: a sorted list, a rota, and one message at a time."""
+    """Ten lines of queue: a sorted list, a consumer list, and one message at a time."""
 
     name: str
     auto_delete: bool
     ready: list[int] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)  # handed out before
-    rota: deque[ModelConsumer] = field(default_factory=deque)
+    consumer_list: deque[ModelConsumer] = field(default_factory=deque)
     unacked: int = 0
     deleted: bool = False
 
     def dispatch(self) -> None:
-        """To the first in the rota with credit, while there is one."""
+        """To the first in the consumer list with credit, while there is one."""
         while self.ready:
-            index = next((index for index, consumer in enumerate(self.rota) if consumer.credit() > 0), None)
+            index = next((index for index, consumer in enumerate(self.consumer_list) if consumer.credit() > 0), None)
             if index is None:
                 return
-            consumer = self.rota[index]
-            self.rota.rotate(-index - 1)
+            consumer = self.consumer_list[index]
+            self.consumer_list.rotate(-index - 1)
             number = self.ready.pop(0)
             consumer.expected.append((number, number in self.seen))
             self.hand_out(number, consumer)
@@ -290,7 +290,9 @@ class QueueMachine(RuleBasedStateMachine):
             if isinstance(cancelled, ConsumerCancelled):
                 assert cancelled.consumer.queue.deleted
         for queue in self.queues.values():
-            assert not queue.ready or all(consumer.credit() <= 0 for consumer in queue.rota), "credit left unused"
+            assert not queue.ready or all(consumer.credit() <= 0 for consumer in queue.consumer_list), (
+                "credit left unused"
+            )
 
     def adopt(self, got: dict[Consumer, list[tuple[int, bool]]]) -> None:
         """More than one hand-out is right: take the engine's, if it took the oldest and each consumer sees an order."""
@@ -367,7 +369,7 @@ class QueueMachine(RuleBasedStateMachine):
         if self.one_queue_a_session:
             name = NAMES[index % 2]
         queue, session, model = self.queues.get(name), self.engine[index], self.model[index]
-        if queue is None or len(queue.rota) > 5:
+        if queue is None or len(queue.consumer_list) > 5:
             return
         if prefetch is not None:
             session.limit(prefetch, total=False)
@@ -376,7 +378,7 @@ class QueueMachine(RuleBasedStateMachine):
         tag = f"c{next(self.tags)}"
         session.consume(self.vhost.queues.named(name), tag, no_ack=no_ack, exclusive=False, arguments={})
         model.consumers[tag] = consumer = ModelConsumer(model, queue, tag, no_ack, model.prefetch)
-        queue.rota.append(consumer)
+        queue.consumer_list.append(consumer)
         self.turn()
 
     @rule(index=sessions, limit=limits)
@@ -400,8 +402,8 @@ class QueueMachine(RuleBasedStateMachine):
         """The model's cancel."""
         consumer = model.consumers.pop(tag)
         queue = consumer.queue
-        queue.rota.remove(consumer)
-        if queue.auto_delete and not queue.rota:
+        queue.consumer_list.remove(consumer)
+        if queue.auto_delete and not queue.consumer_list:
             self.gone(queue)
 
     def gone(self, queue: ModelQueue) -> None:
@@ -409,9 +411,9 @@ class QueueMachine(RuleBasedStateMachine):
         queue.deleted = True
         queue.ready.clear()
         queue.unacked = 0
-        for consumer in queue.rota:
+        for consumer in queue.consumer_list:
             del consumer.session.consumers[consumer.tag]
-        queue.rota.clear()
+        queue.consumer_list.clear()
         del self.queues[queue.name]
 
     @rule(index=sessions, name=names, no_ack=st.booleans())
@@ -684,7 +686,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert ids == sorted(set(ids)), "ready messages stand in publish order"
             assert [self.number_of_id[id_] for id_ in ids] == model.ready
             assert queue.unacked == model.unacked
-            assert {consumer.tag for consumer in queue.consumers} == {consumer.tag for consumer in model.rota}
+            assert {consumer.tag for consumer in queue.consumers} == {consumer.tag for consumer in model.consumer_list}
         for session, of_model in zip(self.engine, self.model):
             assert list(session.unacked) == list(of_model.unacked)
             assert session.unacked_by_consumers == of_model.out

@@ -40,4 +40,4 @@ def test_requeues_merge_by_publish_order(size: int, data: st.DataObject) -> None
         assert [message.id for message in queue.store] == [number for number in range(size) if number not in left]
     queue.requeue([], why="rejected")
     assert queue.counters.requeued == len(out)
-    assert queue.store.at_hand == size
+    assert queue.store.in_memory == size

@@ -14,7 +14,7 @@ import pytest
 from memory_pager import MemoryPager, StoreOwner
 
 from leveret.engine import Envelope, Message
-from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.store import LEVEL_STEP, Store
 from leveret.engine.stores.surroundings import Storage
@@ -48,7 +48,7 @@ def store_of(level_max: int, memory: int | None, depth: int) -> Store:
     return store
 
 
-ENVELOPES = [Envelope("", "q", PropertyFacts(persistent=True, priority=level)) for level in range(3)]
+ENVELOPES = [Envelope("", "q", PropertySummary(persistent=True, priority=level)) for level in range(3)]
 
 
 def calls_of(act: Callable[[], object]) -> int:
@@ -98,7 +98,7 @@ class Drain:
                 one.deliveries += 1
                 self.back.append(store.position_of(one))
                 store.put_back([one])
-                store.settle_allowance()
+                store.settle_quota()
             if len(self.back) > LATE:
                 self.again()
 

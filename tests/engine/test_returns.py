@@ -8,9 +8,9 @@ import pytest
 from queue_world import QueueWorld as World
 
 from leveret.engine import scheduled
+from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import PLAIN
 from leveret.engine.messages.field_table import Field
-from leveret.engine.peers.session import NACKED
 
 MS = 1_000_000
 FULL = {"address_full_policy": "FAIL", "max_size_messages": 1}

@@ -30,10 +30,10 @@ from leveret.engine import (
     User,
     reconfigure,
 )
+from leveret.engine.clients.session import NACKED
 from leveret.engine.events import TERMINAL, EventKind
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
-from leveret.engine.peers.session import NACKED
 from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")
@@ -152,7 +152,7 @@ class RulesMachine(RuleBasedStateMachine):
         properties: dict[str, Any] = {"headers": table, "expiration": expiration, "priority": priority}
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        self.ring_before = self.queue.store.at_hand
+        self.ring_before = self.queue.store.in_memory
         session = self.sessions[0]
         session.publish(
             session.client.vhost.router.route("", key, USER), Envelope("", key, facts), blobs, mandatory=False
@@ -271,8 +271,8 @@ class RulesMachine(RuleBasedStateMachine):
         """Never more than its size; after it was made smaller, never more than before."""
         size = self.queue.rules.ring_size
         if size is not None:
-            assert self.queue.store.at_hand <= max(size, self.ring_before)
-        self.ring_before = self.queue.store.at_hand
+            assert self.queue.store.in_memory <= max(size, self.ring_before)
+        self.ring_before = self.queue.store.in_memory
 
     @precondition(lambda self: hasattr(self, "ring_before"))
     @invariant()
@@ -296,7 +296,7 @@ class RulesMachine(RuleBasedStateMachine):
             held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
             octets = sum(len(message.blob) for message in held)
             octets += sum(len(part.blob) if isinstance(part, Message) else sum(part.sizes) for part in parts)
-            assert queue.ledger.octets is None or queue.ledger.octets == octets
+            assert queue.events.octets is None or queue.events.octets == octets
 
 
 class TestRules(RulesMachine.TestCase):  # type: ignore[misc,name-defined]

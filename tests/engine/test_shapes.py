@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from property_lists import WORDS, careful_facts, facts_or_error, property_lists, with_changes
 
-from leveret.engine.messages.content import MARKS, PROPERTIES, PropertyFacts, encode_header, scan_properties
+from leveret.engine.messages.content import MARKS, PROPERTIES, PropertySummary, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, encode_table
 from leveret.engine.messages.shapes import (
     ALIKE_MAX,
@@ -25,7 +25,7 @@ def shapes_of(*lists: bytes) -> Shapes:
     """Shapes that know these lists, if they can."""
     shapes = Shapes()
     for _ in range(COST * (1 + len(lists))):
-        shapes.learn(b"\x00\x00", PropertyFacts(is_marked=True))
+        shapes.learn(b"\x00\x00", PropertySummary(is_marked=True))
     for properties in lists:
         shapes.learn(properties, scan_properties(properties))
     return shapes
@@ -89,7 +89,7 @@ def test_marked_lists_have_no_shape(properties: bytes) -> None:
 
 def test_facts_and_marks_are_all_accounted_for() -> None:
     """Whoever adds a fact says of which properties it is read; those are known by name."""
-    assert tuple(SOURCES) == PropertyFacts._fields
+    assert tuple(SOURCES) == PropertySummary._fields
     assert {name for names in SOURCES.values() for name in names} <= {name for name, _, _ in PROPERTIES}
 
 
@@ -145,7 +145,7 @@ def test_a_name_as_long_as_a_mark_is_not_taken_for_it(mark: str) -> None:
     plain = encode_header(0, {"headers": {"-" * len(mark): Field("V", None)}})[12:]
     marked = encode_header(0, {"headers": {mark: Field("V", None)}})[12:]
     shapes = shapes_of(plain, marked)
-    assert shapes.facts_of(plain) == PropertyFacts(has_headers=True)
+    assert shapes.facts_of(plain) == PropertySummary(has_headers=True)
     assert shapes.facts_of(marked) is None
 
 
@@ -180,5 +180,5 @@ def test_a_list_of_shapes_stays_the_same_object() -> None:
     shapes = shapes_of(one_of_length(40, 0))
     kept = shapes.by_length[40]
     for number in range(10 * SHAPES_MAX):
-        shapes.learn(one_of_length(20 + number % 200, number % 100), PropertyFacts(user_id=b"%02d" % (number % 100)))
+        shapes.learn(one_of_length(20 + number % 200, number % 100), PropertySummary(user_id=b"%02d" % (number % 100)))
     assert shapes.by_length[40] is kept and shapes.find(one_of_length(40, 0)) in (None, *kept)

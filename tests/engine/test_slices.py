@@ -29,10 +29,10 @@ from leveret.engine import (
     reloading,
 )
 from leveret.engine import broker as broker_module
+from leveret.engine.clients import bulk_requeue, session
 from leveret.engine.clock import MS
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.peers import giving_back, session
 from leveret.engine.publishing.publish_events import PublishedEvent
 from leveret.engine.queues import bounds
 from leveret.engine.queues import queue as queue_module
@@ -52,8 +52,8 @@ SLICES: tuple[tuple[Any, str], ...] = (
     (reloading, "REVIEW_SLICE"),
     (reloading, "CONCERNED_SLICE"),
     (reloading, "SETTINGS_SLICE"),
-    (giving_back, "GIVE_BACK_SLICE"),
-    (session, "GIVE_BACK_SLICE"),
+    (bulk_requeue, "REQUEUE_SLICE"),
+    (session, "REQUEUE_SLICE"),
     (bounds, "TRIM_SLICE"),
     (queue_module, "EXPIRE_SLICE"),
 )

@@ -12,8 +12,8 @@ import pytest
 from subscribers import USER, Bench, topics
 
 from leveret.engine import Client, ConsumerCancelled, Delivered, Queue, Session, consumers
+from leveret.engine.clients.slow_consumers import CANCELLED, CLOSED, REPORTED, SlowConsumer
 from leveret.engine.messages.field_table import Field
-from leveret.engine.peers.slow_consumers import CANCELLED, CLOSED, REPORTED, SlowConsumer
 from leveret.settings import entry
 
 SLOW = {"abort_slow_consumer_after_ms": 2000, "abort_slow_consumer_check_period_ms": 500}

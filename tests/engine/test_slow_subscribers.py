@@ -326,5 +326,5 @@ def test_nothing_of_it_without_such_settings() -> None:
     assert not bench.broker.context.settings.concerns_topics
     subscriber = Subscriber(bench, "q", consumes=False).bind("#")
     bench.publish("1")
-    assert (subscriber.queue.pending, dict(subscriber.queue.terms.topics)) == (None, {})
+    assert (subscriber.queue.pending, dict(subscriber.queue.declaration.topics)) == (None, {})
     assert subscriber.queue.takes_plainly

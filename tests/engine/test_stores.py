@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memory_pager import MemoryPager, StoreOwner
 
 from leveret.engine import Envelope, Message
-from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.stores import (
     kept_windows,
@@ -108,7 +108,7 @@ class Kept:
         return sorted([*paged, *(message.id for message in self.store)])
 
 
-PERSISTENT = Envelope("e", "q", PropertyFacts(persistent=True, has_headers=True))
+PERSISTENT = Envelope("e", "q", PropertySummary(persistent=True, has_headers=True))
 
 
 @given(st.lists(st.sampled_from(b"abcdefgh"), max_size=40))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.engine import Envelope, Message
-from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.levels import up_to
 from leveret.engine.stores import paged_run
 from leveret.engine.stores.paged_run import IN_JOURNAL, PagedRun, Place, Taken
@@ -19,7 +19,7 @@ from leveret.engine.stores.ready import merge_back
 from leveret.engine.stores.tail import Tail
 
 LEVEL_MAX = 2
-ENVELOPES = [Envelope("", "q", PropertyFacts(priority=level)) for level in range(4)]
+ENVELOPES = [Envelope("", "q", PropertySummary(priority=level)) for level in range(4)]
 CHUNK = object()
 
 #: (what, level, how many or which, expiry of each: 0 is never)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.engine import Message
+from leveret.engine.clients.unacked import Unacked
 from leveret.engine.errors import UnknownDeliveryTag
-from leveret.engine.peers.unacked import Unacked
 
 #: Deliver so many; settle the tag at a place among all that there ever were; take all; begin, end, or roll back.
 STEP = st.one_of(

@@ -58,10 +58,10 @@ from leveret.journal.format.record import (
 from leveret.journal.recording.access_records import parameter_names
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.journal.recording.message_index import message_index
 from leveret.journal.recording.object_recorder import is_declared
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
-from leveret.journal.recording.whereabouts import whereabouts
 from leveret.journal.recovery.check import verify
 from leveret.settings import make_policy
 
@@ -239,7 +239,7 @@ class World:
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None and self.chance.random() < 0.5:
             self.figures["segments emptied"] += 1
-            queues_of = whereabouts(self.broker, self.recorder)
+            queues_of = message_index(self.broker, self.recorder)
             for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
             self._make_safe()

@@ -21,7 +21,7 @@ from leveret.engine.stores import memory_budget, tail_paging
 from leveret.journal import RecoveredQueue, recover
 from leveret.journal.recording import checkpoint as stating
 from leveret.journal.recording import content_index
-from leveret.journal.recording.whereabouts import whereabouts
+from leveret.journal.recording.message_index import message_index
 from leveret.journal.recovery import snapshot
 
 PATH = "j"
@@ -186,7 +186,7 @@ class Life:
             for id_ in expected:
                 where.setdefault(id_, set()).add(self.world.recorder.id_of(one))
         self.seen |= where.keys()
-        queues_of = whereabouts(self.world.broker, self.world.recorder)
+        queues_of = message_index(self.world.broker, self.world.recorder)
         assert {id_: sorted(queues_of(id_)) for id_ in self.seen} == {
             id_: sorted(where.get(id_, ())) for id_ in self.seen
         }, f"what is moved forward after {after}"

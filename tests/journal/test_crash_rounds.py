@@ -16,11 +16,11 @@ from crash.broker import Setup
 from crash.lane import RULES, Lane
 from crash.truth import Broken
 
-from leveret.amqp_frontend.flow.parking import HoldArea
+from leveret.amqp_frontend.flow.parking import Parking
 from leveret.amqp_frontend.flow.steps import Turn
 from leveret.amqp_frontend.peer.channel import Channel
 from leveret.amqp_frontend.wire.events import MixedReceived, PublishReceived
-from leveret.engine import Full
+from leveret.engine import Blocker
 from leveret.engine.events import EventKind
 from leveret.journal.appending.message_records import MessageRecords
 from leveret.journal.appending.object_records import ObjectRecords
@@ -88,14 +88,14 @@ def test_a_broker_whose_deleted_objects_come_back_is_noticed(tmp_path: Path, mon
 
 def test_a_broker_that_confirms_what_it_holds_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Publishes that wait for room are in no journal."""
-    held = HoldArea.hold_for
+    held = Parking.park_for
 
-    def hold_for(area: HoldArea, full: Full, channel: Channel, event: Any, turn: Turn) -> None:
+    def park_for(area: Parking, full: Blocker, channel: Channel, event: Any, turn: Turn) -> None:
         if channel.session.confirms is not None and isinstance(event, PublishReceived | MixedReceived):
             channel.session.confirms.add(len(event.blobs), ())
         held(area, full, channel, event, turn)
 
-    monkeypatch.setattr(HoldArea, "hold_for", hold_for)
+    monkeypatch.setattr(Parking, "park_for", park_for)
     lane = lane_in(tmp_path, 10, rules=(1,))
     with pytest.raises(Broken):
         for _ in range(ROUNDS_MAX):

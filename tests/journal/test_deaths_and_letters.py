@@ -9,12 +9,12 @@ import pytest
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
-from leveret.serving.keeper import Keeper
+from leveret.serving.supervisor import Supervisor
 
 USER = User("u")
 #: More than the broker buries in one turn.
@@ -32,7 +32,7 @@ class Kept:
         self.journal = Journal.open("data", clock, options, files=files, threaded=False, new_id=bytes(16))
         recorder = Recorder(self.broker, self.journal)
         restore(self.broker, self.journal, recorder)
-        self.keeper = Keeper(self.broker, self.journal, recorder)
+        self.supervisor = Supervisor(self.broker, self.journal, recorder)
         self.session = self.broker.connections.open("/", USER, name="c", flush=lambda: None).open_session()
         self.vhost = self.broker.virtual_hosts["/"]
 
@@ -44,7 +44,7 @@ class Kept:
         self.vhost.queues.declare("dead", client=self.session.client, durable=True)
         bodies = [b"%d" % number for number in range(MANY)]
         blobs = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in bodies]
-        envelope = Envelope("", "mortal", PropertyFacts(persistent=True))
+        envelope = Envelope("", "mortal", PropertySummary(persistent=True))
         self.session.publish(self.vhost.router.route("", "mortal", USER), envelope, blobs, mandatory=False)
         self.turn()
         assert not self.broker.dead_letters.count
@@ -52,7 +52,7 @@ class Kept:
     def turn(self) -> None:
         """One turn ends, and the journal's thread writes what it may."""
         self.broker.end_turn()
-        self.keeper.commit()
+        self.supervisor.commit()
         self.journal.writer.run_once()
 
     def killed(self) -> Kept:

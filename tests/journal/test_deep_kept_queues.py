@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leveret.engine import reconfigure
+from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers.session import NACKED
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import kept_windows
 from leveret.engine.stores.kept_store import KeptStore

@@ -23,7 +23,7 @@ def deep_desk() -> DurableDesk:
     desk.publish(*[f"{number:0{SIZE}}" for number in range(COUNT)], delivery_mode=2)
     desk.settle()
     queue = desk.vhost.queues["q"]
-    assert queue.store.is_deep and len(queue.store) - queue.store.at_hand > COUNT // 2
+    assert queue.store.is_deep and len(queue.store) - queue.store.in_memory > COUNT // 2
     return desk
 
 
@@ -72,14 +72,14 @@ def test_an_address_that_counts_octets_comes_late() -> None:
     queue = desk.vhost.queues["q"]
     said = {"max_size_bytes": 10**9, "address_full_policy": "DROP"}
     desk.pair.broker.reloading.replace_settings(SettingsRepository([entry("q", **said)]))
-    assert queue.ledger.octets == octets_of(queue)
+    assert queue.events.octets == octets_of(queue)
     desk.publish(*["z" * SIZE] * 3, delivery_mode=2)
-    assert queue.ledger.octets == octets_of(queue)
+    assert queue.events.octets == octets_of(queue)
     for _ in range(COUNT - 10):
         desk.ack(desk.must_get("q"))
-        assert queue.ledger.octets == octets_of(queue)
+        assert queue.events.octets == octets_of(queue)
     assert queue.purge() == 13
-    assert queue.ledger.octets == 0
+    assert queue.events.octets == 0
     desk.settle()
 
 

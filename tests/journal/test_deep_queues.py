@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leveret.engine import Message, reconfigure
+from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers.session import NACKED
 from leveret.engine.queues import classic
 from leveret.engine.stores import memory_budget, tail_paging
 from leveret.engine.stores.paged_run import octets_paged
@@ -212,7 +212,7 @@ class DepthMachine(RuleBasedStateMachine):
         paged = [part for part in parts if not isinstance(part, Message)]
         aside = [part for part in parts if isinstance(part, Message)]
         here = [*world.queue.messages(), *aside, *world.queue.unacked_messages()]
-        assert (meter.at_hand, meter.at_hand_octets) == (len(here), sum(len(one.blob) for one in here))
+        assert (meter.in_memory, meter.in_memory_octets) == (len(here), sum(len(one.blob) for one in here))
         assert meter.paged == sum(len(part.ids) for part in paged)
         assert meter.paged_octets == sum(octets_paged(part.sizes[:], part.place) for part in paged)
         for node in world.broker.flow.nodes():
@@ -229,10 +229,10 @@ class DepthMachine(RuleBasedStateMachine):
         """Whatever was ready has left it but for the last one that was read back, and what has to stay."""
         queue = self.worlds[1].queue
         is_stuck = any(isinstance(part, Message) for part in queue.store.paged_parts())
-        if queue.meter is None or is_stuck or queue.rota.groups is not None:
+        if queue.meter is None or is_stuck or queue.consumer_list.groups is not None:
             return
         for bound in queue.meter.bounds:
-            assert bound.room >= 0 or queue.store.at_hand <= 1 or bound.room + LARGEST >= 0
+            assert bound.room >= 0 or queue.store.in_memory <= 1 or bound.room + LARGEST >= 0
 
     def teardown(self) -> None:
         for world in getattr(self, "worlds", ()):
@@ -379,9 +379,9 @@ def test_deep_queues_are_fed_in_turns() -> None:
         queue.context.broker.scheduler.load_later(queue)
     fed = []
     while all(queue.is_hungry() for queue in queues):
-        before = [queue.store.at_hand for queue in queues]
+        before = [queue.store.in_memory for queue in queues]
         world.broker.scheduler.load()
-        fed += [at for at, queue in enumerate(queues) if queue.store.at_hand > before[at]]
+        fed += [at for at, queue in enumerate(queues) if queue.store.in_memory > before[at]]
     assert len(fed) >= 3
     assert all(one != following for one, following in pairwise(fed))
     world.close()

@@ -100,7 +100,7 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     desk = DurableDesk(files)
     desk.declare()
     broker, recorder = desk.pair.broker, desk.recorder
-    recorder.take_barrier()
+    recorder.take_sync_lsn()
 
     files.fault = no_room
     desk.publish("A", delivery_mode=2)
@@ -108,7 +108,7 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     assert desk.journal.state is WriterState.FULL and recorder.is_behind
     vhost = broker.virtual_hosts["/"]
     vhost.queues.declare("passing", client=None)
-    assert recorder.take_barrier() == 0
+    assert recorder.take_sync_lsn() == 0
     for act in (
         lambda: broker.connections.replace_user(User("late")),
         lambda: vhost.queues.declare("late", client=None, durable=True),
@@ -116,7 +116,7 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
         lambda: broker.virtual_hosts.create("late"),
     ):
         act()
-        assert recorder.take_barrier() == UNTIL_STATED
+        assert recorder.take_sync_lsn() == UNTIL_STATED
     files.fault = lambda operation, path: None
     desk.journal.retry()
     desk.journal.wait(desk.journal.next_lsn)
@@ -170,7 +170,7 @@ def test_what_others_recorded_holds_no_answer_up() -> None:
     desk.confirms()
     for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
         desk.journal.commit()
-    assert desk.recorder.take_barrier() == 0
+    assert desk.recorder.take_sync_lsn() == 0
     got = desk.get()
     assert got is not None
     desk.ack(got)  # not written yet

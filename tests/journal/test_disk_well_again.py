@@ -14,14 +14,14 @@ from recorded_broker import USER
 from simulated_files import SimulatedFiles
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from leveret.engine import PLAIN, Broker, Envelope, ManualClock, PropertyFacts, encode_header
+from leveret.engine import PLAIN, Broker, Envelope, ManualClock, PropertySummary, encode_header
 from leveret.journal import Journal, JournalOptions, WriterState
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
-from leveret.serving.keeper import Keeper
+from leveret.serving.supervisor import Supervisor
 
 STEP_S = 0.05
-PERSISTENT = Envelope("", "q", PropertyFacts(persistent=True))
+PERSISTENT = Envelope("", "q", PropertySummary(persistent=True))
 #: More messages than a turn commits.
 LARGE = 2_000
 
@@ -37,7 +37,7 @@ class Life:
         self.journal = Journal.open("data", self.clock, taken, files=self.files, threaded=False, new_id=bytes(16))
         self.recorder = Recorder(self.broker, self.journal)
         restore(self.broker, self.journal, self.recorder)
-        self.keeper = Keeper(self.broker, self.journal, self.recorder)
+        self.supervisor = Supervisor(self.broker, self.journal, self.recorder)
         self.vhost = self.broker.virtual_hosts["/"]
         self.session = self.broker.connections.open("/", USER, name="c", flush=lambda: None).open_session()
         self.session.select_confirms()
@@ -57,8 +57,8 @@ class Life:
 
     def turn(self) -> None:
         while self.broker.end_turn():
-            self.keeper.commit()
-        self.keeper.commit()
+            self.supervisor.commit()
+        self.supervisor.commit()
 
     async def passes(self, seconds: float) -> None:
         """Deadlines come, and the journal's thread writes; no client does anything."""
@@ -74,7 +74,7 @@ class Life:
 def run(life: Life, story: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(life.keeper.tend)
+            nursery.start_soon(life.supervisor.tend)
             await wait_all_tasks_blocked()
             await story()
             nursery.cancel_scope.cancel()
@@ -99,7 +99,7 @@ def _roll(life: Life) -> None:
 
 
 def _checkpoint(life: Life) -> None:
-    life.keeper._state_all()
+    life.supervisor._state_all()
 
 
 def _tick(life: Life) -> None:
@@ -180,7 +180,7 @@ def test_a_large_commit_that_had_not_begun() -> None:
             session.publish(life.vhost.router.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
         life.files.capacity = life.files.used
         life.publish()
-        life.keeper.commit()
+        life.supervisor.commit()
         await life.passes(0.5)
         assert life.recorder.has_failed
         commit = session.commit()

@@ -17,17 +17,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, Message, Session, User
+from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
-from leveret.engine.peers.session import NACKED
 from leveret.journal import Journal, JournalOptions, JournalReader, Record
 from leveret.journal.format.heap import decode_runs
 from leveret.journal.format.record import ENQUEUED, KEPT, RANGE, TERMINAL_CODES
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.journal.recording.message_index import message_index
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
-from leveret.journal.recording.whereabouts import whereabouts
 from leveret.journal.recovery.check import verify
 from leveret.settings import SettingsRepository, entry
 
@@ -206,7 +206,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal.old_segments.reclaim()
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None:
-            queues_of = whereabouts(self.broker, self.recorder)
+            queues_of = message_index(self.broker, self.recorder)
             for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
             self.journal.commit()

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leveret.engine import Envelope, Message, reconfigure
+from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import PLAIN, SCHEDULED_DELIVERY, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers.session import NACKED
 from leveret.engine.queues import searching, selection
 from leveret.engine.stores import memory_budget, scanning, tail_paging
 
@@ -318,9 +318,9 @@ class FilterMachine(RuleBasedStateMachine):
             for tag, got in world.seen.items():
                 for _, content in got:
                     assert FILTERS[self.texts[tag]](*world.numbers[content[0]]), (tag, content)
-            rota = world.queue.rota
+            consumer_list = world.queue.consumer_list
             now_ns = world.clock.monotonic_ns()
-            for consumer in rota.served:
+            for consumer in consumer_list.served:
                 text = self.texts[consumer.tag]
                 if consumer.credit() > 0:
                     for message in ready.values():

@@ -7,9 +7,9 @@ from typing import Any
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, Session, User
+from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
-from leveret.engine.peers.session import NACKED
 from leveret.journal import Journal, JournalOptions, JournalReader, Record
 from leveret.journal.format.block import read_block
 from leveret.journal.format.heap import decode_content, decode_runs, decode_text

@@ -17,7 +17,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import Broker, ManualClock
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recovery.opening import IDS_UNNOTED_MAX
-from leveret.serving.keeper import Keeper
+from leveret.serving.supervisor import Supervisor
 from leveret.settings import load_configuration
 
 ORDERS = '[[logged-topic]]\nname = "q"\n'
@@ -195,19 +195,19 @@ def test_ids_of_what_is_not_recorded_are_noted(tmp_path: Path) -> None:
     """Billions of transient messages use ids, too: a start goes on above them, although no record has one."""
     configuration, _ = load_configuration([])
 
-    def opened() -> tuple[Broker, Keeper]:
+    def opened() -> tuple[Broker, Supervisor]:
         broker = Broker(ManualClock())
-        return broker, Keeper.open(str(tmp_path / "data"), broker, configuration)
+        return broker, Supervisor.open(str(tmp_path / "data"), broker, configuration)
 
     seen = 0
     for _ in range(3):
-        broker, keeper = opened()
+        broker, supervisor = opened()
         assert broker.context.next_id > seen
         for _ in range(3):
             broker.context.next_id += IDS_UNNOTED_MAX + 1
-            keeper.commit()
+            supervisor.commit()
         broker.context.next_id += IDS_UNNOTED_MAX - 1  # so many may be used without a note
-        keeper.commit()
+        supervisor.commit()
         seen = broker.context.next_id
-        keeper.journal.wait(keeper.journal.next_lsn)
-        keeper.journal.close()
+        supervisor.journal.wait(supervisor.journal.next_lsn)
+        supervisor.journal.close()

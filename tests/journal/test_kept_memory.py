@@ -116,7 +116,7 @@ def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
     for start in range(0, COUNT, RUN):
         desk.publish(range(start, start + RUN))
         most = max(most, desk.content_octets)
-    assert len(desk.log) == COUNT and desk.log.at_hand < COUNT // 20
+    assert len(desk.log) == COUNT and desk.log.in_memory < COUNT // 20
     assert most <= BUDGET
     assert desk.broker_octets <= BUDGET
     assert desk.columns_octets <= 40 * COUNT

@@ -336,7 +336,7 @@ def test_a_message_whose_acknowledgement_is_not_safe_yet(desk: LeasedDesk) -> No
     desk.publish("a", "b", delivery_mode=2)
     queue: Any = desk.vhost.queues["q"]
     queue.restore_notes(Struct("<qq").pack(id_, desk.wall_ms + 60_000))
-    queue.ledger.notes_changed()
+    queue.events.notes_changed()
     again = desk.restarted()
     assert again.counts() == (1, 0, 0) and again.counter("acknowledged") == 1
     third = again.restarted()

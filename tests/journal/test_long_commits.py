@@ -8,9 +8,9 @@ import pytest
 from recorded_broker import USER, RecordedBroker
 
 from leveret.engine import Envelope
+from leveret.engine.clients.commit import Commit
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.peers.commit import Commit
-from leveret.serving.keeper import Keeper
+from leveret.serving.supervisor import Supervisor
 
 COUNT = 2_000
 
@@ -21,12 +21,12 @@ class World(RecordedBroker):
     def __init__(self, path: Path) -> None:
         super().__init__(path, scope="durable")
         assert self.broker.context.storage.pager is None
-        self.keeper = Keeper(self.broker, self.journal, self.recorder)
+        self.supervisor = Supervisor(self.broker, self.journal, self.recorder)
 
     def turn(self) -> bool:
         """One, and all that the journal has of it is on the disk. Returns whether there is more to do."""
         is_more = self.broker.end_turn()
-        self.keeper.commit()
+        self.supervisor.commit()
         self.journal.wait(self.journal.next_lsn)
         return is_more
 
@@ -84,7 +84,7 @@ def test_a_kill_behind_it(tmp_path: Path) -> None:
     assert other.confirms is not None
     while world.turn():
         assert not other.confirms.take(world.recorder.safe_lsn) or commit.is_done
-    assert commit.is_done and commit.outcome() == [] and 0 < commit.barrier <= world.recorder.safe_lsn
+    assert commit.is_done and commit.outcome() == [] and 0 < commit.sync_lsn <= world.recorder.safe_lsn
     world.kill()
     again = World(tmp_path)
     assert again.counts() == (1, COUNT)
@@ -98,7 +98,7 @@ def test_a_full_disk_is_noticed_behind_it(tmp_path: Path) -> None:
     world = _started(tmp_path)
     commit = world.begin()
     assert world.turn()
-    world.keeper._failed(JournalFull("no room"))
+    world.supervisor._failed(JournalFull("no room"))
     assert not world.recorder.has_failed
     while world.broker.is_unfinished:
         world.turn()

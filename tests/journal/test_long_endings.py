@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from recorded_broker import RecordedBroker
 
-from leveret.engine.emptying import BINDINGS_SLICE, MESSAGES_SLICE, Emptying
+from leveret.engine.bulk_delete import BINDINGS_SLICE, MESSAGES_SLICE, BulkDelete
 
 COUNT = 3 * MESSAGES_SLICE + 5
 BINDINGS = 3 * BINDINGS_SLICE + 5
@@ -28,7 +28,7 @@ def _started(path: Path) -> RecordedBroker:
     return world
 
 
-def _begin(world: RecordedBroker, *, deletes: bool) -> Emptying:
+def _begin(world: RecordedBroker, *, deletes: bool) -> BulkDelete:
     vhost, client = world.vhost, world.session.client
     return vhost.queues.begin_delete("q", client) if deletes else vhost.queues.begin_purge("q", client)
 
@@ -65,12 +65,12 @@ def test_a_kill_in_the_middle(tmp_path: Path, turns: int, deletes: bool) -> None
 def test_a_kill_behind_it(tmp_path: Path, deletes: bool) -> None:
     """All of it is gone, and only its own."""
     world = _started(tmp_path)
-    emptying = _begin(world, deletes=deletes)
-    while not emptying.is_small:
+    bulk_delete = _begin(world, deletes=deletes)
+    while not bulk_delete.is_small:
         assert _turn(world)
     client = world.session.client
     rest = world.vhost.queues.delete("q", client) if deletes else world.vhost.queues.purge("q", client)
-    assert emptying.finish() + rest == COUNT
+    assert bulk_delete.finish() + rest == COUNT
     while _turn(world):
         pass
     world.kill()

@@ -14,9 +14,9 @@ from simulated_files import SimulatedFiles
 from steps import steps
 
 from leveret.engine import Broker, Envelope, ManualClock, Message, Queue, Session, User
+from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers.session import NACKED
 from leveret.engine.stores import memory_budget, tail_paging
 from leveret.engine.stores.memory_budget import SMALL, held_octets
 from leveret.engine.stores.memory_cap import LEAVING_MAX
@@ -119,7 +119,7 @@ def test_who_came_first_makes_room(desk: Desk) -> None:
     assert not first.store.is_deep
     desk.publish(second, 500, 1000)
     assert desk.held <= desk.bound
-    assert first.store.is_deep and second.store.at_hand > 200
+    assert first.store.is_deep and second.store.in_memory > 200
     for queue in desk.queues:
         bodies = [desk.session.get(queue, no_ack=True) for _ in range(500)]
         numbers = [int(got[1].body.partition(b".")[0]) for got in bodies if got is not None]
@@ -133,14 +133,14 @@ def test_room_is_made_in_slices(desk: Desk) -> None:
         desk.declare({})
     first, second = desk.queues
     desk.publish(first, 30_000, 0)
-    at_hand, gave = first.store.at_hand, 0
+    in_memory, gave = first.store.in_memory, 0
     for _ in range(400):
         desk.publish(second, 50, 0)
-        assert at_hand - first.store.at_hand <= LEAVING_MAX
-        gave += at_hand > first.store.at_hand
-        at_hand = first.store.at_hand
+        assert in_memory - first.store.in_memory <= LEAVING_MAX
+        gave += in_memory > first.store.in_memory
+        in_memory = first.store.in_memory
         assert desk.held <= 8 * MEMORY + 2 * SMALL
-    assert gave > 1 and at_hand < 2 * second.store.at_hand
+    assert gave > 1 and in_memory < 2 * second.store.in_memory
 
 
 @pytest.mark.parametrize("size", [10_000, 400_000, 3_000_000])
@@ -217,12 +217,12 @@ def test_a_queue_that_only_grows_is_not_looked_at(desk: Desk, monkeypatch: pytes
     store, memory = queue.store, desk.broker.context.storage.memory
     for number in range(300):
         desk.publish(queue, 1 + number % 7, number)
-        assert memory.charge_of(store) - store.allowance == held_octets(store.ready)  # type: ignore[arg-type]
+        assert memory.charge_of(store) - store.quota == held_octets(store.ready)  # type: ignore[arg-type]
     assert not looked_at
     desk.session.get(queue, no_ack=True)
     while not looked_at:
         desk.publish(queue, 10, 100)
-    assert memory.charge_of(store) - store.allowance == held_octets(store.ready)  # type: ignore[arg-type]
+    assert memory.charge_of(store) - store.quota == held_octets(store.ready)  # type: ignore[arg-type]
 
 
 STEPS = st.lists(

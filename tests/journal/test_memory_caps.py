@@ -15,7 +15,7 @@ import pytest
 from flow_bench import MIB, USER, FlowBench, Publisher
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Delivered, Message, Place, PropertyFacts, Queue, Route, Session
+from leveret.engine import Delivered, Message, Place, PropertySummary, Queue, Route, Session
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import tail_paging, tailed_store
@@ -27,7 +27,7 @@ from leveret.journal.recording.temp_store import Chunk, FileTempStore
 from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
 
 KIB = 1024
-STORED, TRANSIENT = PropertyFacts(persistent=True), PropertyFacts()
+STORED, TRANSIENT = PropertySummary(persistent=True), PropertySummary()
 #: What a message of `numbered` has beside the 1,000 octets of its body.
 FRONT = encode_header(1000)
 HEADER = len(PLAIN.join(FRONT, b""))
@@ -107,7 +107,7 @@ def in_memory(queue: Queue) -> int:
     return max(sum(len(one.blob) for one in here), KIB * len(here))
 
 
-def published(bench: Bench, facts: PropertyFacts, count: int, first: int = 0) -> Publisher:
+def published(bench: Bench, facts: PropertySummary, count: int, first: int = 0) -> Publisher:
     """One publisher in runs of 50."""
     bench.facts = facts
     publisher = Publisher(bench, "p")
@@ -165,7 +165,7 @@ CAPS = {True: LIMIT - 64 * KIB, False: LIMIT * 70 // 100}
 
 @pytest.mark.parametrize("holds", [True, False])
 @pytest.mark.parametrize("facts", [STORED, TRANSIENT], ids=["stored", "transient"])
-def test_where_messages_go_that_leave_memory(has_journal: bool, facts: PropertyFacts, holds: bool) -> None:
+def test_where_messages_go_that_leave_memory(has_journal: bool, facts: PropertySummary, holds: bool) -> None:
     """Queues page G.E, row E15: nobody waits, memory keeps to its share, the temp store has the rest, until it is read.
 
     Stored messages are in the journal anyway.
@@ -177,7 +177,7 @@ def test_where_messages_go_that_leave_memory(has_journal: bool, facts: PropertyF
     assert cap - 50 * KIB <= in_memory(bench.queue) <= cap
     size = HEADER + 1000
     is_spooled = facts is TRANSIENT or not has_journal
-    assert bench.temp_used == (2000 * size - bench.queue.store.at_hand * size if is_spooled else 0)
+    assert bench.temp_used == (2000 * size - bench.queue.store.in_memory * size if is_spooled else 0)
     subscriber = Subscriber(bench, prefetch=20)
     subscriber.drain()
     assert subscriber.got == list(range(2000))
@@ -252,7 +252,7 @@ def test_the_cursor_that_keeps_all_in_memory(has_journal: bool) -> None:
     """Queues page G.E, row E01: everything counts, nothing leaves, and publishers wait at the limit."""
     bench = Bench(has_journal=has_journal, memory_limit=LIMIT, cursor="vm")
     publisher = published(bench, STORED, 300)
-    assert (publisher.published, bench.queue.store.at_hand) == (200, 200)
+    assert (publisher.published, bench.queue.store.in_memory) == (200, 200)
     assert not bench.queue.store.is_deep
     bench.take(200)
     assert publisher.published == 300
@@ -295,7 +295,7 @@ def test_publishers_go_on_when_what_is_out_is_settled(has_journal: bool) -> None
     bench = Bench(has_journal=has_journal, memory_limit=limit)
     assert published(bench, STORED, 1000).published == 1000
     subscriber = Subscriber(bench, prefetch=150)
-    assert (len(subscriber.got), bench.queue.store.at_hand) == (150, 0)
+    assert (len(subscriber.got), bench.queue.store.in_memory) == (150, 0)
     publisher = published(bench, STORED, 10, 1000)
     assert publisher.published == 0
     subscriber.session.cancel("c")
@@ -383,9 +383,9 @@ def test_an_address_that_pages(has_journal: bool, limits: dict[str, int]) -> Non
     bench = Bench(has_journal=has_journal, **limits)
     assert published(bench, STORED, 2000).published == 2000
     store = bench.queue.store
-    assert store.at_hand <= limits.get("max_size_messages", 1000)
-    assert store.held_octets <= limits.get("max_size_bytes", MIB) + 200 * store.at_hand
-    assert (store.at_hand == 0) is (0 in limits.values())
+    assert store.in_memory <= limits.get("max_size_messages", 1000)
+    assert store.held_octets <= limits.get("max_size_bytes", MIB) + 200 * store.in_memory
+    assert (store.in_memory == 0) is (0 in limits.values())
     subscriber = Subscriber(bench, prefetch=20)
     subscriber.drain()
     assert subscriber.got == list(range(2000))
@@ -405,7 +405,7 @@ def test_all_addresses_together(has_journal: bool, whole: WholeLimits) -> None:
             bench.end_turn()
         assert publisher.published == 500
     assert sum(sum(len(one.blob) for one in queue.messages()) for queue in queues) <= LIMIT
-    assert queues[0].store.at_hand > 100 and not queues[2].store.at_hand
+    assert queues[0].store.in_memory > 100 and not queues[2].store.in_memory
     for queue in reversed(queues):
         subscriber = Subscriber(bench, queue, prefetch=20)
         subscriber.drain()
@@ -419,18 +419,18 @@ def test_a_limit_that_comes_later(has_journal: bool, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tail_paging, "LEAVING_MAX", 100)
     bench = Bench(has_journal=has_journal)
     published(bench, STORED, 2000)
-    assert bench.queue.store.at_hand == 2000
+    assert bench.queue.store.in_memory == 2000
     bench.broker.reloading.replace_settings(
         SettingsRepository([entry("q", max_size_messages=300)]), bench.broker.context.options
     )
-    steps: list[int] = [bench.queue.store.at_hand]
+    steps: list[int] = [bench.queue.store.in_memory]
     while len(steps) < 3 or steps[-1] != steps[-3]:
         bench.broker.end_turn()
-        steps.append(bench.queue.store.at_hand)
+        steps.append(bench.queue.store.in_memory)
     assert steps[-1] == 300
     assert max(before - after for before, after in pairwise(steps)) == 100
     bench.end_turn()
-    assert bench.queue.store.at_hand == 300
+    assert bench.queue.store.in_memory == 300
     bench.reload()
     subscriber = Subscriber(bench, prefetch=20)
     subscriber.drain()
@@ -456,7 +456,7 @@ def test_what_was_just_read_back_stays(has_journal: bool, monkeypatch: pytest.Mo
     other = Subscriber(bench, prefetch=1)
     for _ in range(99):
         other.ack()
-        assert bench.queue.store.at_hand <= 1
+        assert bench.queue.store.in_memory <= 1
     assert other.got == list(range(500, 600))
     assert len(loads) <= 2 * 100
     hoarder.client.close(failed=True)

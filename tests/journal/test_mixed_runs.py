@@ -118,9 +118,9 @@ class MixedWorld(DepthWorld):
         assert confirms is not None
         self.confirmed += confirms.take(1 << 60)
         stats = [self.client.vhost.queues.named(name).statistics() for name in ("q", "other")]
-        at_hand = [self.content(one.envelope, one.blob) for one in self.queue.store]
+        in_memory = [self.content(one.envelope, one.blob) for one in self.queue.store]
         counts = [(one.ready, one.unacked, one.counters) for one in stats]
-        return self.seen, at_hand, counts, self.confirmed, _told(self.heard)
+        return self.seen, in_memory, counts, self.confirmed, _told(self.heard)
 
 
 def _told(events: Sequence[Event]) -> list[tuple[str, str, int]]:

@@ -15,7 +15,7 @@ from leveret.engine import (
     Envelope,
     Field,
     ManualClock,
-    PropertyFacts,
+    PropertySummary,
     encode_header,
     encode_table,
     publish_by_name,
@@ -115,7 +115,7 @@ def test_a_leased_queue_and_a_logged_topic_of_a_broker() -> None:
     text += '[[queue]]\nname = "q"\ntype = "amps"\nunderlying-topic = "t"\n'
     built = build_broker(load(text), ManualClock(), lambda: 0.5, Data("data", holds_reserve=False, files=files))
     blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
-    envelope = Envelope("", "t", PropertyFacts(persistent=True))
+    envelope = Envelope("", "t", PropertySummary(persistent=True))
     publish_by_name(built.broker.virtual_hosts["/"].context, envelope, [blob])
     while built.broker.end_turn():
         pass

@@ -12,9 +12,9 @@ from leveret.journal import Journal, JournalOptions
 from leveret.journal.format.record import EXCHANGE, VHOST
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.journal.recording.message_index import message_index
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
-from leveret.journal.recording.whereabouts import whereabouts
 
 ME = User("me", is_configured=True)
 
@@ -138,7 +138,7 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
         life.roll()
     assert life.exchanges_of("q") == ["x", "x"]
     moving = life.journal.old_segments.move_forward(
-        1, whereabouts(life.broker, life.recorder), life.recorder.contents.move
+        1, message_index(life.broker, life.recorder), life.recorder.contents.move
     )
     assert sum(moving) == 1
     life.settle()

@@ -194,7 +194,7 @@ def test_a_deep_queue_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(400):
         world.publish([100], PERSISTENT, number)
         world.end_turn()
-    assert len(world.queue.store) - world.queue.store.at_hand > 200
+    assert len(world.queue.store) - world.queue.store.in_memory > 200
     left = [0]
 
     def fault(operation: str, path: str) -> None:

@@ -129,14 +129,14 @@ def _answer(world: RecordedBroker) -> int:
     """The answer to a request that changes nothing says all the same that what came before it is safe."""
     _ack(world)
     world.journal.commit()
-    return world.recorder.barrier_behind_all()
+    return world.recorder.sync_lsn_of_all()
 
 
 def _transaction(world: RecordedBroker) -> int:
     """A commit of acknowledgements is answered."""
     world.session.select_transactions()
     _ack(world)
-    return world.session.commit().barrier
+    return world.session.commit().sync_lsn
 
 
 def _ack(world: RecordedBroker) -> None:
@@ -154,9 +154,9 @@ def test_who_waits_does_not_need_patience(tmp_path: Path, ask: Callable[[Recorde
     world.publish("a", 2)
     world.journal.writer.start()
     durable = Durable(world.journal)
-    barrier = ask(world)
-    assert barrier > world.journal.committed_lsn
+    sync_lsn = ask(world)
+    assert sync_lsn > world.journal.committed_lsn
     world.broker.end_turn()
     world.journal.commit()
-    assert durable.reaches(barrier)
+    assert durable.reaches(sync_lsn)
     world.journal.close()

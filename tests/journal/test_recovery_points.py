@@ -53,10 +53,10 @@ class World:
     def work(self) -> None:
         """Until there is nothing to do."""
         while self.broker.end_turn() or self.broker.scheduler.load():
-            if self.built.keeper is not None:
-                self.built.keeper.journal.commit()
-        if self.built.keeper is not None:
-            journal = self.built.keeper.journal
+            if self.built.supervisor is not None:
+                self.built.supervisor.journal.commit()
+        if self.built.supervisor is not None:
+            journal = self.built.supervisor.journal
             journal.commit()
             assert journal.wait(journal.next_lsn)
             self.broker.more_is_safe()
@@ -104,8 +104,8 @@ class World:
         """A broker on what was safe, so much later. `is_clean`: after SIGTERM."""
         assert self.files is not None
         if is_clean:
-            assert self.built.keeper is not None
-            self.built.keeper.close()
+            assert self.built.supervisor is not None
+            self.built.supervisor.close()
         return World(settings, self.files.power_cut(), wall_ms=self.clock.wall_ms() + after_ms, **options)
 
 
@@ -362,9 +362,9 @@ def test_what_comes_meanwhile_stands_behind(
         )
         assert world.queue().pop() is None
         if files is not None:
-            assert world.built.keeper is not None
-            world.built.keeper.journal.commit()
-            world.built.keeper.journal.wait(world.built.keeper.journal.next_lsn)
+            assert world.built.supervisor is not None
+            world.built.supervisor.journal.commit()
+            world.built.supervisor.journal.wait(world.built.supervisor.journal.next_lsn)
             assert world.restarted(LOG + QUEUE).bodies() == "abcdefghi"
         world.work()
         assert world.bodies() == "abcdefghi"

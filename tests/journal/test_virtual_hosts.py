@@ -3,7 +3,7 @@
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.recorder import Recorder
@@ -52,7 +52,7 @@ class Restarted:
         blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
         session.publish(
             vhost.router.route("e", "k", User("u")),
-            Envelope("e", "k", PropertyFacts(persistent=True)),
+            Envelope("e", "k", PropertySummary(persistent=True)),
             [blob],
             mandatory=False,
         )
@@ -64,7 +64,7 @@ def test_it_comes_back_until_it_is_deleted() -> None:
     one.furnish()
     one.again()
     assert list(one.broker.virtual_hosts["v"].queues) == ["q"]
-    assert one.broker.virtual_hosts["v"].queues["q"].store.at_hand == 1
+    assert one.broker.virtual_hosts["v"].queues["q"].store.in_memory == 1
     one.broker.virtual_hosts.delete("v")
     one.again()
     assert "v" not in one.broker.virtual_hosts
@@ -75,7 +75,7 @@ def test_it_comes_back_until_it_is_deleted() -> None:
     one.again()
     vhost = one.broker.virtual_hosts["v"]
     assert list(vhost.queues) == ["q"] and "e" not in vhost.exchanges
-    assert vhost.queues["q"].store.at_hand == 0
+    assert vhost.queues["q"].store.in_memory == 0
 
 
 def test_a_kill_behind_the_answer_does_not_bring_it_back() -> None:
@@ -83,15 +83,15 @@ def test_a_kill_behind_the_answer_does_not_bring_it_back() -> None:
     one = Restarted()
     one.furnish()
     one.again()
-    one.recorder.take_barrier()
+    one.recorder.take_sync_lsn()
     one.broker.virtual_hosts.delete("v")
-    assert one.recorder.take_barrier() > 0  # the answer waits for the journal
+    assert one.recorder.take_sync_lsn() > 0  # the answer waits for the journal
     one.killed()
     assert "v" not in one.broker.virtual_hosts
     one.furnish()
     one.again()
     vhost = one.broker.virtual_hosts["v"]
-    assert list(vhost.queues) == ["q"] and vhost.queues["q"].store.at_hand == 1
+    assert list(vhost.queues) == ["q"] and vhost.queues["q"].store.in_memory == 1
 
 
 def test_a_checkpoint_that_was_under_way_does_not_bring_its_messages_back() -> None:

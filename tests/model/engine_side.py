@@ -9,9 +9,9 @@ from typing import Any
 from model_side import Observation, Operation, chosen, rules_of
 
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Queue, Session, User
+from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
-from leveret.engine.peers.session import NACKED
 from leveret.settings import SettingsRepository, entry
 
 MS = 1_000_000
@@ -93,7 +93,7 @@ class EngineSide:
         seen.update(sorted(self.deliveries.items()))
         self.deliveries = {}
         seen["queues"] = {
-            name: [queue.ready_count, queue.ledger.unacked, len(queue.scheduled), _counters(queue)]
+            name: [queue.ready_count, queue.events.unacked, len(queue.scheduled), _counters(queue)]
             for name, queue in sorted(self.vhost.queues.items())
         }
         return seen

@@ -13,11 +13,11 @@ from lease_model import FILTERS, UNSAID, LeaseConsumer, LeaseMessage, LeaseQueue
 from model_side import Observation, Operation, chosen
 
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User, discarding, renew_leases
+from leveret.engine.clients.effects import ConsumerCancelled
+from leveret.engine.clients.session import NACKED
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.peers.effects import ConsumerCancelled
-from leveret.engine.peers.session import NACKED
 
 MS = 1_000_000
 USER = User("guest")
@@ -283,7 +283,7 @@ class LeaseEngineSide(Side):
         if (queue := self.queue) is not None:
             counters = queue.counters.as_dict()
             names = ("acknowledged", "expired", "killed", "lease_ended")
-            seen["queue"] = [queue.ready_count, queue.ledger.unacked, {name: counters[name] for name in names}]
+            seen["queue"] = [queue.ready_count, queue.events.unacked, {name: counters[name] for name in names}]
         check_broker(self.broker, messages_max=100)
         return seen
 

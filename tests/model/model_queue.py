@@ -104,7 +104,7 @@ class ModelQueue:
         self.ready: list[ModelMessage] = []
         self.scheduled: list[tuple[int, ModelMessage]] = []
         self.unacked = 0
-        self.rota: list[ModelConsumer] = []
+        self.consumer_list: list[ModelConsumer] = []
         self.counters = {"acknowledged": 0, "expired": 0, "killed": 0, "replaced": 0}
 
     def say(self, rules: dict[str, Any]) -> None:
@@ -164,15 +164,15 @@ class ModelQueue:
     # -- out --------------------------------------------------------------------------------------------------------
 
     def dispatch(self, fresh: ModelMessage | None = None) -> None:
-        """To the first in the rota that has credit, who goes to its end."""
+        """To the first in the consumer list that has credit, who goes to its end."""
         while self.ready:
             if self.ready[0] is not fresh:
                 self.expire()
-            taker = next((one for one in self.rota if one.has_credit()), None)
+            taker = next((one for one in self.consumer_list if one.has_credit()), None)
             if taker is None or not self.ready:
                 return
-            at = self.rota.index(taker) + 1
-            self.rota = self.rota[at:] + self.rota[:at]
+            at = self.consumer_list.index(taker) + 1
+            self.consumer_list = self.consumer_list[at:] + self.consumer_list[:at]
             self.deliver(self.ready.pop(0), taker.session, taker, no_ack=taker.no_ack)
 
     def deliver(

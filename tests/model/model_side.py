@@ -102,14 +102,14 @@ class ModelSide:
         if session is not None and tag not in session.consumers:
             consumer = ModelConsumer(session, tag, operation.get("prefetch", 0), operation.get("no_ack", False))
             session.consumers[tag] = consumer
-            session.queue.rota.append(consumer)
+            session.queue.consumer_list.append(consumer)
             session.queue.dispatch()
 
     def _cancel(self, operation: Operation, number: int) -> None:
         session = self._session(operation)
         consumer = session and session.consumers.pop(operation["consumer_tag"], None)
         if session is not None and consumer is not None:
-            session.queue.rota.remove(consumer)
+            session.queue.consumer_list.remove(consumer)
 
     def _get(self, operation: Operation, number: int) -> Any:
         session = self._session(operation)
@@ -149,7 +149,7 @@ class ModelSide:
         for key in keys:
             session = self.sessions[key]
             for consumer in session.consumers.values():
-                session.queue.rota.remove(consumer)
+                session.queue.consumer_list.remove(consumer)
         for key in keys:
             session = self.sessions.pop(key)
             session.queue.give_back(session, list(session.out), counted=counted, delayed=False)

@@ -10,9 +10,9 @@ pa = pytest.importorskip("pyarrow", reason="the pipeline's libraries are not ins
 
 from recorded_broker import RecordedBroker  # noqa: E402
 
+from leveret.engine.clients.session import NACKED  # noqa: E402
 from leveret.engine.events import EventKind  # noqa: E402
 from leveret.engine.messages.field_table import Field  # noqa: E402
-from leveret.engine.peers.session import NACKED  # noqa: E402
 from leveret.journal import Damaged  # noqa: E402
 from leveret.journal.format.heap import IdsSeen, encode_runs  # noqa: E402
 from leveret.journal.format.record import CODE_OF, DURABLE, QUEUE, RANGE, VHOST, Record  # noqa: E402

@@ -17,7 +17,7 @@ from socket_broker import SocketBroker
 from traps import trap
 
 from leveret.amqp_frontend.flow.notices import CALM_MS
-from leveret.amqp_frontend.flow.parking import HELD_MAX, HoldArea
+from leveret.amqp_frontend.flow.parking import PARKED_MAX, Parking
 from leveret.cli.control_client import request
 from leveret.operator.command_error import CommandError
 from leveret.settings import Flow
@@ -196,11 +196,11 @@ def test_a_flood_is_not_read_and_not_lost(broker: SocketBroker, ctl: Ctl, size: 
     flood = threading.Thread(target=publish)
     flood.start()
     wait_for(ctl, "blocked", "blocking")
-    area = broker.do(only_hold_area)
+    area = broker.do(only_parking)
     while not broker.do(lambda: area.is_full):
         pass
     held, octets = broker.do(lambda: (area.contents.count, area.contents.octets))
-    assert held <= HELD_MAX + 1 and octets <= HOLD_SIZE + 2 * size
+    assert held <= PARKED_MAX + 1 and octets <= HOLD_SIZE + 2 * size
     client.expect("connection.blocked", channel=0)
     ctl("unblock")
     flood.join()
@@ -215,9 +215,9 @@ def test_a_flood_is_not_read_and_not_lost(broker: SocketBroker, ctl: Ctl, size: 
         one.close()
 
 
-def only_hold_area() -> HoldArea:
+def only_parking() -> Parking:
     """The frontend's, of the connection that is blocked."""
-    return next(one for one in gc.get_objects() if isinstance(one, HoldArea) and one.channels)
+    return next(one for one in gc.get_objects() if isinstance(one, Parking) and one.channels)
 
 
 def test_who_hangs_up_meanwhile_has_published(broker: SocketBroker, ctl: Ctl) -> None:

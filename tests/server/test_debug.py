@@ -45,7 +45,7 @@ def test_it_looks_until_something_is_wrong() -> None:
                 await wait_all_tasks_blocked()
                 clock.jump(INTERVAL_S)
             vhost = broker.virtual_hosts["/"]
-            vhost.queues.declare("q", client=None, durable=True, arguments={}).ledger.unacked += 1
+            vhost.queues.declare("q", client=None, durable=True, arguments={}).events.unacked += 1
 
     with pytest.raises(ExceptionGroup) as raised:
         trio.run(check, clock=MockClock(autojump_threshold=0))

@@ -14,7 +14,7 @@ from rawclient import Client
 from socket_broker import SocketBroker
 
 from leveret.amqp_frontend.edge import endpoint
-from leveret.amqp_frontend.flow.parking import HoldArea
+from leveret.amqp_frontend.flow.parking import Parking
 
 CONFIG = """
 [flow]
@@ -49,7 +49,7 @@ def resets(client: Client) -> None:
 
 def is_held(*, is_full: bool) -> bool:
     """Whether a connection's publishes are held, and whether it is therefore not read."""
-    return any(isinstance(one, HoldArea) and one.channels and one.is_full is is_full for one in gc.get_objects())
+    return any(isinstance(one, Parking) and one.channels and one.is_full is is_full for one in gc.get_objects())
 
 
 @pytest.mark.parametrize("goes", [closes, resets])

@@ -29,7 +29,12 @@ def imported() -> set[str]:
 
 def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
     """The first connection and the first message wait for no import."""
-    parts = {"engine.peers.session", "amqp_frontend.edge.server", "amqp_frontend.session.turn", "configured.configured"}
+    parts = {
+        "engine.clients.session",
+        "amqp_frontend.edge.server",
+        "amqp_frontend.session.turn",
+        "configured.configured",
+    }
     assert {f"leveret.{part}" for part in parts} <= imported
 
 

@@ -30,7 +30,7 @@ from leveret.engine import (
     ScheduledEvent,
 )
 from leveret.engine.events import Counters
-from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 
 MS = 1_000_000
 Step = tuple[Any, ...]
@@ -53,7 +53,7 @@ def envelope_of(
     *, persistent: bool = True, priority: int | None = None, expiration: bytes | None = None, routing_key: str = "a"
 ) -> Envelope:
     """Of a run of messages."""
-    return Envelope("", routing_key, PropertyFacts(persistent, priority, expiration))
+    return Envelope("", routing_key, PropertySummary(persistent, priority, expiration))
 
 
 class FakeClock:

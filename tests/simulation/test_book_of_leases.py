@@ -72,8 +72,8 @@ class LeaseHistory(History):
         consumers = [SimpleNamespace(session=self._sessions[one], tag=one) for one in who]
         queues: dict[str, Any] = self.broker.queues
         for other in queues.values():
-            other.rota = SimpleNamespace(consumers=[])
-        queues[queue].rota = SimpleNamespace(consumers=consumers)
+            other.consumer_list = SimpleNamespace(consumers=[])
+        queues[queue].consumer_list = SimpleNamespace(consumers=consumers)
 
 
 class FakeSession:

@@ -149,7 +149,8 @@ def test_get_and_consume_share_position_and_flag(broker: SpecBroker) -> None:
 
 @topic("multiple consumers")
 def test_consumers_take_turns_in_the_order_they_came(broker: SpecBroker) -> None:
-    """Round robin in consume order, one message each: a b c a b c; a new consumer joins at the end of the rota."""
+    """Round robin in consume order, one message each: a b c a b c; a new consumer joins at the end of the consumer
+    list."""
     client = broker.open()
     client.call("queue.declare", queue=Q)
     for tag in ("a", "b", "c"):

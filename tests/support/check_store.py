@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from memory_pager import MemoryPager, MemoryTempStore, StoreOwner
 
 from leveret.engine import Envelope, Message
-from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.stores.kinds import converted
 from leveret.engine.stores.memory_budget import OVERHEAD, UNLIMITED
@@ -88,10 +88,10 @@ class StandInBound:
         """See `Bound`."""
         machine = self._machine
         known = [*machine.here, *machine.out.values()]
-        count = len(known) + machine.coming_count + machine.owner.at_hand
+        count = len(known) + machine.coming_count + machine.owner.in_memory
         if self.in_messages:
             return self.limit - count
-        octets = sum(len(one.blob) for one in known) + machine.coming + machine.owner.at_hand_octets
+        octets = sum(len(one.blob) for one in known) + machine.coming + machine.owner.in_memory_octets
         return self.limit - max(octets, count * self.each)
 
 
@@ -182,7 +182,7 @@ class StoreMachine(RuleBasedStateMachine):
     def envelope(self, priority: int, is_persistent: bool, key: bytes | None) -> Envelope:
         """Of a run. Streams store all that comes."""
         return Envelope(
-            "e", "q", PropertyFacts(is_persistent or self.kind.reads_only, priority, has_headers=key is not None)
+            "e", "q", PropertySummary(is_persistent or self.kind.reads_only, priority, has_headers=key is not None)
         )
 
     def double(self, message: Message) -> Message:
@@ -378,7 +378,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(0, 15), room=st.sampled_from([0, 1, 100, 700, UNLIMITED]))
     def take(self, limit: int, room: int) -> None:
         """A consumer gets some."""
-        here, before = self.here, self.store.at_hand
+        here, before = self.here, self.store.in_memory
         taken = self.store.take(limit, room)
         self.same(taken, here[: len(taken)])
         assert len(taken) <= min(limit, before)
@@ -494,10 +494,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """At the end of a dispatch."""
-        while self.store.settle_allowance():
+        while self.store.settle_quota():
             pass
-        assert self.store.allowance >= 0
-        if self.store.cap is not None and self.store.may_page and self.store.at_hand and not self.has_refused:
+        assert self.store.quota >= 0
+        if self.store.cap is not None and self.store.may_page and self.store.in_memory and not self.has_refused:
             assert self.store.cap.is_kept
 
     @precondition(lambda self: self.kind.has_tail and self.is_metered)
@@ -533,25 +533,27 @@ class StoreMachine(RuleBasedStateMachine):
         """Between turns."""
         if self.store.cap is None or not self.store.may_page:
             if self.store.is_low() and self.store.wants_more(straight, waiting):
-                before = self.store.at_hand
+                before = self.store.in_memory
                 self.store.load()
-                assert self.store.at_hand > before
+                assert self.store.in_memory > before
             return
         self.settle()
         for _ in range(len(self.here) + 1):
             if not self.store.is_low() or not self.store.wants_more(False, waiting):
                 break
-            before, room = self.store.at_hand, self.store.cap.room()
+            before, room = self.store.in_memory, self.store.cap.room()
             self.store.load()
             brought = list(self.store)[before:]
             assert 1 <= len(brought) <= max(1, room[0])
             assert sum(len(one.body) for one in brought[:-1]) <= room[1]
-            self.store.settle_allowance()
-            assert self.store.at_hand == before + len(brought)  # else it would be loaded again, for ever
+            self.store.settle_quota()
+            assert self.store.in_memory == before + len(brought)  # else it would be loaded again, for ever
         else:
             raise AssertionError("there is no end to loading")
 
-    @precondition(lambda self: not (self.store.at_hand or self.store.expiring or self.kind.in_order or self.is_metered))
+    @precondition(
+        lambda self: not (self.store.in_memory or self.store.expiring or self.kind.in_order or self.is_metered)
+    )
     @rule(count=st.integers(1, 20), octets=st.integers(1, 2000), taken_max=st.integers(0, 20))
     def load_straight(self, count: int, octets: int, taken_max: int) -> None:
         """Consumers take some of what is paged out as if it were new."""
@@ -565,7 +567,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         self.store.load_straight(count, octets, hand_over)
         self.same(taken, here[: len(taken)])
-        assert len(taken) + self.store.at_hand <= count
+        assert len(taken) + self.store.in_memory <= count
         self.remove(here[: len(taken)])
 
     @precondition(
@@ -588,7 +590,7 @@ class StoreMachine(RuleBasedStateMachine):
         expected = [one for one in everything if one[0] > after]
         was_missing = False
         while expected:
-            before = self.store.at_hand, len(self.store)
+            before = self.store.in_memory, len(self.store)
             found, missing = self.store.scan(after, count)
             assert len(found) == min(count, len(expected)) or missing
             assert [position for position, _ in found] == [position for position, _ in expected[: len(found)]]
@@ -603,7 +605,7 @@ class StoreMachine(RuleBasedStateMachine):
             if missing:
                 self.store.load_at(after, count)
                 assert self.store.scan(after, count).found
-            assert (self.store.at_hand, len(self.store)) == before
+            assert (self.store.in_memory, len(self.store)) == before
             del expected[: len(found)]
         assert self.store.scan(after, count) == ([], False)
 
@@ -623,7 +625,7 @@ class StoreMachine(RuleBasedStateMachine):
         """How many, and how many octets."""
         store, here = self.store, self.here
         assert len(store) == len(here)
-        assert store.at_hand == len(store.ready) == len(list(store))
+        assert store.in_memory == len(store.ready) == len(list(store))
         assert store.has_tail == bool(store.paged_parts())
         assert store.held_octets == sum(len(message.blob) + OVERHEAD for message in store)
         assert store.level_max == self.kind.level_max
@@ -632,7 +634,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.has_spooled or store.body_octets == sum(sizes)
         if self.pager is None and not self.had_cap:
             assert not store.is_deep
-            assert store.at_hand == len(here)
+            assert store.in_memory == len(here)
         if self.kind.has_tail and self.is_metered:
             self.paged_is_right()
 
@@ -641,9 +643,9 @@ class StoreMachine(RuleBasedStateMachine):
         parts = [part for part in self.store.paged_parts() if not isinstance(part, Message)]
         ids = {id_ for part in parts for id_ in part.ids}
         owner = self.owner
-        assert owner.paged == -owner.at_hand == len(ids)
+        assert owner.paged == -owner.in_memory == len(ids)
         assert owner.paged_octets == sum(octets_paged(part.sizes[:], part.place) for part in parts)
-        assert -owner.at_hand_octets == sum(len(one.blob) for one in self.here if one.id in ids)
+        assert -owner.in_memory_octets == sum(len(one.blob) for one in self.here if one.id in ids)
 
     @invariant()
     def order_is_right(self) -> None:

@@ -2,9 +2,9 @@
 
 from leveret.configured.configured import ConfiguredObjects, Report, faults_of
 from leveret.engine import Broker, ManualClock, Queue, User, Users
+from leveret.engine.clients.session import Session
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.message import Envelope
-from leveret.engine.peers.session import Session
 from leveret.settings import Configuration, load_configuration
 
 GUEST = User("guest")

@@ -11,11 +11,11 @@ from leveret.engine.messages.content import PLAIN, encode_header, scan_propertie
 from leveret.engine.messages.field_table import FieldTable
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.message_index import message_index
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
 from leveret.journal.recording.temp_store import FileTempStore
-from leveret.journal.recording.whereabouts import whereabouts
 from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")
@@ -158,7 +158,7 @@ class DepthWorld:
         self.journal.old_segments.reclaim()
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None:
-            queues_of = whereabouts(self.broker, self.recorder)
+            queues_of = message_index(self.broker, self.recorder)
             for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
 

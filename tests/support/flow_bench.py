@@ -8,13 +8,13 @@ from collections.abc import Callable
 from memory_pager import MemoryPager
 
 from leveret.engine import (
+    Blocker,
     Broker,
     BrokerOptions,
     Client,
     Envelope,
-    Full,
     ManualClock,
-    PropertyFacts,
+    PropertySummary,
     Queue,
     Route,
     Session,
@@ -53,7 +53,7 @@ class Publisher:
         self.published = 0
         self._confirmed = 0
         self.refused = 0
-        self.full: Full | None = None
+        self.full: Blocker | None = None
 
     def publish(self, *blobs: bytes, to: str = "q") -> None:
         """As a frontend does: what there is no room for waits, behind what waits already."""
@@ -128,7 +128,7 @@ class FlowBench:
             self.broker.context.storage.open_temp = open_temp
         self.begin()
         self.vhost = self.broker.virtual_hosts["/"]
-        self.facts = PropertyFacts()
+        self.facts = PropertySummary()
         self.queue: Queue = self.declare("q")
         self.consumer: Session = self.broker.connections.open(
             "/", USER, name="consumer", flush=lambda: None

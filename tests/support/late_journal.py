@@ -72,11 +72,11 @@ class LateJournal(StandInJournal):
 
     # -- the engine's Durability --------------------------------------------------------------------------------------
 
-    def take_barrier(self) -> int:
+    def take_sync_lsn(self) -> int:
         if not self._has_recorded:
             return 0
         self._has_recorded = False
         return UNTIL_STATED if self.has_failed else self.next_lsn
 
-    def barrier_behind_all(self) -> int:
+    def sync_lsn_of_all(self) -> int:
         return 0 if self.is_behind or self.safe_lsn >= self.next_lsn else self.next_lsn

@@ -99,7 +99,7 @@ class StoreOwner:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.loaded_count = 0
-        self.at_hand = self.at_hand_octets = self.paged = self.paged_octets = 0
+        self.in_memory = self.in_memory_octets = self.paged = self.paged_octets = 0
 
     def stores(self, envelope: Envelope) -> bool:
         """See `Owner`."""
@@ -120,11 +120,11 @@ class StoreOwner:
 
     def forget_paged(self) -> None:
         """All is gone."""
-        self.at_hand = self.at_hand_octets = self.paged = self.paged_octets = 0
+        self.in_memory = self.in_memory_octets = self.paged = self.paged_octets = 0
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         """See `Owner`."""
-        self.at_hand -= count
-        self.at_hand_octets -= octets
+        self.in_memory -= count
+        self.in_memory_octets -= octets
         self.paged += count
         self.paged_octets += octets_paged

@@ -12,7 +12,7 @@ from leveret.engine.messages.content import (
     PROPERTIES,
     REPLY_TO_ME,
     ContentError,
-    PropertyFacts,
+    PropertySummary,
     decode_properties,
     encode_header,
 )
@@ -31,7 +31,7 @@ WORDS = sorted(
 NAMES = ["x-delai", "cc", "CC", "BCC", "ABC", "x-delay", "JMSXGroupID", "JMSXGroupIE", "k", "n", ""]
 
 
-def careful_facts(properties: bytes) -> PropertyFacts:
+def careful_facts(properties: bytes) -> PropertySummary:
     """The facts of a property list, from all that it says. Raises: ContentError."""
     if len(properties) < 2 or properties[1] & 3:
         raise ContentError
@@ -48,7 +48,7 @@ def careful_facts(properties: bytes) -> PropertyFacts:
         position += 4 + int.from_bytes(properties[start : start + 4], "big")
     if position + sum(spans) != len(properties):
         raise ContentError
-    return PropertyFacts(
+    return PropertySummary(
         found.get("delivery_mode") == 2,
         found.get("priority"),
         found.get("expiration"),
@@ -58,7 +58,7 @@ def careful_facts(properties: bytes) -> PropertyFacts:
     )
 
 
-def facts_or_error(read: Any, properties: bytes) -> PropertyFacts | None:
+def facts_or_error(read: Any, properties: bytes) -> PropertySummary | None:
     """What a reader of property lists makes of one; None if it refuses it."""
     try:
         return read(properties)  # type: ignore[no-any-return]

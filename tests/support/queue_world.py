@@ -27,7 +27,7 @@ from leveret.engine import (
 from leveret.engine.delivery.consumer import holder_of
 from leveret.engine.events import TERMINAL, EventKind
 from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header, scan_properties
+from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.levels import ONE_LEVEL
 from leveret.engine.queues.queue import queue_of
@@ -77,7 +77,7 @@ class QueueWorld:
         usage = None if memory is None else SystemUsage(memory=1 << 40, store=1 << 40, temp=1 << 40)
         self.options = BrokerOptions(system_usage=usage)
         self.temp = MemoryTempStore(1 << 40)
-        self.envelopes: dict[tuple[str, PropertyFacts], Envelope] = {}
+        self.envelopes: dict[tuple[str, PropertySummary], Envelope] = {}
         self.published: dict[int, tuple[Envelope, bytes]] = {}  # by id; the pager reads here what it is asked for
         self.broker = Broker(self.clock, settings=self.repository(), options=self.options, unsent_max=unsent_max)
         self.broker.context.listeners.append(self.listen)
@@ -284,8 +284,8 @@ class QueueWorld:
                 places = [(one.rank, one.id) for one in ready]
                 assert places == sorted(places), f"{name}: not in the order of publishing"
             self._check_contents(queue)
-            if not queue.holds and queue.rota.groups is None:
-                waiting_ones = [consumer for consumer in queue.rota.served if consumer.credit() > 0]
+            if not queue.freeze_count and queue.consumer_list.groups is None:
+                waiting_ones = [consumer for consumer in queue.consumer_list.served if consumer.credit() > 0]
                 missed = [one.id for one in ready if any(self.is_wanted(each, one.id) for each in waiting_ones)]
                 assert queue.keeps or not missed, f"{name}: a consumer waits for {missed}"
             assert not 0 < queue.store.next_expiry_ns <= now_ns, f"{name}: a head lives beyond its time"

@@ -13,10 +13,10 @@ class StandInJournal:
         self.is_congested = is_congested
         self.takes_transient = takes_transient
 
-    def take_barrier(self) -> int:
+    def take_sync_lsn(self) -> int:
         return 0
 
-    def barrier_behind_all(self) -> int:
+    def sync_lsn_of_all(self) -> int:
         return 0
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:

@@ -9,14 +9,14 @@ from leveret.engine import (
     Envelope,
     Event,
     ManualClock,
-    PropertyFacts,
+    PropertySummary,
     Queue,
     Session,
     User,
 )
+from leveret.engine.clients.effects import Delivered
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field
-from leveret.engine.peers.effects import Delivered
 from leveret.settings import (
     NO_DESTINATIONS,
     NO_WHOLE_LIMITS,
@@ -110,7 +110,7 @@ class Bench:
         """One message a turn, or all of them in one run. Headers: whatever is no property."""
         known = {name: value for name, value in properties.items() if name in ("priority", "timestamp")}
         headers = {name: Field("l", value) for name, value in properties.items() if name not in known}
-        facts = PropertyFacts(priority=known.get("priority"), has_headers=bool(headers))
+        facts = PropertySummary(priority=known.get("priority"), has_headers=bool(headers))
         ttl = headers.pop("ttl", None)
         if ttl is not None:
             facts = facts._replace(expiration=str(ttl.value).encode())

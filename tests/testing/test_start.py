@@ -299,7 +299,7 @@ def test_nothing_unix_only_is_on_this_path(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     paths = [Path(file) for file in done.stdout.splitlines()]
     assert len(paths) > 100
-    assert "keeper.py" in [path.name for path in paths]
+    assert "supervisor.py" in [path.name for path in paths]
     found = [use for path in paths for use in unix_only_uses(path)]
     # Not called by the test broker: unix:PATH, which asks before the listener is made. Descriptors are not counted
     # where there is no module for it. What only `leveret serve` needs is not loaded at all.

@@ -16,11 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..configured.machine import fitted_to_machine
+    from ..configured.host_facts import fitted_to_host
     from ..serving.tls_files import load_tls
 
     configuration, faults = load(options.files)
-    configuration = fitted_to_machine(configuration, configuration.broker.data)
+    configuration = fitted_to_host(configuration, configuration.broker.data)
     tls = load_tls(configuration)
     _, problems = addresses_of(configuration.broker.listen, configuration)
     where = configured_at(configuration, "listen")

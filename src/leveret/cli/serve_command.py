@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from tempfile import gettempdir
 
-    from ..configured.machine import fitted_to_machine
+    from ..configured.host_facts import fitted_to_host
     from ..serving.app import ServeOptions, serve  # heavy: only when a broker is started
     from ..serving.file_watch import FileWatch, marks_of
     from ..serving.log_tail import LogTail
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         if options.profile is not None:
             configuration, more = _with_profile(configuration, options.profile)
             faults += more
-        return fitted_to_machine(configuration, data_of(configuration) or gettempdir()), faults
+        return fitted_to_host(configuration, data_of(configuration) or gettempdir()), faults
 
     def data_of(configuration: Configuration) -> str | None:
         return None if options.memory else options.data or configuration.broker.data

@@ -66,7 +66,7 @@ def _usage(broker: Broker) -> list[dict[str, Any]]:
             "max": node.limit,
             "low": node.low,
             "full": node.is_full,
-            "waiting": len(node.ring),
+            "waiting": len(node.round_robin),
         }
         for node in broker.flow.nodes()
     ]

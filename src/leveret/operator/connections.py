@@ -146,7 +146,7 @@ def close_connection(at: Operator, name: Name, reason: str = CLOSED_BY_HAND) -> 
         )
         raise CommandError(f"no connection {name!r}{nearest(name, known)}")
     for client in found:
-        at.broker.context.departures.expel(client, ConnectionForced(reason=reason))
+        at.broker.context.disconnects.expel(client, ConnectionForced(reason=reason))
     return {"closed": [client.name for client in found], "reason": reason}
 
 
@@ -163,7 +163,7 @@ def block(at: Operator, reason: Name = ALARM_BY_HAND) -> dict[str, Any]:
 @command("unblock")
 def unblock(at: Operator) -> dict[str, Any]:
     """End the alarm."""
-    blocked = len(at.broker.flow.alarm.ring)
+    blocked = len(at.broker.flow.alarm.round_robin)
     at.broker.flow.end_alarm()
     return {"alarm": None, "were_blocked": blocked}
 

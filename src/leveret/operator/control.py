@@ -144,7 +144,7 @@ class ControlTable:
         """These steps, and such as wait until the journal has what they did."""
         result = yield from steps
         durability = self.broker.context.storage.durability
-        barrier = 0 if durability is None else durability.barrier_behind_all()
+        barrier = 0 if durability is None else durability.sync_lsn_of_all()
         while durability is not None and durability.safe_lsn < barrier:
             if durability.has_failed or durability.is_lost:
                 raise CommandError("the journal cannot record it")

@@ -23,14 +23,14 @@ def held_of(client: Client) -> dict[str, Any]:
 
     `unread`: so much that nothing more is read of it.
     """
-    holding = client.holding
-    if holding is None or not (holding.publishes or holding.octets):
+    parked = client.parked
+    if parked is None or not (parked.publishes or parked.octets):
         return {}
     return {
-        "publishes": holding.publishes,
-        "bytes": holding.octets,
-        "spooled_bytes": holding.spooled,
-        "unread": holding.is_unread,
+        "publishes": parked.publishes,
+        "bytes": parked.octets,
+        "spooled_bytes": parked.spooled,
+        "unread": parked.is_unread,
     }
 
 
@@ -40,8 +40,8 @@ def held_of_all(broker: Broker) -> dict[str, Any]:
     return {
         "connections": len(rows),
         "publishes": sum(row["publishes"] for row in rows),
-        "bytes": broker.flow.holdings.octets,
-        "bytes_max": broker.flow.holdings.limit,
+        "bytes": broker.flow.parked.octets,
+        "bytes_max": broker.flow.parked.limit,
         "spooled_bytes": sum(row["spooled_bytes"] for row in rows),
         "unread": sum(row["unread"] for row in rows),
     }

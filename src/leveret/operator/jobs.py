@@ -128,7 +128,7 @@ class Job:
 
     def _check(self) -> None:
         """Check that the virtual host and the user exist, and take the permissions in force. Raises: CommandError."""
-        if self.client.host.is_condemned:
+        if self.client.host.is_being_deleted:
             raise CommandError("the virtual host is gone")
         if self.by is not None:
             user = self.client.broker.users.find(self.by)

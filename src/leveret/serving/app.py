@@ -228,11 +228,11 @@ class _Serving:
         if options.definitions is not None:
             log_report(Report(warnings=tuple(self._import(options.definitions))))
         self._current = CurrentConfiguration(configuration, options.tls)
-        self._runtime = Runtime(built.broker, built.keeper.commit if built.keeper is not None else None)
+        self._runtime = Runtime(built.broker, built.supervisor.commit if built.supervisor is not None else None)
         self._runtime.end_turn()  # what the start left to do
         self._ended, self._stopping, self._has_served = trio.Event(), trio.Event(), trio.Event()
         self._lost: DataUnusable | Unreadable | None = None  # why it had to stop
-        if built.keeper is None:
+        if built.supervisor is None:
             built.broker.context.storage.on_unreadable = self._lose
         self._manager = _service_manager()
 
@@ -259,7 +259,7 @@ class _Serving:
                     from .debugging import check_invariants
 
                     nursery.start_soon(check_invariants, self._built.broker)
-                if self._built.keeper is not None:
+                if self._built.supervisor is not None:
                     nursery.start_soon(self._tend_journal)
                 if options.watch is not None:
                     nursery.start_soon(watch_files, options.watch, self._current, self._reload_now)
@@ -298,7 +298,7 @@ class _Serving:
         """Once AMQP is served: what it imports must not keep clients waiting."""
         from .console_parts import ConsoleParts
 
-        options, keeper = self._options, self._built.keeper
+        options, supervisor = self._options, self._built.supervisor
         assert options.console is not None
         parts = ConsoleParts(
             lambda: self._built.control,
@@ -308,7 +308,7 @@ class _Serving:
             dict(zip(self._listeners, options.listen)),
             dict(zip(self._console_listeners, options.console.listen)),
             dict(zip(self._metrics_listeners, options.console.metrics)),
-            lambda: None if keeper is None else keeper.journal,
+            lambda: None if supervisor is None else supervisor.journal,
             lambda: self._current.tls,
             lambda: () if options.watch is None else options.watch.files,
         )
@@ -344,12 +344,12 @@ class _Serving:
     async def _tend_journal(self) -> None:
         """For as long as the broker runs. Raises: Unreadable."""
         from ..journal import DirectoryLost
-        from .keeper import why_unusable
+        from .supervisor import why_unusable
 
-        keeper, path = self._built.keeper, self._options.data
-        assert keeper is not None and path is not None
+        supervisor, path = self._built.supervisor, self._options.data
+        assert supervisor is not None and path is not None
         try:
-            await keeper.tend()
+            await supervisor.tend()
         except DirectoryLost as error:
             self._lost = DataUnusable(f"{why_unusable(path, error)}; the broker stops")
             self._ended.set()

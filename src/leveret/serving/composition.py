@@ -15,7 +15,7 @@ from .descriptors import descriptor_limits
 
 if TYPE_CHECKING:
     from ..journal import Files, JournalStories
-    from .keeper import Keeper
+    from .supervisor import Supervisor
 
 
 class DataUnusable(Exception):
@@ -28,7 +28,7 @@ class Data:
 
     `holds_reserve`: room is held back for what makes room on a full disk.
     `files`: what the journal is on instead of the operating system's files. Then no thread writes it: whoever simulates
-    the disk makes the commits of `keeper.journal.writer`. Then there is no temp store, either.
+    the disk makes the commits of `supervisor.journal.writer`. Then there is no temp store, either.
     """
 
     path: str
@@ -38,7 +38,7 @@ class Data:
 
 @dataclass(slots=True, frozen=True)
 class BuiltBroker:
-    """A broker that is ready to be served. `keeper`: of its journal; None: everything is in memory.
+    """A broker that is ready to be served. `supervisor`: of its journal; None: everything is in memory.
 
     `report`: what came of what the configuration declares.
     """
@@ -46,13 +46,13 @@ class BuiltBroker:
     broker: Broker
     control: ControlTable
     objects: ConfiguredObjects
-    keeper: "Keeper | None"
+    supervisor: "Supervisor | None"
     report: Report
 
     def close(self) -> None:
         """The broker has stopped: what is durable is on disk, and nothing else stays there."""
-        if self.keeper is not None:
-            self.keeper.close()
+        if self.supervisor is not None:
+            self.supervisor.close()
         else:
             self.broker.context.storage.close()
 
@@ -100,12 +100,12 @@ def build_broker(
     if data is None or data.files is None:
         directory = None if data is None else data.path
         broker.context.storage.open_temp = partial(_open_temp_store, broker, directory)
-    keeper = None if data is None else _open_journal(data, broker, configuration)
+    supervisor = None if data is None else _open_journal(data, broker, configuration)
     if users is None and not configuration.users and not any(broker.users):
         broker.connections.replace_user(DEFAULT_GUEST)
     if not is_forced and (unknown := unknown_points(broker, configuration)):
-        if keeper is not None:
-            keeper.close()
+        if supervisor is not None:
+            supervisor.close()
         raise DataUnusable("; ".join(unknown) + " (--force: from now on)")
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
@@ -113,7 +113,7 @@ def build_broker(
         control.operator.stories = partial(_stories, data)
     report = objects.apply(configuration)
     broker.virtual_hosts.review_queues(all_of_them=reviews_all)
-    return BuiltBroker(broker, control, objects, keeper, report)
+    return BuiltBroker(broker, control, objects, supervisor, report)
 
 
 def _stories(data: Data, takes: Callable[[Message], bool] | None, id_: int | None, **limits: int) -> "JournalStories":
@@ -132,11 +132,11 @@ def _open_temp_store(broker: Broker, directory: str | None) -> TempStore:
     )
 
 
-def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "Keeper":
+def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "Supervisor":
     from ..journal import JournalError  # 15 ms that a broker which keeps everything in memory does without
-    from .keeper import Keeper, why_unusable
+    from .supervisor import Supervisor, why_unusable
 
     try:
-        return Keeper.open(data.path, broker, configuration, holds_reserve=data.holds_reserve, files=data.files)
+        return Supervisor.open(data.path, broker, configuration, holds_reserve=data.holds_reserve, files=data.files)
     except (JournalError, OSError) as error:
         raise DataUnusable(why_unusable(data.path, error)) from error

@@ -19,9 +19,9 @@ import trio
 
 from .. import __version__
 from ..amqp_frontend.wire.replies import reply_for
-from ..configured.machine import process_memory
+from ..configured.host_facts import process_memory
 from ..console.dispatcher import CommandRoute
-from ..console.options import Certificate, CommandRefused, ConsoleOptions, Listening, Machine, Steps
+from ..console.options import Certificate, CommandRefused, ConsoleOptions, HostFacts, Listening, Steps
 from ..engine import EngineError, errors
 from ..operator.command_error import CommandError
 from ..operator.command_table import COMMANDS
@@ -104,10 +104,10 @@ def certificates_of(tls: TlsFiles, listeners: list[Listening]) -> list[Certifica
     return [Certificate(one, chain.path, expires, authority, ends) for one in listeners if one.is_tls]
 
 
-def machine_of(data: str | None) -> Machine:
+def host_facts_of(data: str | None) -> HostFacts:
     """What the operating system says of this process now."""
     loop = trio.lowlevel.current_statistics()
-    return Machine(
+    return HostFacts(
         os.getpid(),
         open_descriptors(),
         descriptor_limits().process or 0,
@@ -165,7 +165,7 @@ class ConsoleFacts:
         return ConsoleOptions(
             control=Commands(self.table()),
             listeners=self.listeners,
-            machine=lambda: machine_of(self.data),
+            machine=lambda: host_facts_of(self.data),
             node=management.node,
             version=configuration.profile.version,
             product_version=__version__,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..configured.machine import process_memory
+from ..configured.host_facts import process_memory
 from ..console.metrics.buckets import Buckets
 from ..console.metrics.facts import JournalFigures, MetricsFacts, ProcessFigures
 from ..settings import Configuration

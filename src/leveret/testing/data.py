@@ -6,7 +6,7 @@ Wall time is part of it, so that delays and expiries of a virtual clock go on wh
 import trio
 
 from ..journal import JournalError, ended_us, forget_journal
-from ..serving.keeper import Keeper, why_unusable
+from ..serving.supervisor import Supervisor, why_unusable
 from .options import BrokerOptionsError
 
 
@@ -15,7 +15,7 @@ class DataDirectory:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._keeper: Keeper | None = None
+        self._supervisor: Supervisor | None = None
         self._tending = trio.CancelScope()
 
     def ended_ms(self) -> int | None:
@@ -25,29 +25,29 @@ class DataDirectory:
         except (JournalError, OSError) as error:
             raise BrokerOptionsError(f"data: {why_unusable(self.path, error)}") from error
 
-    def begin(self, keeper: Keeper | None) -> None:
+    def begin(self, supervisor: Supervisor | None) -> None:
         """A new broker has it, with this keeper of its journal."""
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._tending = trio.CancelScope()
 
     async def tend(self) -> None:
         """For as long as this broker has it."""
-        assert self._keeper is not None
+        assert self._supervisor is not None
         with self._tending:
-            await self._keeper.tend()
+            await self._supervisor.tend()
 
     def commit(self) -> None:
         """The turn is over."""
-        if self._keeper is not None:
-            self._keeper.commit()
+        if self._supervisor is not None:
+            self._supervisor.commit()
 
     def close(self) -> None:
         """The broker has no journal any more; everything that it confirmed is on disk."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
             self._tending.cancel()
-            keeper.close()
-            storage = keeper.broker.context.storage
+            supervisor.close()
+            storage = supervisor.broker.context.storage
             storage.durability = storage.pager = None
 
     def forget(self) -> None:

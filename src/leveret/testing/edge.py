@@ -96,7 +96,7 @@ class Edge(Runtime):
         except DataUnusable as error:
             raise BrokerOptionsError(f"data: {error}") from error
         if self._data is not None:
-            self._data.begin(built.keeper)
+            self._data.begin(built.supervisor)
         _log(built.report)
         return built
 
@@ -276,8 +276,8 @@ class Edge(Runtime):
         from ..serving.console_parts import ConsoleParts
 
         def journal() -> "Journal | None":
-            keeper = self._built.keeper
-            return None if keeper is None else keeper.journal
+            supervisor = self._built.supervisor
+            return None if supervisor is None else supervisor.journal
 
         loopback = Address("127.0.0.1", is_http=True)
         parts = ConsoleParts(

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from tempfile import gettempdir
 from typing import Any
 
-from ..configured.machine import fitted_to_machine
+from ..configured.host_facts import fitted_to_host
 from ..settings import Configuration, load_configuration
 from ..settings.rows.broker_keys import KEYS
 from .toml_writer import toml_of
@@ -66,7 +66,7 @@ def read_options(
         raise BrokerOptionsError('management: needs the console, expected: pip install "leveret[console]"')
     configuration = _configuration(config)
     if configuration.system_usage is not None:
-        configuration = fitted_to_machine(configuration, gettempdir() if data is None else fspath(data))
+        configuration = fitted_to_host(configuration, gettempdir() if data is None else fspath(data))
     if profile is not None:
         try:
             explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].kind.read(profile)}

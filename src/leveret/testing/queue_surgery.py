@@ -13,7 +13,7 @@ def take_ready(queue: Queue, is_meant: Callable[[Message], bool]) -> list[Messag
     meant = [(position, message) for position, message in _scan_all(queue) if is_meant(message)]
     if meant:
         gone = queue.store.take_at([position for position, _ in meant])
-        queue.ledger.purged(gone.messages, gone.unread)
+        queue.events.purged(gone.messages, gone.unread)
     return [message for _, message in meant]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import leveret.amqp_frontend.edge.server
 import leveret.serving.app
-import leveret.serving.keeper  # noqa: F401  (read here, all three, they need not be in each process that is forked)
+import leveret.serving.supervisor  # noqa: F401  (read here, all three, they need not be in each process that is forked)
 from leveret.__main__ import main
 
 from .truth import Broken

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from leveret.amqp_frontend.session import turn
 from leveret.amqp_frontend.wire import replies
-from leveret.amqp_frontend.wire.states import CHANNEL_NEXT, CONNECTION_NEXT, HOLD_NEXT
+from leveret.amqp_frontend.wire.states import CHANNEL_NEXT, CONNECTION_NEXT, PARKING_NEXT
 from leveret.engine import EventKind
 
 from .clients import KINDS
@@ -44,7 +44,7 @@ def known() -> dict[str, set[str]]:
         "connection": {_transition(state, step) for state, row in CONNECTION_NEXT.items() for step in row},
         "channel": {_transition(state, step) for state, row in CHANNEL_NEXT.items() for step in row},
         "method": {_method(of) for of in (*turn.HANDLERS, *turn.CONNECTION_HANDLERS, *turn.EVENT_HANDLERS)},
-        "holding": {_transition(state, step) for state, row in HOLD_NEXT.items() for step in row},
+        "holding": {_transition(state, step) for state, row in PARKING_NEXT.items() for step in row},
         "flow row": set(ROWS),
         "refusal": {error.__name__ for error in replies.REPLY},
     }
@@ -80,7 +80,7 @@ class _Counted(dict[Any, Any]):
 def counting(counts: Counter[str]) -> Iterator[None]:
     """Meanwhile the product's tables count."""
     with ExitStack() as stack:
-        for group, table in (("connection", CONNECTION_NEXT), ("channel", CHANNEL_NEXT), ("holding", HOLD_NEXT)):
+        for group, table in (("connection", CONNECTION_NEXT), ("channel", CHANNEL_NEXT), ("holding", PARKING_NEXT)):
             rows = {state: _Counted(row, group, _named(state), counts) for state, row in table.items()}
             stack.enter_context(patch.dict(table, rows))
         for name in ("HANDLERS", "CONNECTION_HANDLERS", "EVENT_HANDLERS"):

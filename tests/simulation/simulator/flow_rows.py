@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from pamqp import commands
 
-from leveret.amqp_frontend.flow.parking import HoldArea
+from leveret.amqp_frontend.flow.parking import Parking
 from leveret.amqp_frontend.session import publishing
 from leveret.amqp_frontend.wire.events import ChannelMethod
 
@@ -25,9 +25,9 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
     def row(number: int) -> None:
         counts[f"flow row: {number}"] += 1
 
-    hold_for, refuse, expired = HoldArea.hold_for, publishing.refuse, publishing._has_expired
+    park_for, refuse, expired = Parking.park_for, publishing.refuse, publishing._has_expired
 
-    def held(area: HoldArea, full: Any, channel: Any, event: Any, turn: Any) -> None:
+    def held(area: Parking, full: Any, channel: Any, event: Any, turn: Any) -> None:
         if full.is_alarm:
             row(3 if "connection.blocked" in area._login.capabilities else 4)
         else:
@@ -38,7 +38,7 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
             row(10 if full.limit == "store" else 11)
         if type(event) is ChannelMethod and type(event.method) is commands.Tx.Commit:
             row(13)
-        hold_for(area, full, channel, event, turn)
+        park_for(area, full, channel, event, turn)
 
     def refused(session: Any, channel: Any, known: Any, full: Any, blobs: Any, *, behind: int = 0) -> None:
         row(5 if channel.session.confirms is not None else 6 if known.mandatory else 7)
@@ -50,7 +50,7 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
         return is_over
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(HoldArea, "hold_for", held))
+        stack.enter_context(patch.object(Parking, "park_for", held))
         stack.enter_context(patch.object(publishing, "refuse", refused))
         stack.enter_context(patch.object(publishing, "_has_expired", has_expired))
         yield

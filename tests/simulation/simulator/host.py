@@ -95,9 +95,9 @@ class Host:
             Data(DATA, files=disk.files),
             reload=reload,
         )
-        keeper = self.built.keeper
-        assert keeper is not None
-        self.keeper = keeper
+        supervisor = self.built.supervisor
+        assert supervisor is not None
+        self.supervisor = supervisor
         self.temp = SimulatedTempStore(lambda: not disk.is_full, happened)
         self.broker.context.storage.open_temp = lambda: self.temp
         pager: Any = self.broker.context.storage.pager
@@ -114,7 +114,7 @@ class Host:
     @property
     def writer(self) -> Writer:
         """The journal's, which this class gives its commits."""
-        return self.keeper.journal.writer
+        return self.supervisor.journal.writer
 
     @property
     def has_failed(self) -> bool:
@@ -124,11 +124,11 @@ class Host:
     @property
     def is_giving_up(self) -> bool:
         """Whether something could not be read back: it is nowhere until the broker has stopped, which is soon."""
-        keeper: Any = self.keeper
-        return keeper._unreadable is not None
+        supervisor: Any = self.supervisor
+        return supervisor._unreadable is not None
 
     def _commit(self) -> None:
-        self.keeper.commit()
+        self.supervisor.commit()
         if self.is_alive:
             self._on_turn(self)
             if self.writer.backlog_bytes:
@@ -151,7 +151,7 @@ class Host:
                     self.network.accept = None
                     await self.server.stop(STOP_PATIENCE_S)
                     nursery.cancel_scope.cancel()
-                self.keeper.close()
+                self.supervisor.close()
                 self._on_turn(self)
         except* Struck:
             pass
@@ -166,7 +166,7 @@ class Host:
     async def _tend(self) -> None:
         """As `leveret serve` does."""
         try:
-            await self.keeper.tend()
+            await self.supervisor.tend()
         except DirectoryLost:
             self.ended_by = self.ended_by or "directory lost"
             self._ended.set()

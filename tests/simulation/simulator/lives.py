@@ -122,7 +122,7 @@ class Lives:
             self._happened(f"past: {world.plan.past}")
             world.past.check_objects(host.broker)
             world.past = None
-        world.ledger.committed_lsn = lambda: host.keeper.journal.committed_lsn
+        world.ledger.committed_lsn = lambda: host.supervisor.journal.committed_lsn
         self._audit()
         host.broker.context.listeners.append(world.fingerprint)
         if written_lsn is not None:
@@ -147,12 +147,12 @@ class Lives:
             return
         self.invariants.turn_ended(host.broker)
         if not host.broker.is_unfinished:
-            journal = host.keeper.journal
+            journal = host.supervisor.journal
             self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn)
             self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn)
             if journal.committed_lsn < journal.next_lsn:
                 self._world.knowledge.unsafe_ns = now_ns()
-            takes_nothing = host.keeper.recorder.takes_nothing
+            takes_nothing = host.supervisor.recorder.takes_nothing
             self._world.books.recorded(journal.next_lsn, journal.durable_lsn, takes_nothing=takes_nothing)
             self._world.books.turn_ended()
 
@@ -168,7 +168,7 @@ class Lives:
         self._count_strike()
         if how in ("directory lost", "unreadable") and not disk.is_troubled:
             raise Broken(f"the broker ended without a reason: {how}")
-        self._written_lsn = host.keeper.journal.written_lsn
+        self._written_lsn = host.supervisor.journal.written_lsn
         (disk.cut_power if how in LOSES_POWER else disk.lose_process)()
         disk.repair()
         if self.rots_next is not None:

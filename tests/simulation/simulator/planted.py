@@ -14,14 +14,14 @@ from unittest.mock import patch
 
 from simulated_files import SimulatedFiles
 
-from leveret.amqp_frontend.flow.parking import HoldArea
+from leveret.amqp_frontend.flow.parking import Parking
 from leveret.amqp_frontend.session.confirming import Confirming
 from leveret.engine.broker import Broker
+from leveret.engine.clients import delivering
+from leveret.engine.clients.confirms import Confirms
+from leveret.engine.clients.session import Session
 from leveret.engine.dead_letters import DeadLetters
 from leveret.engine.flow.control import FlowControl
-from leveret.engine.peers import delivering
-from leveret.engine.peers.confirms import Confirms
-from leveret.engine.peers.session import Session
 from leveret.engine.queues import classic, granting, leased_core, leased_queue
 from leveret.engine.queues.bounds import RingBound
 from leveret.engine.queues.lease_table import LeaseTable
@@ -50,7 +50,7 @@ def _rarely(often: float, instead: Callable[..., Any] = lambda *_, **__: None) -
 
 
 def _confirm_early(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
-    return lambda confirms, count, refused, barrier=0: original(confirms, count, refused, 0)
+    return lambda confirms, count, refused, sync_lsn=0: original(confirms, count, refused, 0)
 
 
 def _forget_to_sync(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
@@ -197,7 +197,7 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "lease never ends": [(LeaseTable, "_note", _leak_a_lease)],
     "lease granted twice": [(granting, "begin", _lend_twice)],
     "tombstone refused": [(LeasedCore, "broken", _forget_a_tombstone)],
-    "dropped held publish": [(HoldArea, "take", _drop_held)],
+    "dropped held publish": [(Parking, "take", _drop_held)],
     "nobody woken when there is room": [(FlowControl, "_note_eased", _rarely(0.2))],
     "ack is gone after a crash": [
         (RecoveredQueue, "remove", _rarely(0.01, lambda *_: True)),

@@ -101,7 +101,11 @@ class Rest:
         there = sum(
             client.state is RUNNING or (client.state is CLOSING and client.product in held) for client in world.clients
         )
-        if host.keeper.recorder.has_failed and not host.has_failed and not (host.disk.is_full or host.disk.troubles):
+        if (
+            host.supervisor.recorder.has_failed
+            and not host.has_failed
+            and not (host.disk.is_full or host.disk.troubles)
+        ):
             restless.append("the journal refuses, and the disk is well")
         connected = host.broker.statistics().clients
         if connected != there:
@@ -118,7 +122,7 @@ class Rest:
 
     def _look_at_waiting(self, client: Client, host: Host, answer: str) -> None:
         """All was read, all is safe, and nothing comes: somebody forgot to wake. A heartbeat would hide it soon."""
-        journal = host.keeper.journal
+        journal = host.supervisor.journal
         is_still = (
             client.state is RUNNING
             and client.link is not None
@@ -126,7 +130,7 @@ class Rest:
             and not host.disk.is_troubled
             and not host.broker.is_unfinished
             and host.broker.flow.alarm_reason is None  # else publishes are read and put aside
-            and not host.keeper.recorder.is_behind
+            and not host.supervisor.recorder.is_behind
             and journal.committed_lsn >= journal.next_lsn
         )
         looks = self._forgotten[client.number] = self._forgotten.get(client.number, 0) + 1 if is_still else 0
@@ -142,7 +146,7 @@ class Rest:
         check_held(world.clients, world.books.whereabouts.places)
         assert world.host is not None
         world.lives.invariants.check_all(world.host.broker)
-        has_alarm = check_alarms(world.host.broker.flow, refuses=world.host.keeper.recorder.has_failed)
+        has_alarm = check_alarms(world.host.broker.flow, refuses=world.host.supervisor.recorder.has_failed)
         check_lost(world.clients, _held_by(world.host), has_alarm=has_alarm)
         check_credit(world.clients, world.books.whereabouts.places)
 

@@ -22,9 +22,9 @@ MS = 1_000_000
 MESSAGES, OCTETS, STORED, MEMORY = "messages", "octets", "stored", "memory"
 _MEASURES = {
     "all_messages": MESSAGES,
-    "messages_at_hand": MESSAGES,
+    "messages_in_memory": MESSAGES,
     "all_octets": OCTETS,
-    "octets_at_hand": OCTETS,
+    "octets_in_memory": OCTETS,
     "stored_octets": STORED,
     "memory": MEMORY,
 }

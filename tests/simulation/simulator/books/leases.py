@@ -365,6 +365,6 @@ class Leases(Book):
 
     def _present(self, shelf: Shelf) -> Iterable[Holder]:
         """Who is subscribed, by the broker."""
-        for consumer in self._where.places[shelf.place.name].queue.rota.consumers:
+        for consumer in self._where.places[shelf.place.name].queue.consumer_list.consumers:
             session: Any = consumer.session
             yield session.client.properties["product"].text, session.number, consumer.tag

@@ -10,7 +10,7 @@ from .client import Client
 from .worker import Worker
 
 #: It has at most so many that are not settled.
-HELD_MAX = 20
+PARKED_MAX = 20
 
 
 class Getter(Worker):
@@ -31,7 +31,7 @@ class Getter(Worker):
     def act(self) -> None:
         if not self._is_ready or self.client.waiting:
             return
-        if self._held and (len(self._held) >= HELD_MAX or self.chance.random() < 0.4):
+        if self._held and (len(self._held) >= PARKED_MAX or self.chance.random() < 0.4):
             self._act_on_held()
             return
         for _ in range(self.chance.randint(1, 4)):

@@ -1,0 +1,153 @@
+"""What only this broker has: rings, delays, leases, who is blocked, the journal, and how the event loop gets on."""
+
+from collections import Counter
+from operator import attrgetter
+
+from ...engine import Broker, Client, Usage
+from ..options import ConsoleOptions
+from .buckets import Buckets
+from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Family, Sample, histogram, labelled, written
+from .facts import JournalFigures, ProcessFigures
+from .sums import ChannelSums, QueueSums
+
+PREFIX = "leveret_"
+_paused = attrgetter("paused")
+STATES = ("running", "full", "failed")
+
+
+def own_page(
+    broker: Broker,
+    queues: QueueSums,
+    channels: ChannelSums,
+    options: ConsoleOptions,
+    delays: Buckets,
+    process: ProcessFigures,
+    journal: JournalFigures | None,
+) -> str:
+    """Ours, and those that every process has."""
+    parts = [
+        _one("build_info", UNTYPED, "The version", 1, labelled({"version": options.product_version})),
+        _one("vhosts", GAUGE, "Virtual hosts", len(broker.virtual_hosts)),
+        _one("queue_scheduled", GAUGE, "Messages that wait for their time", queues.scheduled),
+        _one(
+            "queues_paused",
+            GAUGE,
+            "Queues that an operator has paused",
+            sum(map(_paused, broker.virtual_hosts.queues())),
+        ),
+        _one("queue_in_lease", GAUGE, "Messages of leased queues that somebody has", queues.leased),
+        _one("leases_ended_total", COUNTER, "Leases that ended without their holders", queues.count("lease_ended")),
+        _one(
+            "ring_replaced_total",
+            COUNTER,
+            "Messages that newer ones replaced, in rings and as last values",
+            queues.count("replaced"),
+        ),
+        _one("requeued_total", COUNTER, "Deliveries that came back at once", queues.count("requeued")),
+        _one(
+            "redelivered_after_delay_total",
+            COUNTER,
+            "Deliveries that came back and had to wait for the next attempt",
+            queues.count("delayed"),
+        ),
+        _one("expired_total", COUNTER, "Messages that died of age", queues.count("expired")),
+        _one("dropped_total", COUNTER, "Messages refused: full, duplicates", queues.count("dropped")),
+        _deaths(queues),
+        _one(
+            "dead_letters_unroutable_total",
+            COUNTER,
+            "Dead letters that no queue took: they are gone",
+            broker.context.unroutable_letters.count,
+        ),
+        *_flow(broker, channels),
+        _one("deadlines", GAUGE, "Moments that the broker waits for", len(broker.context.deadlines)),
+        _many(
+            "turn_delay_seconds",
+            HISTOGRAM,
+            "How late the event loop was, looked at four times a second: the length of turns",
+            histogram(delays.bounds, delays.counts, delays.total),
+        ),
+    ]
+    if journal is not None:
+        parts += _journal(journal)
+    return "".join(parts) + _process(process, options)
+
+
+def _one(name: str, kind: str, text: str, value: float, labels: str = "") -> str:
+    return written(PREFIX, Family(name, kind, text), [Sample(value, labels)])
+
+
+def _many(name: str, kind: str, text: str, samples: list[Sample]) -> str:
+    return written(PREFIX, Family(name, kind, text), samples)
+
+
+def _deaths(queues: QueueSums) -> str:
+    died = queues.died()
+    reasons = ("delivery_limit", "expired", "maxlen", "rejected")
+    letters = [Sample(died.get((reason, True), 0), f'{{reason="{reason}"}}') for reason in reasons]
+    ends = [Sample(died.get((reason, False), 0), f'{{reason="{reason}"}}') for reason in reasons]
+    return _many("dead_lettered_total", COUNTER, "Messages that died and went on as dead letters", letters) + _many(
+        "died_total", COUNTER, "Messages that died for good", ends
+    )
+
+
+def _flow(broker: Broker, channels: ChannelSums) -> list[str]:
+    waiting: Counter[tuple[str, str, str]] = Counter()
+    for one in broker.flow.blocked():
+        assert isinstance(one.client, Client)
+        waiting[one.client.vhost.name, one.destination, one.limit] += 1
+    blocked = [
+        Sample(count, labelled({"vhost": vhost, "address": address, "why": why}))
+        for (vhost, address, why), count in sorted(waiting.items())
+    ]
+    nodes = [(node, labelled({"address": node.destination, "limit": node.limit_name})) for node in broker.flow.nodes()]
+    return [
+        _many("blocked_producers", GAUGE, "Connections whose publishes wait, and for what", blocked),
+        _one("blocked_connections", GAUGE, "Connections that may not publish now", channels.blocked),
+        _one("held_bytes", GAUGE, "Octets of publishes that wait, in memory", broker.flow.parked.octets),
+        _many("limit_used", GAUGE, "What is used of a limit, in octets or messages", _used(nodes)),
+        _many("limit_max", GAUGE, "The limit itself", [Sample(node.limit, labels) for node, labels in nodes]),
+        _one("over_limit_total", COUNTER, "Messages that came in over a full limit", broker.flow.over_limit),
+    ]
+
+
+def _used(nodes: list[tuple[Usage, str]]) -> list[Sample]:
+    return [Sample(node.used, labels) for node, labels in nodes]
+
+
+def _journal(journal: JournalFigures) -> list[str]:
+    states = [Sample(journal.state == state, f'{{state="{state}"}}') for state in STATES]
+    return [
+        _many("journal_state", GAUGE, "1 for the state that the journal is in", states),
+        _one("journal_written_bytes_total", COUNTER, "Octets written", journal.written),
+        _one("journal_commits_total", COUNTER, "Blocks written", journal.commits),
+        _many(
+            "journal_sync_seconds",
+            HISTOGRAM,
+            "How long syncs took",
+            histogram(journal.sync_bounds, list(journal.sync_counts), journal.sync_s),
+        ),
+        _one("journal_segments", GAUGE, "Segment files", journal.segments),
+        _one("journal_messages", GAUGE, "Messages that are kept there, by queue", journal.messages),
+        _one("journal_backlog_bytes", GAUGE, "Octets that wait to be written", journal.backlog),
+        _one("journal_unsynced_bytes", GAUGE, "Octets that a power failure would lose", journal.unsynced),
+    ]
+
+
+def _process(process: ProcessFigures, options: ConsoleOptions) -> str:
+    """As client libraries of Prometheus name them."""
+    rows = (
+        Family("cpu_seconds_total", COUNTER, "CPU time, user and system"),
+        Family("resident_memory_bytes", GAUGE, "Resident memory"),
+        Family("open_fds", GAUGE, "Open file descriptors"),
+        Family("max_fds", GAUGE, "Limit of file descriptors"),
+        Family("start_time_seconds", GAUGE, "When it started, since 1970"),
+    )
+    values = (
+        process.cpu_s,
+        process.memory,
+        process.descriptors,
+        process.descriptors_max,
+        options.started_ms / 1000,
+    )
+    return "".join(written("process_", family, [Sample(value)]) for family, value in zip(rows, values, strict=True))

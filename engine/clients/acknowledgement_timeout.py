@@ -1,0 +1,160 @@
+"""Deliveries that nobody settles for too long end their session, so that the messages come to others.
+
+Deliveries carry no time: that would cost something for each. A look at all sessions every now and then notes how far
+each has numbered its deliveries; what is still out below an old note was delivered before it. A session is found out
+up to one interval late (RabbitMQ looks once a minute). Source: behaviour page 2.16.
+"""
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from ..clock import MS, due_after
+from ..context import BrokerContext
+from ..deadlines import Deadline
+from ..delivery.consumer import Consumer, Holder, holder_of
+from ..errors import AcknowledgementTimedOut
+from ..messages.field_table import integer_of
+from ..queues.queue import queue_of
+
+if TYPE_CHECKING:
+    from .session import Session
+
+INTERVAL_MAX_MS = 60_000
+INTERVAL_MIN_MS = 10
+#: Notes kept for a session; beyond that every other one goes, and time-outs become a little later.
+NOTES_MAX = 64
+ARGUMENT = "x-consumer-timeout"
+
+
+class Notes:
+    """When a session's numbering of deliveries had come how far: two columns, both rising."""
+
+    __slots__ = ("times_ns", "up_to")
+
+    def __init__(self) -> None:
+        self.times_ns: list[int] = []
+        self.up_to: list[int] = []  # deliveries with smaller tags had been made by then
+
+    def add(self, now_ns: int, next_tag: int, oldest_tag: int) -> None:
+        """A look at the session; what is about settled deliveries alone is forgotten."""
+        settled = bisect_right(self.up_to, oldest_tag)
+        del self.times_ns[:settled], self.up_to[:settled]
+        if not self.up_to or self.up_to[-1] < next_tag:
+            self.times_ns.append(now_ns)
+            self.up_to.append(next_tag)
+        if len(self.up_to) > NOTES_MAX:
+            del self.times_ns[1::2], self.up_to[1::2]
+
+    def delivered_ns(self, tag: int) -> int | None:
+        """When the delivery `tag` had been made at the latest; None: since the last look."""
+        index = bisect_right(self.up_to, tag)
+        return self.times_ns[index] if index < len(self.times_ns) else None
+
+
+class AcknowledgementWatch:
+    """Looks at the sessions of a broker as long as some of them may have something to acknowledge.
+
+    The broker's time-out is in its options; None: for ever.
+    """
+
+    __slots__ = ("_broker", "_consumers", "_deadline", "_notes", "_shortest_ms")
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+        self._consumers = 0  # that acknowledge
+        self._deadline: Deadline | None = None
+        self._notes: dict[Session, Notes] = {}
+        self._shortest_ms: int | None = None  # of the time-outs that consumers and queues have of their own
+
+    def watch(self, holder: Holder) -> None:
+        """Somebody may get deliveries to acknowledge."""
+        self._consumers += isinstance(holder, Consumer)
+        own_ms = timeout_ms(holder, None)
+        if own_ms is not None and (self._shortest_ms is None or own_ms < self._shortest_ms):
+            self._shortest_ms = own_ms
+            self._set()
+        elif self._deadline is None:
+            self._set()
+
+    def default_changed(self) -> None:
+        """The broker's time-out is another one: it holds for what is out already, as far as looks have noted it."""
+        if self._deadline is not None or self._consumers or self._is_something_out():
+            self._set()
+
+    def consumer_left(self) -> None:
+        """With the last one the looking ends, if nothing is out any more."""
+        self._consumers -= 1
+        if not self._consumers:
+            self.end_if_idle()
+
+    def end_if_idle(self) -> None:
+        """Nobody consumes, perhaps nothing is out: then there is nothing to look at."""
+        if self._deadline is None or self._is_something_out():
+            return
+        self._broker.deadlines.cancel(self._deadline)
+        self._deadline = self._shortest_ms = None
+        self._notes.clear()
+
+    def oldest_ns(self, session: "Session", tag: int) -> int | None:
+        """When the delivery `tag` had been made at the latest, by the monotonic clock; None: since the last look."""
+        noted = self._notes.get(session)
+        return noted.delivered_ns(tag) if noted is not None else None
+
+    def _is_something_out(self) -> bool:
+        return any(session.unacked for client in self._broker.connections for session in client.sessions)
+
+    def _shortest(self) -> int | None:
+        """Of all time-outs; None: nothing has one."""
+        found = (self._shortest_ms, self._broker.options.consumer_timeout_ms)
+        return min((ms for ms in found if ms is not None), default=None)
+
+    def _set(self) -> None:
+        shortest = self._shortest()
+        if shortest is not None:
+            interval_ms = max(INTERVAL_MIN_MS, min(INTERVAL_MAX_MS, shortest // 4))
+            self._broker.deadlines.cancel(self._deadline)
+            self._deadline = self._broker.deadlines.set(due_after(self._broker.clock, interval_ms), self._look)
+
+    def _look(self) -> None:
+        """O(sessions + deliveries that are out for longer than the shortest time-out)."""
+        now_ns = self._broker.clock.monotonic_ns()
+        notes: dict[Session, Notes] = {}
+        is_wanted = self._consumers > 0
+        for client in list(self._broker.connections):
+            for session in list(client.sessions):
+                if session.unacked:
+                    is_wanted = True
+                    noted = notes[session] = self._notes.get(session) or Notes()
+                    self._check(session, noted, now_ns)
+        self._notes = notes
+        self._deadline = None
+        if is_wanted:
+            self._set()
+        else:
+            self._shortest_ms = None
+
+    def _check(self, session: "Session", notes: Notes, now_ns: int) -> None:
+        notes.add(now_ns, session.next_tag, next(iter(session.unacked)))
+        shortest = self._shortest()
+        if shortest is None:
+            return
+        for tag, message in session.unacked.items():
+            delivered_ns = notes.delivered_ns(tag)
+            if delivered_ns is None or now_ns - delivered_ns < shortest * MS:
+                return  # later ones are younger
+            limit_ms = timeout_ms(holder_of(message), self._broker.options.consumer_timeout_ms)
+            if limit_ms is not None and now_ns - delivered_ns >= limit_ms * MS:
+                session.fail(AcknowledgementTimedOut(timeout_ms=limit_ms))
+                return
+
+
+def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
+    """How long a holder may keep a delivery: by the consumer's argument, the queue's, or as for all. None: for ever."""
+    if holder.is_past:
+        return None
+    own = integer_of(holder.arguments, ARGUMENT) if isinstance(holder, Consumer) else None
+    if own is None:
+        own = integer_of(queue_of(holder).declaration.effective, ARGUMENT)
+    if own is None:
+        return default_ms
+    return own or None

@@ -1,0 +1,188 @@
+"""One connected peer as the engine sees it: sessions, exclusive queues, and an outbox of effects.
+
+The engine never writes to a peer. It appends effects to `outbox` and counts their octets; above `unsent_max` the
+client is paused and gets nothing more until its frontend says that everything went out.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import EngineError, UserChannelsMaxReached
+from ..flow.parked import Parked
+from ..flow.usage import Usage
+from ..messages.field_table import FieldTable
+from ..queues.queue import Queue, queue_of
+from ..users.access import User
+from .effects import Effect
+from .link import Link
+from .session import Session
+
+if TYPE_CHECKING:
+    from ..virtual_host import VirtualHost
+
+
+class Client:
+    """Made by `Connections.open`. `flush` is called at the end of each turn that left something in the outbox.
+
+    `host`, `broker`: the state of its virtual host, and of the broker, in memory: each run looks at them.
+    """
+
+    __slots__ = (
+        "broker",
+        "closed",
+        "exclusive_queues",
+        "flush",
+        "host",
+        "is_blocked",
+        "link",
+        "liveness",
+        "name",
+        "on_expelled",
+        "on_send_after",
+        "outbox",
+        "parked",
+        "paused",
+        "properties",
+        "sessions",
+        "since_ms",
+        "unsent",
+        "unsent_max",
+        "user",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        vhost: "VirtualHost",
+        user: User,
+        name: str,
+        flush: Callable[[], object],
+        properties: FieldTable,
+    ) -> None:
+        self.vhost = vhost
+        self.host = vhost.context
+        self.broker = self.host.broker
+        self.user = user
+        self.name = name
+        self.flush = flush
+        self.unsent_max = self.broker.unsent_max
+        self.properties = properties  # what it says of itself
+        self.link = Link()
+        self.since_ms = self.broker.clock.wall_ms()
+        self.is_blocked = False  # its frontend takes no publishes of it now
+        self.parked: Parked | None = None  # what its frontend holds of it, if it ever did
+        self.liveness: Callable[[], bool] | None = None
+        self.on_expelled: Callable[[EngineError], None] | None = None
+        self.on_send_after: Callable[[int], None] | None = None
+        self.outbox: list[Effect] = []
+        self.unsent = 0
+        self.paused = False
+        self.closed = False
+        self.sessions: dict[Session, None] = {}
+        self.exclusive_queues: dict[Queue, None] = {}
+
+    def open_session(self, number: int = 0) -> Session:
+        """A new session: its own delivery tags, prefetch, confirms, transaction. `number`: by which the peer knows it.
+
+        Raises: UserChannelsMaxReached.
+        """
+        limit = self.user.max_channels
+        if limit is not None and self.broker.connections.sessions_of(self.user.name) >= limit:
+            raise UserChannelsMaxReached(user=self.user.name, limit=limit)
+        session = Session(self, number)
+        self.broker.activity.channels_opened += 1
+        self.sessions[session] = None
+        return session
+
+    def is_called(self, name: str) -> bool:
+        """Whether it has that name: the broker's for it, or its own, the client property connection_name."""
+        own = self.properties.get("connection_name")
+        return name == self.name or (own is not None and isinstance(own.value, bytes) and name == own.text)
+
+    def close(self, *, failed: bool = False) -> None:
+        """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent.
+
+        `failed`: the peer did not ask for it, so that what it holds was tried and failed.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        for session in self.sessions:
+            session.flowing = False
+        for session in list(self.sessions):
+            session.close(failed=failed)
+        for queue in list(self.exclusive_queues):
+            self.vhost.queues.remove(queue)
+        self.broker.connections.forget(self)
+
+    def expel(self, error: EngineError) -> None:
+        """An operator ends the connection: its frontend says goodbye (`on_expelled`), or it is just closed."""
+        if self.on_expelled is None:
+            self.close(failed=True)
+        else:
+            self.on_expelled(error)
+
+    @property
+    def is_internal_link(self) -> bool:
+        """Whether its user is one (`User.is_internal_link`)."""
+        return self.user.is_internal_link
+
+    def send_after(self, sync_lsn: int) -> None:
+        """What is in the outbox must not be sent before the journal is safe up to there (LSN)."""
+        if self.on_send_after is not None:
+            self.on_send_after(sync_lsn)
+
+    def makes_room_in(self, node: Usage) -> bool:
+        """Whether acknowledgements of it make room in a full node: of deliveries that are out, or that may come.
+
+        O(queues it consumes from).
+        """
+        for session in self.sessions:
+            acknowledging = {queue_of(one) for one in session.consumers.values() if not one.no_ack}
+            if session.unacked:
+                acknowledging.update(session.subscriptions.queues)
+            if any(queue.meter is not None and queue.meter.feeds(node) for queue in acknowledging):
+                return True
+        return False
+
+    # -- what goes out ----------------------------------------------------------------------------------------------
+
+    def put(self, effect: Effect, size: int) -> None:
+        """Append an effect of about `size` octets; pauses the client when too much is unsent."""
+        if not self.outbox:
+            self.broker.touched[self] = None
+        self.outbox.append(effect)
+        self.unsent += size
+        if self.unsent > self.unsent_max:
+            self.paused = True
+
+    def take_outbox(self) -> list[Effect]:
+        """All effects so far, oldest first."""
+        taken, self.outbox = self.outbox, []
+        return taken
+
+    def drained(self) -> None:
+        """Everything went out: start from nothing, and serve its consumers again if they were paused."""
+        self.unsent = 0
+        if self.paused:
+            self.paused = False
+            first = None
+            for session in self.sessions:
+                if session.subscriptions.mark_queues() and first is None:
+                    first = session
+            if first is not None:  # its turn is now: next time it comes last
+                del self.sessions[first]
+                self.sessions[first] = None
+
+    def room(self) -> int:
+        """Octets that may still be put before the client is paused."""
+        return self.unsent_max - self.unsent
+
+    def affordable(self, blobs: Sequence[bytes]) -> int:
+        """How many of these to take until the room is used up; at least one."""
+        room = self.unsent_max - self.unsent
+        for count, blob in enumerate(blobs, 1):
+            room -= len(blob)
+            if room <= 0:
+                return count
+        return len(blobs)

@@ -1,0 +1,132 @@
+"""A commit: a transaction that is applied, publishes first, then acknowledgements; a large one a slice at a time.
+
+Others see its messages as they come into their queues, as in RabbitMQ; what it does is recorded as one
+(`Broker.is_unfinished`), and the answer comes after all of it. Source: behaviour page 2.15; ruling 5.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from ..effort import part_of
+from ..errors import PartialCommit
+from ..messages.message import Envelope, Message
+from ..publishing import arrival
+from ..publishing.choosing import chosen_route
+from ..publishing.publish import publish_unroutable
+from .settling import give_back, settle
+from .transaction import RUN_COST, Publication, Transaction
+
+if TYPE_CHECKING:
+    from .session import Session
+
+#: A run that no queue took although its publisher had asked for one.
+Returned = tuple[Envelope, Sequence[bytes]]
+
+
+class Commit:
+    """Made by `Session.commit`. When `is_done`, `outcome` tells how it went; `sync_lsn`: the LSN that must be safe
+    then.
+
+    Once begun it goes on to its end, also when its session, client or virtual host end meanwhile.
+    """
+
+    __slots__ = ("_error", "_next", "_offset", "_returned", "_settled", "_transaction", "has_begun", "is_done",
+                 "session", "sync_lsn")  # fmt: skip
+
+    def __init__(self, session: "Session", transaction: Transaction) -> None:
+        self.session = session
+        self._transaction = transaction
+        self.has_begun = self.is_done = False
+        self.sync_lsn = 0
+        self._returned: list[Returned] = []
+        self._error: Exception | None = None
+        self._next = self._offset = 0  # the run to publish next, and of it the message
+        self._settled = 0  # of the acknowledged
+
+    @property
+    def cost(self) -> int:
+        """Of all of it, in messages times queues, about."""
+        transaction = self._transaction
+        return transaction.cost + len(transaction.acked) + sum(len(entry[0]) for entry in transaction.rejected)
+
+    def outcome(self) -> list[Returned]:
+        """Mandatory messages that nobody took. Raises: PartialCommit (a queue refused some of it; the rest is done)."""
+        if self._error is not None:
+            raise self._error
+        return self._returned
+
+    def work(self, budget: int = sys.maxsize) -> None:
+        """As much as `budget` allows, in messages times queues, and at least a little."""
+        self.has_begun = True
+        durability = self.session.client.broker.storage.durability
+        if durability is not None:
+            durability.take_sync_lsn()  # what was recorded before, for any client, holds no answer up
+        try:
+            self.is_done = self._work(budget)
+        except Exception as error:  # ours: the peer hears of it as of any other, and nobody else's turn fails by it
+            self._error, self.is_done = error, True
+        if durability is not None:
+            self.sync_lsn = max(self.sync_lsn, durability.take_sync_lsn())
+
+    def unsettled(self) -> Iterator[Message]:
+        """What is still out by what it has left to do."""
+        transaction = self._transaction
+        given_back = chain.from_iterable(entry[0] for entry in transaction.rejected)
+        return chain(islice(transaction.acked, self._settled, None), given_back)
+
+    def _work(self, budget: int) -> bool:
+        """Whether all is done."""
+        transaction, session = self._transaction, self.session
+        publishes, acked, rejected = transaction.publishes, transaction.acked, transaction.rejected
+        while self._next < len(publishes):
+            if budget <= 0:
+                return False
+            budget -= self._publish(publishes[self._next], budget)
+        while self._settled < len(acked):
+            if budget <= 0:
+                return False
+            settled = acked[self._settled : self._settled + budget]
+            self._settled += len(settled)
+            settle(settled)
+            budget -= len(settled)
+        while rejected:
+            if budget <= 0:
+                return False
+            messages, requeue, why = rejected.popleft()
+            give_back(messages, requeue=requeue, why=why, broker=session.client.broker)
+            budget -= len(messages)
+        return True
+
+    def _publish(self, publication: Publication, budget: int) -> int:
+        """A run, or a part of it where it goes to many queues. Returns what that cost."""
+        route, names, envelope, blobs, mandatory = publication
+        width = max(1, len(names))
+        start = self._offset
+        stop = start + part_of(budget, width)
+        if start or stop < len(blobs):
+            blobs = blobs[start:stop]
+        if stop < len(publication.blobs):
+            self._offset = stop
+        else:
+            self._next, self._offset = self._next + 1, 0
+        host = self.session.client.host
+        if not host.is_being_deleted:
+            session = self.session
+            session.published += len(blobs)
+            if host.broker.sizes is not None:
+                host.broker.sizes.add(envelope, blobs)
+            unroutable, refused = arrival.publish(host, chosen_route(route, names, host), envelope, blobs)
+            if refused and self._error is None:
+                self._error = PartialCommit()
+            activity = host.broker.activity
+            if mandatory and unroutable:
+                activity.returned += len(unroutable)
+                session.returned += len(unroutable)
+                self._returned.append((envelope, unroutable))
+            elif unroutable:
+                activity.dropped += len(unroutable)
+                session.dropped += len(unroutable)
+                publish_unroutable(host, envelope, unroutable)
+        return RUN_COST + len(blobs) * width

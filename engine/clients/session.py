@@ -1,0 +1,501 @@
+"""A session: one numbering of deliveries, with prefetch, confirms and a transaction.
+
+What AMQP 0-9-1 calls a channel is one session to the engine. Everything that settles goes through `Unacked.take` (tags
+-> messages) and `settling.py` (messages -> their queues), in runs.
+Source: behaviour page 2.7, 2.12 to 2.15.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..delivery.consumer import Consumer, Holder
+from ..errors import (
+    ConfirmAfterTx,
+    EngineError,
+    NotTransactional,
+    TxAfterConfirm,
+    UnackedMaxReached,
+    UnknownDeliveryTag,
+)
+from ..flow.blocker import Blocker
+from ..flow.usage import UNLIMITED
+from ..messages.field_table import FieldTable
+from ..messages.message import Envelope, Message
+from ..publishing import arrival
+from ..publishing.choosing import choose
+from ..publishing.marked import prepared
+from ..publishing.mixed import count_by_exchange, publish_among, publish_mixed
+from ..publishing.publish import publish_unroutable
+from ..publishing.route import Route
+from ..queues.queue import Queue
+from ..queues.refusals import check_get, check_reject
+from ..users.permissions import WRITE
+from .bulk_requeue import REQUEUE_SLICE, requeue_in_slices
+from .commit import Commit, Returned
+from .confirms import Confirms
+from .delivering import Delivering
+from .effects import ConsumerCancelled, SessionFailed
+from .outstanding import Outstanding
+from .permission_checks import require_topic
+from .publish_with_room import PartlyPublished, affordable, blocker_for_commit, route_with_room
+from .settling import NACKED, give_back, requeue_by_consumer, requeue_run, settle
+from .subscriptions import Subscriptions
+from .transaction import Publication, Transaction
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class Session(Delivering):
+    """Made by `Client.open_session`."""
+
+    __slots__ = (
+        "_portion",
+        "_round",
+        "committing",
+        "confirms",
+        "consumers",
+        "flowing",
+        "is_full",
+        "number",
+        "outstanding",
+        "prefetch",
+        "prefetch_total",
+        "prefetch_wanted",
+        "subscriptions",
+        "transaction",
+    )
+
+    def __init__(self, client: "Client", number: int) -> None:
+        super().__init__(client)
+        self.number = number
+        self.subscriptions = Subscriptions(client)
+        self.consumers = self.subscriptions.by_tag
+        self.outstanding = Outstanding()
+        self.prefetch = 0  # for consumers to come
+        self.prefetch_total = 0  # over all consumers
+        self.prefetch_wanted: int | None = None  # for consumers to come, as far as anybody said
+        self.flowing = True
+        self.is_full = False  # a delivery was wanted while there was no room for it
+        self._round = self._portion = 0
+        self.confirms: Confirms | None = None
+        self.transaction: Transaction | None = None
+        self.committing: Commit | None = None
+
+    # -- publishing -------------------------------------------------------------------------------------------------
+
+    def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
+        """Publish a run. Returns what must go back to the publisher: nothing unless `mandatory`.
+
+        In a transaction nothing happens before the commit but the choice of the queues. Marked messages may be
+        refused each for itself: to know which one, publish them one by one.
+        Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
+            TransactionTooLarge.
+        """
+        if envelope.facts.is_marked:
+            if len(blobs) > 1:
+                each = [self.publish(route, envelope, (blob,), mandatory=mandatory) for blob in blobs]
+                return [back for some in each for back in some]
+            envelope, blobs = self._prepared(route, envelope, blobs[0])
+        if self.transaction is not None:
+            limit = self.client.broker.options.transaction_size_max
+            for names, run in choose(route, envelope, blobs, self.client.host):
+                self.transaction.add(Publication(route, names, envelope, run, mandatory), limit=limit)
+            return []
+        return self._publish(route, envelope, blobs, mandatory=mandatory)
+
+    def _prepared(self, route: Route, envelope: Envelope, blob: bytes) -> tuple[Envelope, Sequence[bytes]]:
+        envelope, blob = prepared(envelope, blob, self.subscriptions.reply_address)
+        for key in envelope.copies:
+            require_topic(self.client, WRITE, route.exchange, key)
+        return envelope, (blob,)
+
+    def _publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
+        host = self.client.host
+        self.published += len(blobs)
+        sizes = host.broker.sizes
+        if sizes is not None:
+            sizes.add(envelope, blobs)
+        unroutable, refused = arrival.publish(host, route, envelope, blobs)
+        durability = host.broker.storage.durability
+        sync_lsn = 0 if durability is None else durability.take_sync_lsn()
+        if self.confirms is not None:
+            self.confirms.add(len(blobs), refused, sync_lsn)
+        if unroutable:
+            activity = host.broker.activity
+            if mandatory:
+                activity.returned += len(unroutable)
+                self.returned += len(unroutable)
+                return [(envelope, unroutable)]
+            activity.dropped += len(unroutable)
+            self.dropped += len(unroutable)
+            publish_unroutable(host, envelope, unroutable)
+        return []
+
+    def offer(
+        self,
+        route: Route,
+        envelope: Envelope,
+        blobs: Sequence[bytes],
+        *,
+        mandatory: bool,
+        octets_max: int = UNLIMITED,
+        messages_max: int = UNLIMITED,
+    ) -> PartlyPublished:
+        """Publish as many of a run as there is room for (`Route.is_metered`); of marked messages, one at a time.
+
+        `octets_max`, `messages_max`: no more than that, at least one that is not larger. In a transaction all of it is
+        gathered: its commit finds room or not (`blocker_for_commit`). Raises: as `publish`.
+        """
+        if self.transaction is not None:
+            return PartlyPublished(len(blobs), self.publish(route, envelope, blobs, mandatory=mandatory), None)
+        if envelope.facts.is_marked:
+            blobs = blobs[:1]
+            envelope, blobs = self._prepared(route, envelope, blobs[0])
+        allowed = affordable(blobs, octets_max, messages_max)
+        chosen, count, full = route_with_room(route, envelope, allowed or blobs[:1], self.client)
+        if not count or not allowed:
+            return PartlyPublished(0, [], full)
+        return PartlyPublished(count, self._publish(chosen, envelope, blobs[:count], mandatory=mandatory), full)
+
+    def blocker_for_commit(self) -> Blocker | None:
+        """What would hold a commit now; None: nothing."""
+        transaction, flow = self.transaction, self.client.broker.flow
+        if transaction is None or not (flow.is_on or flow.alarm.is_full):
+            return None
+        return blocker_for_commit(transaction, self.client)
+
+    def pass_over(self, count: int, *, refused: bool) -> None:
+        """The next `count` publishes of the session were held and are not published: they expired, or were refused."""
+        if self.confirms is not None:
+            self.confirms.add(count, range(count) if refused else ())
+        counters = self.client.broker.counters
+        if refused:
+            counters.dropped += count
+        else:
+            counters.expired += count
+
+    def publish_mixed(self, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
+        """Publish a mixed run outside of a transaction: each message goes to its queue, in order in every queue.
+
+        Plain messages only, that nothing but this queue takes (`Route.only_queue`), so that none is unroutable.
+        """
+        host = self.client.host
+        self.published += len(blobs)
+        sizes = host.broker.sizes
+        if sizes is not None:
+            sizes.add(envelopes[0], blobs)
+        count_by_exchange(host, envelopes)
+        first = queues[0]
+        if queues.count(first) == len(queues):
+            refused = publish_mixed(host, first, envelopes, blobs)
+        else:
+            refused = publish_among(host, queues, envelopes, blobs)
+        durability = host.broker.storage.durability
+        sync_lsn = 0 if durability is None else durability.take_sync_lsn()
+        if self.confirms is not None:
+            self.confirms.add(len(blobs), refused, sync_lsn)
+
+    def select_confirms(self) -> None:
+        """Confirm publishes from now on; asking again changes nothing. Raises: ConfirmAfterTx."""
+        if self.transaction is not None:
+            raise ConfirmAfterTx
+        if self.confirms is None:
+            self.confirms = Confirms()
+
+    # -- consuming --------------------------------------------------------------------------------------------------
+
+    def consume(self, queue: Queue, tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable) -> Consumer:
+        """Subscribe; the first delivery comes with the end of the turn, so that the frontend can answer first.
+
+        Raises: ConsumerTagInUse, ResourceLocked, ExclusiveConsumerRefused, ConsumersMaxReached,
+            GlobalPrefetchNotSupported, NoAckNotSupported, PrefetchMissing.
+        """
+        return self.subscriptions.add(self, queue, tag, no_ack=no_ack, exclusive=exclusive, arguments=arguments)
+
+    def consume_replies(self, tag: str, address: str, *, no_ack: bool) -> Consumer:
+        """Subscribe to direct replies, which are sent to the queue name `address` that nobody can guess.
+
+        Raises: ConsumerTagInUse, ReplyConsumerAcknowledges, ReplyConsumerTaken.
+        """
+        return self.subscriptions.add_replies(self, tag, address, no_ack=no_ack)
+
+    def cancel(self, tag: str) -> bool:
+        """End a subscription; its unacked deliveries stay with the session. False when there is no such tag."""
+        if tag not in self.consumers:
+            return False
+        self.subscriptions.cancel((tag,))
+        return True
+
+    def get(self, queue: Queue, *, no_ack: bool) -> tuple[int, Message, bool, int] | None:
+        """One message now, whatever the prefetch: (tag, message, redelivered, ready messages left) or None.
+
+        Raises: ResourceLocked, StreamOperationNotSupported, GetBesideActiveConsumerRefused, UnackedMaxReached.
+        """
+        self.subscriptions.check_access(queue)
+        check_get(queue)
+        if not no_ack and self.room() <= 0:
+            raise UnackedMaxReached(name=queue.name, limit=self.client.broker.options.unacked_per_session_max)
+        self.client.broker.scheduler.dispatch_now(queue)
+        message = queue.pop()
+        if message is None:
+            queue.counters.get_empty += 1
+            self.get_empty += 1
+            return None
+        tag = self.next_tag
+        self.next_tag = tag + 1
+        redelivered = message.deliveries > 0
+        queue.counters.redelivered += redelivered
+        self.redelivered += redelivered
+        self.got += 1
+        message.deliveries += 1
+        queue.events.delivered((message,), self, consumer=None, no_ack=no_ack)
+        if no_ack:
+            self.no_ack += 1
+            self.got_no_ack += 1
+            presented = queue.presented(message)
+            queue.acknowledged([message])
+        else:
+            holder = Holder(queue, self, counts_against_prefetch=False)
+            holder.unacked = 1
+            message.holder = holder
+            presented = queue.presented(message)
+            self.unacked[tag] = message
+            self.subscriptions.note_holder(holder)
+            queue.went_out(message)
+        return tag, presented, redelivered, queue.ready_count
+
+    def room(self) -> int:
+        """How many more deliveries may be unsettled; acknowledgements count when they are committed."""
+        room = self.client.broker.options.unacked_per_session_max - len(self.unacked)
+        if self.transaction is not None:
+            room -= len(self.transaction.tags)
+        if room <= 0:
+            self.is_full = True
+        return room
+
+    def limit(self, count: int, *, total: bool) -> None:
+        """Prefetch: for each consumer to come, or (`total`) shared by all consumers from now on. 0 = unlimited.
+
+        The former ends the latter, as in RabbitMQ: only a limit that is shared later stands beside it.
+        """
+        if total and self.client.broker.options.has_shared_prefetch:
+            self.prefetch_total = count
+            self.subscriptions.mark_queues()
+        else:
+            self.prefetch = self.prefetch_wanted = count
+            if self.prefetch_total:
+                self.prefetch_total = 0
+                self.subscriptions.mark_queues()
+
+    def set_flowing(self, flowing: bool) -> None:
+        """The peer wants deliveries, or none for now."""
+        self.flowing = flowing
+        if flowing:
+            self.subscriptions.mark_queues()
+
+    def has_shared_room(self, consumer: Consumer) -> bool:
+        """Whether a consumer that does not acknowledge may have something: while the others have all that the session
+        may have out it waits as they do, as in RabbitMQ. Direct replies never wait."""
+        return not 0 < self.prefetch_total <= self.unacked_by_consumers or consumer is self.subscriptions.replies
+
+    def portion(self) -> int:
+        """Of what the consumers may still have, how much one queue gets in this round of turns; at least 1."""
+        turns = self.client.broker.scheduler
+        if self._round != turns.round:
+            self._round = turns.round
+            self._portion = max(1, (self.prefetch_total - self.unacked_by_consumers) // turns.round_width)
+        return self._portion
+
+    # -- settling ---------------------------------------------------------------------------------------------------
+
+    def ack(self, tag: int, *, multiple: bool = False) -> None:
+        """Settle the delivery `tag`, or all up to it (0 with `multiple`: all).
+
+        Raises: UnknownDeliveryTag, when the tag was never sent or is settled; nothing is settled then.
+        """
+        transaction = self.transaction
+        if transaction is None:
+            settle(self.unacked.take(tag, multiple=multiple, withheld=None))
+        else:
+            transaction.acked += self.unacked.take(tag, multiple=multiple, withheld=transaction.tags)
+
+    def ack_up_to(self, tags: Sequence[int]) -> None:
+        """Settle what `ack` with `multiple` does for each of these tags, which rise: the acks of one read, in one go.
+
+        Raises: UnknownDeliveryTag: what stands before the unknown tag is settled.
+        """
+        if all(map(self.unacked.__contains__, tags)):
+            self.ack(tags[-1], multiple=True)
+        else:
+            for tag in tags:
+                self.ack(tag, multiple=True)
+
+    def ack_each(self, tags: Sequence[int]) -> None:
+        """Settle single deliveries: the acks of one read. What stands before an unknown tag is settled.
+
+        Raises: UnknownDeliveryTag.
+        """
+        if self.transaction is not None:
+            for tag in tags:
+                self.ack(tag)
+            return
+        settled: list[Message] = []
+        try:
+            settled.extend(map(self.unacked.pop, tags))  # keeps what it has got when one fails
+        except KeyError:
+            raise UnknownDeliveryTag(tag=tags[len(settled)]) from None
+        finally:
+            settle(settled)
+
+    def reject(self, tag: int, *, multiple: bool = False, requeue: bool, why: str = NACKED) -> None:
+        """Give deliveries back: to their places in the queue, or (`requeue` false) away.
+
+        Raises: UnknownDeliveryTag, StreamOperationNotSupported.
+
+        `why`: nacked or rejected; operators can say that one of them is no failed attempt (ruling 8).
+        """
+        transaction = self.transaction
+        withheld = None if transaction is None else transaction.tags
+        messages = self.unacked.take(tag, multiple=multiple, withheld=withheld)
+        check_reject(messages)
+        if transaction is not None:
+            transaction.rejected.append((messages, requeue, why))
+        else:
+            give_back(messages, requeue=requeue, why=why, broker=self.client.broker)
+
+    def recover(self) -> None:
+        """Requeue everything unacknowledged; they are delivered again, with new tags, at the end of the turn."""
+        requeue_by_consumer(self.unacked.take_all(), why="recovered", counted=False, broker=self.client.broker)
+
+    def release(self, holder: Holder, queue: Queue, count: int) -> None:
+        """`count` deliveries of a holder, out of this queue, are no longer out: credit is free, queues may go on."""
+        if holder.is_past:
+            holder.settled(count)
+            return
+        queue.events.settled(count)
+        holder.unacked -= count
+        if holder.counts_against_prefetch:
+            self.unacked_by_consumers -= count
+        if self.prefetch_total or self.is_full:
+            self.is_full = False
+            self.subscriptions.mark_queues()
+        elif queue.store.ready or queue.store.has_tail:
+            queue.mark()
+
+    # -- transactions -----------------------------------------------------------------------------------------------
+
+    def select_transactions(self) -> None:
+        """Gather publishes and acknowledgements until commit. Raises: TxAfterConfirm."""
+        if self.confirms is not None:
+            raise TxAfterConfirm
+        if self.transaction is None:
+            self.transaction = Transaction()
+
+    def commit(self) -> Commit:
+        """Apply all of it: at once, or, if it is too much for a turn, at the ends of turns until `is_done`.
+
+        The client is flushed then. Until then the session must not be asked for anything else.
+        Raises: NotTransactional.
+        """
+        transaction = self.transaction
+        if transaction is None:
+            raise NotTransactional
+        self.transaction = Transaction()
+        self.outstanding.clear()
+        commit = Commit(self, transaction)
+        self.client.broker.commits.apply(commit)
+        if not commit.is_done:
+            self.committing = commit
+        return commit
+
+    def committed(self) -> None:
+        """The commit that was under way is done."""
+        self.committing = None
+        if self not in self.client.sessions:
+            self.subscriptions.leave_queues(self)
+
+    def roll_back(self) -> None:
+        """Forget the publishes; what was acknowledged is outstanding again. Raises: NotTransactional."""
+        transaction = self.transaction
+        if transaction is None:
+            raise NotTransactional
+        self.transaction = Transaction()
+        self.outstanding.clear()
+        if transaction.tags:
+            self.unacked.put_back(transaction.tags)
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self, *, failed: bool = False) -> None:
+        """Requeue what is unacknowledged, then end the subscriptions. Uncommitted work is dropped.
+
+        `failed`: the peer did not ask for it (error, loss): its deliveries count as attempts (address-settings 7.1).
+        """
+        self.flowing = False  # nothing more for its consumers, also from what it gives back itself
+        if self.transaction is not None:
+            self.roll_back()
+            self.transaction = None
+        if self.consumers:
+            self.subscriptions.cancel_last()
+        delayed = failed and self.client.broker.options.delay_on_connection_loss
+        why = "lost" if failed else "closed"
+        steps = None
+        if len(self.unacked) > REQUEUE_SLICE and self.committing is None and not self.subscriptions.keeps_any:
+            steps = requeue_in_slices(self, why=why, counted=failed, delayed=delayed)
+            next(steps)
+        elif self.unacked:
+            requeue_run(self.unacked.take_all(), why=why, counted=failed, delayed=delayed)
+        if self.consumers:
+            self.subscriptions.cancel(list(self.consumers))
+        if steps is not None:
+            self.client.broker.background.run(steps)
+        elif self.committing is None:
+            self.subscriptions.leave_queues(self)
+        activity = self.client.broker.activity
+        if self.client.sessions.pop(self, self) is None:  # the first time
+            activity.channels_closed += 1
+            for past in (self.client.broker.past_sessions, self.client.host.past_sessions):
+                past.add(self, delivered=self.delivered, confirmed=self.confirmed)
+            if self.confirms is not None:
+                activity.confirmable += self.confirms.published
+                activity.confirmed += self.confirms.acknowledged
+
+    @property
+    def delivered(self) -> int:
+        """All deliveries, to consumers and gets."""
+        return self.next_tag - 1
+
+    @property
+    def confirmed(self) -> int:
+        """Publishes that the peer was told are taken care of."""
+        return 0 if self.confirms is None else self.confirms.acknowledged
+
+    def fail(self, error: EngineError) -> None:
+        """The broker ends the session; its frontend learns why with the next flush."""
+        self.close(failed=True)
+        self.client.put(SessionFailed(self, error), 0)
+
+    def unacked_of(self, queue: Queue) -> list[Message]:
+        """Deliveries of a queue that are out, or whose settling waits for a commit; in no order."""
+        withheld = {} if self.transaction is None else self.transaction.tags
+        committing = () if self.committing is None else self.committing.unsettled()
+        return self.outstanding.of(queue, self.unacked, withheld, committing)
+
+    def notify_cancelled(self, consumer: Consumer) -> None:
+        """Let the client know that the broker ended a subscription."""
+        self.client.put(ConsumerCancelled(consumer), 0)
+
+    def abort(self, consumer: Consumer) -> None:
+        """The broker ends a subscription that is too slow; its unacked deliveries stay with the session."""
+        self.subscriptions.cancel((consumer.tag,))
+        self.notify_cancelled(consumer)
+
+    def forget_consumer(self, consumer: Consumer) -> None:
+        """The broker ended a subscription."""
+        self.subscriptions.forget(consumer)
+
+    def forget_queue(self, queue: Queue) -> None:
+        """The queue is gone; what is out of it is settled into nothing."""
+        del self.subscriptions.queues[queue]
+        self.outstanding.forget(queue)

@@ -1,0 +1,297 @@
+"""Consumers that are too slow, by the rules of their queues: cancelled, their connections closed, or reported.
+
+Deliveries and acknowledgements are not counted for this. A look at each watched consumer every now and then compares
+how far its session has numbered its deliveries, and how many of them are out, with what the look before saw. There is
+one deadline for all of them, and none while no queue with consumers has such rules.
+Source: queues page E.1, E.6; address-settings page 3.6 (slow-consumer-threshold).
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..clock import MS, due_after
+from ..context import BrokerContext
+from ..deadlines import Deadline
+from ..delivery.consumer import Consumer
+from ..errors import ConnectionForced
+from ..messages.message import Message
+from ..queues.queue import Queue
+from ..rules.slow_rules import AbortRules, RateRules
+from .settling import requeue_run
+
+if TYPE_CHECKING:
+    from .session import Session
+
+#: How long a client may still acknowledge what a cancelled consumer has out.
+GRACE_MS = 1000
+#: Queues that are looked at in one slice (about 5 ms), and messages that go back to one.
+QUEUES_SLICE, MESSAGES_SLICE = 200, 500
+CANCELLED, CLOSED, REPORTED = "cancelled", "closed", "reported"
+
+
+class SlowConsumer(NamedTuple):
+    """One that was found. `why`: for people; `action`: it was CANCELLED, its connection CLOSED, or it was REPORTED."""
+
+    vhost: str
+    queue: str
+    tag: str
+    client: str
+    why: str
+    action: str
+
+
+#: The session of a consumer. To the consumer it is a `Receiver`.
+_session_of: "Callable[[Consumer], Session]" = attrgetter("session")
+
+
+class Look:
+    """What was seen of one consumer: its newest delivery that is out, and what its session had settled.
+
+    `got_ns`: since when it got nothing, `settled_ns`: since when nothing was settled; `slow_checks`: checks in a row
+    at which it had got nothing though messages waited.
+    """
+
+    __slots__ = ("got_ns", "newest", "settled", "settled_ns", "slow_checks")
+
+    def __init__(self, consumer: Consumer, now_ns: int) -> None:
+        self.got_ns = self.settled_ns = now_ns
+        self.slow_checks = 0
+        self.newest, self.settled = newest_of(consumer), settled_by(_session_of(consumer))
+
+
+class Check:
+    """One kind of rules with one period: the queues that have them, and how their consumers looked the last time."""
+
+    __slots__ = ("_looks", "due_ns", "period_ms", "queues")
+
+    def __init__(self, period_ms: int) -> None:
+        self.period_ms = period_ms
+        self.due_ns = 0
+        self.queues: dict[Queue, int] = {}  # and how many messages had come into each
+        self._looks: dict[Consumer, Look] = {}
+
+    def find(self, queue: Queue, now_ns: int) -> Iterator[tuple[Consumer, str, str]]:
+        """The consumers of a queue that are too slow: why, and what happens to them."""
+        before = self.queues[queue]
+        came = self.queues[queue] = queue.counters.enqueued
+        if queue.paused:  # nobody is slow that is given nothing: all begin anew
+            for consumer in queue.consumers:
+                self._looks.pop(consumer, None)
+            return
+        for consumer in list(queue.consumers):
+            look = self._looks.get(consumer)
+            if look is None:
+                self._looks[consumer] = Look(consumer, now_ns)
+                continue
+            found = self._verdict(queue, consumer, look, now_ns, came - before)
+            if found is not None:
+                yield consumer, *found
+
+    @abstractmethod
+    def _verdict(self, queue: Queue, consumer: Consumer, look: Look, now_ns: int, came: int) -> tuple[str, str] | None:
+        """Why a consumer is too slow, and what happens to it; None: it is not. The look is brought up to date."""
+
+    @abstractmethod
+    def concerns(self, queue: Queue) -> bool:
+        """Whether the rules of a queue ask for this check."""
+
+    def prune(self) -> None:
+        """Forget queues that are gone, have other rules or no consumers, and consumers that are gone."""
+        for queue in [one for one in self.queues if one.deleted or not one.consumers or not self.concerns(one)]:
+            del self.queues[queue]
+        there = {consumer for queue in self.queues for consumer in queue.consumers}
+        self._looks = {consumer: look for consumer, look in self._looks.items() if consumer in there}
+
+
+class AbortCheck(Check):
+    """ActiveMQ's strategies."""
+
+    __slots__ = ()
+
+    def concerns(self, queue: Queue) -> bool:
+        """See `Check`."""
+        rules = _abort_of(queue)
+        return rules is not None and rules.period_ms == self.period_ms
+
+    def _verdict(self, queue: Queue, consumer: Consumer, look: Look, now_ns: int, came: int) -> tuple[str, str] | None:
+        rules = _abort_of(queue)
+        if rules is None:
+            return None
+        action = CLOSED if rules.closes else CANCELLED
+        newest = newest_of(consumer)
+        if newest == look.newest and queue.has_ready and consumer.credit() <= 0:
+            look.slow_checks += 1
+            waited_ms = (now_ns - look.got_ns) // MS
+            if (rules.after_ms is not None and waited_ms >= rules.after_ms) or (
+                rules.checks is not None and look.slow_checks >= rules.checks
+            ):
+                return f"takes nothing for {waited_ms} ms though {queue.ready_count} messages wait", action
+        else:
+            look.newest, look.got_ns, look.slow_checks = newest, now_ns, 0
+        settled = settled_by(_session_of(consumer))
+        if settled != look.settled or (rules.ignores_idle and not consumer.unacked):
+            look.settled, look.settled_ns = settled, now_ns
+        elif rules.ack_after_ms is not None and not consumer.no_ack:
+            waited_ms = (now_ns - look.settled_ns) // MS
+            if waited_ms >= rules.ack_after_ms:
+                return f"acknowledges nothing for {waited_ms} ms, {consumer.unacked} messages are out", action
+        return None
+
+
+class RateCheck(Check):
+    """Artemis' threshold."""
+
+    __slots__ = ()
+
+    def concerns(self, queue: Queue) -> bool:
+        """See `Check`."""
+        rules = _rate_of(queue)
+        return rules is not None and rules.period_ms == self.period_ms
+
+    def _verdict(self, queue: Queue, consumer: Consumer, look: Look, now_ns: int, came: int) -> tuple[str, str] | None:
+        """The rate is that of the consumer's session: its consumers count together."""
+        rules = _rate_of(queue)
+        settled = settled_by(_session_of(consumer))
+        count, look.settled = settled - look.settled, settled
+        elapsed_ns, look.settled_ns = now_ns - look.settled_ns, now_ns
+        if rules is None or not _is_below(count, elapsed_ns, rules):
+            return None
+        if _is_below(came // len(queue.consumers), elapsed_ns, rules):
+            return None  # the queue itself does not get enough
+        if consumer.filter is not None and consumer.credit() > 0:
+            return None  # nothing is there that it takes
+        rate = f"{count} messages in {elapsed_ns // MS} ms"
+        return f"acknowledges {rate}, less than {rules.count} in {rules.seconds} s", (
+            CLOSED if rules.kills else REPORTED
+        )
+
+
+def _is_below(count: int, elapsed_ns: int, rules: RateRules) -> bool:
+    return count * rules.seconds * 1000 * MS < rules.count * elapsed_ns
+
+
+class SlowConsumers:
+    """Of one broker. `counts`: consumers that were found, by what happened to them.
+
+    `on_found`: called with each of them, for a log.
+    """
+
+    __slots__ = ("_broker", "_checks", "_deadline", "counts", "on_found")
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+        self._checks: dict[tuple[type[Check], int], Check] = {}
+        self._deadline: Deadline | None = None
+        self.counts = dict.fromkeys((CANCELLED, CLOSED, REPORTED), 0)
+        self.on_found: Callable[[SlowConsumer], None] | None = None
+
+    def watch(self, queue: Queue) -> None:
+        """A queue with such rules may have a new consumer, or other rules."""
+        if not queue.consumers:
+            return
+        abort, rate = _abort_of(queue), _rate_of(queue)
+        for kind, rules in ((AbortCheck, abort), (RateCheck, rate)):
+            if rules is not None:
+                self._watch(queue, kind, rules.period_ms)
+
+    def _watch(self, queue: Queue, kind: type[Check], period_ms: int) -> None:
+        check = self._checks.get((kind, period_ms))
+        if check is None:
+            check = self._checks[kind, period_ms] = kind(period_ms)
+            check.due_ns = due_after(self._broker.clock, period_ms)
+            self._set()
+        check.queues.setdefault(queue, queue.counters.enqueued)
+
+    def _set(self) -> None:
+        self._broker.deadlines.cancel(self._deadline)
+        due_ns = min((check.due_ns for check in self._checks.values()), default=None)
+        self._deadline = None if due_ns is None else self._broker.deadlines.set(due_ns, self._look)
+
+    def _look(self) -> None:
+        now_ns = self._broker.clock.monotonic_ns()
+        for key, check in list(self._checks.items()):
+            if check.due_ns <= now_ns:
+                check.prune()
+                check.due_ns = due_after(self._broker.clock, check.period_ms)
+                if not check.queues:
+                    del self._checks[key]
+                elif len(check.queues) > QUEUES_SLICE:
+                    self._broker.background.run(self._steps(check, now_ns))
+                else:
+                    for queue in list(check.queues):
+                        self._check(check, queue, now_ns)
+        self._set()
+
+    def _steps(self, check: Check, now_ns: int) -> Iterator[None]:
+        for number, queue in enumerate(list(check.queues), 1):
+            if queue in check.queues and not queue.deleted:
+                self._check(check, queue, now_ns)
+            if number % QUEUES_SLICE == 0:
+                yield
+
+    def _check(self, check: Check, queue: Queue, now_ns: int) -> None:
+        for consumer, why, action in list(check.find(queue, now_ns)):
+            if consumer not in queue.consumers:
+                continue  # it went with another one
+            session = _session_of(consumer)
+            client = session.client
+            self.counts[action] += 1
+            if self.on_found is not None:
+                self.on_found(SlowConsumer(queue.vhost_name, queue.name, consumer.tag, client.name, why, action))
+            if action == CLOSED:
+                self._broker.disconnects.expel(client, ConnectionForced(reason=f"consumer '{consumer.tag}' {why}"))
+            elif action == CANCELLED:
+                session.abort(consumer)
+                if consumer.unacked:
+                    due_ns = due_after(self._broker.clock, GRACE_MS)
+                    self._broker.deadlines.set(due_ns, partial(self._give_back, session, consumer))
+
+    def _give_back(self, session: "Session", consumer: Consumer) -> None:
+        self._broker.background.run(_requeue_in_slices(session, consumer))
+
+
+def _requeue_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]:
+    """What a cancelled consumer still has out goes back to its queue, newest first, as a failed attempt."""
+    unacked, queue = session.unacked, _queue_of(consumer)
+    tags = [tag for tag, message in unacked.items() if message.holder is consumer]
+    queue.freeze()
+    while tags:
+        some = tags[-MESSAGES_SLICE:]
+        del tags[-MESSAGES_SLICE:]
+        messages: list[Message] = [unacked.pop(tag) for tag in some if tag in unacked]
+        if messages:
+            requeue_run(messages, why="aborted", counted=True, delayed=False)
+        if tags:
+            yield
+    queue.unfreeze()
+
+
+def newest_of(consumer: Consumer) -> int:
+    """The tag of the newest delivery to a consumer that is out; of its session, if it has none out."""
+    session = _session_of(consumer)
+    if consumer.unacked:
+        for tag in reversed(session.unacked):
+            if session.unacked[tag].holder is consumer:
+                return int(tag)
+    return session.next_tag
+
+
+def settled_by(session: "Session") -> int:
+    """How many deliveries of a session are settled. It counts on as long as the session lasts."""
+    return session.next_tag - len(session.unacked)
+
+
+_queue_of: "Callable[[Consumer], Queue]" = attrgetter("queue")
+
+
+def _abort_of(queue: Queue) -> AbortRules | None:
+    slow = queue.rules.slow
+    return None if slow is None else slow.abort
+
+
+def _rate_of(queue: Queue) -> RateRules | None:
+    slow = queue.rules.slow
+    return None if slow is None else slow.rate

@@ -1,0 +1,193 @@
+"""What a session consumes from: its consumers, and the queues of which deliveries may be out.
+
+Source: behaviour page 2.7, 2.12, 3.10.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..delivery import consumer_list
+from ..delivery.consumer import Consumer, Holder
+from ..errors import (
+    ConsumerTagInUse,
+    ReplyConsumerAcknowledges,
+    ReplyConsumerMissing,
+    ReplyConsumerTaken,
+    ResourceLocked,
+)
+from ..messages.content import REPLY_TO_ME, Framing, decode_properties
+from ..messages.field_table import FieldTable
+from ..queues import consumers
+from ..queues.queue import Queue, queue_of
+from ..queues.refusals import check_consume
+from ..rules.arguments import CONSUMER_ARGUMENTS, CONSUMER_FILTERS, REPLACE, unknown_arguments
+
+if TYPE_CHECKING:
+    from ...expressions.language import Expression
+    from .client import Client
+    from .session import Session
+
+
+class Subscriptions:
+    """The consumers of one session, `by_tag`: whose turn comes later stands further behind (`mark_queues`)."""
+
+    __slots__ = ("_client", "by_tag", "queues", "replies")
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self.by_tag: dict[str, Consumer] = {}
+        self.queues: dict[Queue, None] = {}  # of which deliveries may be out
+        self.replies: Consumer | None = None  # of direct replies
+
+    @property
+    def reply_address(self) -> str | None:
+        """Where direct replies to the session go; None: it has no consumer for them."""
+        return None if self.replies is None else self.replies.queue.name
+
+    def check_tag(self, tag: str, arguments: FieldTable | None = None) -> None:
+        """Refuse a consumer tag that is in use here; RabbitMQ does it before it looks at anything else.
+
+        `arguments`: of the consumer to come; it may take the place of one of a leased queue (queues page A.2, replace).
+        Raises: ConsumerTagInUse.
+        """
+        if tag in self.by_tag and not (arguments and REPLACE in arguments and self._is_leased(tag)):
+            raise ConsumerTagInUse(tag=tag)
+
+    def _is_leased(self, tag: str) -> bool:
+        return queue_of(self.by_tag[tag]).rules.leased is not None
+
+    def check_access(self, queue: Queue) -> None:
+        """Raises: ResourceLocked when the queue is exclusive to another client."""
+        if queue.owner is not None and queue.owner is not self._client:
+            raise ResourceLocked(name=queue.name, vhost=queue.vhost_name)
+
+    def check_reply_to(self, framing: Framing, blob: bytes) -> None:
+        """Refuse a message that asks for direct replies of a session which has no consumer for them.
+
+        Raises: ReplyConsumerMissing.
+        """
+        if self.replies is None and decode_properties(framing.split(blob)[0]).get("reply_to") == REPLY_TO_ME:
+            raise ReplyConsumerMissing
+
+    def add(
+        self, session: "Session", queue: Queue, tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable
+    ) -> Consumer:
+        """Subscribe. Raises: as `Session.consume`."""
+        self.check_access(queue)
+        self.check_tag(tag, arguments)
+        if (known := self.by_tag.get(tag)) is not None:
+            if queue_of(known) is not queue:
+                raise ConsumerTagInUse(tag=tag)
+            queue.delivery.replace(
+                queue, known, arguments, self._filter_of(queue, arguments), no_ack=no_ack, exclusive=exclusive
+            )
+            return known
+        prefetch = session.prefetch
+        check_consume(queue, no_ack=no_ack, prefetch=prefetch, prefetch_total=session.prefetch_total)
+        consumer = Consumer(
+            queue,
+            session,
+            tag,
+            no_ack=no_ack,
+            exclusive=exclusive,
+            prefetch=prefetch,
+            arguments=arguments,
+            filter_=self._filter_of(queue, arguments),
+        )
+        consumers.add(queue, consumer)
+        self.by_tag[tag] = consumer
+        if arguments and (unknown := unknown_arguments(arguments, CONSUMER_ARGUMENTS)):
+            broker = self._client.broker
+            broker.on_unknown_arguments("consumer of queue", queue.name, queue.vhost_name, unknown)
+        if not no_ack:
+            self.note_holder(consumer)
+        return consumer
+
+    def _filter_of(self, queue: Queue, arguments: FieldTable) -> "Expression | None":
+        client = self._client
+        if not client.broker.options.has_consumer_filters or not any(key in arguments for key in CONSUMER_FILTERS):
+            return None
+        from ..rules.consumer_filter import filter_of  # see `Consumer`
+
+        facts = {"CLIENT_NAME": client.name, "USER": client.user.name}
+        return filter_of(arguments, facts, name=queue.name, vhost=queue.vhost_name)
+
+    def add_replies(self, session: "Session", tag: str, address: str, *, no_ack: bool) -> Consumer:
+        """Subscribe to direct replies. Raises: as `Session.consume_replies`."""
+        if self.replies is None or tag != self.replies.tag:
+            self.check_tag(tag)
+        if not no_ack:
+            raise ReplyConsumerAcknowledges
+        if self.replies is not None:
+            raise ReplyConsumerTaken
+        queue = self._client.vhost.reply_queues.add(address, self._client)
+        consumer = Consumer(queue, session, tag, no_ack=True, exclusive=False, prefetch=0, arguments={})
+        consumers.add(queue, consumer)
+        self.by_tag[tag] = self.replies = consumer
+        return consumer
+
+    def note_holder(self, holder: Holder) -> None:
+        """Deliveries of its queue may be out here from now on."""
+        self._client.broker.acknowledgements.watch(holder)
+        queue = queue_of(holder)
+        self.queues[queue] = None
+        queue.may_be_out_at(holder.session)
+
+    def mark_queues(self) -> bool:
+        """Look again, at the end of the turn, at all queues that this session consumes from. False: nothing is there.
+
+        Their consumers share what the session, or its client, may have, and so they have turns: the first of those that
+        can have something is the last of all the next time.
+        """
+        is_any = False
+        first = None
+        self._client.broker.effort.spent += len(self.by_tag) // consumer_list.LOOKS
+        for consumer in self.by_tag.values():
+            queue = queue_of(consumer)
+            if queue.has_ready:
+                is_any = True
+                queue.mark()
+                if first is None and consumer.credit() > 0:
+                    first = consumer
+        if first is not None:
+            self.by_tag[first.tag] = self.by_tag.pop(first.tag)
+        return is_any
+
+    @property
+    def keeps_any(self) -> bool:
+        """Whether copies may be out, of a queue that keeps its messages."""
+        return any(queue.keeps for queue in self.queues)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def cancel(self, tags: Iterable[str]) -> None:
+        """End subscriptions; their unacked deliveries stay with the session."""
+        by_queue: dict[Queue, list[Consumer]] = {}
+        for tag in tags:
+            consumer = self.by_tag.pop(tag)
+            by_queue.setdefault(queue_of(consumer), []).append(consumer)
+        for queue, leaving in by_queue.items():
+            if self.replies in leaving:
+                self.replies = None
+            consumers.remove(queue, leaving)
+            for consumer in leaving:
+                if not consumer.no_ack:
+                    self._client.broker.acknowledgements.consumer_left()
+
+    def cancel_last(self) -> None:
+        """Auto-delete queues that nobody else consumes from go with what is out, before that could come back."""
+        counts = Counter(queue for queue in map(queue_of, self.by_tag.values()) if queue.auto_delete)
+        going = {queue for queue, count in counts.items() if count == len(queue.consumers)}
+        self.cancel([tag for tag, consumer in self.by_tag.items() if queue_of(consumer) in going])
+
+    def forget(self, consumer: Consumer) -> None:
+        """The broker ended a subscription."""
+        if self.by_tag.pop(consumer.tag, None) is not None and not consumer.no_ack:
+            self._client.broker.acknowledgements.consumer_left()
+
+    def leave_queues(self, session: "Session") -> None:
+        """Nothing of theirs is out here any more."""
+        for queue in self.queues:
+            queue.left_by(session)
+        self.queues.clear()

@@ -1,0 +1,327 @@
+"""The consumer list of a queue: its consumers, and whose turn it is.
+
+The consumer list is circular: round-robin over the consumers that may have a message now. Source: behaviour page 2.12,
+4; address-settings page 3.4 (exclusive queues, max-consumers, consumers-before-dispatch).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ..effort import Effort
+from ..errors import ConsumersMaxReached, ExclusiveConsumerRefused
+from ..messages.message import Envelope
+from ..messages.mixed import Envelopes
+from ..rules.queue_rules import QueueRules
+from .consumer import Consumer
+from .groups import Groups
+
+#: Of one turn at a consumer list no consumer takes more than this, so that shares stay even while sockets fill.
+SHARE_MAX = 64
+#: Nor is more than this delivered before the queue checks whether the turn has become long.
+RUN_MAX = 2000
+#: So many consumers are asked for their credit in one unit of `Effort`; of a few it is not counted.
+LOOKS, FEW = 8, 64
+#: Among so many consumers one that leaves is found in one unit of `Effort`.
+PASSED = 256
+
+
+class ConsumerList:
+    """`consumers`: in the order in which they are asked, apart from whose turn it is; not to be changed by others.
+
+    `waits`: nothing is dispatched until enough consumers are there (consumers-before-dispatch).
+    `groups`: who has which message group; None until the first message of a group arrives.
+    """
+
+    __slots__ = (
+        "_effort",
+        "_has_priorities",
+        "_is_to_yield",
+        "_next",
+        "_rules",
+        "_waiting_count",
+        "consumers",
+        "groups",
+        "waits",
+    )
+
+    def __init__(self, rules: QueueRules, effort: Effort, waiting_count: Callable[[], int]) -> None:
+        """`waiting_count()`: while marked queues have their turns, how many of them wait for theirs."""
+        self.consumers: list[Consumer] = []
+        self.waits = False
+        self.groups: Groups | None = None
+        self._next = 0  # whose turn it is
+        self._has_priorities = False  # consumers of different priority
+        self._is_to_yield = False  # the active consumer: to one of higher priority
+        self._rules = rules
+        self._effort = effort
+        self._waiting_count = waiting_count
+
+    def rules_changed(self, rules: QueueRules) -> None:
+        """The queue has other rules from now on."""
+        self._rules = rules
+
+    def heed_groups(self) -> None:
+        """Messages of groups are in the queue from now on."""
+        if self.groups is None:
+            self.groups = Groups()
+
+    def wait(self, waits: bool) -> None:
+        """Dispatch waits for more consumers, or goes on."""
+        self.waits = waits
+
+    # -- who is there ------------------------------------------------------------------------------------------------
+
+    def check_join(self, consumer: Consumer, *, queue: str, vhost: str) -> None:
+        """Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
+        consumers, rules = self.consumers, self._rules
+        if consumers and (consumer.exclusive or consumers[0].exclusive):
+            raise ExclusiveConsumerRefused(name=queue, vhost=vhost)
+        if consumer.exclusive and rules.single_active_consumer:
+            raise ExclusiveConsumerRefused(name=queue, vhost=vhost)
+        if rules.max_consumers is not None and len(consumers) >= rules.max_consumers:
+            raise ConsumersMaxReached(name=queue, vhost=vhost, limit=rules.max_consumers)
+
+    def join(self, consumer: Consumer) -> None:
+        """Join the end of the consumer list."""
+        consumers = self.consumers
+        if consumers and consumer.priority != consumers[0].priority:
+            self._has_priorities = True
+        if self._rules.single_active_consumer:
+            consumers.append(consumer)  # in order of arrival: the first is the active one
+            self._is_to_yield |= self._rules.active_consumer_yields and consumer.priority > consumers[0].priority
+        else:
+            # Its end is just before the one whose turn it is.
+            consumers.insert(self._next, consumer)
+            self._next = (self._next + 1) % len(consumers)
+
+    def regroup(self) -> None:
+        """A consumer joined: groups are dealt again where the rules say so."""
+        if self.groups is not None:
+            self.groups.consumer_joined(self._rules, len(self.consumers))
+
+    def leave(self, leaving: Sequence[Consumer]) -> bool:
+        """Leave the consumer list. O(consumers). Returns whether a single active consumer may have what it might not
+        before."""
+        consumers = self.consumers
+        active = consumers[0] if consumers else None
+        self._effort.spent += len(consumers) // PASSED
+        if len(leaving) == 1:
+            index = consumers.index(leaving[0])
+            del consumers[index]
+            if index < self._next:
+                self._next -= 1
+        else:
+            gone = set(leaving)
+            self._next -= sum(one in gone for one in consumers[: self._next])
+            consumers[:] = [one for one in consumers if one not in gone]
+        if self._next >= len(consumers):
+            self._next = 0
+        if self.groups is not None:
+            self.groups.consumers_left(leaving)
+        if self._has_priorities:
+            first = consumers[0].priority if consumers else 0
+            self._has_priorities = any(one.priority != first for one in consumers)
+        if not consumers or not self._rules.single_active_consumer:
+            self._is_to_yield = False
+            return False
+        if active is consumers[0]:
+            if self._is_to_yield:
+                self._is_to_yield = any(one.priority > active.priority for one in consumers)
+                return not self._is_to_yield  # it goes on
+            return False
+        self._activate_next()
+        return True
+
+    def _activate_next(self) -> None:
+        """The active consumer left or yields: the next is the first to have come of those of the highest priority."""
+        consumers = self.consumers
+        self._is_to_yield = False
+        if self._has_priorities:
+            following = max(consumers, key=lambda one: one.priority)
+            consumers.remove(following)
+            consumers.insert(0, following)
+
+    # -- whose turn it is --------------------------------------------------------------------------------------------
+
+    @property
+    def served(self) -> Sequence[Consumer]:
+        """The consumers that may get messages at all: all of them, or the single active one, unless it is to yield."""
+        return self._active() if self._rules.single_active_consumer else self.consumers
+
+    def _active(self) -> list[Consumer]:
+        """The single active consumer. One that is to yield gets nothing more, and goes when it has nothing out."""
+        if self._is_to_yield:
+            if self.consumers[0].unacked:
+                return []
+            self._activate_next()
+        return self.consumers[:1]
+
+    @property
+    def in_turn(self) -> list[Consumer]:
+        """All consumers, the one first whose turn it is."""
+        return self.consumers[self._next :] + self.consumers[: self._next]
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether there is one consumer, which gets what it has credit for."""
+        consumers = self.consumers
+        return len(consumers) == 1 and not self.waits and not consumers[0].session.prefetch_total
+
+    def eligible(self, wanted: int) -> list[Consumer]:
+        """Up to `wanted` consumers with credit, in the order of the consumer list; moves the consumer list behind the
+        last of them.
+
+        With priorities: of those with credit only the ones of the highest priority.
+        """
+        if self.waits:
+            return []
+        consumers = self.consumers
+        if len(consumers) == 1:
+            return consumers[:] if consumers[0].credit() > 0 else []
+        if self._rules.single_active_consumer:
+            return [one for one in self._active() if one.credit() > 0]
+        if self._has_priorities:
+            return self._eligible_by_priority(wanted)
+        count = len(consumers)
+        start = self._next
+        found: list[Consumer] = []
+        for step in range(count):
+            index = start + step
+            if index >= count:
+                index -= count
+            consumer = consumers[index]
+            if consumer.credit() > 0:
+                found.append(consumer)
+                self._next = index + 1 if index + 1 < count else 0
+                if len(found) == wanted or consumer.session.prefetch_total:
+                    break  # a limit shared by several consumers is checked again after each delivery
+        if count > FEW and len(found) < wanted:
+            self._effort.spent += count // LOOKS  # all of them were asked
+        return found
+
+    def _eligible_by_priority(self, wanted: int) -> list[Consumer]:
+        """Each priority has a consumer list of its own: who is served goes behind the others of that priority."""
+        consumers, start = self.consumers, self._next
+        consumers[:] = consumers[start:] + consumers[:start]
+        self._next = 0
+        if len(consumers) > FEW:
+            self._effort.spent += len(consumers) // LOOKS
+        free = [consumer for consumer in consumers if consumer.credit() > 0]
+        highest = max((consumer.priority for consumer in free), default=None)
+        found: list[Consumer] = []
+        for consumer in free:
+            if consumer.priority == highest:
+                found.append(consumer)
+                if len(found) == wanted or consumer.session.prefetch_total:
+                    break  # as above
+        for consumer in found:
+            consumers.remove(consumer)
+            consumers.append(consumer)
+        return found
+
+    def has_waiting(self) -> bool:
+        """Whether a message could be delivered now."""
+        return not self.waits and any(consumer.credit() > 0 for consumer in self.served)
+
+    def appetite(self) -> tuple[int, int]:
+        """How many messages, and octets, its consumers can take now, all together. O(consumers)."""
+        wanted = octets = 0
+        if not self.waits:
+            for consumer in self.served:
+                credit = consumer.credit()
+                if credit > 0:
+                    wanted += credit
+                    octets += consumer.client.room()
+        return wanted, octets
+
+    # -- new messages -------------------------------------------------------------------------------------------------
+
+    def hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
+        """Give new messages to consumers with credit, in the order of the consumer list. Returns how many were
+        taken."""
+        consumers = self.consumers
+        if len(consumers) == 1 and not self.waits:
+            return hand_to(consumers[0], first_id, envelope, blobs)
+        count = len(blobs)
+        taken = 0
+        while taken < count:
+            rest = blobs[taken:] if taken else blobs
+            eligible = self.eligible(count - taken)
+            width = len(eligible)
+            if width == 0:
+                break
+            if width == 1:
+                if eligible[0].session.prefetch_total:
+                    rest = rest[:1]  # it shares its limit with consumers that are to have their turns
+                taken += hand_to(eligible[0], first_id + taken, envelope, rest)
+                continue
+            share = share_of(eligible, len(rest), partial(_octets, rest))
+            stop = taken + share * width
+            ids = range(first_id, first_id + count)
+            for index, consumer in enumerate(eligible, taken):
+                run = blobs[index:stop:width]
+                consumer.session.deliver_new(consumer, ids[index:stop:width], envelope, run, sum(map(len, run)))
+            taken = stop
+        return taken
+
+    # -- how much -----------------------------------------------------------------------------------------------------
+
+    def limit(self, consumer: Consumer, available: int) -> int:
+        """How many messages the only eligible consumer may have before the consumer list is asked again."""
+        credit, session = consumer.credit(), consumer.session
+        if session.prefetch_total:
+            if len(self.consumers) > 1:
+                return 1  # it shares its limit with consumers that are to have their turns
+            if self._waiting_count():
+                credit = min(credit, session.portion())  # so have those of other queues
+        return min(credit, available, RUN_MAX)
+
+    def gives_way(self, consumer: Consumer) -> bool:
+        """After a delivery: whether other queues are served before the rest of this one.
+
+        So it is where the consumer shares a limit: their consumers may share it.
+        """
+        return bool(consumer.session.prefetch_total and self._waiting_count())
+
+
+def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
+    """How many whole rounds of the consumer list can be dealt at once: the same result as one message at a time.
+
+    `octets_of(count)`: the size of the next `count` messages; no client may be given more than its room.
+    """
+    width = len(eligible)
+    share = min(available // width, SHARE_MAX)
+    if eligible[-1].session.prefetch_total:
+        return 1  # `eligible` stopped there: consumers behind it have their turns before the next round
+    if share <= 1 or len({consumer.session for consumer in eligible}) < width:
+        return 1  # consumers of one session: its deliveries are numbered in queue order
+    share = max(1, min(share, min(consumer.credit() for consumer in eligible)))
+    room = min(consumer.client.room() for consumer in eligible)
+    octets = octets_of(share * width)
+    return share if octets <= room else max(1, share * room // octets)
+
+
+def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> int:
+    """Give new messages to one consumer: as many as its credit and its client's room allow, at least one.
+
+    `envelopes`: the one that they share, or one for each. Returns how many were taken.
+    """
+    credit = consumer.credit()
+    if credit <= 0:
+        return 0
+    if credit < len(blobs):
+        blobs = blobs[:credit]
+    octets = sum(map(len, blobs))
+    client = consumer.client
+    if octets > client.unsent_max - client.unsent and len(blobs) > 1:
+        blobs = blobs[: client.affordable(blobs)]
+        octets = sum(map(len, blobs))
+    count = len(blobs)
+    if not isinstance(envelopes, Envelope):
+        envelopes = envelopes[:count]
+    consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelopes, blobs, octets)
+    return count
+
+
+def _octets(blobs: Sequence[bytes], count: int) -> int:
+    return sum(map(len, blobs[:count]))

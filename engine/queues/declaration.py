@@ -1,0 +1,146 @@
+"""The declaration of a queue: what it was declared with, what its policy and its address add, and the rules that
+follow.
+
+Source: ruling 11 (precedence); behaviour page 3.12; address-settings page 3.8.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ...settings import (
+    NO_LAYER,
+    NO_POLICY,
+    EffectivePolicy,
+    Layer,
+    PolicyLayer,
+    ResolvedSettings,
+    strictest,
+)
+from ..context import HostContext
+from ..messages.field_table import FieldTable
+from ..rules.arguments import plain_arguments, queue_type_of
+from ..rules.leased_rules import leased_rules
+from ..rules.queue_rules import (
+    NO_RULES,
+    RING,
+    QueueRules,
+    changed_rules,
+    effective_arguments,
+    own_settings,
+)
+
+NO_TOPICS: Mapping[str, Layer] = MappingProxyType({})
+
+
+class RulesChange(NamedTuple):
+    """The rules before and after."""
+
+    before: QueueRules
+    now: QueueRules
+
+    @property
+    def own_expiry(self) -> bool:
+        """Whether the queue's own expiry (x-expires) changed."""
+        return self.before.expires_ms != self.now.expires_ms
+
+
+class Declaration:
+    """`type`: classic, quorum or stream. `policy`: that holds for it; `layer`: what that does to it.
+
+    `effective`: the arguments that it declared, and what its policy adds. `topics`: topics that have settings for it,
+    by name. `rules`: what all of it comes to.
+    """
+
+    __slots__ = (
+        "address",
+        "arguments",
+        "effective",
+        "layer",
+        "name",
+        "own_settings",
+        "policy",
+        "rules",
+        "topics",
+        "type",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        arguments: FieldTable,
+        rules: QueueRules,
+        policy: EffectivePolicy = NO_POLICY,
+        layer: PolicyLayer = NO_LAYER,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.arguments = arguments
+        self.type = queue_type_of(arguments)
+        self.own_settings = own_settings(arguments)
+        self.policy = policy
+        self.layer = layer
+        self.effective = effective_arguments(arguments, layer)
+        self.rules = rules
+        self.topics: Mapping[str, Layer] = NO_TOPICS
+
+    def resolved(self, context: HostContext) -> ResolvedSettings:
+        """Its own arguments, over its topics, over its policy, over the settings of its address, as they are now."""
+        own = {**strictest(self.topics), **self.own_settings} if self.topics else self.own_settings
+        return context.broker.settings.resolve_queue(self.address, context.name, own, self.layer.settings, self.name)
+
+    def topic_found(self, context: HostContext, name: str, layer: Layer) -> RulesChange | None:
+        """Messages of a topic are routed to the queue. None: that changes nothing."""
+        if layer in self.topics.values():
+            return None
+        self.topics = {**self.topics, name: layer}
+        return self._resolved_anew(context)
+
+    def redeclared(self, arguments: FieldTable, own: Layer) -> None:
+        """The configuration that declared the queue gives it other arguments; see `policy_changed`."""
+        self.arguments = arguments
+        self.own_settings = own
+
+    def settings_changed(self, context: HostContext) -> RulesChange:
+        """The settings of its address, and of its topics, were reloaded."""
+        if self.topics:
+            self.topics = {name: context.broker.settings.topic_layer(name, context.name) for name in self.topics}
+        return self._resolved_anew(context)
+
+    def _resolved_anew(self, context: HostContext) -> RulesChange:
+        limit = context.broker.options.quorum_delivery_limit
+        return self._set(changed_rules(self.rules, self.effective, self.resolved(context), limit))
+
+    def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
+        """Other policies may hold for it. Returns the layer before and the one now; another policy may say the same."""
+        before = self.layer
+        self.policy = context.broker.policies.of_queue(self.name, self.type, context.name)
+        self.layer = NO_LAYER if self.policy is NO_POLICY else self.policy.layer(plain_arguments(self.arguments))
+        self.effective = effective_arguments(self.arguments, self.layer)
+        return before, self.layer
+
+    def policy_changed(self, context: HostContext, *, always: bool) -> RulesChange | None:
+        """Other policies may hold for it (`always`: its arguments changed, too); None: nothing follows from that."""
+        before, layer = self.follow_policy(context)
+        if layer == before and not always:
+            return None
+        rules, resolved = self.rules, self.resolved(context)
+        if rules.leased is not None:
+            leased = leased_rules(self.name, self.arguments, layer.arguments, rules.leased)
+            rules = replace(rules, leased=leased)
+        if RING in layer.arguments or RING in before.arguments:
+            size = resolved.default_ring_size
+            rules = replace(rules, ring_size=size if size > 0 else None)
+        limit = context.broker.options.quorum_delivery_limit
+        return self._set(changed_rules(rules, self.effective, resolved, limit))
+
+    def ring_resized(self, size: int | None) -> RulesChange:
+        """An operator resizes the ring; None: there is none any more."""
+        return self._set(replace(self.rules, ring_size=size))
+
+    def _set(self, rules: QueueRules) -> RulesChange:
+        change = RulesChange(self.rules, NO_RULES if rules == NO_RULES else rules)
+        self.rules = change.now
+        return change

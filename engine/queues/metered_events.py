@@ -1,0 +1,133 @@
+"""The events of a queue in which octets are counted: because its address has limits, or the broker has.
+
+All that changes what is in the queue comes by the events, so that the meter is right after every step.
+Source: queues page E.1, E.2 ("Charge").
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ..delivery.consumer import Consumer, Receiver
+from ..flow.meter import Meter
+from ..messages.message import Envelope, Message
+from ..stores.paged_message import octets_of
+from ..stores.store import Ready
+from .events import QueueEvents
+
+
+class MeteredQueueEvents(QueueEvents):
+    """Takes the place of a plain one, whose counters it goes on with.
+
+    `stores`: which messages a restart brings back.
+    """
+
+    __slots__ = ("_meter", "_stores")
+
+    def __init__(self, plain: QueueEvents, meter: Meter, stores: Callable[[Envelope], bool]) -> None:
+        plain.hand_over(self)
+        self._meter = meter
+        self._stores: Callable[[Envelope], bool] | None = stores if meter.counts_stored else None
+
+    @property
+    def meter(self) -> Meter:
+        """See `QueueEvents`."""
+        return self._meter
+
+    @property
+    def octets(self) -> int:
+        """See `QueueEvents`."""
+        return self._meter.octets
+
+    @property
+    def has_listeners(self) -> bool:
+        """See `QueueEvents`; the meter counts as a listener."""
+        return True
+
+    def recount(self, in_memory: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
+        """See `QueueEvents`."""
+        meter = self._meter
+        meter.reset()
+        messages = list(in_memory)
+        meter.in_memory = len(messages)
+        meter.in_memory_octets = sum(map(octets_of, messages))
+        meter.stored = self._stored_of(messages)
+        for count, octets, are_stored in paged:
+            meter.paged += count
+            meter.paged_octets += octets
+            meter.paged_stored += octets if are_stored and self._stores is not None else 0
+        meter.settle()
+
+    # -- what changes -------------------------------------------------------------------------------------------------
+
+    def octets_changed(self, difference: int, envelope: Envelope | None = None) -> None:
+        """See `QueueEvents`."""
+        if difference:
+            stores = self._stores
+            is_stored = stores is not None and envelope is not None and stores(envelope)
+            self._meter.came(0, difference, difference if is_stored else 0)
+
+    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+        """See `QueueEvents`."""
+        self._meter.paged_out(count, octets, octets_paged, are_stored=are_stored)
+
+    def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """See `QueueEvents`."""
+        self._came(envelope, blobs)
+        super().enqueued_run(first_id, envelope, blobs)
+
+    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
+        """See `QueueEvents`."""
+        stored = self._stored_of_mixed(envelopes, blobs)
+        self._meter.came(len(blobs), sum(map(len, blobs)), stored)
+        super().enqueued_mixed(first_id, envelopes, blobs)
+
+    def delivered_run(
+        self,
+        consumer: Consumer,
+        session: Receiver,
+        ids: Sequence[int],
+        of: Envelope | Sequence[Message],
+        blobs: Sequence[bytes],
+    ) -> None:
+        """See `QueueEvents`."""
+        if consumer.no_ack:
+            if isinstance(of, Envelope):
+                self._went(of, blobs)
+            else:
+                self._left(of)
+        super().delivered_run(consumer, session, ids, of, blobs)
+
+    def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
+        """See `QueueEvents`."""
+        if not kept:
+            self._left(messages)
+        super().acked(messages, kept=kept)
+
+    def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        octets = sum(map(len, blobs))
+        self._meter.came(len(blobs), octets, octets if self._stores is not None and self._stores(envelope) else 0)
+
+    def _went(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        octets = sum(map(len, blobs))
+        self._meter.left(len(blobs), octets, octets if self._stores is not None and self._stores(envelope) else 0)
+
+    def _left(self, messages: Collection[Message] | Ready) -> None:
+        if len(messages):
+            self._meter.left(len(messages), sum(map(octets_of, messages)), self._stored_of(messages))
+
+    def _left_paged(self, count: int, octets: int | None) -> None:
+        if octets is None:
+            self._meter.left_all_paged()
+        else:
+            self._meter.left_paged(count, octets, octets if self._stores is not None else 0)
+
+    def _stored_of(self, messages: Collection[Message] | Ready) -> int:
+        stores = self._stores
+        if stores is None:
+            return 0
+        return sum(octets_of(message) for message in messages if stores(message.envelope))
+
+    def _stored_of_mixed(self, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> int:
+        stores = self._stores
+        if stores is None:
+            return 0
+        return sum(len(blob) for envelope, blob in zip(envelopes, blobs) if stores(envelope))

@@ -1,0 +1,81 @@
+"""Duplicate ids on their way into the journal and back: what each address remembers outlives a restart.
+
+Only ids of messages that the journal has: an id whose message is lost must not keep its publisher from trying again.
+Source: address-settings page 3.6 (persist-id-cache).
+"""
+
+from collections.abc import Iterator
+
+from ...engine import Broker
+from ...engine.state import IdCache
+from ..appending.journal import Journal
+from ..format.heap import IdsSeen
+from ..format.record import VHOST
+from ..recovery.replay import Recovered
+
+#: Ids that are stated between two turns (about 2 ms).
+STATED_SLICE = 1000
+#: What an id takes in the journal beside its text, about.
+ID_OCTETS = 16
+
+
+class DuplicateIds:
+    """`is_on`: whether ids are kept (`persist-id-cache`)."""
+
+    def __init__(self, broker: Broker, journal: Journal, *, is_on: bool) -> None:
+        self._broker = broker
+        self._journal = journal
+        self.is_on = is_on
+
+    def keep(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> None:
+        """In the turn of its message, so that both are safe or neither."""
+        if self.is_on:
+            self._write(vhost, IdsSeen(address, size, [(id_, first_id)]))
+
+    def _write(self, vhost: str, seen: IdsSeen, *, restated: bool = False) -> None:
+        objects = self._journal.objects
+        self._journal.turns.ids_bytes += objects.ids_seen(objects.define(VHOST, 0, vhost), seen, restated=restated)
+
+    @property
+    def octets(self) -> int:
+        """What a checkpoint takes to state them, about. O(addresses)."""
+        caches = (cache for vhost in self._broker.virtual_hosts.values() for cache in vhost.context.id_caches.values())
+        return sum(ID_OCTETS * len(cache) + cache.characters for cache in caches) if self.is_on else 0
+
+    def state(self) -> Iterator[None]:
+        """For a checkpoint: all of them, a slice for each `next`."""
+        if not self.is_on:
+            return
+        self._journal.turns.ids_bytes = 0
+        for vhost in list(self._broker.virtual_hosts.values()):
+            for address, cache in list(vhost.context.id_caches.items()):
+                ids = cache.ids()  # O(what is remembered), but 7 ns each
+                for start in range(0, len(ids), STATED_SLICE):
+                    if vhost.context.is_being_deleted:
+                        break
+                    stated = _stated(cache, ids[start : start + STATED_SLICE])
+                    if stated:
+                        self._write(vhost.name, IdsSeen(address, cache.size, stated), restated=True)
+                        yield
+
+    def restore(self, found: Recovered) -> None:
+        """As many as the address remembers now; none where it remembers none, or they are not kept any more."""
+        if not self.is_on:
+            return
+        broker, names = self._broker, found.names
+        for (vhost_id, address), recovered in found.ids.items():
+            vhost = broker.virtual_hosts.get(names.text(vhost_id)) if vhost_id in names else None
+            if vhost is None:
+                continue
+            size = broker.context.settings.resolve(address, vhost.name).id_cache_size
+            if size:
+                cache = vhost.context.id_caches[address] = IdCache(size)
+                numbered = list(recovered.newest(size))
+                cache.restore(numbered)
+                self._journal.turns.ids_bytes += sum(ID_OCTETS + len(id_) for id_, _ in numbered)
+        found.ids.clear()
+
+
+def _stated(cache: IdCache, ids: list[str]) -> list[tuple[str, int]]:
+    """Of some ids those that are still remembered and whose message the journal has."""
+    return [(id_, number) for id_ in ids if (number := cache.number_of(id_))]

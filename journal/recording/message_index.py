@@ -1,0 +1,54 @@
+"""In which durable queues a message is now: asked when what is alive in an old segment is moved forward."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+
+from ...engine import Broker, Message
+from .recorder import Recorder
+
+
+def message_index(broker: Broker, recorder: Recorder) -> Callable[[int], tuple[int, ...]]:
+    """Message id -> ids of the durable queues that it is in now.
+
+    O(messages in memory + runs); asking, O(queues log runs).
+    """
+    where: dict[int, tuple[int, ...]] = {}
+    paged: list[tuple[int, list[Sequence[int]]]] = []
+    for vhost in broker.virtual_hosts.values():
+        for queue in vhost.queues.values():
+            if not queue.durable:
+                continue
+            id_ = recorder.id_of(queue)
+            parts = queue.store.paged_parts()
+            levels: dict[int, list[Sequence[int]]] = {}  # within each, runs do not overlap
+            for part in parts:
+                if not isinstance(part, Message) and part.place is None:
+                    levels.setdefault(part.level, []).append(part.ids)
+            paged.extend((id_, sorted(runs, key=_first)) for runs in levels.values())
+            out = () if queue.keeps else queue.unacked_messages()
+            aside = (part for part in parts if isinstance(part, Message))
+            for message in (*queue.messages(), *out, *aside):
+                if message.envelope.facts.persistent:
+                    where[message.id] = (*where.get(message.id, ()), id_)
+
+    def queues_of(id_: int) -> tuple[int, ...]:
+        found = where.get(id_, ())
+        for queue_id, runs in paged:
+            at = bisect_right(runs, id_, key=_first) - 1
+            if at >= 0 and _has(runs[at], id_):
+                found = (*found, queue_id)
+        return found
+
+    return queues_of
+
+
+def _first(ids: Sequence[int]) -> int:
+    return ids[0]
+
+
+def _has(ids: Sequence[int], id_: int) -> bool:
+    """Whether rising ids have this one."""
+    if isinstance(ids, range):
+        return id_ in ids
+    at = bisect_left(ids, id_)
+    return at < len(ids) and ids[at] == id_

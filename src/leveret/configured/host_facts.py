@@ -1,0 +1,145 @@
+"""What this machine can give, and [system-usage] fitted to it: percentages in octets, no limit above what there is.
+
+Source: queues page E.1, "memory limit > process memory", and H.3, "percent" and "reject".
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..settings import Configuration, SystemUsage
+
+#: Of the memory, where the limit would be above it; and of the disk, as the journal may exceed its limit a little.
+SHARE_PERCENT = 70
+
+#: More than any machine has: version 1 of cgroups says it for "no limit".
+_ENDLESS = 2**60
+
+
+@dataclass(slots=True, frozen=True)
+class HostFacts:
+    """Octets. `memory`: that the process may use; `disk`: the size of the directory's disk; `free`: of it, unused.
+
+    `stored`: in the files of the directory already.
+    """
+
+    memory: int
+    disk: int
+    free: int
+    stored: int = 0
+
+
+def fitted_to_host(configuration: Configuration, directory: str) -> Configuration:
+    """With limits that this machine can give. Args: directory: where the journal is, or the temporary store alone."""
+    if configuration.system_usage is None:
+        return configuration  # and nothing is looked at
+    return fitted(configuration, host_facts_of(directory))
+
+
+def fitted(configuration: Configuration, machine: HostFacts) -> Configuration:
+    """With limits that a machine can give, and a warning for each that the files set too high."""
+    usage = configuration.system_usage
+    if usage is None:
+        return configuration
+    sized = usage.sized(memory=machine.memory, disk=machine.disk)
+    lower = replace(
+        sized,
+        memory=_at_most(sized.memory, machine.memory, machine.memory * SHARE_PERCENT // 100),
+        store=_at_most(sized.store, machine.free + machine.stored),
+        temp=_at_most(sized.temp, machine.free),
+    )
+    warnings = (*configuration.warnings, *_warnings(configuration, sized, lower, machine))
+    return replace(configuration, system_usage=lower, warnings=warnings)
+
+
+def _at_most(limit: int, most: int, instead: int | None = None) -> int:
+    """`limit` if it is within `most`; 0 is no limit, and stays."""
+    return limit if limit <= most else most if instead is None else instead
+
+
+def _warnings(
+    configuration: Configuration, wanted: SystemUsage, given: SystemUsage, machine: HostFacts
+) -> Iterator[str]:
+    """Of limits that the files set; the defaults are lowered without a word."""
+    for key, problem in (
+        ("memory", f"is more than the process may use: it gets {SHARE_PERCENT} % of that"),
+        ("store", "is more than the disk has free: the limit is what is free"),
+        ("temp", "is more than the disk has free: the limit is what is free"),
+    ):
+        origin = configuration.origins.get(("system-usage", key))
+        if origin is None:
+            continue
+        before, after = getattr(wanted, key), getattr(given, key)
+        shown = configuration.value("system-usage", key)
+        if before != after:
+            yield f"{origin}: {key}: {shown} {problem}"
+        elif key == "store" and before * 100 > machine.disk * SHARE_PERCENT:
+            yield (
+                f"{origin}: {key}: {shown} is above {SHARE_PERCENT} % of the disk: the journal may exceed its limit a "
+                "little, and a full disk holds every publisher of persistent messages"
+            )
+
+
+# -- the machine ------------------------------------------------------------------------------------------------------
+
+
+def host_facts_of(directory: str) -> HostFacts:
+    """What there is for a directory, which need not exist yet."""
+    place = os.path.abspath(directory)
+    while not os.path.isdir(place) and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    disk = shutil.disk_usage(place)
+    return HostFacts(process_memory(), disk.total, disk.free, _stored(directory))
+
+
+def _stored(directory: str) -> int:
+    try:
+        with os.scandir(directory) as entries:
+            return sum(one.stat(follow_symlinks=False).st_size for one in entries if one.is_file(follow_symlinks=False))
+    except OSError:
+        return 0
+
+
+def process_memory(root: str = "/") -> int:
+    """Octets that the process may use: the lowest limit of its control groups, else the machine's memory.
+
+    Args: root: of the file system that has proc and sys.
+    """
+    return min([_physical(), *_group_limits(root)])
+
+
+def _physical() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _ENDLESS  # a system that does not say it
+
+
+def _group_limits(root: str) -> Iterator[int]:
+    """Of the process' control group and those around it, in version 1 and 2."""
+    try:
+        with open(os.path.join(root, "proc/self/cgroup"), encoding="ascii", errors="replace") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return
+    for group in groups:
+        if len(group) != 3 or group[1] not in ("", "memory"):
+            continue
+        mount, name = ("memory", "memory.limit_in_bytes") if group[1] else ("", "memory.max")
+        path = os.path.normpath("/" + group[2].lstrip("/"))
+        while True:
+            limit = _number(os.path.join(root, "sys/fs/cgroup", mount, path.lstrip("/"), name))
+            if limit is not None and limit < _ENDLESS:
+                yield limit
+            if path == "/":
+                break
+            path = os.path.dirname(path)
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):  # "max" is no limit
+        return None

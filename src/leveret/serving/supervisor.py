@@ -1,0 +1,369 @@
+"""The keeper of the journal: opens it, gives the broker back what was there, and tends it while the broker runs.
+
+The journal's thread reports how far it is; everything else happens in the broker's own thread, between turns.
+Source: ruling 21; interfaces page, [journal].
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import trio
+
+from ..configured.options import journal_options, recording_options
+from ..engine import Broker, Unreadable
+from ..journal import DirectoryLost, Files, Journal, JournalError, JournalFailed, JournalFull, WriterState
+from ..journal.disk.spare_files import SpareFiles
+from ..journal.recording.checkpoint import checkpoint
+from ..journal.recording.full_recorder import FullRecorder
+from ..journal.recording.message_index import message_index
+from ..journal.recording.pager import JournalPager
+from ..journal.recording.recorder import Recorder
+from ..journal.recording.restore import restore
+from ..journal.recovery.opening import IDS_UNNOTED_MAX
+from ..settings import Configuration
+
+logger = logging.getLogger("leveret.journal")
+
+#: While the disk is full: how long until the same octets are tried again.
+RETRY_SECONDS = 1.0
+#: Descriptors that are held back for writing (the next segment, the directory, readers' offsets), and for reading.
+WRITER_SPARES, READER_SPARES = 4, 1
+#: After so long an idle broker lets readers of the journal know that its last records are durable.
+TICK_SECONDS = 0.25
+
+
+def why_unusable(path: str, error: JournalError | OSError) -> str:
+    """A sentence for the operator: that it is about the data directory, which one, and what is wrong with it."""
+    if isinstance(error, JournalError):
+        what = str(error).removeprefix(f"{path}: ")
+    else:
+        what = error.strerror or str(error)
+        if isinstance(error.filename, str) and error.filename != path:
+            what = f"{error.filename}: {what}"
+    return f"data directory {path}: {what}"
+
+
+class Supervisor:
+    """Made by `open`. `commit` ends each turn; `tend` is a task for as long as the broker runs."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        journal: Journal,
+        recorder: Recorder,
+        spares: tuple[SpareFiles, ...] = (),
+    ) -> None:
+        self.broker = broker
+        self.journal = journal
+        self.recorder = recorder
+        self._spares = spares
+        broker.context.storage.on_unreadable = self._lost
+        self._unreadable: Unreadable | DirectoryLost | None = None
+        self._failure: JournalFull | None = None  # that came in the middle of what is recorded as one
+        self._wake = trio.Event()
+        self._checkpoint: Iterator[None] | None = None
+        self._is_to_state = False
+        self._is_to_tick = False
+        self._is_to_retry = False
+        self._ticked_lsn = 0  # up to here readers know that it is durable
+        if journal.has_spent_reserve:
+            self._begin_low()
+        if journal.recovered.is_moved:
+            self._state_all()  # by this clock: else they are moved again at the next start
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        broker: Broker,
+        configuration: Configuration,
+        *,
+        holds_reserve: bool = True,
+        files: Files | None = None,
+    ) -> "Supervisor":
+        """`files`: as in `composition.Data`.
+
+        Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError.
+        """
+        options = journal_options(configuration)
+        options = options if holds_reserve else replace(options, reserve_size=0)
+        if files is not None:
+            journal = Journal.open(path, broker.context.clock, options, files=files, threaded=False)
+            return cls._open(path, broker, configuration, journal)
+        spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
+        try:
+            journal = Journal.open(path, broker.context.clock, options, files=spares[0], content_files=spares[1])
+            return cls._open(path, broker, configuration, journal, spares=spares)
+        except BaseException:
+            for spare in spares:
+                spare.give_back()
+            raise
+
+    @classmethod
+    def _open(
+        cls,
+        path: str,
+        broker: Broker,
+        configuration: Configuration,
+        journal: Journal,
+        *,
+        spares: tuple[SpareFiles, ...] = (),
+    ) -> "Supervisor":
+        recording = recording_options(configuration)
+        recorder = (FullRecorder if journal.options.scope == "all" else Recorder)(
+            broker,
+            journal,
+            persists_deliveries=recording.persists_deliveries,
+            counts_max=recording.counts_max,
+            keeps_ids=recording.keeps_ids,
+        )
+        broker.context.storage.pager = JournalPager(broker, journal, recorder, recording.memory_size)
+        found = journal.recovered
+        try:
+            count = restore(broker, journal, recorder)
+        except BaseException:
+            journal.close()
+            raise
+        if found.torn_bytes:
+            logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
+        logger.info("%s: %d messages, %d objects restored", path, count, len(found.objects))
+        return cls(broker, journal, recorder, spares)
+
+    def commit(self) -> None:
+        """The turn is over: what it recorded is written."""
+        self._end_turn()
+        if self._checkpoint is None and self.journal.checkpoints.is_due:
+            self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
+            self._wake.set()
+
+    def _end_turn(self) -> int:
+        """What was recorded may be written. Returns the LSN behind it.
+
+        Not before all dead letters are out, which may take more than one turn: the deaths that they are of are recorded
+        already, and after a kill between the two the messages would be lost. Nor in the middle of a transaction.
+        """
+        if self.broker.is_unfinished:
+            return self.journal.next_lsn
+        lsn = self.journal.commit()
+        if self.broker.context.next_id - self.journal.next_message_id > IDS_UNNOTED_MAX:
+            self.journal.note_ids(self.broker.context.next_id)
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            self._failed(failure)
+        return lsn
+
+    async def tend(self) -> None:
+        """Listen to the journal's thread, make checkpoints, reclaim. Ends by being cancelled.
+
+        Raises: Unreadable, when what only the disk has could not be read: the broker must not go on without it;
+        DirectoryLost, when nothing can be kept any more.
+        """
+        token = trio.lowlevel.current_trio_token()
+
+        def call_soon(action: object) -> None:
+            try:
+                token.run_sync_soon(action, idempotent=True)  # type: ignore[arg-type]
+            except trio.RunFinishedError:
+                pass
+
+        def failed(error: JournalError) -> None:
+            try:
+                token.run_sync_soon(self._failed, error)
+            except trio.RunFinishedError:
+                pass
+
+        self.journal.set_callbacks(lambda lsn: call_soon(self._more_is_safe), failed)
+        if self.journal.failure is not None:  # before the callbacks were set
+            self._failed(self.journal.failure)
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            if self._unreadable is not None:
+                raise self._unreadable
+            if self._checkpoint is not None:
+                await self._make_checkpoint(self._checkpoint)
+                self._checkpoint = None
+            if self._is_to_state and not self.recorder.takes_nothing:  # also when one was under way meanwhile
+                self._is_to_state = False
+                self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
+                if await self._make_checkpoint(self._checkpoint):
+                    self.recorder.all_is_stated()
+                    self.broker.more_is_safe()
+                else:
+                    self._is_to_state = True
+                self._checkpoint = None
+
+    def _lost(self, error: Unreadable | DirectoryLost) -> None:
+        self._unreadable = error
+        self._wake.set()
+
+    def _more_is_safe(self) -> None:
+        recorder = self.recorder
+        if recorder.takes_nothing and self.journal.state is WriterState.RUNNING:
+            recorder.recover()
+            if not recorder.is_low:
+                logger.warning("the journal has room again")
+            self._state_all()
+        if not self._is_to_tick and self.journal.options.fsync != "never":
+            self._is_to_tick = True
+            self._set(TICK_SECONDS, self._tick)
+        self.broker.more_is_safe()
+
+    def _state_all(self) -> None:
+        """Begin a checkpoint: what happened while the disk was full is in no record."""
+        self._is_to_state = True
+        self._wake.set()
+
+    def _tick(self) -> None:
+        """Nothing was recorded for a while: write that the last records are durable, which only a later block can."""
+        journal = self.journal
+        lsn = journal.next_lsn
+        if journal.state is not WriterState.RUNNING:
+            self._is_to_tick = False
+        elif journal.durable_lsn < lsn:
+            self._set(TICK_SECONDS, self._tick)  # there is more under way
+        else:
+            self._is_to_tick = False
+            if self._ticked_lsn < lsn:
+                self._ticked_lsn = lsn
+                journal.tick()
+
+    def _set(self, seconds: float, action: Callable[[], object]) -> None:
+        self.broker.context.deadlines.set(self.broker.context.clock.monotonic_ns() + int(seconds * 1e9), action)
+
+    def _failed(self, error: JournalError) -> None:
+        """Logged once; publishers that wait are refused, consumers are served on."""
+        if isinstance(error, JournalFull) and self.broker.is_unfinished:
+            self._failure = error
+            return
+        is_known = self.recorder.takes_nothing
+        self.recorder.fail(for_good=not isinstance(error, JournalFull))
+        if isinstance(error, JournalFull):
+            self._retry_later()
+            if is_known:
+                return  # tried again, and still no room; or again, before it was known that there had been some
+            logger.error("%s; publishers of persistent messages are refused until there is room", error)
+        elif isinstance(error, DirectoryLost):
+            self._lost(error)
+        else:
+            logger.critical("%s; nothing durable is taken any more until the broker is started anew", error)
+        self.broker.more_is_safe()
+
+    def _retry_later(self) -> None:
+        if not self._is_to_retry:
+            self._is_to_retry = True
+            self._set(RETRY_SECONDS, self._retry)
+
+    def _retry(self) -> None:
+        """There may be room now. If not, but consumers freed more than it takes to say so, the reserve is spent."""
+        self._is_to_retry = False
+        journal = self.journal
+        if journal.state is not WriterState.FULL:
+            return
+        if not journal.has_spent_reserve and self._can_make_room():
+            self._begin_low()
+            journal.spend_reserve()
+        else:
+            journal.retry()
+        self._retry_later()
+
+    def _can_make_room(self) -> bool:
+        try:
+            unrecorded = self.recorder.late_octets + self.recorder.duplicate_ids.octets
+            return self.journal.old_segments.can_make_room(unrecorded)
+        except (JournalError, OSError) as error:
+            logger.error("reclaiming: %s", error)
+            return False
+
+    def _begin_low(self) -> None:
+        """There is room only for what makes room, until the reserve is held back again."""
+        self.recorder.set_low(True)
+        logger.warning(
+            "what makes room is written in the %d octets that were held back; publishers of persistent messages are"
+            " refused until they are free again",
+            self.journal.options.reserve_size,
+        )
+        self._set(RETRY_SECONDS, self._while_low)
+
+    def _while_low(self) -> None:
+        journal = self.journal
+        if journal.state is WriterState.FAILED:
+            return
+        if not journal.has_spent_reserve:
+            self.recorder.set_low(False)
+            if not self.recorder.takes_nothing:
+                logger.warning("the journal has room again")
+            self.broker.more_is_safe()
+            return
+        if journal.state is WriterState.RUNNING and not self.recorder.is_behind:
+            if self._checkpoint is None and self._can_make_room():
+                journal.begin_segment()
+                self._state_all()
+            journal.hold_back()
+        self._set(RETRY_SECONDS, self._while_low)
+
+    async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
+        """Whether it is durable."""
+        while self.broker.is_unfinished:  # a checkpoint begins between turns
+            await trio.lowlevel.checkpoint()
+        try:
+            for _ in checkpoint:
+                self._end_turn()
+                await trio.lowlevel.checkpoint()  # other connections' turns come between
+        except JournalFailed:  # meanwhile; its thread reports why
+            return False
+        lsn = self._end_turn()
+        is_sealed = self.journal.options.fsync != "never"
+        while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:
+            if not is_sealed and self.recorder.is_behind and not self.broker.is_unfinished:
+                is_sealed = True  # that alone is synced, and nobody fills the segment: all wait to hear what is stated
+                self.journal.begin_segment()
+            await trio.sleep(0.01)
+        if self.journal.state is not WriterState.RUNNING:
+            return False
+        while self.broker.is_unfinished:
+            await trio.lowlevel.checkpoint()  # what dead letters were made of may be in segments that nobody else needs
+        try:
+            gone = self.journal.old_segments.reclaim()
+            base_lsn = self.journal.ledger.to_empty()
+            if base_lsn is not None:
+                await self._empty(base_lsn)
+        except (JournalError, OSError) as error:
+            logger.error("reclaiming: %s", error)
+            return True
+        if gone:
+            logger.info("%d segments reclaimed", len(gone))
+        return True
+
+    async def _empty(self, base_lsn: int) -> None:
+        """Move what is alive in an old segment forward, so that the segment can go."""
+        find = message_index(self.broker, self.recorder)
+
+        def queues_of(id_: int) -> tuple[int, ...]:
+            return find(id_)
+
+        for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+            self._end_turn()
+            await trio.lowlevel.checkpoint()
+            find = message_index(self.broker, self.recorder)
+
+    def close(self) -> None:
+        """Write what waits, then a last checkpoint so that the next start is quick."""
+        try:
+            while self.broker.is_unfinished:
+                self.broker.end_turn()
+            self.journal.commit()
+            if self.journal.state is WriterState.RUNNING:
+                for _ in checkpoint(self.broker, self.journal, self.recorder):
+                    self.journal.commit()
+                self.journal.commit()
+            self.journal.close()
+        except DirectoryLost:
+            pass  # that is why the broker stops
+        except JournalError as error:
+            logger.error("closing the journal: %s", error)
+        finally:
+            self.broker.context.storage.close()
+            for files in self._spares:
+                files.give_back()
