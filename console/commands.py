@@ -89,8 +89,8 @@ def _read(command: CommandRoute, request: Request, given: Mapping[str, Any]) -> 
             continue
         if kind == "JSON" and name == "arguments":
             value = arguments(dict(given))
-        elif kind == "JSON" and is_body and isinstance(value, str):
-            value = json.dumps(value)  # text is JSON for a command
+        elif kind == "JSON" and is_body and (value is None or isinstance(value, str)):
+            value = json.dumps(value)  # a command reads text as JSON, and null as nothing
         elif kind == "BOOLEAN" and not is_body:
             value = value == "true"
         elif kind == "BOOLEAN" and not is_ours:

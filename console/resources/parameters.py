@@ -131,10 +131,9 @@ def _show_global(api: Api, request: Request) -> Any:
     return Columns(request).of(_global_parameter(api, request))
 
 
-def _set_global(api: Api, request: Request) -> Steps:
-    (value,) = require(json_object(request), "value")
-    done = yield from api.run("global-parameters set", name=request.names["NAME"], value=_as_word(value))
-    return Answer(201 if done["created"] else 204)
+def _before_setting(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    require(dict(given), "value")
+    return given
 
 
 def _before_clearing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -143,7 +142,7 @@ def _before_clearing(api: Api, request: Request, given: Mapping[str, Any]) -> Ma
 
 
 _POLICYMAKER = Level.POLICYMAKER
-BEFORE = {"global-parameters clear": _before_clearing}
+BEFORE = {"global-parameters set": _before_setting, "global-parameters clear": _before_clearing}
 ROUTES = [
     Route("parameters", {"GET": Action(_POLICYMAKER, _parameters)}),
     Route("parameters/COMPONENT", {"GET": Action(_POLICYMAKER, _parameters)}),
@@ -157,11 +156,5 @@ ROUTES = [
         },
     ),
     Route("global-parameters", {"GET": Action(_POLICYMAKER, _global_parameters)}),
-    Route(
-        "global-parameters/NAME",
-        {
-            "GET": Action(_POLICYMAKER, _show_global),
-            "PUT": Action(_POLICYMAKER, _set_global),
-        },
-    ),
+    Route("global-parameters/NAME", {"GET": Action(_POLICYMAKER, _show_global)}),
 ]

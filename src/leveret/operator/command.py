@@ -117,6 +117,11 @@ def command(words: str, *, http: Http | None = None, reads: bool = False) -> Cal
     return made
 
 
+def created(result: Mapping[str, Any]) -> int:
+    """The status of HTTP for what a command made, or found as it was to be made."""
+    return 201 if result["created"] else 204
+
+
 def find(name: object, arguments: dict[str, Any]) -> Command:
     """A command by its name; `action` is removed from the arguments. Raises: CommandError."""
     actions = COMMANDS.get(name) if isinstance(name, str) else None

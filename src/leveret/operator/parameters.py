@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from ..console.dispatcher import Http, Level
 from ..engine import Broker
 from .access import tags_of
-from .command import command
+from .command import command, created
 from .command_error import CommandError
 from .kinds import JSON, NAME, Name, OnlyVhost, VhostName, Words
 from .operator import Operator
@@ -110,7 +110,7 @@ def list_global(at: Operator) -> list[dict[str, Any]]:
     return [*(entry for entry in own if entry["name"] not in given), *found]
 
 
-@command("global-parameters set")
+@command("global-parameters set", http=Http("PUT", "global-parameters/NAME", Level.POLICYMAKER, created))
 def set_global(at: Operator, name: ParameterName, value: Value) -> dict[str, Any]:
     """Add one, or replace the one of that name."""
     if name == CLUSTER_NAME and (not isinstance(value, str) or not value):
