@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from import_graph import ROOMS
+from import_graph import FRONT_DOOR, ROOMS, packages
 
 from leveret.settings.declared import tables
 from leveret.settings.leases import ELEMENTS, IN_COMMON
@@ -29,7 +29,11 @@ def test_drawn_pages_are_current(name: str) -> None:
 
 def _drawing(name: str) -> Any:
     """The module docs/draw_NAME.py."""
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"draw_{name}.py")
+    return _module(DOCS / f"draw_{name}.py")
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -94,13 +98,21 @@ def test_the_changelog_is_drawn_from_every_fragment() -> None:
             assert f"- {line.replace('](../', '](')}" in drawn, path.name
 
 
-def test_the_architecture_has_every_room() -> None:
-    """Each at the top, and each inside `engine/`, has its row."""
+def test_the_architecture_has_every_room_and_folder() -> None:
+    """Each room has its line; each folder that holds modules its row, with the folders beside it that it may import."""
     page = (DOCS / "architecture.md").read_text()
     rooms = [room for room in ROOMS if (DOCS.parent / room).is_dir()]
     assert [room for room in rooms if not re.search(rf"(?m)^{room}/ ", page)] == []
-    inside = [one.parent.name for one in (DOCS.parent / "engine").glob("*/__init__.py")]
-    assert [room for room in inside if f"\n| `{room}/` |" not in page] == []
+    rows = dict(re.findall(r"(?m)^\| `([\w/]+)/` \|[^|]+\|(?: ([^|]+) \|)?$", page))
+    folders = {folder for room in (*rooms, FRONT_DOOR) for folder in packages(room)} - {*rooms, FRONT_DOOR}
+    assert rows.keys() == folders
+    arrows = _module(Path(__file__).parent / "test_tidy.py").ARROWS
+    for folder, cell in rows.items():
+        room, _, name = folder.rpartition("/")
+        beside = [row.rpartition("/")[2] for row in rows if row.rpartition("/")[0] == room]
+        named = set(re.findall(r"`(\w+)`", cell))
+        said = set(beside[: beside.index(name)]) - named if cell.startswith("all above") else named
+        assert folder not in arrows or said == arrows[folder] & set(beside), folder
 
 
 def test_every_path_that_the_architecture_names_is_there() -> None:
