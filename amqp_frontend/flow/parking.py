@@ -270,7 +270,7 @@ class ParkedContents:
 
 logger = logging.getLogger("leveret.amqp")
 
-OPEN, PARKING, NOTIFIED, STALLED, NOTIFIED_STALLED = ParkingState
+S = ParkingState
 MS = 1_000_000
 
 #: A connection that would make room itself, if it were read, is ended when it cannot be for so long.
@@ -311,7 +311,7 @@ class Parking:
         self.channels: dict[Channel, ParkedChannel] = {}
         self.contents = ParkedContents(broker)
         self._stalled_at = self._tried = 0
-        self.state = OPEN
+        self.state = S.OPEN
         self.has_unread = False
         self.is_closing = False
         self.go_on: Callable[[Channel, Quota | None], None] = _nothing
@@ -473,7 +473,7 @@ class Parking:
             return
         self._channel_flow.ease(parked.channel)
         if not self.channels:
-            if self.state is PARKING:
+            if self.state is S.PARKING:
                 self._step(ParkingStep.EMPTY)
             if self._login.client is not None:
                 self._login.client.is_blocked = False
@@ -500,7 +500,7 @@ class Parking:
     @property
     def is_full(self) -> bool:
         """Whether so much is held that the peer is not read any more."""
-        return self.state is STALLED or self.state is NOTIFIED_STALLED
+        return self.state is S.STALLED or self.state is S.NOTIFIED_STALLED
 
     @property
     def _parked_octets(self) -> int:
@@ -516,7 +516,7 @@ class Parking:
     def _added(self, work: ParkedWork, turn: Turn) -> None:
         contents = self.contents
         contents.added(work)
-        if self.state is OPEN:
+        if self.state is S.OPEN:
             self._step(ParkingStep.PARK)
         # What is tried again and waits again was there before.
         if turn.since_ns is None and not self.is_full and contents.has_no_room_behind(work):

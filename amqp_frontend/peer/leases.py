@@ -12,6 +12,7 @@ from ...engine import DeliveredLeases, Envelope
 from ..wire.large_output import LARGE, Octets
 from ..wire.layout import BODY, FRAME_END_OCTET, FRAME_HEAD, FRAME_HEAD_SIZE, FRAME_OVERHEAD, HEADER, ContentFraming
 from .deliveries import TAG, ConsumerWire, address_of, render_delivered
+from .output import RENDERERS
 
 
 def render_leases(effect: DeliveredLeases, frame_max: int) -> Iterable[Octets]:
@@ -40,3 +41,6 @@ def render_leases(effect: DeliveredLeases, frame_max: int) -> Iterable[Octets]:
     pattern = around.replace(b"%", b"%%") + b"%d" + behind.replace(b"%", b"%%")
     bodies = map(itemgetter(slice(cut, None)), blobs)
     return chain.from_iterable(zip(repeat(prefix), tags, map(pattern.__mod__, headers.numbers), bodies))
+
+
+RENDERERS[DeliveredLeases] = render_leases

@@ -1,8 +1,10 @@
 """What a connection has to send: answers, and the engine's effects as octets, in order. Nothing here waits or sends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
 
-from ...engine import ConsumerCancelled, Delivered, DeliveredLeases, SessionFailed
+from ...engine import ConsumerCancelled, Delivered, SessionFailed
 from ..wire.codec import Method, answer_frame
 from ..wire.frames import Connection
 from ..wire.large_output import AVERAGE_MIN, Octets
@@ -11,6 +13,10 @@ from .login import Login
 
 #: Replies (not deliveries, which the engine bounds) that may be unsent before the connection is not read further.
 REPLIES_MAX = 4 * 1024 * 1024
+#: Effects of packages that a broker may do without -> their octets, for a peer with such a largest frame.
+RENDERERS: dict[type, Callable[[Any, int], Iterable[Octets]]] = {}
+#: The same effects, by name -> the module that registers their renderer, imported for the first of them.
+OPTIONAL = {"DeliveredLeases": ".leases"}
 
 
 class Output:
@@ -57,13 +63,11 @@ class Output:
         for effect in effects:
             if type(effect) is Delivered:
                 parts += render_delivered(effect, frame_max)
-            elif type(effect) is DeliveredLeases:
-                from .leases import render_leases  # what a broker without leased queues need not have
-
-                parts += render_leases(effect, frame_max)
             elif type(effect) is SessionFailed:
                 self.on_session_failed(effect)
-            elif type(effect) is ConsumerCancelled and "consumer_cancel_notify" in self._login.capabilities:
+            elif type(effect) is not ConsumerCancelled:
+                parts += _renderer_of(type(effect))(effect, frame_max)
+            elif "consumer_cancel_notify" in self._login.capabilities:
                 wire = effect.consumer.opaque
                 parts.append(render_cancel(wire.number, effect.consumer.tag))  # type: ignore[attr-defined]
 
@@ -102,3 +106,9 @@ def _nothing() -> None:
 
 def _ignore(_: SessionFailed) -> None:
     """As `_nothing`."""
+
+
+def _renderer_of(effect: type) -> Callable[[Any, int], Iterable[Octets]]:
+    if effect not in RENDERERS:
+        import_module(OPTIONAL[effect.__name__], __package__)
+    return RENDERERS[effect]

@@ -24,8 +24,8 @@ from .heartbeat import Heartbeat
 
 logger = logging.getLogger("leveret.amqp")
 
-HEADER, STARTING, SECURING, TUNING, OPENING, RUNNING, CLOSING, CLOSED, REFUSED = ConnectionState
-_BEFORE_LOGIN = frozenset({HEADER, STARTING, SECURING, TUNING})
+S = ConnectionState
+_BEFORE_LOGIN = frozenset({S.HEADER, S.STARTING, S.SECURING, S.TUNING})
 OPEN = ChannelState.OPEN
 #: How long a peer may take to hang up after the goodbyes.
 GOODBYE_MAX_S = 30
@@ -79,12 +79,12 @@ class Closing:
         ids: class and method id of what was being handled; an error that has ids of its own is answered with those.
         """
         state = self._connection.state
-        if state is REFUSED or state is CLOSED:
+        if state is S.REFUSED or state is S.CLOSED:
             return
         if state in _BEFORE_LOGIN and not self._is_answered_before_login(error):
             self.refuse_silently(describe(error))
             return
-        if state is CLOSING:
+        if state is S.CLOSING:
             self._connection.skip_everything()  # from now on only its hanging up counts, or our patience
             return
         reply = reply_for(error)
@@ -166,16 +166,16 @@ class Closing:
     def stop(self) -> None:
         """The broker is stopping: tell the peer, or hang up if it would not understand."""
         state = self._connection.state
-        if state is RUNNING or state is OPENING:
+        if state is S.RUNNING or state is S.OPENING:
             reply = reply_for(BrokerStopping())
             self.close_connection(reply.code, reply.text)
-        elif state is not CLOSING:
+        elif state is not S.CLOSING:
             self.finished = True
         self._output.wake()
 
     def expel(self, error: Exception) -> None:
         """An operator ends the connection."""
-        if self._connection.state is RUNNING:
+        if self._connection.state is S.RUNNING:
             reply = reply_for(error)
             self.close_connection(reply.code, reply.text)
         self._output.wake()

@@ -183,7 +183,8 @@ class IncompleteBodies:
         return large.take_tail()
 
 
-HEADER_, STARTING, SECURING, TUNING, OPENING, RUNNING, CLOSING, CLOSED, REFUSED = ConnectionState
+S = ConnectionState
+RUNNING = S.RUNNING  # asked for each frame: 13 ns instead of 78
 
 ACK = 60 << 16 | 80
 CHANNEL_OPEN = 20 << 16 | 10
@@ -213,7 +214,7 @@ class Connection:
     )
 
     def __init__(self, incomplete_max: int = 1 << 62) -> None:
-        self.state = HEADER_
+        self.state = S.HEADER
         self.frame_max = FRAME_MAX_UNTUNED
         self.channels: dict[int, ChannelReader] = {}
         self.incomplete = IncompleteBodies(self.channels, incomplete_max)
@@ -237,7 +238,7 @@ class Connection:
 
     def receive_bytes(self, data: bytes) -> None:
         """Take what one read of the socket brought."""
-        if self.state is CLOSED or self.state is REFUSED:
+        if self.state is not RUNNING and self.state in (S.CLOSED, S.REFUSED):
             return  # whatever still comes is neither read nor stored
         if self._buffer:
             self._buffer += data
@@ -270,7 +271,7 @@ class Connection:
                 size = len(data)
                 if progress is WHOLE or progress is EXCESS:
                     yield incomplete.received(direct, progress)
-            if self.state is HEADER_:
+            if self.state is not RUNNING and self.state is S.HEADER:
                 header, position = _read_protocol_header(data)
                 if header is not None:
                     yield header
@@ -299,7 +300,7 @@ class Connection:
                 if length > self.frame_max:
                     position += FRAME_HEAD_SIZE
                     self._to_skip = length + 1  # what follows its head is never looked at
-                    if self.state is CLOSING:
+                    if self.state is S.CLOSING:
                         return
                     raise FrameTooLarge(type=kind, size=length, limit=self.frame_max - FRAME_OVERHEAD)
                 end = position + length + FRAME_OVERHEAD
@@ -339,17 +340,17 @@ class Connection:
                 return self._content_frame(kind, number, payload)
             _check_heartbeat(kind, number, payload)
             return None
-        if state is OPENING:
+        if state is S.OPENING:
             if kind == METHOD and number == 0 and len(payload) >= 4:
                 return self._connection_method(int.from_bytes(payload[:4], "big"), payload[4:])
             if kind != HEARTBEAT or number or payload:
                 raise UnexpectedFrame(type=kind, payload=payload)
             return None
-        if state is CLOSED or state is REFUSED:
+        if state is S.CLOSED or state is S.REFUSED:
             return None
         index = int.from_bytes(payload[:4], "big") if kind == METHOD and number == 0 and len(payload) >= 4 else -1
         is_legal = index in _ON_CONNECTION[state]
-        if state is CLOSING:
+        if state is S.CLOSING:
             # Only the goodbye matters now; anything else was sent before the peer knew.
             return ConnectionMethod(METHODS[index].__new__(METHODS[index])) if is_legal else None
         if not is_legal:
