@@ -10,7 +10,6 @@ from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
 from .clients.client import Client
 from .clients.commit import Commit
-from .clients.effects import ConsumerCancelled, Delivered, DeliveredLeases, Effect, SessionFailed
 from .clients.link import Link
 from .clients.publish_with_room import PartlyPublished
 from .clients.session import Session
@@ -21,6 +20,7 @@ from .congestion import Congestion
 from .dead_letter_queues import dead_letter_queues
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, Recipient, holder_of
+from .delivery.effects import ConsumerCancelled, Delivered, DeliveredLeases, Effect, SessionFailed
 from .durability import UNTIL_STATED, Durability
 from .effort import part_of
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound

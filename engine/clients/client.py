@@ -7,13 +7,13 @@ client is paused and gets nothing more until its frontend says that everything w
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..delivery.effects import Effect
 from ..errors import EngineError, UserChannelsMaxReached
 from ..flow.parked import Parked
 from ..flow.usage import Usage
 from ..messages.field_table import FieldTable
 from ..queues.queue import Queue, queue_of
 from ..users.access import User
-from .effects import Effect
 from .link import Link
 from .session import Session
 

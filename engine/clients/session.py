@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer, Holder
+from ..delivery.effects import ConsumerCancelled, SessionFailed
 from ..errors import (
     ConfirmAfterTx,
     EngineError,
@@ -34,7 +35,6 @@ from .bulk_requeue import REQUEUE_SLICE, requeue_in_slices
 from .commit import Commit, Returned
 from .confirms import Confirms
 from .delivering import Delivering
-from .effects import ConsumerCancelled, SessionFailed
 from .outstanding import Outstanding
 from .permission_checks import require_topic
 from .publish_with_room import PartlyPublished, affordable, blocker_for_commit, route_with_room

@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..messages.field_table import FieldTable, integer_of
-from ..messages.message import Envelope, Message
+from ..messages.message import Message
 from ..messages.mixed import Envelopes
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression  # 20 ms, and 2 MiB, that a broker without filters need not have
-    from ..messages.lease_headers import RunHeaders  # nor one without leased queues
+    from .effects import Delivered
 
 UNLIMITED = 1 << 62
 #: Who has a message that is out. To the message itself it is opaque.
@@ -84,13 +84,8 @@ class Receiver(Protocol):
     def deliver_ready(self, consumer: "Consumer", messages: Sequence[Message]) -> None:
         """Hand over messages that were ready."""
 
-    def deliver_leases(self, consumer: "Consumer", messages: Sequence[Message], headers: "RunHeaders") -> None:
-        """Hand over leases of messages with one envelope; where nothing is acknowledged, the queue settles them."""
-
-    def deliver_leases_alone(
-        self, consumer: "Consumer", messages: Sequence[Message], envelopes: Sequence[Envelope], blobs: Sequence[bytes]
-    ) -> None:
-        """The same of any messages. `envelopes`, `blobs`: what goes out for each."""
+    def deliver(self, consumer: "Consumer", messages: Sequence[Message], effects: "Sequence[Delivered]") -> None:
+        """Hand over messages by these effects; where nothing is acknowledged, the caller settles them."""
 
     def deliver_beside(self, consumer: "Consumer", messages: Sequence[Message], past: "Holder") -> None:
         """Hand over messages that count nowhere: an acknowledgement of them does nothing. `past` has them."""

@@ -4,9 +4,11 @@ Runs are the unit of work: messages of one kind that were delivered equally ofte
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from operator import attrgetter
 
 from ..delivery.consumer import Consumer, Receiver
+from ..delivery.effects import Delivered, DeliveredLeases
 from ..messages.lease_headers import ORIGIN, lease_entries, run_headers, with_entries
 from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
@@ -19,6 +21,7 @@ ALIKE_MIN = 3
 #: The headers of one delivery beside the delivery itself, in units of `Effort`.
 DRESSING = 2
 
+_blob_of: Callable[[Message], bytes] = attrgetter("blob")
 _id_of: Callable[[Message], int] = attrgetter("id")
 _deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
 _envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
@@ -54,7 +57,9 @@ def _deliver(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message],
             topic = queue.topic_of(messages[0].envelope)
             headers = run_headers(topic, ORIGIN, ids, deliveries[0] + 1, until_ms)
             if headers is not None:
-                consumer.session.deliver_leases(consumer, messages, headers)
+                blobs = list(map(_blob_of, messages))
+                effect = DeliveredLeases(consumer, 0, messages[0].envelope, blobs, headers)
+                consumer.session.deliver(consumer, messages, (effect,))
                 return
     _deliver_each(queue, consumer, messages, until_ms)
 
@@ -64,7 +69,12 @@ def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Mess
     queue.context.broker.effort.spent += DRESSING * len(messages)
     blobs = [dressed(queue, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.plain() for message in messages]
-    consumer.session.deliver_leases_alone(consumer, messages, envelopes, blobs)
+    effects, start = [], 0
+    for redelivered, run in groupby(messages, lambda one: one.deliveries > 0):
+        stop = start + len(list(run))
+        effects.append(Delivered(consumer, 0, envelopes[start:stop], redelivered, blobs[start:stop]))
+        start = stop
+    consumer.session.deliver(consumer, messages, effects)
 
 
 def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> None:

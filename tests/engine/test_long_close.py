@@ -6,8 +6,8 @@ import pytest
 
 from leveret.engine import Broker, Client, Envelope, ManualClock, Queue, User
 from leveret.engine.clients.bulk_requeue import REQUEUE_SLICE
-from leveret.engine.clients.effects import Delivered
 from leveret.engine.clients.session import Session
+from leveret.engine.delivery.effects import Delivered
 from leveret.engine.messages.content import PLAIN, encode_header
 
 USER = User("u")

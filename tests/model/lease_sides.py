@@ -13,8 +13,8 @@ from lease_model import FILTERS, UNSAID, LeaseConsumer, LeaseMessage, LeaseQueue
 from model_side import Observation, Operation, chosen
 
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User, discarding, renew_leases
-from leveret.engine.clients.effects import ConsumerCancelled
 from leveret.engine.clients.session import NACKED
+from leveret.engine.delivery.effects import ConsumerCancelled
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable

@@ -14,7 +14,7 @@ from leveret.engine import (
     Session,
     User,
 )
-from leveret.engine.clients.effects import Delivered
+from leveret.engine.delivery.effects import Delivered
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.settings import (

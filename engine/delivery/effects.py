@@ -3,19 +3,24 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..delivery.consumer import Consumer, Receiver
 from ..errors import EngineError
 from ..messages.message import Envelope
 from ..messages.mixed import Envelopes, stretches_alike
+from .consumer import Consumer, Receiver
 
 if TYPE_CHECKING:
     from ..messages.lease_headers import RunHeaders  # what a broker without leased queues need not have
 
 
+#: Octets on the wire beside the content, roughly.
+DELIVERY_OVERHEAD = 64
+
+
 class Delivered:
     """An effect: a run of messages handed to one consumer with consecutive delivery tags and one redelivered flag.
 
-    `envelopes`: the one that all share, or one for each. Frontends that do not care for the difference ask `runs`.
+    `first_tag`: the session gives it as it delivers. `envelopes`: the one that all share, or one for each. Frontends
+    that do not care for the difference ask `runs`.
     """
 
     __slots__ = ("blobs", "consumer", "envelopes", "first_tag", "redelivered")
@@ -33,6 +38,11 @@ class Delivered:
         self.envelopes = envelopes
         self.redelivered = redelivered
         self.blobs = blobs
+
+    @property
+    def overhead(self) -> int:
+        """Octets of each delivery beside its content, roughly."""
+        return DELIVERY_OVERHEAD
 
     def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
         """First tag, envelope and contents of each stretch with one envelope, in order."""
@@ -57,6 +67,10 @@ class DeliveredLeases(Delivered):
         self.consumer, self.first_tag, self.envelopes, self.blobs = consumer, first_tag, envelope, blobs
         self.redelivered = headers.deliveries > 1
         self.headers = headers
+
+    @property
+    def overhead(self) -> int:
+        return DELIVERY_OVERHEAD + self.headers.size
 
     def plain(self) -> Delivered:
         """The same with contents that say all of it."""
