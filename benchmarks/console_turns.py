@@ -96,7 +96,6 @@ class Steps(trio.abc.Instrument):
             self.longest, self.whose, self.collected = took, task.name.rpartition(".")[2], self._in_step
 
     def collects(self, phase: str, info: dict[str, int]) -> None:
-        """See `gc.callbacks`."""
         if phase == "start":
             self._collecting = time.thread_time()
             return

@@ -59,7 +59,6 @@ class Broker:
         chance: Callable[[], float] = lambda: 0.5,
         unsent_max: int = UNSENT_MAX_DEFAULT,
     ) -> None:
-        """See `BrokerContext`."""
         self.users = users or Users()
         context = self.context = BrokerContext(clock, self.users, chance, settings, options, unsent_max, services or {})
         context.past_sessions = PastSessions()

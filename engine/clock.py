@@ -40,11 +40,9 @@ class ManualClock:
         self._wall_start_ms = wall_start_ms
 
     def monotonic_ns(self) -> int:
-        """See `Clock`."""
         return self._now_ns
 
     def wall_ms(self) -> int:
-        """See `Clock`."""
         return self._wall_start_ms + self._now_ns // 1_000_000
 
     def jump_wall_ms(self, delta_ms: int) -> None:

@@ -13,7 +13,6 @@ class NearestParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """See `argparse.ArgumentParser`."""
         if args is not None and not any(isinstance(one, argparse._SubParsersAction) for one in self._actions):
             self._refuse_unknown(args)
         return super().parse_known_args(args, namespace)

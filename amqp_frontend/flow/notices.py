@@ -117,7 +117,7 @@ def _never() -> bool:
 
 
 def _ignore(_: bool) -> None:
-    """As `_never`."""
+    pass
 
 
 class ChannelFlow:

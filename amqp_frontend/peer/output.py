@@ -105,7 +105,7 @@ def _nothing() -> None:
 
 
 def _ignore(_: SessionFailed) -> None:
-    """As `_nothing`."""
+    pass
 
 
 def _renderer_of(effect: type) -> Callable[[Any, int], Iterable[Octets]]:

@@ -119,7 +119,6 @@ class ContentFraming:
         return int.from_bytes(blob[11:19], "big")
 
     def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        """See `Framing`."""
         return [int.from_bytes(blob[11:19], "big") for blob in blobs]
 
     def cut(self, blobs: Sequence[bytes]) -> Cut:

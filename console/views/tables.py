@@ -32,7 +32,6 @@ def channel_name(session: Session) -> str:
 
 
 def with_time(found: dict[str, Any]) -> dict[str, Any]:
-    """The same with `idle_since` as text."""
     since_ms = found.get("idle_since")
     return found if since_ms is None else {**found, "idle_since": iso_time(since_ms)}
 

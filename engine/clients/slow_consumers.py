@@ -112,7 +112,6 @@ class AbortCheck(Check):
     __slots__ = ()
 
     def concerns(self, queue: Queue) -> bool:
-        """See `Check`."""
         rules = _abort_of(queue)
         return rules is not None and rules.period_ms == self.period_ms
 
@@ -147,7 +146,6 @@ class RateCheck(Check):
     __slots__ = ()
 
     def concerns(self, queue: Queue) -> bool:
-        """See `Check`."""
         rules = _rate_of(queue)
         return rules is not None and rules.period_ms == self.period_ms
 

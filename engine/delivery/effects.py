@@ -79,7 +79,6 @@ class DeliveredLeases(Delivered):
         return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, dressed)
 
     def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
-        """See `Delivered`."""
         return self.plain().runs()
 
 

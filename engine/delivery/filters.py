@@ -27,12 +27,10 @@ class MessageSubject(Subject):
         self.is_read = False
 
     def body(self) -> bytes:
-        """See `Subject`."""
         self.is_read = True
         return self._message.body
 
     def headers(self) -> Mapping[str, Value]:
-        """See `Subject`."""
         if self._headers is None:
             table = opened_headers(self._message.header)
             self._headers = _HeaderValues(table) if table else NO_HEADERS

@@ -63,11 +63,9 @@ class LeaseConsumers(ConsumerList):
         return is_another
 
     def has_waiting(self) -> bool:
-        """See `ConsumerList`."""
         return any(one.credit() > 0 for one in self.consumers if one not in self.aside)
 
     def appetite(self) -> tuple[int, int]:
-        """See `ConsumerList`."""
         wanted = octets = 0
         for consumer in self.consumers:
             if consumer not in self.aside and (credit := consumer.credit()) > 0:

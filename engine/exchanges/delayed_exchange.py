@@ -58,7 +58,6 @@ class DelayedExchange(Exchange):
         return type(self._router)
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """See `Exchange`."""
         return self._router.match(message)
 
     def forget_routes(self, binding: Binding) -> None:

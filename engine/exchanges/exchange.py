@@ -189,14 +189,12 @@ class DirectExchange(Exchange):
         self._by_key: dict[str, Held[Destination]] = {}
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """See `Exchange`."""
         found: list[Destination] = []
         for key in message.keys:
             found += values_of(self._by_key.get(key))
         return found
 
     def forget_routes(self, binding: Binding) -> None:
-        """See `Exchange`."""
         self.routes.forget(binding.routing_key)
 
     def _index(self, binding: Binding) -> None:
@@ -219,7 +217,6 @@ class FanoutExchange(Exchange):
     __slots__ = ()
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """See `Exchange`."""
         return list(self.destinations)
 
     def _index(self, binding: Binding) -> None:
@@ -243,7 +240,6 @@ class TopicExchange(Exchange):
         self._patterns: TopicPatterns[Destination] = TopicPatterns()
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """See `Exchange`."""
         patterns = self._patterns
         before = patterns.cost
         found = [destination for key in message.keys for destination in patterns.match(key)]
@@ -251,7 +247,6 @@ class TopicExchange(Exchange):
         return found
 
     def forget_routes(self, binding: Binding) -> None:
-        """See `Exchange`."""
         if has_wildcards(binding.routing_key):
             self.routes.forget_pattern(binding.routing_key)
         else:
@@ -294,7 +289,6 @@ class HeadersExchange(Exchange):
             raise ConditionsMaxReached(name=self.name, vhost=vhost, limit=limit)
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """See `Exchange`."""
         patterns = self._patterns
         before = patterns.cost
         found = patterns.match(message.comparables)

@@ -22,7 +22,6 @@ class RandomExchange(Exchange):
         self._bound: list[Destination] | None = None  # None: bindings have changed
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """See `Exchange`."""
         bound = self._bound
         if bound is None:
             message.cost += len(self.destinations) // 32

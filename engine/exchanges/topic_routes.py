@@ -30,7 +30,6 @@ class TopicRouteMemory(RouteMemory):
             self.forget(key)
 
     def forget_all(self) -> None:
-        """See `RouteMemory`."""
         super().forget_all()
         self._keys.clear()
 

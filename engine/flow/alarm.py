@@ -37,7 +37,6 @@ class Alarm(Usage):
 
     @property
     def reason(self) -> str:
-        """See `Usage`."""
         return self._reason
 
     def switch(self, reason: str | None) -> None:

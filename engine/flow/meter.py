@@ -37,12 +37,10 @@ class Bound:
 
     @property
     def limit(self) -> int:
-        """See `stores.memory_cap.Bound`."""
         return self._limit()
 
     @property
     def room(self) -> int:
-        """See `stores.memory_cap.Bound`."""
         charge = self._charge
         return self._limit() - charge.node.used + charge.amount - charge.measure(self._meter)
 

@@ -323,20 +323,16 @@ class PlainFraming:
         return _LENGTH.pack(len(header)) + header + body
 
     def split(self, blob: bytes) -> tuple[bytes, bytes]:
-        """See `Framing`."""
         end = 4 + _LENGTH.unpack_from(blob)[0]
         return blob[4:end], blob[end:]
 
     def body_size(self, blob: bytes) -> int:
-        """See `Framing`."""
         return len(blob) - 4 - int(_LENGTH.unpack_from(blob)[0])
 
     def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        """See `Framing`."""
         return list(map(self.body_size, blobs))
 
     def cut(self, blobs: Sequence[bytes]) -> Cut:
-        """See `Framing`."""
         return Cut((blobs,), list(map(len, blobs)), self.body_sizes(blobs))
 
 
@@ -352,17 +348,13 @@ class CommonHeader:
         self.header = header
 
     def split(self, blob: bytes) -> tuple[bytes, bytes]:
-        """See `Framing`."""
         return self.header, blob
 
     def body_size(self, blob: bytes) -> int:
-        """See `Framing`."""
         return len(blob)
 
     def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        """See `Framing`."""
         return list(map(len, blobs))
 
     def cut(self, blobs: Sequence[bytes]) -> Cut:
-        """See `Framing`."""
         return Cut.of([_LENGTH.pack(len(self.header)) + self.header] * len(blobs), blobs)

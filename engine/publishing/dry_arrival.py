@@ -38,7 +38,6 @@ class DryArrival:
 
 
 def dry_arrival(host: HostContext, exchange: Exchange, envelope: Envelope, blob: bytes) -> DryArrival:
-    """As `arrival.arrive` does it to one message."""
     rules = host.router.arrival_rules(exchange.name, envelope.routing_key)
     headers = envelope.headers(blob) if envelope.facts.is_marked else {}
     is_duplicate = False

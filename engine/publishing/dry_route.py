@@ -92,7 +92,6 @@ def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute)
 
 
 def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:
-    """As `routing.reach`."""
     exchanges, seen, stack = router.context.exchanges, {start}, [start]
     while stack:
         exchange = stack.pop()

@@ -43,7 +43,6 @@ class LeaseBook:
         return messages
 
     def change_period(self, period_ns: int, now_ns: int) -> None:
-        """See `LeaseTable`."""
         self.leases.change_period(period_ns, now_ns)
         self.slots.change_period(period_ns, now_ns)
 

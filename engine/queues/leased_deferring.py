@@ -90,7 +90,6 @@ class DeferringCore(LeasedCore):
 
     @property
     def deferred_count(self) -> int:
-        """See `Queue`."""
         if self.deferred is None:
             return 0
         self.deferred.prune(self.context.broker.clock.wall_ms())
@@ -104,7 +103,6 @@ class DeferringCore(LeasedCore):
         return b"" if self.deferred is None else self.deferred.to_octets()
 
     def restore_notes(self, octets: bytes) -> None:
-        """See `Queue`."""
         self.deferred = DeferredAcks(octets) if octets else None
 
     def restore_deferred(self) -> None:

@@ -372,12 +372,10 @@ class LeasedQueue(ReviewedCore):
         self.leases_due()
 
     def left_by(self, session: Receiver) -> None:
-        """See `Queue`."""
         super().left_by(session)
         self.forget_session(session)
 
     def unacked_messages(self) -> list[Message]:
-        """See `Queue`."""
         return list(self.book.leases.by_id.values())
 
     def rules_changed(self) -> None:
@@ -448,7 +446,6 @@ class LeasedQueue(ReviewedCore):
         return count
 
     def end(self) -> int:
-        """See `Queue`."""
         self.stop_leases()
         return super().end()
 

@@ -30,25 +30,20 @@ class ReviewedCore(DeferringCore):
 
     @property
     def recovery(self) -> str:
-        """See `Queue`."""
         return self.recovered_point
 
     @property
     def is_reviewed(self) -> bool:
-        """See `Queue`."""
         return self.review is not None
 
     def restore_recovery(self, point: str) -> None:
-        """See `Queue`."""
         self.recovered_point = point
 
     @property
     def newest_id(self) -> int:
-        """See `Queue`."""
         return self.last_id
 
     def restore_newest_id(self, id_: int) -> None:
-        """See `Queue`."""
         self.last_id = id_
 
     def begin_review(self, since_id: int | None, next_id: int, *, was_there: bool) -> None:

@@ -51,5 +51,4 @@ class LogSink(Queue):
         return ()
 
     def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
-        """See `Queue`."""
         return self.enqueue_stretches(first_id, envelopes, blobs)

@@ -29,12 +29,10 @@ class MeteredQueueEvents(QueueEvents):
 
     @property
     def meter(self) -> Meter:
-        """See `QueueEvents`."""
         return self._meter
 
     @property
     def octets(self) -> int:
-        """See `QueueEvents`."""
         return self._meter.octets
 
     @property
@@ -43,7 +41,6 @@ class MeteredQueueEvents(QueueEvents):
         return True
 
     def recount(self, in_memory: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
-        """See `QueueEvents`."""
         meter = self._meter
         meter.reset()
         messages = list(in_memory)
@@ -59,23 +56,19 @@ class MeteredQueueEvents(QueueEvents):
     # -- what changes -------------------------------------------------------------------------------------------------
 
     def octets_changed(self, difference: int, envelope: Envelope | None = None) -> None:
-        """See `QueueEvents`."""
         if difference:
             stores = self._stores
             is_stored = stores is not None and envelope is not None and stores(envelope)
             self._meter.came(0, difference, difference if is_stored else 0)
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """See `QueueEvents`."""
         self._meter.paged_out(count, octets, octets_paged, are_stored=are_stored)
 
     def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        """See `QueueEvents`."""
         self._came(envelope, blobs)
         super().enqueued_run(first_id, envelope, blobs)
 
     def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
-        """See `QueueEvents`."""
         stored = self._stored_of_mixed(envelopes, blobs)
         self._meter.came(len(blobs), sum(map(len, blobs)), stored)
         super().enqueued_mixed(first_id, envelopes, blobs)
@@ -88,7 +81,6 @@ class MeteredQueueEvents(QueueEvents):
         of: Envelope | Sequence[Message],
         blobs: Sequence[bytes],
     ) -> None:
-        """See `QueueEvents`."""
         if consumer.no_ack:
             if isinstance(of, Envelope):
                 self._went(of, blobs)
@@ -97,7 +89,6 @@ class MeteredQueueEvents(QueueEvents):
         super().delivered_run(consumer, session, ids, of, blobs)
 
     def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
-        """See `QueueEvents`."""
         if not kept:
             self._left(messages)
         super().acked(messages, kept=kept)

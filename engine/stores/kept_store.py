@@ -76,22 +76,18 @@ class KeptStore(UntailedStore):
 
     @property
     def ready(self) -> Sized:
-        """See `Store`."""
         return self._here
 
     @property
     def has_tail(self) -> bool:
-        """See `Store`."""
         return self.is_deep
 
     @property
     def in_memory(self) -> int:
-        """See `Store`."""
         return len(self._here)
 
     @property
     def is_deep(self) -> bool:
-        """See `Store`."""
         return len(self.places) > 0
 
     @property
@@ -103,20 +99,16 @@ class KeptStore(UntailedStore):
 
     @property
     def held_octets(self) -> int:
-        """See `Store`."""
         return self.memory_octets
 
     def paged_parts(self) -> list[Part | Message]:
-        """See `Store`."""
         return self.places.parts()
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        """See `Store`."""
         return ((len(self.places), self.places.blob_octets, True),)
 
     @property
     def first_paged_id(self) -> int | None:
-        """See `Store`."""
         return self.places.first_id if self.places else None
 
     def has(self, id_: int) -> bool:
@@ -126,7 +118,6 @@ class KeptStore(UntailedStore):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        """See `Store`."""
         for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
             self.append(Message(id_, blob, envelope))
 
@@ -147,7 +138,6 @@ class KeptStore(UntailedStore):
         return self.append(message)
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
-        """See `Store`."""
         for message in messages:
             self._put(message)
         return [], 0
@@ -351,18 +341,15 @@ class KeptStore(UntailedStore):
         return message
 
     def head_octets(self, count: int) -> int:
-        """See `Store`."""
         return sum(len(message.blob) for message in islice(self._here, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        """See `Store`."""
         gone = _Gone()
         for _ in range(min(count, len(self))):
             self._remove_head(gone, with_content)
         return gone.removed()
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        """See `Store`."""
         gone = _Gone()
         while (
             0 < self.next_expiry_ns <= now_ns
@@ -386,7 +373,6 @@ class KeptStore(UntailedStore):
             gone.recounted += len(found.blob) - head.octets
 
     def drop_all(self) -> Dropped:
-        """See `Store`."""
         octets = self.places.blob_octets
         gone = self.places.take_all()
         runs = list(stretches(gone))
@@ -399,11 +385,9 @@ class KeptStore(UntailedStore):
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
     def position_of(self, message: Message) -> int:
-        """See `Store`."""
         return message.id
 
     def scan(self, after: int, count: int) -> Scanned:
-        """See `Store`."""
         missing: list[int] = []
 
         def read_back(id_: int) -> Message | None:
@@ -418,7 +402,6 @@ class KeptStore(UntailedStore):
         return Scanned(found, bool(missing))
 
     def load_at(self, after: int, count: int) -> None:
-        """See `Store`."""
         self.windows.fill(SCANNING, self.places, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:

@@ -35,13 +35,11 @@ class LastValueStore(LeveledStore):
         return LastValueReady(self._owner, self._of_levels, self._key_of)
 
     def leave_owner(self) -> None:
-        """See `Store`."""
         super().leave_owner()
         self.ready = self._empty_ready()
 
     @property
     def is_deep(self) -> bool:
-        """See `Store`."""
         return self.ready.left_count > 0
 
     @property
@@ -53,30 +51,26 @@ class LastValueStore(LeveledStore):
         """See `Store`. There is never a tail."""
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
-        """See `Store`."""
+        pass
 
     def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        """See `Store`."""
         if self._storage.pager is None:
             return Message(id_, blob, envelope)
         return PagedMessage(id_, blob, envelope, self.ready)
 
     def append(self, message: Message) -> Message | None:
-        """See `Store`."""
         older, has_to_come = self._superseded(message)
         if has_to_come:
             self.ready.append(message)
         return older
 
     def put_first(self, message: Message) -> Message | None:
-        """See `Store`."""
         older, has_to_come = self._superseded(message)
         if has_to_come:
             super().put_first(message)
         return older
 
     def put_last(self, message: Message) -> Message | None:
-        """See `Store`."""
         older, has_to_come = self._superseded(message)
         if has_to_come:
             super().put_last(message)
@@ -89,7 +83,6 @@ class LastValueStore(LeveledStore):
         return older, has_to_come
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
-        """See `Store`."""
         gone: list[Message] = []
         by_key: dict[Key, Message] = {}  # what comes back may have several values of one key itself
         fresh: list[Message] = []

@@ -65,31 +65,25 @@ class LeveledStore(TailedStore):
 
     @property
     def level_max(self) -> int:
-        """See `Store`."""
         return self._of_levels.top
 
     @property
     def levels(self) -> Levels:
-        """See `TailedStore`."""
         return self._of_levels
 
     @property
     def body_octets(self) -> int:
-        """See `Store`."""
         tail = self._tail
         return self.ready.octets + (0 if tail is None else tail.octets or 0)
 
     @property
     def counts_octets(self) -> bool | None:
-        """See `Store`."""
         return self._counts_octets
 
     def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        """See `Store`."""
         for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
             self.append(self.new_message(id_, blob, envelope))
 
     def position_of(self, message: Message) -> int:
-        """See `Store`."""
         levels = self._of_levels
         return (levels.top - levels.of(message.envelope.facts.priority)) * LEVEL_STEP + message.id

@@ -43,19 +43,15 @@ class PlainStore(TailedStore):
 
     @property
     def level_max(self) -> int:
-        """See `Store`."""
         return 0
 
     @property
     def body_octets(self) -> int:
-        """See `Store`."""
         return 0
 
     @property
     def counts_octets(self) -> bool | None:
-        """See `Store`."""
         return False
 
     def position_of(self, message: Message) -> int:
-        """See `Store`."""
         return message.id

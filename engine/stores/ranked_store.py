@@ -198,22 +198,18 @@ class RankedStore(UntailedStore):
 
     @property
     def ready(self) -> Sized:
-        """See `Store`."""
         return self._here
 
     @property
     def has_tail(self) -> bool:
-        """See `Store`."""
         return False
 
     @property
     def in_memory(self) -> int:
-        """See `Store`."""
         return len(self._here)
 
     @property
     def is_deep(self) -> bool:
-        """See `Store`."""
         return False
 
     @property
@@ -223,7 +219,6 @@ class RankedStore(UntailedStore):
 
     @property
     def held_octets(self) -> int:
-        """See `Store`."""
         return held_octets(self._here)
 
     @property
@@ -232,12 +227,10 @@ class RankedStore(UntailedStore):
         return self._here.first.expires_ns if len(self._here) else 0
 
     def paged_parts(self) -> list[Part | Message]:
-        """See `Store`."""
         return []
 
     @property
     def first_paged_id(self) -> int | None:
-        """See `Store`."""
         return None
 
     def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
@@ -247,19 +240,16 @@ class RankedStore(UntailedStore):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        """See `Store`."""
         for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
             self.append(self._owner.message_for(id_, blob, envelope))
 
     def append(self, message: Message) -> Message | None:
-        """See `Store`."""
         here = Message(message.id, message.blob, message.envelope, message.holder, message.deliveries)
         here.expires_ns, here.uncounted = message.expires_ns, message.uncounted
         self._here.add(here, self.position_of(message))
         return None
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
-        """See `Store`."""
         for message in messages:
             self.append(message)
         return [], 0
@@ -275,7 +265,6 @@ class RankedStore(UntailedStore):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """See `Store`."""
         taken: list[Message] = []
         while len(taken) < limit and len(self._here) and (room > 0 or not taken):
             taken.append(self._here.popleft())
@@ -283,22 +272,18 @@ class RankedStore(UntailedStore):
         return taken
 
     def head_octets(self, count: int) -> int:
-        """See `Store`."""
         return sum(len(message.blob) for message in islice(self._here, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        """See `Store`."""
         return Removed([self._here.popleft() for _ in range(min(count, len(self._here)))], [])
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        """See `Store`."""
         gone: list[Message] = []
         while len(gone) < count_max and 0 < self.next_expiry_ns <= now_ns:
             gone.append(self._here.popleft())
         return Removed(gone, [])
 
     def drop_all(self) -> Dropped:
-        """See `Store`."""
         here, self._here = self._here, RankedReady()
         return Dropped(here, [], [], 0)
 
@@ -311,13 +296,11 @@ class RankedStore(UntailedStore):
         return next(position for position, one in self._here.behind(-1) if one is message)
 
     def scan(self, after: int, count: int) -> Scanned:
-        """See `Store`."""
         return Scanned(list(islice(self._here.behind(after), count)), False)
 
     def load_at(self, after: int, count: int) -> None:
-        """See `Store`."""
+        pass
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        """See `Store`."""
         taken = (self._here.take(position) for position in sorted(set(positions)))
         return Removed([message for message in taken if message is not None], [])

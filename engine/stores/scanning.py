@@ -59,7 +59,6 @@ class Scanner:
             id_ = 0
 
     def scan(self, levels: Sequence[Level], tail: Tail | None, after: int, count: int) -> Scanned:
-        """See `Store`."""
         found: list[tuple[int, Message]] = []
         for position, id_, message in self._order(levels, tail, after, count):
             message = message or self._window.get(id_)

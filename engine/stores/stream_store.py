@@ -112,22 +112,18 @@ class StreamStore(UntailedStore):
 
     @property
     def ready(self) -> Sized:
-        """See `Store`."""
         return self._messages
 
     @property
     def has_tail(self) -> bool:
-        """See `Store`."""
         return self.is_deep
 
     @property
     def in_memory(self) -> int:
-        """See `Store`."""
         return len(self._messages)
 
     @property
     def is_deep(self) -> bool:
-        """See `Store`."""
         return self.memory_offset > self.first_offset
 
     @property
@@ -147,7 +143,6 @@ class StreamStore(UntailedStore):
 
     @property
     def held_octets(self) -> int:
-        """See `Store`."""
         return self.memory_octets + OVERHEAD * len(self._messages)
 
     @property
@@ -177,7 +172,6 @@ class StreamStore(UntailedStore):
         return self.append(message)
 
     def put_last(self, message: Message) -> Message | None:
-        """See `Store`."""
         return self.append(message)
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
@@ -264,7 +258,6 @@ class StreamStore(UntailedStore):
         return [ids for _, ids in self._runs(offset, stop)]
 
     def paged_parts(self) -> list[Part | Message]:
-        """See `Store`."""
         found: list[Part | Message] = []
         for offset, ids in self._runs(self.first_offset, self.memory_offset):
             start = offset - self.first_offset
@@ -335,19 +328,15 @@ class StreamStore(UntailedStore):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """See `Store`."""
         return []
 
     def head_octets(self, count: int) -> int:
-        """See `Store`."""
         return sum(len(message.blob) for message in islice(self._messages, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        """See `Store`."""
         return Removed([], [])
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        """See `Store`."""
         return Removed([], [])
 
     def drop_all(self) -> Dropped:
@@ -410,7 +399,6 @@ class StreamStore(UntailedStore):
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
     def position_of(self, message: Message) -> int:
-        """See `Store`."""
         offset = integer_of(message.envelope.headers(message.blob), OFFSET)
         assert offset is not None
         return offset + 1
@@ -432,13 +420,11 @@ class StreamStore(UntailedStore):
         return Scanned(found, False)
 
     def load_at(self, after: int, count: int) -> None:
-        """See `Store`."""
         offset = max(after, self.first_offset)
         self._windows.pop(SCANNING, None)
         self.fill(SCANNING, offset)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        """See `Store`."""
         return Removed([], [])
 
 

@@ -228,12 +228,10 @@ class TailPaging(ABC):
 
     @property
     def in_memory(self) -> int:
-        """See `Store`."""
         return len(self.ready)
 
     @property
     def held_octets(self) -> int:
-        """See `Store`."""
         return held_octets(self.ready)
 
     @property
@@ -261,22 +259,18 @@ class TailPaging(ABC):
         return True
 
     def allow_paging(self, allowed: bool) -> None:
-        """See `Store`."""
         if allowed and not self.may_page:
             self.quota, self.came_in = 0, -UNLIMITED  # nobody knows how much that was
         self.may_page = allowed
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
-        """See `Store`."""
         self.cap, self._is_metered = cap, is_metered
         self._is_unsettled = cap is not None
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """See `Store`."""
         return self._page_out(octets, count_max) if self.may_page else 0
 
     def page_again(self) -> bool:
-        """See `Store`."""
         tail = self._tail
         if not self.may_page:
             return False
@@ -316,7 +310,6 @@ class TailPaging(ABC):
                 sink(self._owner, tail, below, taken, is_metered=self._is_metered)
 
     def grant(self, octets: int) -> None:
-        """See `memory_budget.Debtor`."""
         self.quota, self.came_in = octets, 0
 
     def settle_quota(self) -> bool:
@@ -354,11 +347,9 @@ class TailPaging(ABC):
             octets_max -= freed
 
     def is_low(self) -> bool:
-        """See `Store`."""
         return self._tail is not None and len(self.ready) < LOW
 
     def wants_more(self, straight: bool, waiting: bool) -> bool:
-        """See `Store`."""
         tail, pager = self._tail, self._storage.pager
         if tail is None:
             return False
@@ -372,7 +363,6 @@ class TailPaging(ABC):
         return len(self.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
 
     def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
-        """See `Store`."""
         tail, pager, cap = self._tail, self._storage.pager, self.cap
         if tail is None:
             return
@@ -393,7 +383,6 @@ class TailPaging(ABC):
         self._forget_empty_tail()
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
-        """See `Store`."""
         tail = self._tail
         if tail is None:
             return

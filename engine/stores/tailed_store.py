@@ -71,7 +71,7 @@ class TailedStore(TailPaging):
     @property
     @abstractmethod
     def counts_octets(self) -> bool | None:
-        """See `Store`."""
+        pass
 
     def take_over(self, other: "TailedStore") -> None:
         """Have all that another store of the same levels has, which is empty afterwards. O(messages in memory)."""
@@ -98,12 +98,10 @@ class TailedStore(TailPaging):
 
     @property
     def is_deep(self) -> bool:
-        """See `Store`."""
         return self._tail is not None
 
     @property
     def next_expiry_ns(self) -> int:
-        """See `Store`."""
         tail = self._tail
         soonest = 0
         for level, messages in enumerate(self._levels()):
@@ -116,11 +114,9 @@ class TailedStore(TailPaging):
         return soonest
 
     def paged_parts(self) -> list[Part | Message]:
-        """See `Store`."""
         return [] if self._tail is None else self._tail.parts()
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        """See `Store`."""
         for part in parts:
             if not isinstance(part, Message):
                 are_stored = part.place is None or self._owner.stores(part.envelope)
@@ -128,26 +124,21 @@ class TailedStore(TailPaging):
 
     @property
     def first_offset(self) -> int | None:
-        """See `Store`."""
         return None
 
     @property
     def first_paged_id(self) -> int | None:
-        """See `Store`."""
         return None if self._tail is None else self._tail.first_id
 
     def expect_expiry(self) -> None:
-        """See `Store`."""
         self.expiring = True
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        """See `Store`."""
         return Message(id_, blob, envelope)
 
     def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        """See `Store`."""
         if self._tail is not None:
             self._extend_tail(self._tail, first_id, envelopes, blobs)
         elif (self._storage.pager is not None or self.cap is not None) and not self._is_granted(
@@ -158,7 +149,6 @@ class TailedStore(TailPaging):
             self.ready.extend(map(Message, range(first_id, first_id + len(blobs)), blobs, each_of(envelopes)))
 
     def append(self, message: Message) -> Message | None:
-        """See `Store`."""
         if self._tail is not None:
             self._append_to_tail(self._tail, message)
         elif (self._storage.pager is not None or self.cap is not None) and not self._is_granted(len(message.blob), 1):
@@ -168,7 +158,6 @@ class TailedStore(TailPaging):
         return None
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
-        """See `Store`."""
         if self._tail is not None:
             messages = self._put_into_tail(self._tail, messages)
         for message in messages:
@@ -181,7 +170,6 @@ class TailedStore(TailPaging):
         return [], passed
 
     def put_first(self, message: Message) -> Message | None:
-        """See `Store`."""
         tail = self._tail
         here = self._levels()[self._level_number(message)]
         if tail is not None or (here and here[0].id < message.id):
@@ -194,7 +182,6 @@ class TailedStore(TailPaging):
         return None
 
     def put_last(self, message: Message) -> Message | None:
-        """See `Store`."""
         tail = self._tail
         here = self._levels()[self._level_number(message)]
         if tail is not None or (here and here[-1].id > message.id):
@@ -209,7 +196,6 @@ class TailedStore(TailPaging):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """See `Store`."""
         ready = self.ready
         popleft = ready.popleft
         if limit <= 1 or not ready:
@@ -232,18 +218,15 @@ class TailedStore(TailPaging):
         return taken
 
     def head_octets(self, count: int) -> int:
-        """See `Store`."""
         return sum(map(len, map(_BLOB, islice(self.ready, count))))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        """See `Store`."""
         ready = self.ready
         while len(ready) < count and self._tail is not None:
             self.load(count - len(ready), SLICE_OCTETS)
         return Removed([ready.popleft() for _ in range(min(count, len(ready)))], [])
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        """See `Store`."""
         gone: list[Message] = []
         for level, messages in enumerate(self._levels()):
             if messages and 0 < messages[0].expires_ns <= now_ns:
@@ -260,7 +243,6 @@ class TailedStore(TailPaging):
         return Removed(gone, [])
 
     def drop_all(self) -> Dropped:
-        """See `Store`."""
         ready, self.ready = self.ready, self._empty_ready()
         runs: list[tuple[Sequence[int], Envelope]] = []
         paged: list[Message] = []
@@ -279,17 +261,15 @@ class TailedStore(TailPaging):
         return Dropped(ready, runs, paged, None)
 
     def leave_owner(self) -> None:
-        """See `Store`."""
         self._owner = NOBODY
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
     @abstractmethod
     def position_of(self, message: Message) -> int:
-        """See `Store`."""
+        pass
 
     def scan(self, after: int, count: int) -> Scanned:
-        """See `Store`."""
         self._reach_at(after)
         return self._scanner.scan(self._levels(), self._tail, after, count)
 
@@ -304,7 +284,6 @@ class TailedStore(TailPaging):
             self._reach(len(self._levels()) - 1 - rank, id_)
 
     def load_at(self, after: int, count: int) -> None:
-        """See `Store`."""
         if self._tail is not None:
             self._reach_at(after)
             pager = self._storage.pager
@@ -312,7 +291,6 @@ class TailedStore(TailPaging):
             self._scanner.load(self._owner, budget, self._levels(), self._tail, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        """See `Store`."""
         count = len(self._levels())
         wanted: dict[int, list[int]] = {}
         for position in sorted(set(positions)):

@@ -48,15 +48,13 @@ class NoTempStore:
         self.on_change: Callable[[int], object] = lambda used: None
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """See `TempStore`."""
         return None
 
     def unspool(self, place: Place, size: int) -> bytes:
-        """See `TempStore`."""
         raise AssertionError
 
     def release(self, place: Place, size: int) -> None:
         """See `TempStore`. Nothing is here: it was in one that is closed."""
 
     def close(self) -> None:
-        """See `TempStore`."""
+        pass

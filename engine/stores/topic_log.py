@@ -117,23 +117,18 @@ class MemoryLog:
             self._octets -= _octets_of(runs.popleft().blobs)
 
     def start(self) -> int:
-        """See `TopicLog`."""
         return self._runs[0].first_id if self._runs else 0
 
     def end(self) -> int:
-        """See `TopicLog`."""
         return self.next_id()
 
     def first_id(self) -> int:
-        """See `TopicLog`."""
         return self.start()
 
     def next_id(self) -> int:
-        """See `TopicLog`."""
         return self._runs[-1].first_id + len(self._runs[-1].blobs) if self._runs else 0
 
     def position_of_id(self, id_: int) -> int:
-        """See `TopicLog`."""
         return id_
 
     def position_of_time(self, wall_ms: int) -> int:
@@ -141,7 +136,6 @@ class MemoryLog:
         return next((run.first_id for run in self._runs if run.wall_ms >= wall_ms), self.end())
 
     def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
-        """See `TopicLog`."""
         runs = self._runs
         at = max(bisect_right(runs, position, key=_first_id) - 1, 0)
         found: list[LoggedMessage] = []

@@ -26,7 +26,6 @@ class UntailedStore:
 
     @property
     def first_offset(self) -> int | None:
-        """See `Store`."""
         return None
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
@@ -34,18 +33,15 @@ class UntailedStore:
         return ()
 
     def leave_owner(self) -> None:
-        """See `Store`."""
         self._owner = NOBODY
 
     def allow_paging(self, allowed: bool) -> None:
-        """See `Store`."""
+        pass
 
     def expect_expiry(self) -> None:
-        """See `Store`."""
         self.expiring = True
 
     def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        """See `Store`."""
         return Message(id_, blob, envelope)
 
     def restore_run(
@@ -61,22 +57,18 @@ class UntailedStore:
         raise AssertionError
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """See `Store`."""
         return 0
 
     def page_again(self) -> bool:
-        """See `Store`."""
         return False
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
-        """See `Store`."""
+        pass
 
     def settle_quota(self) -> bool:
-        """See `Store`."""
         return False
 
     def is_low(self) -> bool:
-        """See `Store`."""
         return False
 
     def wants_more(self, straight: bool, waiting: bool) -> bool:
@@ -84,19 +76,17 @@ class UntailedStore:
         return False
 
     def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
-        """See `Store`."""
+        pass
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
-        """See `Store`."""
+        pass
 
     @property
     def counts_octets(self) -> bool | None:
-        """See `Store`."""
         return None
 
     @property
     def level_max(self) -> int:
-        """See `Store`."""
         return 0
 
 
@@ -106,7 +96,6 @@ class Scanning:
     __slots__ = ()
 
     def credit(self) -> int:
-        """See `Reader`."""
         return 0
 
 

@@ -65,10 +65,10 @@ class Peer(Protocol):
     def perform(
         self, operation: Operation, number: int, *, patient: bool = False
     ) -> Generator[None, None, Observation]:
-        """See `Side`."""
+        pass
 
     def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
-        """See `Side`."""
+        pass
 
 
 class Side:

@@ -74,7 +74,6 @@ class Operator:
         return self.count(queue)
 
     def status(self) -> dict[str, Any]:
-        """As `leveret ctl status --json`."""
         shown: dict[str, Any] = ask(self._connection, "status")
         return shown
 

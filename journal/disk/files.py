@@ -82,16 +82,13 @@ class RealFiles:
     __slots__ = ()
 
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
-        """See `Files`."""
         flags = os.O_RDWR | os.O_CREAT if create else os.O_RDWR if writable else os.O_RDONLY
         return os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), 0o640)
 
     def close(self, handle: int) -> None:
-        """See `Files`."""
         os.close(handle)
 
     def read(self, handle: int, length: int, offset: int) -> bytes:
-        """See `Files`."""
         if hasattr(os, "pread"):
             data = os.pread(handle, length, offset)
         else:
@@ -102,22 +99,18 @@ class RealFiles:
         return data + self.read(handle, length - len(data), offset + len(data))
 
     def write(self, handle: int, data: memoryview, offset: int) -> int:
-        """See `Files`."""
         if hasattr(os, "pwrite"):
             return os.pwrite(handle, data, offset)
         os.lseek(handle, offset, os.SEEK_SET)
         return os.write(handle, data)
 
     def size(self, handle: int) -> int:
-        """See `Files`."""
         return os.fstat(handle).st_size
 
     def truncate(self, handle: int, size: int) -> None:
-        """See `Files`."""
         os.ftruncate(handle, size)
 
     def preallocate(self, handle: int, offset: int, length: int) -> None:
-        """See `Files`."""
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(handle, offset, length)
 
@@ -138,30 +131,24 @@ class RealFiles:
             self.close(handle)
 
     def is_linked(self, handle: int) -> bool:
-        """See `Files`."""
         return os.fstat(handle).st_nlink > 0
 
     def rename(self, old: str, new: str) -> None:
-        """See `Files`."""
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
-        """See `Files`."""
         os.unlink(path)
 
     def names(self, path: str) -> list[str]:
-        """See `Files`."""
         try:
             return sorted(os.listdir(path))
         except FileNotFoundError:
             return []
 
     def make_directory(self, path: str) -> None:
-        """See `Files`."""
         os.makedirs(path, exist_ok=True)
 
     def lock(self, path: str) -> int | None:
-        """See `Files`."""
         handle = self.open(path, create=True)
         try:
             _lock(handle)

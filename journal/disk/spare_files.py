@@ -23,7 +23,6 @@ class SpareFiles(RealFiles):
         self._restock()
 
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
-        """See `Files`."""
         while True:
             try:
                 return super().open(path, create=create, writable=writable)
@@ -32,7 +31,6 @@ class SpareFiles(RealFiles):
                     raise
 
     def close(self, handle: int) -> None:
-        """See `Files`."""
         super().close(handle)
         if len(self._spares) < self._count:
             self._restock()

@@ -39,14 +39,12 @@ class JournalPager:
         return self.memory // (deep + 1)
 
     def load(self, ids: Sequence[int]) -> list[Run]:
-        """See `Pager`."""
         try:
             return retry_blocking(lambda: self._load(ids), self._journal.contents.close, self.pause)
         except (JournalError, OSError) as error:
             raise self._unreadable(f"messages {ids[0]} to {ids[-1]} cannot be read back: {error}") from error
 
     def has(self, id_: int) -> bool:
-        """See `Pager`."""
         return self._contents.lsn_of(id_) is not None
 
     def _unreadable(self, text: str) -> Unreadable:

@@ -151,7 +151,6 @@ class Recorder(MessageRecorder):
             self._published(event)
 
     def recall(self, id_: int, place: int, size: int) -> None:
-        """See `Durability`."""
         lsn = self.contents.lsn_of(id_)
         if lsn is None:
             lsn = place
@@ -160,30 +159,25 @@ class Recorder(MessageRecorder):
         self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
-        """See `Durability`."""
         is_recorded = self.contents.last_id >= first_id
         if is_recorded:
             self.duplicate_ids.keep(vhost, address, id_, first_id, size)
         return is_recorded
 
     def await_recorded(self) -> None:
-        """See `Durability`."""
         if self.is_behind or self._journal.committed_lsn < self._journal.next_lsn:
             self._has_recorded = True
 
     def retain(self, ms: int) -> None:
-        """See `Durability`."""
         self._journal.old_segments.log_ms = ms
 
     @property
     def has_failed(self) -> bool:
-        """See `Durability`."""
         return self.takes_nothing or self.is_low
 
     # -- the engine's Durability --------------------------------------------------------------------------------------
 
     def take_sync_lsn(self) -> int:
-        """See `Durability`."""
         if not self._has_recorded:
             return 0
         self._has_recorded = False
@@ -194,11 +188,9 @@ class Recorder(MessageRecorder):
 
     @property
     def safe_lsn(self) -> int:
-        """See `Durability`."""
         return self._safe_before if self.is_behind else self._journal.committed_lsn
 
     def sync_lsn_of_all(self) -> int:
-        """See `Durability`."""
         journal = self._journal
         if self.is_behind or journal.committed_lsn >= journal.next_lsn:
             return 0
@@ -226,7 +218,6 @@ class Recorder(MessageRecorder):
 
     @property
     def is_congested(self) -> bool:
-        """See `Durability`."""
         return self._journal.backlog_bytes > BACKLOG_MAX and not self.has_failed
 
     # -- for checkpoints ----------------------------------------------------------------------------------------------

@@ -203,7 +203,6 @@ class _Restoring:
                 recovered.remove(id_)
 
     def forget_attempts(self) -> None:
-        """See `Restorer`."""
         states = self._recovered.states
         for id_, state in list(states.items()):
             if state.due_ms:

@@ -108,7 +108,6 @@ class FileTempStore:
         return self._private
 
     def unspool(self, place: Place, size: int) -> bytes:
-        """See `TempStore`."""
         try:
             return retry_blocking(lambda: self._read(place, size))
         except OSError as cause:
@@ -142,7 +141,6 @@ class FileTempStore:
         self._count(-size)
 
     def close(self) -> None:
-        """See `TempStore`."""
         for chunk in list(self._open):
             self._close(chunk)
         self._chunk = None

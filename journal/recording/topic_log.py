@@ -36,19 +36,15 @@ class JournalLog:
         self._looked_to = 0  # where the last look ended
 
     def start(self) -> int:
-        """See `TopicLog`."""
         return self._journal.ledger.rows[0].base_lsn
 
     def end(self) -> int:
-        """See `TopicLog`."""
         return self._journal.next_lsn
 
     def first_id(self) -> int:
-        """See `TopicLog`."""
         return self._journal.ledger.rows[0].first_id
 
     def next_id(self) -> int:
-        """See `TopicLog`."""
         return self._journal.next_message_id
 
     def position_of_id(self, id_: int) -> int:
@@ -64,7 +60,6 @@ class JournalLog:
         return next((row.base_lsn for row in rows if row.ended_us >= wall_ms * 1000), rows[-1].base_lsn)
 
     def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
-        """See `TopicLog`."""
         found: list[LoggedMessage] = []
         for block, index, next_position in self._blocks(position):
             for at, fields in enumerate(block.fields()):
@@ -80,7 +75,6 @@ class JournalLog:
         return Page(found, max(position, self._looked_to))
 
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
-        """See `TopicLog`."""
         found = self._broker.virtual_hosts[vhost].queues[queue]
         queue_id, first_id = self._recorder.id_of(found), 0
         ids: list[int] = []

@@ -37,39 +37,31 @@ class LocalDialect:
     """See `Dialect`."""
 
     def text(self, value: str) -> str:
-        """See `Dialect`."""
         check_text(value)
         return "'" + value.replace("'", "''") + "'"
 
     def moment(self, at_us: int) -> str:
-        """See `Dialect`."""
         return f"timestamp_micros({at_us})"
 
     def type(self, name: str) -> str:
-        """See `Dialect`."""
         if name.startswith("array<"):
             return self.type(name.removeprefix("array<").removesuffix(">")) + "[]"
         return TYPES.get(name, name)
 
     def in_order(self, value: str, by: str, where: str) -> str:
-        """See `Dialect`."""
         return f"coalesce(list({value} ORDER BY {by}) FILTER (WHERE {where}), [])"
 
     def spread(self, value: str) -> str:
-        """See `Dialect`."""
         return f"quantile_disc({value}, [{', '.join(str(point / 1000) for point in POINTS.values())}])"
 
     def point(self, spread: str, name: str) -> str:
-        """See `Dialect`."""
         return f"{spread}[{list(POINTS).index(name) + 1}]"
 
     def member(self, json: str, name: str) -> str:
-        """See `Dialect`."""
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")
         return f"json_extract_string({json}, {self.text(pointer)})"
 
     def first_death(self, headers_json: str) -> str:
-        """See `Dialect`."""
         return f"json_extract_string({headers_json}, '/x-death/0/queue')"
 
 
@@ -101,7 +93,6 @@ class LocalEngine:
         self._kinds: dict[str, str] = {}
 
     def view(self, name: str, sql: str, *, kept: bool = False) -> None:
-        """See `Engine`."""
         self._make(name, "TABLE" if kept else "VIEW", f"AS {sql}")
 
     def _make(self, name: str, kind: str, what: str, cursor: Any = None) -> None:
@@ -117,7 +108,6 @@ class LocalEngine:
             return (cursor or self._connection.cursor()).execute(sql)
 
     def stream(self, sql: str) -> Iterator[Row]:
-        """See `Engine`."""
         cursor = self._run(sql)
         names = [column[0] for column in cursor.description]
         while chunk := cursor.fetchmany(CHUNK):
@@ -125,18 +115,15 @@ class LocalEngine:
                 yield {name: plain(found) for name, found in zip(names, values, strict=True)}
 
     def arrow(self, sql: str) -> Any:
-        """See `Engine`."""
         with _refused():
             return self._connection.cursor().sql(sql).to_arrow_table()
 
     def given(self, name: str, table: Any) -> None:
-        """See `Engine`."""
         cursor = self._connection.cursor()
         cursor.register("given_rows", table)  # for this cursor alone
         self._make(name, "TABLE", "AS SELECT * FROM given_rows", cursor)
 
     def files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
-        """See `Engine`."""
         nothing = {column: f"CAST(NULL AS {self.dialect.type(type_)})" for column, type_, _ in columns}
         if not paths:
             self.view(name, f"SELECT {_named(nothing)} WHERE false")
@@ -164,7 +151,6 @@ class LocalEngine:
         begun.replace(target)
 
     def append(self, sql: str, path: str) -> None:
-        """See `Engine`."""
         directory = Path(path)
         directory.mkdir(parents=True, exist_ok=True)
         self._copy(sql, directory).replace(directory / f"part-{uuid4()}.parquet")
@@ -190,7 +176,6 @@ class LocalEngine:
                 inserting.executemany(put, made)
 
     def close(self) -> None:
-        """See `Engine`."""
         self._connection.close()
         self._scratch.cleanup()
 

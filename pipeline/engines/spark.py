@@ -12,38 +12,30 @@ class SparkDialect:
     """See `Dialect`."""
 
     def text(self, value: str) -> str:
-        """See `Dialect`."""
         check_text(value)
         return "'" + "".join(_ESCAPED.get(letter, letter) for letter in value) + "'"
 
     def moment(self, at_us: int) -> str:
-        """See `Dialect`."""
         return f"timestamp_micros({at_us}L)"
 
     def type(self, name: str) -> str:
-        """See `Dialect`."""
         return name
 
     def in_order(self, value: str, by: str, where: str) -> str:
-        """See `Dialect`."""
         pairs = f"array_sort(collect_list(IF({where}, named_struct('place', {by}, 'it', {value}), NULL)))"
         return f"transform({pairs}, one -> one.it)"
 
     def spread(self, value: str) -> str:
-        """See `Dialect`."""
         return f"sort_array(collect_list({value}))"
 
     def point(self, spread: str, name: str) -> str:
-        """See `Dialect`."""
         rank = f"CAST((size({spread}) * {POINTS[name]}L + 999) DIV 1000 AS int)"
         return f"try_element_at({spread}, greatest({rank}, 1))"
 
     def member(self, json: str, name: str) -> str:
-        """See `Dialect`."""
         return f"from_json({json}, 'map<string,string>')[{self.text(name)}]"
 
     def first_death(self, headers_json: str) -> str:
-        """See `Dialect`."""
         return f"get_json_object({headers_json}, '$[\\'x-death\\'][0].queue')"
 
 
@@ -62,7 +54,6 @@ class SparkEngine:
         self._kept: dict[str, Any] = {}
 
     def view(self, name: str, sql: str, *, kept: bool = False) -> None:
-        """See `Engine`."""
         self._name(name, self._run(sql), kept=kept)
 
     def _run(self, sql: str) -> Any:
@@ -90,17 +81,14 @@ class SparkEngine:
                 yield {name: plain(found) for name, found in row.items()}
 
     def arrow(self, sql: str) -> Any:
-        """See `Engine`."""
         return self._run(sql).toArrow()
 
     def files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
-        """See `Engine`."""
         wanted = ddl(columns).replace(" NOT NULL", "")
         read = self.session.read.schema(wanted).option("__globPaths__", "false")
         self._name(name, read.parquet(*paths) if paths else self.session.createDataFrame([], wanted))
 
     def given(self, name: str, table: Any) -> None:
-        """See `Engine`."""
         self._name(name, self.session.createDataFrame(table))
 
     def frame(self, name: str, frame: Any) -> None:
@@ -108,11 +96,9 @@ class SparkEngine:
         self._name(name, frame)
 
     def write(self, sql: str, path: str) -> None:
-        """See `Engine`."""
         self._run(sql).write.mode("overwrite").parquet(path)
 
     def append(self, sql: str, path: str) -> None:
-        """See `Engine`."""
         self._run(sql).write.mode("append").parquet(path)
 
     def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
@@ -128,7 +114,6 @@ class SparkEngine:
         self._name(name, made)
 
     def close(self) -> None:
-        """See `Engine`."""
         for frame in self._kept.values():
             frame.unpersist()
         self._kept.clear()

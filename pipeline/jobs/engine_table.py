@@ -22,13 +22,10 @@ class EngineTable:
         engine.view(self.name, sql, kept=kept)
 
     def count(self) -> int:
-        """See `Table`."""
         return int(value(self._engine, f"SELECT count(*) FROM {self.name}"))
 
     def head(self, rows: int | None = None) -> Iterator[Row]:
-        """See `Table`."""
         return self._engine.stream(self._rows if rows is None else f"{self._rows} LIMIT {rows}")
 
     def write_parquet(self, path: str) -> None:
-        """See `Table`."""
         self._engine.write(self._rows, path)

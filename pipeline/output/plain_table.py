@@ -15,15 +15,12 @@ class PlainTable:
         self._rows = rows
 
     def count(self) -> int:
-        """See `Table`."""
         return len(self._rows)
 
     def head(self, rows: int | None = None) -> Iterator[dict[str, Any]]:
-        """See `Table`."""
         return (dict(row) for row in self._rows[:rows])
 
     def write_parquet(self, path: str) -> None:
-        """See `Table`."""
         import pyarrow
         from pyarrow import parquet
 

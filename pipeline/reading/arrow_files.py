@@ -23,27 +23,22 @@ class ArrowFiles:
         self._next = 1
 
     def open(self, path: str) -> int:
-        """See `ReadableFiles`."""
         handle = self._next
         self._handles[handle] = self._system.open_input_file(path)
         self._next += 1
         return handle
 
     def close(self, handle: int) -> None:
-        """See `ReadableFiles`."""
         self._handles.pop(handle).close()
 
     def read(self, handle: int, length: int, offset: int) -> bytes:
-        """See `ReadableFiles`."""
         data: bytes = self._handles[handle].read_at(length, offset)
         return data
 
     def size(self, handle: int) -> int:
-        """See `ReadableFiles`."""
         return int(self._handles[handle].size())
 
     def names(self, path: str) -> list[str]:
-        """See `ReadableFiles`."""
         selector = fs.FileSelector(path, allow_not_found=True)
         return sorted(info.base_name for info in self._system.get_file_info(selector))
 

@@ -77,7 +77,6 @@ def _small() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_ruled", [False, True], ids=["", "with settings"])
 def test_depth_makes_no_difference_and_books_are_kept(kind: str, is_ruled: bool) -> None:
-    """See the module. What failed is printed step by step."""
     chance = random.Random(f"{kind} {is_ruled}")
     for _ in range(examples(STORIES)):
         story = Story(KINDS[kind], chance, is_ruled=is_ruled)

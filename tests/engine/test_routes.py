@@ -178,7 +178,6 @@ class World:
         assert all(route.is_stale for route in self.held.values())
 
     def disable(self, name: str, other: str, key: str) -> None:
-        """As the configuration does with `enabled = false`."""
         queue = self.vhost.queues.get(QUEUES[NAMES.index(name) % len(QUEUES)])
         if queue is not None:
             queue.enabled = not queue.enabled

@@ -52,7 +52,6 @@ class World(DepthWorld):
         assert isinstance(self.queue.store, KeptStore) is is_kept
 
     def repository(self) -> SettingsRepository:
-        """See `DepthWorld`."""
         return SettingsRepository([entry("q", **{"default_non_destructive": self.is_kept, **self.said})])
 
     @property

@@ -47,7 +47,6 @@ class Bench(FlowBench):
         super().__init__(open_temp=FileTempStore, **settings)
 
     def begin(self) -> None:
-        """See `FlowBench`."""
         if self.has_journal:
             self.files = self.files or SimulatedFiles()
             options = JournalOptions(segment_size=1 << 20)
@@ -211,7 +210,6 @@ class Ailing(FileTempStore):
     is_ill = False
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """See `TempStore`."""
         self._chunk_size = 0  # a file each
         return super().spool(blobs)
 

@@ -109,7 +109,6 @@ def test_it_is_said_before_the_record_is_there(append: Callable[[Driver], None],
 
 
 def test_a_leased_queue_and_a_logged_topic_of_a_broker() -> None:
-    """As `leveret serve` makes them."""
     files = SimulatedFiles()
     text = '[[logged-topic]]\nname = "t"\n[[logged-topic]]\nname = "q"\n'
     text += '[[queue]]\nname = "q"\ntype = "amps"\nunderlying-topic = "t"\n'

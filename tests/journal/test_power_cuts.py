@@ -129,7 +129,6 @@ def test_the_readers_directory_is_durable_with_its_first_reader(tmp_path: Path) 
         """Tells which directories are synced."""
 
         def sync_directory(self, path: str) -> None:
-            """See `Files`."""
             assert os.path.isdir(path)
             synced.append(os.path.relpath(path, tmp_path))
             super().sync_directory(path)

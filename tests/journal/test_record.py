@@ -242,11 +242,9 @@ class Padded:
         return blob[:3], blob[3:-1]
 
     def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        """See `Framing`."""
         return list(map(self.body_size, blobs))
 
     def cut(self, blobs: Sequence[bytes]) -> Cut:
-        """See `Framing`."""
         parts = list(map(self.split, blobs))
         return Cut.of([len(header).to_bytes(4, "big") + header for header, _ in parts], [body for _, body in parts])
 

@@ -48,12 +48,10 @@ class FlowModelSide(Side):
     """The model."""
 
     def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
-        """See `Side`."""
         self.model = FlowModel()
         self.out: list[tuple[str, FlowMessage]] = []
 
     def seen(self) -> Observation:
-        """See `Side`."""
         model = self.model
         seen: Observation = {"queues": {name: [one.name for one in it.ready] for name, it in model.queues.items()}}
         for name, publisher in sorted(model.publishers.items()):
@@ -125,7 +123,6 @@ class FlowEngineSide(Side):
     """The engine."""
 
     def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
-        """See `Side`."""
         self.bench: Any = None
         self.publishers: dict[str, Publisher] = {}
         self.out: list[int] = []
@@ -138,7 +135,6 @@ class FlowEngineSide(Side):
         self.bench.broker.reloading.replace_settings(SettingsRepository(entries, usage=system), options)
 
     def seen(self) -> Observation:
-        """See `Side`."""
         if self.bench is None:
             return {"queues": {}, "used": {}, "waiting": []}
         self.bench.end_turn()

@@ -79,14 +79,12 @@ class LeaseModelSide(Side):
     """The model."""
 
     def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
-        """See `Side`."""
         self.now = self.number = 0
         self.queue: LeaseQueue | None = None
         self.sessions: dict[tuple[int, int], LeaseSession] = {}
         self.dead: list[list[str]] = []
 
     def seen(self) -> Observation:
-        """See `Side`."""
         seen: Observation = {}
         for (client, channel), session in sorted(self.sessions.items()):
             if session.deliveries:
@@ -226,7 +224,6 @@ class LeaseEngineSide(Side):
     """The engine."""
 
     def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
-        """See `Side`."""
         self.clock = ManualClock()
         self.clock.advance_ns(MS)  # no clock stands at 0, which means never
         self.began_ms = self.clock.wall_ms()
@@ -271,7 +268,6 @@ class LeaseEngineSide(Side):
             pass
 
     def seen(self) -> Observation:
-        """See `Side`."""
         self._end_turn()
         seen: Observation = dict(sorted(self.deliveries.items()))
         self.deliveries = {}

@@ -56,18 +56,15 @@ class Remembering(Truth):
         self.acked: set[Fact] = set()
 
     def did(self, line: Line, what: str, adds: Sequence[Fact] = (), removes: Sequence[Fact] = ()) -> Operation:
-        """See `Truth`."""
         self.taken.update(removes)
         self.acked.update(removes if what.startswith("ack") else ())
         return super().did(line, what, adds, removes)
 
     def answered(self, operation: Operation) -> None:
-        """See `Truth`."""
         self.been.update(operation.adds)
         super().answered(operation)
 
     def look(self, facts: Iterable[Fact]) -> None:
-        """See `Truth`."""
         super().look(facts)
         self.been |= self.here
 

@@ -41,15 +41,12 @@ class Given:
         self._rows = pyarrow.table({name: [row[name] for row in values] for name in names})
 
     def count(self) -> int:
-        """See `Table`."""
         return len(self._rows)
 
     def head(self, rows: int | None = None) -> Any:
-        """See `Table`."""
         return iter(self._rows.slice(0, rows).to_pylist())
 
     def write_parquet(self, path: str) -> None:
-        """See `Table`."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(self._rows, path)
 
@@ -220,7 +217,6 @@ class Terminal(io.StringIO):
     """Says that it is one."""
 
     def isatty(self) -> bool:
-        """See `TextIO`."""
         return True
 
 

@@ -93,7 +93,6 @@ def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
         """Keeps what is posted."""
 
         def do_POST(self) -> None:
-            """See `http.server`."""
             got.append(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(codes[len(got) - 1])
             self.end_headers()

@@ -27,7 +27,6 @@ class Full(io.StringIO):
     """A log on a full disk."""
 
     def write(self, text: str) -> int:
-        """See `TextIO`."""
         raise OSError(errno.ENOSPC, "No space left on device")
 
 

@@ -48,7 +48,6 @@ class Listening(Configuration):
     read: ClassVar[Read] = set()
 
     def value(self, table: str, key: str) -> Any:
-        """See `Configuration`."""
         self.read.add((table, key))
         return super().value(table, key)
 

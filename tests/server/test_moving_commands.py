@@ -39,7 +39,6 @@ def test_a_job(broker: RunningBroker) -> None:
 
 
 def test_paused(broker: RunningBroker) -> None:
-    """As `queues` shows it."""
     assert request(broker.url, "pause", {"queue": "a"}) == {"queue": "a", "vhost": "/", "paused": True, "ready": 5}
     assert {row["name"]: row["paused"] for row in request(broker.url, "queues", {})} == {"a": True, "b": False}
     request(broker.url, "resume", {"queue": "a"})

@@ -229,7 +229,6 @@ def test_a_file_can_switch_hornetqs_headers_off() -> None:
 
 
 def test_properties_can_switch_hornetqs_headers_on() -> None:
-    """As `legacyHornetqHeaders`."""
     (configuration, faults) = load_configuration([("a.properties", "legacyHornetqHeaders=true")])
     assert not faults and configuration.broker.legacy_hornetq_headers is True
 

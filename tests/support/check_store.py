@@ -85,7 +85,6 @@ class StandInBound:
 
     @property
     def room(self) -> int:
-        """See `Bound`."""
         machine = self._machine
         known = [*machine.here, *machine.out.values()]
         count = len(known) + machine.coming_count + machine.owner.in_memory
@@ -138,7 +137,6 @@ class StoreMachine(RuleBasedStateMachine):
         return self.levels[min(message.envelope.facts.priority or 0, self.kind.level_max)]
 
     def position(self, message: Message) -> int:
-        """As `Store` says."""
         if self.kind.reads_only:
             return self.first_offset + self.levels[0].index(message) + 1
         level = min(message.envelope.facts.priority or 0, self.kind.level_max)

@@ -73,7 +73,6 @@ class Publisher:
         return outcomes
 
     def resume(self, octets: int, messages: int) -> tuple[int, int]:
-        """See `Waiter`."""
         return self._go_on(octets, messages)
 
     def _go_on(self, octets: int, messages: int) -> tuple[int, int]:

@@ -23,11 +23,9 @@ class RealClock:
     """The system's time."""
 
     def monotonic_ns(self) -> int:
-        """See `Clock`."""
         return time.monotonic_ns()
 
     def wall_ms(self) -> int:
-        """See `Clock`."""
         return time.time_ns() // 1_000_000
 
 

@@ -21,11 +21,9 @@ class MemoryPager:
         self.is_broken = False
 
     def budget(self) -> int:
-        """See `Pager`."""
         return self.memory // 2
 
     def has(self, id_: int) -> bool:
-        """See `Pager`."""
         return id_ in self.journal
 
     def load(self, ids: Sequence[int]) -> list[Run]:
@@ -58,7 +56,6 @@ class MemoryTempStore:
         self._room = octets
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """See `TempStore`."""
         octets = b"".join(blobs)
         self.has_failed = self.used + len(octets) > self._room
         if self.has_failed or 0 < self.limit <= self.used:
@@ -70,7 +67,6 @@ class MemoryTempStore:
         return place
 
     def unspool(self, place: Place, size: int) -> bytes:
-        """See `TempStore`."""
         if self.is_broken:
             raise Unreadable("broken")
         assert place.chunk is self
@@ -78,14 +74,13 @@ class MemoryTempStore:
         return self._octets[place.offset : place.offset + size]
 
     def release(self, place: Place, size: int) -> None:
-        """See `TempStore`."""
         assert place.chunk is self
         self.used -= size
         assert self.used >= 0
         self.on_change(self.used)
 
     def close(self) -> None:
-        """See `TempStore`."""
+        pass
 
 
 class StoreOwner:
@@ -102,18 +97,15 @@ class StoreOwner:
         self.in_memory = self.in_memory_octets = self.paged = self.paged_octets = 0
 
     def stores(self, envelope: Envelope) -> bool:
-        """See `Owner`."""
         return envelope.facts.persistent
 
     def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        """See `Owner`."""
         return self.store.new_message(id_, blob, envelope)
 
     def could_not_page(self) -> None:
         """See `Owner`: the store is asked by whoever has it."""
 
     def loaded(self, messages: list[Message], attempts: int) -> None:
-        """See `Owner`."""
         self.loaded_count += len(messages)
         for message in messages:
             assert attempts in (0, message.deliveries - message.uncounted)
@@ -123,7 +115,6 @@ class StoreOwner:
         self.in_memory = self.in_memory_octets = self.paged = self.paged_octets = 0
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """See `Owner`."""
         self.in_memory -= count
         self.in_memory_octets -= octets
         self.paged += count

@@ -74,6 +74,5 @@ class JournalReplays(Replays, DurableDesk):
         DurableDesk.__init__(self, files or SimulatedFiles(), settings, wall_ms=wall_ms)
 
     def confirmed(self) -> None:
-        """See `Replays`."""
         self.settle()
         self.confirms()

@@ -148,7 +148,6 @@ class SimulatedFiles:
     # -- Files --------------------------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
-        """See `Files`."""
         with self._mutex:
             self._ask("open", path)
             file = self.names_now.get(path)
@@ -162,19 +161,16 @@ class SimulatedFiles:
             return self._next_handle
 
     def close(self, handle: int) -> None:
-        """See `Files`."""
         path, _ = self.handles.pop(handle)
         if self.locked.get(path) == handle:
             del self.locked[path]
 
     def read(self, handle: int, length: int, offset: int) -> bytes:
-        """See `Files`."""
         path, file = self.handles[handle]
         self._ask("read", path)
         return file.now.read(offset, length)
 
     def write(self, handle: int, data: memoryview, offset: int) -> int:
-        """See `Files`."""
         with self._mutex:
             path, file = self.handles[handle]
             self._ask("write", path)
@@ -190,18 +186,15 @@ class SimulatedFiles:
             return taken
 
     def size(self, handle: int) -> int:
-        """See `Files`."""
         return self.handles[handle][1].size
 
     def truncate(self, handle: int, size: int) -> None:
-        """See `Files`."""
         path, file = self.handles[handle]
         self._ask("truncate", path)
         file.now.resize(size)
         file.unsynced.append((size, None))
 
     def preallocate(self, handle: int, offset: int, length: int) -> None:
-        """See `Files`."""
         path, file = self.handles[handle]
         self._ask("preallocate", path)
         if self.capacity is not None and self.used + max(offset + length - file.size, 0) > self.capacity:
@@ -210,7 +203,6 @@ class SimulatedFiles:
             self.truncate(handle, offset + length)
 
     def sync(self, handle: int) -> None:
-        """See `Files`."""
         path, file = self.handles[handle]
         self._ask("sync", path)
         for offset, piece in file.unsynced:  # not the whole file, which may be long
@@ -221,12 +213,10 @@ class SimulatedFiles:
         file.unsynced.clear()
 
     def is_linked(self, handle: int) -> bool:
-        """See `Files`."""
         path, file = self.handles[handle]
         return self.names_now.get(path) is file
 
     def sync_directory(self, path: str) -> None:
-        """See `Files`."""
         self._ask("sync_directory", path)
         for name in self._unsynced.pop(path, ()):
             if name in self.names_now:
@@ -235,28 +225,24 @@ class SimulatedFiles:
                 self.names_durable.pop(name, None)
 
     def rename(self, old: str, new: str) -> None:
-        """See `Files`."""
         self._ask("rename", old)
         self._name_changed(old)
         self._name_changed(new)
         self.names_now[new] = self.names_now.pop(old)
 
     def unlink(self, path: str) -> None:
-        """See `Files`."""
         self._ask("unlink", path)
         if path not in self.names_now:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self.lose(path)
 
     def names(self, path: str) -> list[str]:
-        """See `Files`."""
         return sorted(os.path.basename(name) for name in self.names_now if os.path.dirname(name) == path)
 
     def make_directory(self, path: str) -> None:
         """See `Files`. Directories are no objects here."""
 
     def lock(self, path: str) -> int | None:
-        """See `Files`."""
         if path in self.locked:
             return None
         handle = self.locked[path] = self.open(path, create=True)

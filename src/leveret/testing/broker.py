@@ -145,11 +145,9 @@ class RunningBroker(Host):
     # -- of one virtual host: see VirtualHostView -------------------------------------------------------------------
 
     def queue(self, name: str, *, vhost: str | None = None) -> QueueSnapshot:
-        """See `VirtualHostView.queue`."""
         return self._there(vhost).queue(name)
 
     def queues(self, *, vhost: str | None = None) -> tuple[QueueSnapshot, ...]:
-        """See `VirtualHostView.queues`."""
         return self._there(vhost).queues()
 
     def published(
@@ -160,21 +158,17 @@ class RunningBroker(Host):
         copies: bool = False,
         vhost: str | None = None,
     ) -> Record[PublishedMessage]:
-        """See `VirtualHostView.published`."""
         return self._there(vhost).published(exchange, routing_key, copies=copies)
 
     def history(
         self, *kinds: str, queue: str | None = None, message: int | None = None, vhost: str | None = None
     ) -> Record[HistoryEvent]:
-        """See `VirtualHostView.history`."""
         return self._there(vhost).history(*kinds, queue=queue, message=message)
 
     def plain(self, *, vhost: str | None = None) -> dict[str, Any]:
-        """See `VirtualHostView.plain`."""
         return self._there(vhost).plain()
 
     def blocked(self, *, vhost: str | None = None) -> tuple[BlockedSnapshot, ...]:
-        """See `VirtualHostView.blocked`."""
         return self._there(vhost).blocked()
 
     def assert_blocked(
@@ -187,14 +181,12 @@ class RunningBroker(Host):
         within: float = 0,
         vhost: str | None = None,
     ) -> tuple[BlockedSnapshot, ...]:
-        """See `VirtualHostView.assert_blocked`."""
         __tracebackhide__ = True
         return self._there(vhost).assert_blocked(
             destination, connection=connection, limit=limit, count=count, within=within
         )
 
     def leases(self, queue: str | None = None, *, vhost: str | None = None) -> tuple[LeaseSnapshot, ...]:
-        """See `VirtualHostView.leases`."""
         return self._there(vhost).leases(queue)
 
     def assert_leased(
@@ -208,7 +200,6 @@ class RunningBroker(Host):
         within: float = 0,
         vhost: str | None = None,
     ) -> tuple[LeaseSnapshot, ...]:
-        """See `VirtualHostView.assert_leased`."""
         __tracebackhide__ = True
         return self._there(vhost).assert_leased(
             queue, body, consumer=consumer, connection=connection, count=count, within=within
@@ -224,7 +215,6 @@ class RunningBroker(Host):
         within: float = 0,
         vhost: str | None = None,
     ) -> tuple[HistoryEvent, ...]:
-        """See `VirtualHostView.assert_lease_ended`."""
         __tracebackhide__ = True
         return self._there(vhost).assert_lease_ended(queue, why, message=message, count=count, within=within)
 
@@ -240,7 +230,6 @@ class RunningBroker(Host):
         vhost: str | None = None,
         **properties: Any,
     ) -> PublishedMessage | None:
-        """See `VirtualHostView.assert_published`."""
         __tracebackhide__ = True
         return self._there(vhost).assert_published(
             exchange, routing_key, body, headers=headers, count=count, within=within, **properties
@@ -257,7 +246,6 @@ class RunningBroker(Host):
         vhost: str | None = None,
         **properties: Any,
     ) -> None:
-        """See `VirtualHostView.assert_not_published`."""
         __tracebackhide__ = True
         self._there(vhost).assert_not_published(
             exchange, routing_key, body, headers=headers, within=within, **properties
@@ -274,7 +262,6 @@ class RunningBroker(Host):
         within: float = 0,
         vhost: str | None = None,
     ) -> QueueSnapshot:
-        """See `VirtualHostView.assert_queue`."""
         __tracebackhide__ = True
         return self._there(vhost).assert_queue(
             name, ready=ready, unacked=unacked, scheduled=scheduled, consumers=consumers, within=within
@@ -291,7 +278,6 @@ class RunningBroker(Host):
         vhost: str | None = None,
         **properties: Any,
     ) -> bool:
-        """See `VirtualHostView.inject`."""
         return self._there(vhost).inject(exchange, routing_key, body, json=json, headers=headers, **properties)
 
     def remove(
@@ -301,20 +287,17 @@ class RunningBroker(Host):
         *,
         vhost: str | None = None,
     ) -> tuple[MessageSnapshot, ...]:
-        """See `VirtualHostView.remove`."""
         return self._there(vhost).remove(queue, which)
 
     def settled(
         self, timeout: float = 5.0, *, ignore: Sequence[str] = (), due: bool = True, vhost: str | None = None
     ) -> None:
-        """See `VirtualHostView.settled`."""
         __tracebackhide__ = True
         self._there(vhost).settled(timeout, ignore=ignore, due=due)
 
     def settled_async(
         self, timeout: float = 5.0, *, ignore: Sequence[str] = (), due: bool = True, vhost: str | None = None
     ) -> Awaitable[None]:
-        """See `VirtualHostView.settled_async`."""
         return self._there(vhost).settled_async(timeout, ignore=ignore, due=due)
 
     # -- recording --------------------------------------------------------------------------------------------------

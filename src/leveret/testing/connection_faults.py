@@ -37,7 +37,6 @@ class DropConnection(Fault):
         self._dice = random.Random(seed)
 
     def begin(self, edge: Stage) -> None:
-        """See `Fault`."""
         if self._on is None and not self._mid_frame:
             for endpoint in list(edge.server.endpoints):
                 if self.aim.covers(endpoint) and self.aim.takes():
@@ -74,18 +73,15 @@ class HalfOpen(Fault):
         self._writes = writes
 
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
-        """See `Fault`."""
         if self._writes:
             return len(data), False
         self.hit(f"kept {len(data)} octets from {endpoint.name}")
         return 0, False
 
     def may_read(self, endpoint: WatchedEndpoint) -> bool:
-        """See `Fault`."""
         return self._reads
 
     def may_write(self, endpoint: WatchedEndpoint) -> bool:
-        """See `Fault`."""
         return self._writes
 
 
@@ -100,7 +96,6 @@ class CloseByServer(Fault):
         self._text = text
 
     def begin(self, edge: Stage) -> None:
-        """See `Fault`."""
         if self._on is not None:
             return
         for endpoint in list(edge.server.endpoints):
@@ -136,11 +131,9 @@ class RefuseConnections(Fault):
     """New connections are refused (ECONNREFUSED); those that are open stay."""
 
     def begin(self, edge: Stage) -> None:
-        """See `Fault`."""
         edge.close_listener()
 
     def end(self, edge: Stage) -> None:
-        """See `Fault`."""
         edge.open_listener()
 
 
@@ -152,7 +145,6 @@ class RefuseLogin(Fault):
         self._connection = connection
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        """See `Fault`."""
         if not isinstance(event, ConnectionMethod) or not isinstance(event.method, commands.Connection.StartOk):
             return event
         login = endpoint.session.login
@@ -172,7 +164,6 @@ class Away(RefuseConnections):
         self._durable = durable
 
     def begin(self, edge: Stage) -> None:
-        """See `Fault`."""
         super().begin(edge)
         for endpoint in list(edge.server.endpoints):
             self.hit(f"dropped {endpoint.name}")
@@ -215,11 +206,9 @@ class SlowNetwork(Fault):
         self._may_send: set[WatchedEndpoint] = set()
 
     def read_size(self, endpoint: WatchedEndpoint, size: int) -> int:
-        """See `Fault`."""
         return min(size, self._octets_max)
 
     def read_delay_s(self, endpoint: WatchedEndpoint) -> float:
-        """See `Fault`."""
         return self._latency_s
 
     def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
@@ -228,7 +217,6 @@ class SlowNetwork(Fault):
         return self._latency_s
 
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
-        """See `Fault`."""
         if endpoint not in self._may_send:
             return 0, False
         self._may_send.discard(endpoint)

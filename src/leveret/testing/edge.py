@@ -211,7 +211,6 @@ class Edge(Runtime):
         super().end_turn()
 
     def _do_more(self) -> bool:
-        """See `Runtime`."""
         self.note_activity()
         return super()._do_more()
 

@@ -181,7 +181,6 @@ class FaultTable:
         await self._changed.wait()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        """See `Fault`."""
         kept: ProtocolEvent | None = event
         for fault in list(self._faults):
             if kept is not None and fault.aim.covers(endpoint):
@@ -189,7 +188,6 @@ class FaultTable:
         return kept
 
     def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
-        """See `Fault`."""
         for fault in list(self._faults):
             if fault.aim.covers(endpoint):
                 taken = fault.on_confirms(endpoint, channel, taken)
@@ -205,15 +203,12 @@ class FaultTable:
         return allowed, is_last
 
     def may_read(self, endpoint: WatchedEndpoint) -> bool:
-        """See `Fault`."""
         return all(fault.may_read(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
 
     def may_write(self, endpoint: WatchedEndpoint) -> bool:
-        """See `Fault`."""
         return all(fault.may_write(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
 
     def read_size(self, endpoint: WatchedEndpoint, size: int) -> int:
-        """See `Fault`."""
         return min(
             (fault.read_size(endpoint, size) for fault in self._faults if fault.aim.covers(endpoint)), default=size
         )

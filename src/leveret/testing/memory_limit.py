@@ -32,12 +32,10 @@ class MemoryLimit(Fault):
         }
 
     def begin(self, edge: Stage) -> None:
-        """See `Fault`."""
         edge.change_configuration(self, self._limited)
         edge.broker.context.listeners.append(self._listen)
 
     def end(self, edge: Stage) -> None:
-        """See `Fault`."""
         if self._listen in edge.broker.context.listeners:  # it ended, or was started again
             edge.broker.context.listeners.remove(self._listen)
         edge.change_configuration(self, None)

@@ -29,7 +29,6 @@ class NackConfirms(Fault):
         self._keep = keep
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        """See `Fault`."""
         if not isinstance(event, PublishReceived):
             return event
         channel = event.channel
@@ -60,7 +59,6 @@ class HoldConfirms(Fault):
         self._held: list[Held] = []
 
     def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
-        """See `Fault`."""
         if not taken or not self.aim.takes():
             return taken
         self.hit(f"held {len(taken)} confirms of channel {channel.number} of {endpoint.name}")
@@ -74,7 +72,6 @@ class HoldConfirms(Fault):
         return []
 
     def end(self, edge: Stage) -> None:
-        """See `Fault`."""
         for held in self._held:
             _let_go(held)
         self._held.clear()
@@ -91,7 +88,6 @@ class LoseAcks(Fault):
     """What consumers settle never arrives: messages stay unacked and come again when the channel is gone."""
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        """See `Fault`."""
         if method_of(event) not in SETTLING or not self.aim.takes():
             return event
         self.hit(f"lost {method_of(event)} of {endpoint.name}")
@@ -108,14 +104,12 @@ class Block(Fault):
         self._parked: list[tuple[WatchedEndpoint, PublishReceived]] = []
 
     def begin(self, edge: Stage) -> None:
-        """See `Fault`."""
         for endpoint in edge.endpoints_of(None):
             if self.aim.covers(endpoint):
                 self._tell(endpoint)
                 endpoint.flush()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        """See `Fault`."""
         if not isinstance(event, PublishReceived):
             return event
         self._tell(endpoint)
@@ -124,7 +118,6 @@ class Block(Fault):
         return None
 
     def end(self, edge: Stage) -> None:
-        """See `Fault`."""
         for endpoint in self._told:
             if "connection.blocked" in endpoint.session.login.capabilities and not endpoint.session.closing.finished:
                 endpoint.session.output.send(0, commands.Connection.Unblocked)
@@ -157,7 +150,6 @@ class CancelConsumers(Fault):
         self._queue = queue
 
     def begin(self, edge: Stage) -> None:
-        """See `Fault`."""
         for vhost in edge.broker.virtual_hosts.values():
             queue = vhost.queues.get(self._queue)
             if queue is None or self.aim.vhost not in (None, vhost.name):
@@ -193,7 +185,6 @@ class Chaos(Fault):
         return dice
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        """See `Fault`."""
         channel = channel_of(event)
         if channel is None or endpoint.session.login.client is None:
             return event
@@ -223,7 +214,6 @@ class Chaos(Fault):
         return event
 
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
-        """See `Fault`."""
         dice = self._roll(endpoint)
         if not self._cut or endpoint.session.login.client is None or dice.random() >= self._cut:
             return len(data), False

@@ -88,7 +88,6 @@ class Recording:
     # -- a Tap ------------------------------------------------------------------------------------------------------
 
     def opened(self, session: AmqpSession) -> None:
-        """See `Tap`."""
         assert session.login.client is not None
         self._numbers[id(session)] = self._next
         self._next += 1
@@ -104,15 +103,12 @@ class Recording:
         )
 
     def received(self, session: AmqpSession, data: bytes) -> None:
-        """See `Tap`."""
         self._write(session, "received", octets=base64.b64encode(data).decode())
 
     def named(self, session: AmqpSession, name: str) -> None:
-        """See `Tap`."""
         self._write(session, "named", name=name)
 
     def closed(self, session: AmqpSession) -> None:
-        """See `Tap`."""
         self._write(session, "closed")
         self._numbers.pop(id(session), None)
 
@@ -136,7 +132,6 @@ class RecordedClosing(Closing):
         self.refusals: list[str] = []
 
     def refuse(self, error: Exception, channel: Any, ids: tuple[int, int] = NO_IDS) -> None:
-        """See `Closing`."""
         what = type(error).__name__ + (f" ({error})" if str(error) else "")
         self.refusals.append(f"{self._login.peer.name}: {what}")
         super().refuse(error, channel, ids)

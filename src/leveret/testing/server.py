@@ -162,7 +162,6 @@ class WatchedConfirming(Confirming):
     endpoint: "WatchedEndpoint | None" = None
 
     def send_due(self) -> None:
-        """See `Confirming`."""
         endpoint = self.endpoint
         if endpoint is None or not endpoint.edge.faults:
             super().send_due()
@@ -207,7 +206,6 @@ class WatchedSession(AmqpSession):
         self.confirming.endpoint = endpoint
 
     def make_name(self, prefix: str) -> str:
-        """See `AmqpSession`."""
         name = generated_name(prefix)
         if self.endpoint is not None and self.endpoint.edge.tap is not None:
             self.endpoint.edge.tap.named(self, name)
@@ -229,15 +227,12 @@ class WatchedSocket:
 
     @property
     def family(self) -> int:
-        """See `socket.socket`."""
         return self._socket.family
 
     def fileno(self) -> int:
-        """See `socket.socket`."""
         return self._socket.fileno()
 
     def recv(self, size: int) -> bytes:
-        """See `socket.socket`."""
         edge = self._edge
         edge.note_activity()
         if edge.faults and self.endpoint is not None:
@@ -259,11 +254,9 @@ class WatchedSocket:
         return sent
 
     def setsockopt(self, level: int, option: int, value: Any) -> None:
-        """See `socket.socket`."""
         self._socket.setsockopt(level, option, value)
 
     def close(self) -> None:
-        """See `socket.socket`."""
         self._edge.note_activity()
         self._socket.close()
 
@@ -418,7 +411,6 @@ class WatchedServer(Server):
         await super()._accepted(sock, address, is_tls)
 
     def forget(self, endpoint: Endpoint) -> None:
-        """See `Server`."""
         self.edge.note_activity()
         if self.edge.tap is not None:
             self.edge.tap.closed(endpoint.session)

@@ -24,11 +24,9 @@ class EngineClock:
         return self.mode == "virtual"
 
     def monotonic_ns(self) -> int:
-        """See `Clock`."""
         return self._now_ns if self.mode == "virtual" else monotonic_ns() - self._origin_ns
 
     def wall_ms(self) -> int:
-        """See `Clock`."""
         return self.start_ms + self.monotonic_ns() // 1_000_000
 
     def move_to(self, now_ns: int) -> None:

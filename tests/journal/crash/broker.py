@@ -174,7 +174,6 @@ class Killer(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """See the class."""
         called_off = self._is_called_off
         called_off.wait(self._after_s)
         if self._aim:

@@ -36,11 +36,9 @@ class SimulatedEndpoint(Endpoint):
     """A connection whose socket is simulated."""
 
     async def wait_readable(self, descriptor: int) -> None:  # type: ignore[override]
-        """See `Endpoint`."""
         await cast(SimulatedSocket, self.socket).readable()
 
     async def wait_writable(self, sock: object) -> None:  # type: ignore[override]
-        """See `Endpoint`."""
         await cast(SimulatedSocket, self.socket).writable()
 
 
@@ -164,7 +162,6 @@ class Host:
         return frontend_options(self.configuration, descriptor_max=DESCRIPTORS)
 
     async def _tend(self) -> None:
-        """As `leveret serve` does."""
         try:
             await self.supervisor.tend()
         except DirectoryLost:

@@ -55,7 +55,6 @@ class Totals:
             setattr(self, name, getattr(self, name) + value)
 
     def to_json(self) -> str:
-        """See `add_lane`."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
     def lines(self) -> Iterator[str]:

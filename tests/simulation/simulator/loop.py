@@ -97,11 +97,9 @@ class SimulatedClock:
         self._wall_start_ms = wall_start_ms
 
     def monotonic_ns(self) -> int:
-        """See `Clock`."""
         return now_ns()
 
     def wall_ms(self) -> int:
-        """See `Clock`."""
         return self._wall_start_ms + now_ns() // 1_000_000
 
     def jump_wall_ms(self, delta_ms: int) -> None:

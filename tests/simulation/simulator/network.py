@@ -76,14 +76,12 @@ class SimulatedSocket:
     # -- what the frontend calls --------------------------------------------------------------------------------------
 
     def fileno(self) -> int:
-        """See `socket.socket`."""
         return self._descriptor
 
     def setblocking(self, flag: bool) -> None:
-        """See `socket.socket`."""
+        pass
 
     def getsockname(self) -> tuple[str, int]:
-        """See `socket.socket`."""
         return "127.0.0.1", 5672
 
     def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:
@@ -92,12 +90,10 @@ class SimulatedSocket:
         return bytes([_CLOSE_WAIT if has_ended else _ESTABLISHED])
 
     def setsockopt(self, level: int, option: int, value: Any) -> None:
-        """See `socket.socket`."""
         if option == socket.SO_LINGER:
             self.resets = True
 
     def recv(self, size: int) -> bytes:
-        """See `socket.socket`."""
         self._check()
         arrived = self._arrived
         if not arrived:
@@ -110,13 +106,11 @@ class SimulatedSocket:
         return data
 
     def recv_into(self, buffer: memoryview) -> int:
-        """See `socket.socket`."""
         data = self.recv(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def send(self, data: bytes | memoryview) -> int:
-        """See `socket.socket`."""
         self._check()
         size = self._link.write_size(len(data))
         if not size and len(data):
@@ -130,11 +124,9 @@ class SimulatedSocket:
         return bool(self._arrived)
 
     def sendmsg(self, buffers: Sequence[bytes | memoryview]) -> int:
-        """See `socket.socket`."""
         return self.send(b"".join(buffers))
 
     def close(self) -> None:
-        """See `socket.socket`."""
         if self._descriptor < 0:
             return
         self._descriptor = -1

@@ -82,7 +82,6 @@ class Plan:
         return next(exchange for exchange in self.exchanges if exchange.name == name)
 
     def to_json(self) -> str:
-        """See `from_json`."""
         return json.dumps(asdict(self), indent=1)
 
     @classmethod

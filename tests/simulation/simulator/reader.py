@@ -31,7 +31,7 @@ class Library(Protocol):
     schedule: Schedule
 
     def note(self, text: str) -> None:
-        """See `World.note`."""
+        pass
 
 
 class Reader:

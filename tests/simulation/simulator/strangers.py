@@ -40,13 +40,11 @@ class Stranger:
         world.schedule.after(int(chance.uniform(0, STAYS_S) * SECOND), self.link.close)
 
     def received(self, data: bytes) -> None:
-        """See `network.Peer`."""
         self._answers += 1
         if self._answers == 1 and self._kind in _SECOND and self.link is not None:
             self.link.send(_SECOND[self._kind](self._chance))
 
     def disconnected(self) -> None:
-        """See `network.Peer`."""
         self._world.knowledge.happened["stranger sent away"] += 1
 
 

@@ -32,7 +32,6 @@ class SimulatedTempStore:
         self._happened = happened
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """See `TempStore`."""
         octets = b"".join(blobs)
         if 0 < self.limit <= self.used:
             self._happened["temp store: at its limit"] += 1
@@ -68,7 +67,6 @@ class SimulatedTempStore:
         self._count(-size)
 
     def close(self) -> None:
-        """See `TempStore`."""
         self.used = 0
 
     def _count(self, octets: int) -> None:

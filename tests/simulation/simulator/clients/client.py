@@ -148,7 +148,6 @@ class Client:
         self.world.schedule.after(self.chance.randrange(SECOND // 100, SECOND) << self._tries, self.connect)
 
     def disconnected(self) -> None:
-        """See `network.Peer`."""
         if self.state is OFFLINE:
             return
         self.state = OFFLINE
@@ -204,7 +203,6 @@ class Client:
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """See `network.Peer`."""
         self._heard_ns = self.world.schedule.now_ns
         buffer = self._buffer
         buffer += data

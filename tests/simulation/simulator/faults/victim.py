@@ -33,7 +33,7 @@ class Victim(Protocol):
     plan: Plan
 
     def configure(self, more: str, change: Callable[[str], str] = ...) -> None:
-        """See `World.configure`."""
+        pass
 
     def note(self, text: str) -> None:
         """Something that two runs of one seed have in common."""
