@@ -293,15 +293,16 @@ def test_the_firehose_costs_nothing_while_it_is_off(broker: SocketBroker, ctl: C
     ctl("trace-off")
     assert (broker.broker.context.listeners, vhost.context.firehose) == ([], None)
     looked_up: list[str] = []
-    route = vhost.router.route
-    type(vhost).route = lambda self, exchange, *more: looked_up.append(exchange) or route(exchange, *more)
+    router = vhost.router
+    route = router.route
+    type(router).route = lambda self, exchange, *more: looked_up.append(exchange) or route(exchange, *more)
     try:
         for _ in range(20):
             channel.basic_publish("", "q", b"x")
             channel.queue_declare("q", passive=True)
     finally:
-        del type(vhost).route
-        type(vhost).route = route.__func__
+        del type(router).route
+        type(router).route = route.__func__
     assert looked_up == [""]
     with pytest.raises(CommandError, match="no virtual host 'none'"):
         ctl("trace-on", vhost="none")
