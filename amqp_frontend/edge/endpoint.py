@@ -337,7 +337,7 @@ class Endpoint:
         session = self.session
         backlog, effort = session.backlog, session.broker.context.effort
         while not session.closing.finished:
-            if self._has_ended and backlog.area.channels and not backlog.area.waits_for_alarm:
+            if self._has_ended and backlog.parking.channels and not backlog.parking.waits_for_alarm:
                 return  # nobody is there any more whose publishes should have room
             data = b""
             if is_stalled and (self._writing or session.journal.is_waiting):
@@ -387,7 +387,7 @@ class Endpoint:
         backlog, journal = self.session.backlog, self.session.journal
         data = b""
         with trio.CancelScope() as self.unblocked:
-            if backlog.area.is_full and not self._has_ended:
+            if backlog.parking.is_full and not self._has_ended:
                 await self._wait_while_stalled()
             elif self._has_ended or backlog.unfinished is not None or journal.is_behind:
                 await trio.sleep_forever()
@@ -409,7 +409,7 @@ class Endpoint:
         while True:
             with trio.move_on_after(LOOK_S):
                 await trio.sleep_forever()
-            if not self.session.backlog.area.waits_for_alarm and self._has_hung_up():
+            if not self.session.backlog.parking.waits_for_alarm and self._has_hung_up():
                 self._has_ended = self.session.closing.finished = True
                 return
 

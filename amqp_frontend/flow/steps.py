@@ -1,4 +1,4 @@
-"""How far a turn of a connection goes: what it may spend, what it is at, and why it ends."""
+"""How far a turn of a connection goes: what it may spend, what it handles, and why it ends."""
 
 from collections.abc import Sequence
 from enum import Enum, auto

@@ -1,4 +1,4 @@
-"""What was read of a peer and is not handled yet: the rest of an event, and what is held. Source: rulings 5 and 15."""
+"""What was read of a peer and is not handled yet: the rest of an event, and what is parked. Source: rulings 5, 15."""
 
 from typing import NamedTuple
 
@@ -8,22 +8,22 @@ from ..peer.channel import CommitUnderWay
 
 
 class Unfinished(NamedTuple):
-    """The rest of an event. `since_ns`: when it came (monotonic), if it was held before; else None."""
+    """The rest of an event. `since_ns`: when it came (monotonic), if it was parked before; else None."""
 
     event: Work
     since_ns: int | None
 
 
 class Backlog:
-    """`unfinished`: what was too much for one turn; nothing behind it is handled before. `area`: what is held.
+    """`unfinished`: what was too much for one turn; nothing behind it is handled before. `parking`: what is parked.
 
     `step`: why the last turn ended.
     """
 
-    __slots__ = ("area", "step", "unfinished")
+    __slots__ = ("parking", "step", "unfinished")
 
-    def __init__(self, area: Parking) -> None:
-        self.area = area
+    def __init__(self, parking: Parking) -> None:
+        self.parking = parking
         self.unfinished: Unfinished | None = None
         self.step = Step.DONE
 
@@ -31,7 +31,7 @@ class Backlog:
         """The connection is over."""
         self.unfinished = None
         self.step = Step.DONE
-        self.area.end()
+        self.parking.end()
 
     def leave(self, rest: Work, turn: Turn) -> Step:
         """The rest of the event that is handled now is for another turn."""
@@ -41,7 +41,7 @@ class Backlog:
     @property
     def is_waiting(self) -> bool:
         """Whether something has to be done, or may only be done later, that was read before."""
-        return bool(self.area.channels) or self.unfinished is not None
+        return bool(self.parking.channels) or self.unfinished is not None
 
     @property
     def is_committing(self) -> bool:
@@ -56,11 +56,11 @@ class Backlog:
         """Whether what was read is not all done: `turn.handle_bytes` is to be called again once others had turns."""
         if self.unfinished is not None:
             return not self.is_committing
-        area = self.area
-        return self.step is Step.CUT or area.has_unread or area.next_ready() is not None or self.is_goodbye_due
+        parking = self.parking
+        return self.step is Step.CUT or parking.has_unread or parking.next_ready() is not None or self.is_goodbye_due
 
     @property
     def is_goodbye_due(self) -> bool:
         """Whether the peer's connection.close waited, and may be answered now."""
-        area = self.area
-        return area.is_closing and self.unfinished is None and not area.has_unconfirmed
+        parking = self.parking
+        return parking.is_closing and self.unfinished is None and not parking.has_unconfirmed

@@ -37,7 +37,7 @@ def _close(session: AmqpSession, channel: Channel, method: Method) -> None:
     session.confirming.send_due()
     session.output.render()
     channel.step(ChannelStep.CLOSE)
-    session.backlog.area.drop(channel)
+    session.backlog.parking.drop(channel)
     channel.session.close()
     del session.connection.channels[channel.number]
     session.output.send(channel.number, commands.Channel.CloseOk)

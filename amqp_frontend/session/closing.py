@@ -44,7 +44,7 @@ class Closing:
         login: Login,
         output: Output,
         confirming: Confirming,
-        area: Parking,
+        parking: Parking,
         heartbeat: Heartbeat,
         clock: Clock,
         deadlines: Deadlines,
@@ -54,7 +54,7 @@ class Closing:
         self._login = login
         self._output = output
         self._confirming = confirming
-        self._area = area
+        self._parking = parking
         self._heartbeat = heartbeat
         self._clock = clock
         self._deadlines = deadlines
@@ -129,7 +129,7 @@ class Closing:
         self._confirming.send_due()  # what stood before the error was done
         channel.step(ChannelStep.CLOSE_SENT)
         self._connection.drop_content(channel)
-        is_crossed = self._area.drop(channel)
+        is_crossed = self._parking.drop(channel)
         channel.session.close(failed=True)
         self._output.send(channel.number, commands.Channel.Close, code, text, class_id, method_id)
         if is_crossed:
@@ -147,14 +147,14 @@ class Closing:
         self._connection.step(ConnectionStep.CLOSE_SENT)
         self._end_client(failed=True)
         self._output.send(0, commands.Connection.Close, code, text, class_id, method_id)
-        if self._area.is_closing:  # their close crossed ours
-            self._area.is_closing = False
+        if self._parking.is_closing:  # their close crossed ours
+            self._parking.is_closing = False
             self._output.send(0, commands.Connection.CloseOk)
         self._set_timer(self._goodbye_ms(), self._hang_up)
 
     def say_goodbye(self) -> None:
         """The peer closed: everything is requeued before it is answered; then it should hang up."""
-        self._area.is_closing = False
+        self._parking.is_closing = False
         if self._confirming.channels:
             self._confirming.send_due()
         self._output.render()
@@ -231,7 +231,7 @@ class Closing:
         """Behind a goodbye nothing is said: no confirms, and no notices of what is held."""
         self._cancel_timers()
         self._confirming.channels.clear()
-        self._area.end()
+        self._parking.end()
         client = self._login.client
         if client is not None:
             client.close(failed=failed)

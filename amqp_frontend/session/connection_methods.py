@@ -133,9 +133,9 @@ def _close(session: AmqpSession, method: commands.Connection.Close) -> Step | No
     if session.connection.state is ConnectionState.CLOSING:
         session.output.send(0, commands.Connection.CloseOk)  # our close crossed theirs, which is answered all the same
         return None
-    area = session.backlog.area
-    if area.has_unconfirmed:
-        area.is_closing = True
+    parking = session.backlog.parking
+    if parking.has_unconfirmed:
+        parking.is_closing = True
         session.connection.skip_everything()
         return Step.CLOSING
     session.closing.say_goodbye()

@@ -29,7 +29,7 @@ def publish_run_with_room(
 
     Raises: DestinationFull (E.4 row 7), and what `Session.offer` raises.
     """
-    area, engine_session, quota = session.backlog.area, channel.session, turn.quota
+    parking, engine_session, quota = session.backlog.parking, channel.session, turn.quota
     route, envelope, blobs = known.route, known.envelope, event.blobs
     part_max = part_max_of(route)
     if engine_session.confirms is not None:
@@ -56,14 +56,14 @@ def publish_run_with_room(
             session.send_returns(channel, returned)
         if full is None:
             if not taken:
-                area.put_back(channel, _rest(event, start), turn)
+                parking.put_back(channel, _rest(event, start), turn)
                 return PARKED
         elif is_refused(session, full, turn):
             count = 1 if route.queues is None else len(blobs) - start  # as full for one as for the next
             refuse(session, channel, known, full, blobs[start : start + count], behind=len(blobs) - start - count)
             start += count
         else:
-            area.park_for(full, channel, _rest(event, start), turn)
+            parking.park_for(full, channel, _rest(event, start), turn)
             return PARKED
     return DONE
 
@@ -73,7 +73,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
 
     Raises: DestinationFull.
     """
-    area = session.backlog.area
+    parking = session.backlog.parking
     if session.journal.is_refusing:
         park_for_disk(session, event, channel, turn)
         return True
@@ -81,12 +81,12 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     if full is not None:
         if is_refused(session, full, turn):
             raise errors.DestinationFull(destination=full.destination, limit=full.limit)
-        area.park_for(full, channel, event, turn)
+        parking.park_for(full, channel, event, turn)
         return True
     transaction, quota = channel.session.transaction, turn.quota
     if quota is not None and transaction is not None:
         if transaction.size > quota.octets:
-            area.put_back(channel, event, turn)
+            parking.put_back(channel, event, turn)
             return True
         quota.spend_octets(transaction.size, sum(len(one.blobs) for one in transaction.publishes))
     return False
@@ -96,7 +96,7 @@ def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Tur
     """The journal takes nothing now (`[address-setting] disk-full-policy`)."""
     disk = session.broker.flow.disk
     disk.switch("low on disk")
-    session.backlog.area.park_for(disk.blocker_for(), channel, event, turn)
+    session.backlog.parking.park_for(disk.blocker_for(), channel, event, turn)
     return PARKED
 
 
@@ -210,7 +210,7 @@ def _publish_stretches(
     for kind, run in groupby(event.kinds):
         if step is not DONE or (start and turn.is_long):
             rest = MixedReceived(channel, event.kinds[start:], event.blobs[start:])
-            session.backlog.area.put_rest(channel, rest, turn)
+            session.backlog.parking.put_rest(channel, rest, turn)
             return PARKED if step is DONE else step
         stop = start + sum(1 for _ in run)
         step = publish(session, PublishReceived(channel, kind, event.blobs[start:stop]), turn)
@@ -267,7 +267,7 @@ def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel,
         if is_refused(session, full, turn):
             refuse(session, channel, known, full, event.blobs)
             return DONE
-    session.backlog.area.park_for(full, channel, event, turn)
+    session.backlog.parking.park_for(full, channel, event, turn)
     return PARKED
 
 

@@ -76,13 +76,13 @@ class AmqpSession:
             self.login,
             self.output,
             self.confirming,
-            self.backlog.area,
+            self.backlog.parking,
             self.heartbeat,
             clock,
             deadlines,
         )
         self.output.on_session_failed = self.closing.session_failed
-        self.backlog.area.on_timeout = self.closing.expel
+        self.backlog.parking.on_timeout = self.closing.expel
         self._bulk_delete: BulkDelete | None = None  # what a method waits for, and that method
         self._emptied_for: Method | None = None
 
@@ -95,7 +95,7 @@ class AmqpSession:
             journal.notify()
             return self.heartbeat.take_due()  # it says nothing of what waits for the disk
         backlog = self.backlog
-        if backlog.unfinished is not None or not backlog.area.waits_for_others:
+        if backlog.unfinished is not None or not backlog.parking.waits_for_others:
             journal.notify()
         if self.confirming.channels:
             self.confirming.send_due()
@@ -142,8 +142,8 @@ class AmqpSession:
     def _is_unread(self) -> bool:
         """Whether the peer is not read now: a heartbeat of its own would not be seen."""
         backlog = self.backlog
-        area = backlog.area
-        is_left = backlog.unfinished is not None or area.is_full or area.waits_for_alarm or area.is_closing
+        parking = backlog.parking
+        is_left = backlog.unfinished is not None or parking.is_full or parking.waits_for_alarm or parking.is_closing
         return is_left or self.journal.has_published
 
     # -- what handlers share ----------------------------------------------------------------------------------------

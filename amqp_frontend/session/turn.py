@@ -54,7 +54,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     session.heartbeat.has_received = True
     session.connection.receive_bytes(data)
     backlog = session.backlog
-    backlog.area.has_unread = False
+    backlog.parking.has_unread = False
     backlog.step = step = Step.UNFINISHED
     if backlog.is_committing:
         return step
@@ -79,22 +79,22 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
 def _go_through(session: AmqpSession, turn: Turn) -> Step:
     """Handle what the last turn left, then what is held and may go on, then what was read."""
     backlog = session.backlog
-    area, unfinished = backlog.area, backlog.unfinished
+    parking, unfinished = backlog.parking, backlog.unfinished
     step = DONE
     if unfinished is not None:
         backlog.unfinished, turn.since_ns = None, unfinished.since_ns
         step = _handle_late(session, unfinished.event, turn)
         turn.since_ns = None
-    if area.channels and step not in _ENDS:
+    if parking.channels and step not in _ENDS:
         step = _run_held(session, turn)
-    if area.is_closing and backlog.is_goodbye_due:
+    if parking.is_closing and backlog.is_goodbye_due:
         session.closing.say_goodbye()
         return CLOSING
     if step in _ENDS:
         return step
-    if not area.channels:
+    if not parking.channels:
         step = _run(session, turn)
-    if area.channels and step in _GOES_ON:
+    if parking.channels and step in _GOES_ON:
         step = _run(session, turn)
     return step
 
@@ -104,13 +104,13 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
 
     While something is held, what may not pass that is held behind it, up to a maximum.
     """
-    broker, closing, output, area = session.broker, session.closing, session.output, session.backlog.area
-    parked, effort_max = area.channels, turn.effort_max
+    broker, closing, output, parking = session.broker, session.closing, session.output, session.backlog.parking
+    parked, effort_max = parking.channels, turn.effort_max
     is_beside = bool(parked)
-    if is_beside and (area.is_full or closing.finished or output.is_stalled):
+    if is_beside and (parking.is_full or closing.finished or output.is_stalled):
         return PARKED
     for event in session.connection.events():
-        if is_beside and area.queues(event, turn):
+        if is_beside and parking.queues(event, turn):
             step = PARKED
         else:
             try:
@@ -124,7 +124,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
             return UNFINISHED
         if output.reply_size > REPLIES_MAX:
             return STALLED  # what was not looked at stays in the connection's buffer
-        if parked and (not is_beside or area.is_full):
+        if parked and (not is_beside or parking.is_full):
             return PARKED
         if broker.context.effort.spent >= effort_max:
             return CUT
@@ -133,10 +133,10 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
 
 def _run_held(session: AmqpSession, turn: Turn, only: Channel | None = None) -> Step:
     """Handle what is held and may go on, channel by channel or on one alone, until the turn is long."""
-    area = session.backlog.area
-    while not turn.is_over and (parked := area.next_ready(only)) is not None:
-        step = _handle_late(session, area.take(parked, turn), turn)
-        area.taken(parked, turn)
+    parking = session.backlog.parking
+    while not turn.is_over and (parked := parking.next_ready(only)) is not None:
+        step = _handle_late(session, parking.take(parked, turn), turn)
+        parking.taken(parked, turn)
         if step in _ENDS:
             return step
     return DONE
@@ -210,7 +210,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
     channel = event.channel
     if channel is None:
         open_channel(session, event.number)
-        session.backlog.area.go_on = partial(_go_on, session)
+        session.backlog.parking.go_on = partial(_go_on, session)
         return DONE
     assert isinstance(channel, Channel)
     if type(event.method) is commands.Tx.Commit and must_wait_to_commit(session, event, channel, turn):

@@ -79,7 +79,7 @@ class World:
             self.look()
             self.pair.advance(0.01)
             self.now_ms += 10
-            is_parked = bool(self.hears.session.backlog.area.channels)
+            is_parked = bool(self.hears.session.backlog.parking.channels)
             is_free = not is_parked and self.pair.broker.flow.is_calm
             self.look()
             self.held_ms = self.held_ms + 10 if is_parked and not self.is_blocked else 0
@@ -90,7 +90,7 @@ class World:
     def look(self) -> None:
         for peer in (self.deaf, self.hears):
             client = peer.session.login.client
-            assert client is not None and client.is_blocked == bool(peer.session.backlog.area.channels)
+            assert client is not None and client.is_blocked == bool(peer.session.backlog.parking.channels)
         assert not [one for one in self.deaf.take() if one.channel == 0]
         for one in self.hears.take():
             if isinstance(one.frame, C.Channel.CloseOk):
@@ -102,7 +102,7 @@ class World:
             assert self.last_ms is None or self.now_ms - self.last_ms >= CALM_MS, "in quick alternation"
             self.is_blocked, self.last_ms = not self.is_blocked, self.now_ms
             if self.is_blocked:
-                assert self.hears.session.backlog.area.channels, "told for nothing"
+                assert self.hears.session.backlog.parking.channels, "told for nothing"
             else:
                 assert self.pair.broker.flow.is_calm, "unblocked, and the broker is full"
 
@@ -121,4 +121,4 @@ def test_who_hears_it_hears_it_in_time_and_never_in_quick_alternation(seed: int)
         world.pair.settle()
     world.wait(3 * CALM_MS)
     assert not world.is_blocked
-    assert not world.hears.session.backlog.area.channels
+    assert not world.hears.session.backlog.parking.channels

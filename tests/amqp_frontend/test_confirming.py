@@ -195,7 +195,7 @@ class World:
     def is_parked(self, line: tuple[int, int]) -> bool:
         """Whether something waits for room on a channel."""
         n, number = line
-        area: Any = self.peers[n].session.backlog.area
+        area: Any = self.peers[n].session.backlog.parking
         return any(channel.number == number for channel in area.channels)
 
     def commit(self, records: int, is_told: bool) -> None:

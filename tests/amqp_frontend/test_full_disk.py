@@ -41,7 +41,7 @@ class Bench:
         """Since this was last asked."""
         self.pair.end_turn()
         heard = [received.frame for received in self.peer.take()]
-        if self.peer.session.backlog.area.contents.count:
+        if self.peer.session.backlog.parking.contents.count:
             assert not heard
             return "held"
         if not heard:

@@ -142,7 +142,7 @@ def test_a_close_passes_where_the_client_knows_what_was_accepted(
     bench.peer.expect(answer)
     bench.let_go()
     assert bench.ready("q") == 0
-    assert not bench.peer.session.backlog.area.channels
+    assert not bench.peer.session.backlog.parking.channels
 
 
 @CUTS
@@ -157,7 +157,7 @@ def test_without_confirms_a_close_waits(name: str, octets: bytes, answer: type[A
     assert bench.bodies("q") == [b"held", b"last words"]
     bench.peer.expect(answer)
     bench.peer.expect_nothing()
-    assert not bench.peer.session.backlog.area.channels
+    assert not bench.peer.session.backlog.parking.channels
 
 
 def test_what_comes_behind_a_close_that_waits_is_not_looked_at() -> None:
@@ -206,7 +206,7 @@ def test_what_depends_on_order_waits(name: str, octets: bytes, answer: type[Any]
     bench.peer.expect_nothing()
     bench.let_go()
     assert isinstance(bench.peer.received[0].frame, answer)
-    assert bench.peer.session.backlog.area.state is ParkingState.OPEN
+    assert bench.peer.session.backlog.parking.state is ParkingState.OPEN
 
     bench = Bench(cut)
     bench.hold()
@@ -256,7 +256,7 @@ def test_each_channel_is_held_for_itself(cut: Cut) -> None:
     bench.peer.call(2, C.Queue.Declare, queue="q2")
     bench.peer.send(publish(2, "q2", b"b"), method(2, C.Basic.Get, queue="q2"))
     bench.peer.expect_nothing()
-    area = bench.peer.session.backlog.area
+    area = bench.peer.session.backlog.parking
     assert [parked.channel.number for parked in area.channels.values()] == [1, 2] and area.contents.count == 5
     bench.let_go()
     assert [type(one.frame) for one in bench.peer.take()] == [C.Queue.DeclareOk, C.Basic.GetOk]
@@ -292,7 +292,7 @@ def test_what_is_held_ends_with_its_channel(end: str) -> None:
         bench.peer.send(method(1, C.Basic.Ack, delivery_tag=99))
     else:
         bench.peer.session.closing.stop()
-    area = bench.peer.session.backlog.area
+    area = bench.peer.session.backlog.parking
     is_over = end in ("connection", "operator")
     assert [parked.channel.number for parked in area.channels.values()] == ([] if is_over else [2])
     bench.let_go()
@@ -316,7 +316,7 @@ def test_a_peer_is_blocked_until_the_alarm_is_over_although_it_closed_the_channe
     bench.pair.advance(0.2)
     bench.peer.expect(C.Connection.Unblocked, channel=0)
     bench.peer.expect_nothing()
-    assert bench.peer.session.backlog.area.state is ParkingState.OPEN
+    assert bench.peer.session.backlog.parking.state is ParkingState.OPEN
 
 
 @pytest.mark.parametrize("hears_blocked", [True, False])
@@ -324,7 +324,7 @@ def test_a_peer_is_blocked_until_the_alarm_is_over_although_it_closed_the_channe
 def test_a_peer_is_read_until_so_much_is_held(hears_blocked: bool, size: int) -> None:
     """Beyond that nothing of it is looked at, and its silence is forgiven; all of it is done in the end."""
     bench = Bench(hears_blocked=hears_blocked)
-    area = bench.peer.session.backlog.area
+    area = bench.peer.session.backlog.parking
     bench.hold()
     count = 1
     while not area.is_full:

@@ -137,7 +137,7 @@ class World:
                 else:
                     assert isinstance(one.frame, C.Connection.Blocked | C.Connection.Unblocked), one.frame.name
         flow = self.broker.flow
-        areas: list[Any] = [peer.session.backlog.area for peer in self.peers]
+        areas: list[Any] = [peer.session.backlog.parking for peer in self.peers]
         assert flow.parked.octets == sum(area.contents.octets for area in areas)
         waiters = []
         for area in areas:
@@ -195,7 +195,7 @@ class World:
                 assert one not in there[self.targets[one]]
         assert self.broker.flow.blocked() == []
         assert self.broker.flow.parked.octets == 0
-        assert not any(peer.session.backlog.area.channels for peer in self.peers)
+        assert not any(peer.session.backlog.parking.channels for peer in self.peers)
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))

@@ -116,14 +116,14 @@ class World:
                 else:
                     allowed = (C.Connection.Blocked, C.Connection.Unblocked, C.Channel.CloseOk)
                     assert isinstance(one.frame, allowed), one.frame.name
-            area: Any = peer.session.backlog.area
+            area: Any = peer.session.backlog.parking
             works = [work for parked in area.channels.values() for work in parked.work]
             assert all(work.octets == sum(map(len, blobs_of(work.event))) for work in works if work.place is None)
             assert area.contents.octets == sum(work.octets for work in works if work.place is None)
             assert area.contents.count == sum(work.place is None for work in works)
             assert area.contents.spooled == sum(work.octets for work in works if work.place is not None)
             assert area.contents.spooled_count == sum(work.place is not None for work in works)
-        assert self.temp.used == sum(peer.session.backlog.area.contents.spooled for peer in self.peers)
+        assert self.temp.used == sum(peer.session.backlog.parking.contents.spooled for peer in self.peers)
         ready = self.pair.broker.virtual_hosts["/"].queues["q"].ready_count
         assert sum(self.confirmed.values()) == ready + sum(map(len, self.got.values()))
 

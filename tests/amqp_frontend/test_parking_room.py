@@ -100,7 +100,7 @@ class Bench:
 
     @property
     def state(self) -> ParkingState:
-        return self.peer.session.backlog.area.state
+        return self.peer.session.backlog.parking.state
 
 
 @CUTS
@@ -204,7 +204,7 @@ def test_who_waits_for_room_does_not_wait_for_the_journal() -> None:
     """Or each commit of the journal would flush everybody who is held."""
     bench = Bench(mode=C.Confirm.Select)
     bench.publish(FILL + 1)
-    assert bench.peer.session.backlog.area.state is ParkingState.PARKING
+    assert bench.peer.session.backlog.parking.state is ParkingState.PARKING
     assert not bench.pair.broker.context.awaiting
 
 
@@ -488,7 +488,7 @@ def test_the_rest_of_a_long_run_has_waited_as_long_as_its_head() -> None:
     bench.peer.send(b"".join(publish(1, "q", b"%d" % number) for number in range(100)))
     assert bench.heard()
     bench.peer.send(b"".join(publish(1, "", b"%d" % number, exchange="amq.fanout") for number in range(count)))
-    assert bench.peer.session.backlog.area.channels
+    assert bench.peer.session.backlog.parking.channels
     bench.pair.advance(0.3)
     bench.taker.send(method(1, C.Queue.Purge, queue="q"))
     bench.pair.settle()

@@ -65,7 +65,7 @@ class Bench:
 
     @property
     def area(self) -> Any:
-        return self.peer.session.backlog.area
+        return self.peer.session.backlog.parking
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ class Bench:
             self.pair.settle()
 
     def areas(self) -> list[Any]:
-        return [peer.session.backlog.area for peer in self.peers]
+        return [peer.session.backlog.parking for peer in self.peers]
 
     @property
     def whole(self) -> int:

@@ -47,7 +47,7 @@ def blocked_of(edge: "Edge", vhost: str) -> tuple[BlockedSnapshot, ...]:
             blocked.destination,
             blocked.limit,
             blocked.since_ns / 1e9,
-            endpoints[blocked.client].session.backlog.area.contents.publishes,
+            endpoints[blocked.client].session.backlog.parking.contents.publishes,
         )
         for blocked in edge.broker.flow.blocked()
         if blocked.client in endpoints
