@@ -84,7 +84,7 @@ class Flow(Book):
             self._full_before = self._note_full((flow.alarm, flow.disk, *flow.nodes()))
 
     def _note_full(self, nodes: Iterable[Any]) -> set[str]:
-        full = {node.destination for node in nodes if node.is_full or node.ring}
+        full = {node.destination for node in nodes if node.is_full or node.round_robin}
         for destination in full:
             self._full[destination] = self._clock.monotonic_ns()
         return full
@@ -129,8 +129,8 @@ class Flow(Book):
                 raise Broken(f"{node.destination}: full with {node.used} of {node.limit} ({node.limit_name})")
             if node.limit and not node.is_full and node.used >= node.limit:
                 raise Broken(f"{node.destination}: not full with {node.used} of {node.limit} ({node.limit_name})")
-            if node.ring and not node.is_full:
-                raise Broken(f"{len(node.ring)} wait for {node.destination}, which has room ({node.limit_name})")
+            if node.round_robin and not node.is_full:
+                raise Broken(f"{len(node.round_robin)} wait for {node.destination}, which has room ({node.limit_name})")
         waiting = {(one.client, one.destination, one.limit) for one in broker.flow.blocked()}
         if waiting != self._waiting.keys():
             raise Broken(f"{len(waiting)} wait for room, by events {len(self._waiting)}")
