@@ -1,4 +1,4 @@
-"""What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out.
+"""Configuration and address settings. Pure: text in, frozen objects out.
 
 Rooms, each of which imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
 `files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format; `explain` and `difference` need no

@@ -8,7 +8,7 @@ from .faults import nearest
 
 
 class NearestParser(argparse.ArgumentParser):
-    """As argparse's, but that a misspelt option is reported before anything else that its line lacks."""
+    """An argparse parser that reports a misspelt option before anything that is missing."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

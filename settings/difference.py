@@ -1,4 +1,4 @@
-"""What a new configuration would change, and when each change takes effect in a broker that reloads it.
+"""The changes between two configurations, and when each takes effect in a broker that reloads.
 
 Source: address-settings page 3.8.
 """

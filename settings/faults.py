@@ -1,4 +1,4 @@
-"""What is wrong in a file, and what its writer may have meant."""
+"""Faults in configuration files, their places, and hints for misspelt names."""
 
 import re
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def in_order(lines: Iterable[str], files: Iterable[str] = ()) -> list[str]:
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x'?` for the known key that is most like `key`; empty when none is."""
+    """`, did you mean 'x'?` for the known key that is most similar to `key`; empty if there is none."""
     plain = key.lower().replace("_", "-")[:100]
     spelled = {name.lower().replace("_", "-"): name for name in known}
     import difflib  # only for faults

@@ -71,7 +71,7 @@ _BOOKMARK = re.compile(r"[0-9]{1,20}\|[0-9]{1,20}\|")
 _TIMESTAMP = re.compile(r"([0-9]{8}T[0-9]{6})(\.[0-9]{1,9})?Z?")
 #: Why messages of a queue expire, in the order in which AMPS lists them.
 REASONS = ("time_limit", "forced_expire", "max_cancels", "max_deliveries")
-#: What the body of a dead letter may be made of.
+#: Variables that a template of a dead letter's body may name.
 TEMPLATE_VARIABLES = ("AMPS_DATA", "AMPS_REASON", "AMPS_TOPIC", "AMPS_DATA_LENGTH", "AMPS_CORRELATION_ID")
 _VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 RECOVERY_WORDS = ("epoch", "now", "creation")
@@ -341,7 +341,7 @@ ELEMENTS: tuple[Element, ...] = tuple(
 )
 BY_ARGUMENT: dict[str, Element] = {one.argument: one for one in ELEMENTS}
 BY_TAG: dict[str, Element] = {one.tag: one for one in ELEMENTS if one.tag is not None}
-#: What a leased queue has in common with others.
+#: Attributes that other queues have, too.
 IN_COMMON = tuple(
     Element("", key, ADDRESS, None, LIVE, help, default_text="of the address", argument=f"x-{key}")
     for key, help in (
@@ -355,7 +355,7 @@ LEASED_ATTRIBUTES: dict[str, str] = {one.key: one.argument for one in (*ELEMENTS
 ACTS: dict[str, Lifetime] = {one.argument: one.acts for one in ELEMENTS}
 #: Arguments that can change on an existing leased queue.
 LIVE_LEASED = frozenset(argument for argument, acts in ACTS.items() if acts in (LIVE, ARRIVAL, AT_CONSUMER))
-#: Those of them that only whoever declared the queue changes: what it captures.
+#: Those of them that policies cannot set: they say which topics the queue captures.
 OF_CAPTURE = frozenset(("x-underlying-topic", "x-default-publish-target", "x-queue-filter"))
 
 
@@ -371,7 +371,7 @@ def leased_settings(name: str, arguments: Mapping[str, object]) -> LeasedSetting
 
 
 def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSettings, list[LeasedFault]]:
-    """The same with all faults at once, for loaders; what is at fault has its default."""
+    """Like `leased_settings`, with all faults at once; a value at fault is replaced by its default."""
     faults: list[LeasedFault] = []
     if not 0 < len(name.encode("utf-8", "replace")) <= 255:
         faults.append(LeasedFault("E-NAME", "name"))
@@ -445,7 +445,7 @@ def _check_together(given: dict[str, object], faults: list[LeasedFault]) -> None
 
 
 def leased_warnings(settings: LeasedSettings) -> list[str]:
-    """What deserves a word though it is accepted: W-FBM-TQD, W-OWNER (queues page A.3.2); W-LOCAL is ours."""
+    """Warnings about accepted settings: W-FBM-TQD, W-OWNER (queues page A.3.2); W-LOCAL is ours."""
     warnings: list[str] = []
     if settings.replication != LOCAL:
         warnings.append(

@@ -13,7 +13,7 @@ from .matching import EXACT, Match, MatchFault, Wildcards, parse_match
 #: ActiveMQ's wildcards, whatever [wildcard-addresses] says.
 WILDCARDS = Wildcards(".", ">", "*")
 
-#: What an entry is called where it is reported.
+#: Names of entries in reports.
 QUEUE_ENTRY, TOPIC_ENTRY, DEFAULT_ENTRY = "queue policy", "topic policy", "default policy"
 
 

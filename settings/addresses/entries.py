@@ -12,7 +12,7 @@ from ..faults import Origin
 from ..rows.address_settings import Layer, layer_of
 from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, WordPattern, parse_match
 
-#: What an address-setting is called where it is reported.
+#: The name of an address-setting in reports.
 MATCH = "match"
 
 

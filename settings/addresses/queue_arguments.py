@@ -75,7 +75,7 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     for key, overruled in (
         ("x-max-length", {"default_ring_size": -1}),  # a limit of the queue's own beats an inherited ring
         ("x-dead-letter-exchange", {"dead_letter_address": "", "expiry_address": ""}),  # it gets all dead letters
-        ("x-dead-letter-address", {"auto_create_missing_queues": True}),  # whatever a file of Artemis says of its own
+        ("x-dead-letter-address", {"auto_create_missing_queues": True}),  # also where a file of Artemis says otherwise
         ("x-expiry-address", {"auto_create_missing_queues": True}),
     ):
         if key in arguments:
@@ -118,7 +118,7 @@ def plain_value(key: str, value: object) -> object:
 
 def selector_text(value: object) -> str:
     """A JMS selector. Raises: ValueError: it is none; the text says why."""
-    from ...expressions.language import JMS, ExpressionError, compiled  # few have one
+    from ...expressions.language import JMS, ExpressionError, compiled  # 20 ms, for the few queues that have a selector
 
     if not isinstance(value, str) or not value.strip():
         raise ValueError("a selector")

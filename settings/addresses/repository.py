@@ -80,13 +80,13 @@ class SettingsRepository:
         self._of_destinations: dict[tuple[str, str | None, str, str], ResolvedSettings] = {}
         self._of_topics: dict[tuple[str | None, str], Layer] = {}
         default = () if destinations.default is None else (destinations.default,)
-        #: Whether any topic has settings for its subscribers: if not, nobody needs to ask `topic_layer`.
+        #: Whether any topic has settings for its subscribers; if not, `topic_layer` need not be asked.
         self.concerns_topics = any(
             concerns_subscribers(one.settings) for one in (*self.entries, *destinations.topics, *default)
         )
-        #: Whether `auto-delete-created-queues` is set anywhere: if not, nobody needs to look at clients' queues.
+        #: Whether `auto-delete-created-queues` is set anywhere; if not, clients' queues need not be checked.
         self.deletes_declared_queues = any(one.settings.get("auto_delete_created_queues") for one in self.entries)
-        #: Whether any address has `enable-metrics = false`: if not, nobody needs to ask for each queue.
+        #: Whether any address has `enable-metrics = false`; if not, queues need not be asked one by one.
         self.hides_metrics = any(one.settings.get("enable_metrics") is False for one in self.entries)
 
     def with_entries(self, entries: Iterable[Entry]) -> "SettingsRepository":
@@ -152,7 +152,7 @@ class SettingsRepository:
         return resolved
 
     def topic_layer(self, name: str, vhost: str | None = "/") -> Layer:
-        """What a topic sets for the queues of its transient subscribers (queues page E.2). Cached."""
+        """The layer that a topic sets for the queues of its transient subscribers (queues page E.2). Cached."""
         key = (vhost, name)
         layer = self._of_topics.get(key)
         if layer is None:
@@ -211,7 +211,7 @@ class SettingsRepository:
         return resolved
 
     def _resolve_plain_queue(self, address: str, vhost: str | None, name: str | None) -> ResolvedSettings:
-        """Of a queue that has neither settings of its own nor a policy. Cached."""
+        """The settings of a queue without arguments and without a policy. Cached."""
         if self.destinations is NO_DESTINATIONS:
             return self.resolve(address, vhost)
         key = (QUEUE_ENTRY, vhost, address, address if name is None else name)

@@ -1,4 +1,4 @@
-"""What topics set for the queues of their transient subscribers, and what holds where a queue has several topics.
+"""Settings that topics give to the queues of their transient subscribers; how several topics of a queue combine.
 
 Source: queues page E.2.
 """
@@ -53,7 +53,7 @@ def of_subscribers(merged: Layer) -> Layer:
 def strictest(layers: Mapping[str, Layer]) -> Layer:
     """One layer for a queue with several topics (name -> what it sets): the smallest of each limit holds.
 
-    Of what is no limit the topic that comes first by name has its way.
+    Other settings are those of the topic that comes first by name.
     """
     if len(layers) == 1:
         return next(iter(layers.values()))

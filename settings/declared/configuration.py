@@ -83,7 +83,7 @@ class Configuration:
 
     @property
     def whole_limits(self) -> WholeLimits:
-        """What all addresses together may hold."""
+        """Limits for all addresses together."""
         octets, messages = self.value("broker", "global-max-size"), self.value("broker", "global-max-messages")
         return WholeLimits(octets if octets >= 0 else None, messages if messages >= 0 else None)
 

@@ -367,8 +367,8 @@ class Draft:
         return system_usage_of(given) if self.has_usage or given else None
 
     def _with_missing_queues(self, one: RawEntry) -> dict[str, Any]:
-        """An entry's values. Who says where dead letters go says whether a queue is made for them: Artemis makes none,
-        so that a nearer entry of ours beside one of its files has to say that we do."""
+        """An entry's values. With a dead-letter address it also sets whether the queue is made: Artemis makes none,
+        so that a nearer entry of ours beside one of its files must set that we do."""
         targets = (one.values.get("dead_letter_address"), one.values.get("expiry_address"))
         is_foreign = one.parse is parse_artemis_match
         if not any(targets) or not (is_foreign or self._has_artemis):

@@ -18,7 +18,7 @@ _NOT_READ = "which is not read: docs/from-rabbitmq.md has its keys, and `leveret
 
 
 def other_format(content: str) -> str:
-    """What the file is if it is none of ours; else empty."""
+    """The name of the format, and what to do with such a file; empty if the format may be one of ours."""
     if content.lstrip()[:1] == "{":
         if _DEFINITIONS.search(content) is None:
             return "looks like JSON, expected TOML, XML or key=value lines"

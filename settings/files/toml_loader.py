@@ -43,7 +43,7 @@ def first_line(content: str) -> str:
 
 
 def first_name(line: str) -> str:
-    """What a line begins with, up to a dot or what parts key and value."""
+    """The first name of a line, up to a dot or the separator of key and value."""
     return re.split(r"[.=:\s\"]", line, maxsplit=1)[0]
 
 

@@ -15,7 +15,7 @@ from ..values import ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, home_of
 
 QUEUE_TYPE = "x-queue-type"
-#: What a queue may be; its type is an argument, too.
+#: Types of queues; the type is an argument, too.
 TYPES = word("classic", "quorum", "stream", AMPS)
 _OTHERS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user")
 _ALONE = ("name", "type", "vhost", "durable", "enabled", "arguments")

@@ -60,7 +60,7 @@ def read_interceptors(source: Strategies, element: Element) -> None:
 
 
 def _composite(source: Strategies, element: Element) -> None:
-    """What is sent to it goes to others instead, or as well: a divert, and one for each selector.
+    """A composite destination forwards its messages: one divert, and one for each selector.
 
     Of exclusive diverts all that take a message get it, so the one without a selector keeps it from the queue itself.
     """

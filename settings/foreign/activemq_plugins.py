@@ -143,7 +143,7 @@ def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bo
 
 
 def _settings(source: Strategies, element: Element, values: dict[str, object]) -> dict[str, object]:
-    """What a policy comes to. ActiveMQ waits the initial delay, then the other one, or grows by the multiplier."""
+    """Its address settings. ActiveMQ waits the initial delay, then the other one, or grows by the multiplier."""
     redeliveries, first, other = (
         int(str(values[name])) for name in ("maximumRedeliveries", "initialRedeliveryDelay", "redeliveryDelay")
     )

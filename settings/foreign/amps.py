@@ -67,7 +67,7 @@ EXPIRED_MODULE = "amps-action-on-sow-expire-message"
 PUBLISH_MODULE = "amps-action-do-publish-message"
 
 
-#: From this likeness on, a name that nobody knows is a misspelled one.
+#: Similarity from which an unknown name counts as misspelt.
 _LIKENESS = 0.8
 
 #: Reads an element at a path.
@@ -88,7 +88,7 @@ class AmpsSource(XmlSource):
         self.refuse(element, path, "E-UNKNOWN", hint=nearest(element.name, known))
 
     def skip_or_refuse(self, element: Element, path: str, others: Iterable[str], known: Iterable[str]) -> None:
-        """An element of `others`, or one that nobody knows, is skipped, unless it looks like one that is known."""
+        """Skip an element of `others`, or an unknown one that does not resemble a known one."""
         spelled = [name.casefold() for name in known]
         is_like = get_close_matches(element.name[:100].casefold(), spelled, n=1, cutoff=_LIKENESS)
         if element.name not in others and is_like:

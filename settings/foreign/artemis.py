@@ -87,7 +87,7 @@ _WIDE = (
     "covers other addresses in Artemis; here its queues get what is sent to that very name: bind them to an exchange"
 )
 
-#: What a `<queue>` may have as attributes or, mostly, as children.
+#: Further attributes or children of a `<queue>`.
 _QUEUE_OTHERS = ("name", "enabled", "durable", "user", "address")
 
 

@@ -1,4 +1,4 @@
-"""What is checked of leased queues when all files are read: the topics that they need, and where their dead go.
+"""Checks of leased queues that need all files: the topics that they capture, and their dead-letter addresses.
 
 Source: queues page A.2, A.3.1, A.3.2, H.1.
 """
@@ -29,7 +29,7 @@ NO_LOG = "W-TXLOG: nothing says which topics are logged: a topic is, from the fi
 NOT_READ = "expressions cannot look into such messages: what they ask of the body is NULL"
 #: A template that is the body as it is.
 WHOLE_MESSAGE = "{{AMPS_DATA}}"
-#: So many are looked at for one that may have been meant.
+#: Names that are searched for a similar one.
 NAMES_MAX = 100
 #: Each queue is compared with every pattern.
 LOGGED_PATTERNS_MAX = 100
@@ -123,7 +123,7 @@ class TopicCheck:
 def lint_of_leases(
     queues: Iterable[QueueDeclaration], topics: Sequence[LoggedTopic], logs: Iterable[str]
 ) -> Iterator[str]:
-    """W-TXLOG, once for a virtual host; W-MTYPE, once for a type; and what each queue's settings deserve a word for."""
+    """W-TXLOG, once for a virtual host; W-MTYPE, once for a type; and the warnings about each queue's settings."""
     logged = {*logs, *(topic.vhost for topic in topics)}
     types: set[str] = set()
     for queue in queues:

@@ -1,5 +1,5 @@
-"""Messages that come to no good end: poison that never leaves, dead letters that nobody keeps, expiry in a circle,
-waits without end.
+"""Warnings about lost and stuck messages: poison messages, dead letters without a queue, circles of expiry addresses,
+queues that never dispatch.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from ..faults import Origin
 from ..rows.address_settings import ResolvedSettings
 from ..values import shown
 
-#: What a chain of expiry addresses is followed for at most.
+#: Longest chain of expiry addresses that is followed.
 CHAIN_MAX = 100
-#: Attribute of an address, key, attribute that gives each address a queue of its own there.
+#: Attribute of an address; its key; the attribute that makes a queue there for each address.
 TARGETS = (
     ("dead_letter_address", "dead-letter-address", "auto_create_dead_letter_resources"),
     ("expiry_address", "expiry-address", "auto_create_expiry_resources"),

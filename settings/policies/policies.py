@@ -120,7 +120,7 @@ class EffectivePolicy:
     _layers: dict[Any, "PolicyLayer"] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def layer(self, declared: Mapping[str, object]) -> "PolicyLayer":
-        """See `policy_layer`. Cached, since many queues are declared alike."""
+        """The result of `policy_layer`, cached: many queues are declared alike."""
         if not self.definition:
             return NO_LAYER
         try:
@@ -407,7 +407,7 @@ def _arguments(definition: Mapping[str, object]) -> dict[str, object]:
 
 
 def _plain(key: str, value: object) -> object:
-    """What a value stands for: "5s" of a redelivery delay is 5000."""
+    """The plain value of a key: "5s" of a redelivery delay is 5000."""
     argument = POLICY_KEYS[key].argument
     if POLICY_KEYS[key].on == {AMPS}:
         return LEASED_ARGUMENTS[argument].read(value)

@@ -1,4 +1,4 @@
-"""What the broker as a whole may use, and how publishes are held when there is no space: [system-usage] and [flow].
+"""Flow control of the whole broker: the tables [system-usage] (limits) and [flow] (how publishes are held).
 
 Limits of an address are address-settings. Source: queues page E.1, E.3 to E.5; interfaces page,
 "Configuration keys".
@@ -123,7 +123,7 @@ class Flow:
         return min(limit * 95 // 100, max(limit - _CALM, limit // 2))
 
     def low_mark_messages(self, limit: int) -> int:
-        """The same for a limit that counts messages."""
+        """Like `low_mark`, for a limit that counts messages."""
         if self.low_mark_percent:
             return min(limit * self.low_mark_percent // 100, limit - 1)
         return limit - max(1, limit * 5 // 100)
@@ -131,7 +131,7 @@ class Flow:
 
 @dataclass(slots=True, frozen=True)
 class WholeLimits:
-    """What all addresses together may hold until each counts as full; None: no such limit."""
+    """Limits for all addresses together: at one of them every address counts as full. None: no limit."""
 
     octets_max: int | None = None
     messages_max: int | None = None
