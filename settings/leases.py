@@ -290,7 +290,7 @@ class LeasedSettings:
     expiration_ms: int | None = element(duration, None, ARRIVAL, tag="Expiration", key="message-ttl",
         help="How long a message may be in the queue, leased or not.")
     expiration_model: str = element(
-        one_of(BY_QUEUE, LATEST, EARLIEST, BY_DEFAULT), BY_DEFAULT, ARRIVAL, tag="ExpirationModel",
+        one_of(*EXPIRATION_MODELS), BY_DEFAULT, ARRIVAL, tag="ExpirationModel",
         help="Whose expiration counts, its own or the message's: `queue`, `latest`, `earliest`, `default`.")
     expire_leased: str = element(one_of(IMMEDIATE, AT_LEASE_END), IMMEDIATE, LIVE,
         help="Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).")

@@ -109,10 +109,6 @@ class TopicCheck:
                 yield queue.origin_of(_TYPE), _TYPE, LeasedFault("E-MTYPE-MISMATCH", _TYPE, detail)
                 return
 
-    def is_implicit(self, vhost: str) -> bool:
-        """Whether nothing says which topics are logged."""
-        return vhost not in self._logs
-
     def _logged(self, vhost: str, topic: str) -> LoggedTopic | None:
         found = self._by_name.get((vhost, topic))
         if found is not None:
