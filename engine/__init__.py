@@ -31,7 +31,7 @@ from .flow.control import BlockedClient, BlockedEvent, FlowControl
 from .flow.round_robin import Waiter
 from .flow.usage import Usage
 from .flow.warnings import BlockedWarning
-from .lease_requests import discarding, leases_of, renew_leases
+from .leases.requests import discarding, leases_of, renew_leases
 from .message_filter import chosen_by, takes_all
 from .messages.content import (
     PLAIN,

@@ -309,7 +309,7 @@ class DeclaredQueues(dict[str, Queue]):
             rules = NO_RULES
         elif queue_type == AMPS:
             # A broker without leased queues need not have what they load: 30 ms, 2 MiB.
-            from .lease_control import EXCHANGE, LeaseControl
+            from .leases.control import EXCHANGE, LeaseControl
 
             if EXCHANGE not in host.exchanges:
                 host.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(host).handle)

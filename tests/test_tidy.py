@@ -83,6 +83,7 @@ ARROWS = {
     "engine/queues": WORDS | {"context", "messages", "rules", "exchanges", "stores", "delivery", "flow"},
     "engine/publishing": WORDS
     | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
+    "engine/leases": WORDS | {"context", "messages", "rules", "users", "stores", "delivery", "queues", "publishing"},
     "engine/clients": WORDS
     | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing"},
     "engine/invariants": WORDS
@@ -97,6 +98,7 @@ ARROWS = {
         "flow",
         "queues",
         "publishing",
+        "leases",
         "clients",
     },
     "amqp_frontend/options": set(),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..queues.leased_queue import LeasedQueue
+from ..leases.kind import LeasedQueue
 from ..queues.queue import Queue
 from .bindings import bindings_of
 from .deadlines import deadlines_of, timers_of

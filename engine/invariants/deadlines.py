@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ..clock import MS
 from ..deadlines import Deadline, Deadlines
-from ..queues.leased_queue import LeasedQueue
+from ..leases.kind import LeasedQueue
 from ..queues.queue import Queue
 
 #: By how much a lease, or a lifetime in a leased queue, may be ended late, with room for leases that end together

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..queues.leased_queue import LeasedQueue
+from ..leases.kind import LeasedQueue
 from .deadlines import LATE_NS, is_before
 from .queues import ids_in_store
 from .sessions import Held

@@ -101,7 +101,7 @@ REPLY = replace(CLASSIC, name="reply", bounds=lambda queue: (), is_limited=False
 #: x-queue-type -> kind; other packages register theirs.
 KINDS: dict[str, Kind] = {CLASSIC_TYPE: CLASSIC, QUORUM_TYPE: QUORUM, STREAM_TYPE: STREAM}
 #: x-queue-type -> the module that registers its kind. It is loaded when the first such queue comes: 30 ms, 2 MiB.
-OPTIONAL = {AMPS: f"{__package__}.leased_queue"}
+OPTIONAL = {AMPS: "leveret.engine.leases.kind"}
 
 
 def register(queue_type: str, kind: Kind) -> None:

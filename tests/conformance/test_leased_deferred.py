@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from leased_desk import BARRIER, DLX, SYNC, LeasedDesk, ask, numbered
 
-from leveret.engine.queues import leased_deferring
+from leveret.engine.leases import deferring as leased_deferring
 from leveret.operator.command_error import CommandError
 
 

@@ -8,7 +8,7 @@ import pytest
 from leased_desk import DLX, LeasedDesk
 
 from leveret.engine.invariants import check_broker
-from leveret.engine.queues.leased_queue import LeasedQueue
+from leveret.engine.leases.kind import LeasedQueue
 
 # -- limits -----------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from leveret.engine import (
     scan_properties,
 )
 from leveret.engine.invariants import InvariantBroken, check_broker, check_queues
-from leveret.engine.queues.active_set import ActiveSet
+from leveret.engine.leases.active_set import ActiveSet
 from leveret.settings import SystemUsage
 
 USER = User("guest")

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from leveret.engine import MS, Envelope, Message
-from leveret.engine.queues import lease_table
-from leveret.engine.queues.lease_table import LeaseTable
+from leveret.engine.leases import table as lease_table
+from leveret.engine.leases.table import LeaseTable
 
 ENVELOPE = Envelope("", "k")
 

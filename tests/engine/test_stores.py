@@ -11,23 +11,15 @@ from hypothesis import strategies as st
 from memory_pager import MemoryPager, StoreOwner
 
 from leveret.engine import Envelope, Message
+from leveret.engine.leases import ranked_store
+from leveret.engine.leases.ranked_store import RankedStore
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
-from leveret.engine.stores import (
-    kept_windows,
-    paged_places,
-    paged_run,
-    placed,
-    ranked_store,
-    scanning,
-    stream_store,
-    tail_paging,
-)
+from leveret.engine.stores import kept_windows, paged_places, paged_run, placed, scanning, stream_store, tail_paging
 from leveret.engine.stores.kept_store import KeptStore
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.last_value import header_value
 from leveret.engine.stores.paged_places import Left
-from leveret.engine.stores.ranked_store import RankedStore
 from leveret.engine.stores.store import Store
 from leveret.engine.stores.stream_store import StreamStore
 from leveret.engine.stores.surroundings import Storage

@@ -26,11 +26,11 @@ from object_rounds import Struck
 
 from leveret.engine import MS, Broker, Client, Delivered, Envelope, ManualClock, Session, User, renew_leases
 from leveret.engine.clients.session import NACKED
-from leveret.engine.lease_control import discarding
+from leveret.engine.leases.control import discarding
+from leveret.engine.leases.state import bookmark_of
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.message import Message
-from leveret.engine.queues.leased_parts import bookmark_of
 from leveret.journal import Journal
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.pager import JournalPager

@@ -7,7 +7,7 @@ from durable_desk import PATH
 from replay_desk import JournalReplays
 
 from leveret.engine import PLAIN, Envelope, encode_header, publish_by_name
-from leveret.engine.queues import replaying
+from leveret.engine.leases import replaying
 from leveret.journal.recording import topic_log
 from leveret.journal.recording.checkpoint import checkpoint
 

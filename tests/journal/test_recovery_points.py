@@ -23,7 +23,7 @@ from leveret.engine import (
     publish_by_name,
     scan_properties,
 )
-from leveret.engine.queues import leased_reviewing
+from leveret.engine.leases import reviewing as leased_reviewing
 from leveret.engine.stores import topic_log as memory_log
 from leveret.journal import JournalReader
 from leveret.journal.format.record import PUBLISHED

@@ -53,7 +53,7 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
         ("leveret.settings.lint.leased_queues", "configuration files"),
         ("leveret.engine.stores.topic_log", "leased queues"),
         ("leveret.engine.rules.logged_topics", "logged topics"),
-        ("leveret.engine.queues.leased_queue", "leased queues"),
+        ("leveret.engine.leases.kind", "leased queues"),
         ("leveret.settings.foreign", "files of other systems"),
         ("leveret.settings.lint", "configuration files"),
         ("tomllib", "configuration files"),

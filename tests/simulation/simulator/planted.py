@@ -22,10 +22,13 @@ from leveret.engine.clients.confirms import Confirms
 from leveret.engine.clients.session import Session
 from leveret.engine.dead_letters import DeadLetters
 from leveret.engine.flow.control import FlowControl
-from leveret.engine.queues import classic, granting, leased_core, leased_queue
+from leveret.engine.leases import ending as leased_core
+from leveret.engine.leases import granting
+from leveret.engine.leases import kind as leased_queue
+from leveret.engine.leases.ending import LeasedCore
+from leveret.engine.leases.table import LeaseTable
+from leveret.engine.queues import classic
 from leveret.engine.queues.bounds import RingBound
-from leveret.engine.queues.lease_table import LeaseTable
-from leveret.engine.queues.leased_core import LeasedCore
 from leveret.engine.queues.queue import Queue
 from leveret.journal.format.record import USER
 from leveret.journal.recovery.recovered import RecoveredQueue

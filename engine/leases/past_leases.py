@@ -8,8 +8,8 @@ Source: queues page A.2 (lease), A.5 (stale tags).
 
 from typing import ClassVar
 
+from ..delivery.consumer import Holder, Origin, Receiver
 from ..messages.message import Envelope, Message
-from .consumer import Holder, Origin, Receiver
 
 #: The id of a tombstone whose message is nobody's any more: an acknowledgement concerns nothing.
 NOTHING = 0

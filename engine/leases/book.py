@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from ..messages.message import Message
-from .lease_table import LeaseTable
+from .table import LeaseTable
 
 
 class LeaseBook:

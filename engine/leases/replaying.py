@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from ..clock import MS
 from ..delivery.consumer import Consumer
 from ..delivery.filter_groups import Asked
-from ..delivery.lease import shown as only_shown
 from ..errors import NoAckNotSupported, PrefetchMissing
 from ..messages.lease_headers import replay_entries, with_entries
 from ..messages.message import Message
+from ..queues import consumers
 from ..rules.replay_rules import REPLAY_ARGUMENTS, replay_rules
 from ..stores.topic_log import LoggedMessage
-from . import consumers
-from .leased_core import LeasedCore
-from .leased_parts import bookmark_of
+from .ending import LeasedCore
+from .past_leases import shown as only_shown
 from .replay import Replay, ReplayHolder
+from .state import bookmark_of
 
 #: Octets that one read brings into memory.
 READ_OCTETS = 64 * 1024

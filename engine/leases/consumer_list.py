@@ -8,10 +8,10 @@ from heapq import heapify, heappop, heapreplace
 from math import lcm
 
 from ...settings.leases import FAST, PROPORTIONAL
+from ..delivery.consumer import Consumer, Holder
+from ..delivery.consumer_list import LOOKS, ConsumerList
 from ..effort import Effort
 from ..rules.queue_rules import QueueRules
-from .consumer import Consumer, Holder
-from .consumer_list import LOOKS, ConsumerList
 
 #: Of one deal no consumer gets more, so that shares stay even while sockets fill.
 DEAL_MAX = 64

@@ -13,11 +13,11 @@ from typing import ClassVar
 
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
-from .memory_budget import held_octets
-from .paged_run import Part
-from .store import LEVEL_STEP, Dropped, Removed, Scanned
-from .surroundings import Owner
-from .untailed_store import UntailedStore
+from ..stores.memory_budget import held_octets
+from ..stores.paged_run import Part
+from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
+from ..stores.surroundings import Owner
+from ..stores.untailed_store import UntailedStore
 
 #: Ranks go from 0 to this; a message of the highest stands at its id.
 RANK_MAX = 2**64 - 1

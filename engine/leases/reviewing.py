@@ -16,7 +16,7 @@ from ..rules.replay_rules import Edge
 from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage
 from .active_set import ActiveSet
-from .leased_deferring import DeferringCore
+from .deferring import DeferringCore
 from .review import Review
 
 #: Octets that one step brings into the queue (2 to 5 ms), and messages that are taken out at once.

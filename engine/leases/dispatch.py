@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import Asked
-from ..delivery.lease import shown
 from ..messages.lease_headers import browse_entries, lease_entries, with_entries
 from ..messages.message import Message
-from . import consumers
-from .classic import settle
+from ..queues import consumers
+from ..queues.classic import settle
+from ..queues.selection import Selection
+from .deferring import DeferringCore
+from .ending import LeasedCore
 from .granting import grant
-from .leased_core import LeasedCore
-from .leased_deferring import DeferringCore
-from .leased_parts import bookmark_of
-from .leased_selection import dispatch_selected
+from .past_leases import shown
 from .replaying import show_replays
-from .selection import Selection
+from .selection import dispatch_selected
+from .state import bookmark_of
 
 #: Messages that one turn shows to one who browses.
 BROWSE_SLICE = 300

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from ..errors import BadRequest
 from ..stores.tailed_store import TailedStore
 from .deferred_acks import DEFERRED_MAX, DeferredAcks
-from .leased_core import LeasedCore
+from .ending import LeasedCore
 
 
 class DeferringCore(LeasedCore):

@@ -12,17 +12,17 @@ from ..clock import MS
 from ..deadlines import Deadline
 from ..delivery.consumer import UNLIMITED, Consumer, Receiver
 from ..delivery.consumer_list import ConsumerList
-from ..delivery.lease import PastHolder
-from ..delivery.lease_consumers import LeaseConsumers
 from ..messages.lease_headers import ORIGIN, topic_entry
 from ..messages.message import Envelope, Message
+from ..queues.queue import Queue
 from ..rules.leased_rules import LeasedRules
 from ..stores.store import Scanned
 from .active_set import ActiveSet
+from .book import LeaseBook
 from .browse import Browse
+from .consumer_list import LeaseConsumers
 from .deferred_acks import DeferredAcks
-from .lease_book import LeaseBook
-from .queue import Queue
+from .past_leases import PastHolder
 from .replay import Replay
 from .review import Review
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from ..clock import MS
 from ..deadlines import Deadline
 from ..delivery.consumer import Origin, Receiver
-from ..delivery.lease import PastHolder
 from ..rules.replay_rules import ReplayRules
 from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage, TopicLog
+from .past_leases import PastHolder
 
 #: So far behind its rate a replay may catch up at once: what timers are late by.
 LATE_NS = 50 * MS

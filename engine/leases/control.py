@@ -7,17 +7,17 @@ strict. The answer goes to reply_to, as JSON. Source: queues page A.6.
 
 from collections.abc import Generator, Iterator, Mapping
 
-from ..expressions.language import AMPS, ExpressionError, compiled
-from .context import HostContext
-from .errors import BadRequest
-from .messages.content import ContentError, PropertyValue, decode_properties
-from .messages.message import Envelope
-from .publishing.answering import answer_request
-from .publishing.service import Sender
-from .queues.discarding import OPTIONS, Discarded, discard_ids, discard_matching, ids_of
-from .queues.leased_deferring import DeferringCore
-from .queues.queue import Queue
-from .users.permissions import CONFIGURE, QUEUE
+from ...expressions.language import AMPS, ExpressionError, compiled
+from ..context import HostContext
+from ..errors import BadRequest
+from ..messages.content import ContentError, PropertyValue, decode_properties
+from ..messages.message import Envelope
+from ..publishing.answering import answer_request
+from ..publishing.service import Sender
+from ..queues.queue import Queue
+from ..users.permissions import CONFIGURE, QUEUE
+from .deferring import DeferringCore
+from .discarding import OPTIONS, Discarded, discard_ids, discard_matching, ids_of
 
 EXCHANGE = "amps.control"
 REQUEST = "sow_delete"

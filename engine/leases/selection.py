@@ -6,9 +6,9 @@ Source: queues page A.4, A.9.
 
 from ..delivery.consumer import Consumer
 from ..delivery.filter_groups import FilterGroup
+from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
+from .ending import LeasedCore
 from .granting import grant
-from .leased_core import LeasedCore
-from .selection import FOUND_MAX, LOOKING_MAX, Selection
 
 #: Steps in which others that have not looked so far may catch up before a message goes to one that has found it.
 CATCH_UP = 4

@@ -14,26 +14,27 @@ from ..errors import InvalidArgument
 from ..messages.deaths import EXPIRED
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
+from ..queues import scheduled
+from ..queues.bounds import bounds_of
+from ..queues.consumers import select, select_no_more
+from ..queues.kinds import register
+from ..queues.parts import Kind, Parts, Restorer
+from ..queues.queue import Queue
+from ..queues.reconfigure import cap_memory, recount
 from ..rules.arguments import AMPS, REPLACE, Reason
 from ..rules.replay_rules import REPLAY_ARGUMENTS
 from ..stores.plain_store import PlainStore
-from ..stores.ranked_store import RANK_MAX, RankedStore, position_at, ranked
 from ..stores.store import Store
-from . import leased_dispatch, scheduled
+from . import dispatch as leased_dispatch
 from .active_set import ActiveSet
-from .bounds import bounds_of
+from .arguments import BROWSE, RENEWAL, ConsumerWish, wish_of
 from .browse import Browse
-from .consumers import select, select_no_more
+from .ending import FORCED_EXPIRE, TIME_LIMIT, UNSUBSCRIBED
 from .granting import begin, presented
-from .kinds import register
-from .leased_arguments import BROWSE, RENEWAL, ConsumerWish, wish_of
-from .leased_core import FORCED_EXPIRE, TIME_LIMIT, UNSUBSCRIBED
-from .leased_reviewing import ReviewedCore
-from .parts import Kind, Parts, Restorer
-from .queue import Queue
+from .ranked_store import RANK_MAX, RankedStore, position_at, ranked
 from .ranking import is_barrier, rank_of
-from .reconfigure import cap_memory, recount
 from .replaying import read_on, replay_for, take_turn
+from .reviewing import ReviewedCore
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression

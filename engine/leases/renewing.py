@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from ..delivery.consumer import holder_of
-from ..delivery.lease_consumers import LeaseConsumers
 from ..messages.message import Message
-from .lease_table import LeaseTable
+from .consumer_list import LeaseConsumers
+from .table import LeaseTable
 
 
 def not_renewed(

@@ -10,16 +10,16 @@ from operator import attrgetter
 from ...settings.leases import STRICT
 from ..clock import MS, due_after
 from ..delivery.consumer import Receiver, holder_of
-from ..delivery.lease import NOTHING, PastHolder
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
 from ..messages.lease_headers import REASON
 from ..messages.message import Envelope, Message
-from ..stores.ranked_store import RankedMessage, ranked
 from .dead_bodies import buries, with_dead_body
-from .leased_parts import LeasedParts
+from .past_leases import NOTHING, PastHolder
+from .ranked_store import RankedMessage, ranked
 from .ranking import is_barrier
 from .renewing import not_renewed
+from .state import LeasedParts
 
 TIME_LIMIT, FORCED_EXPIRE, MAX_CANCELS, MAX_DELIVERIES = "time_limit", "forced_expire", "max_cancels", "max_deliveries"
 #: AMPS' reason -> that of x-death, in the order in which several are named.

@@ -9,7 +9,7 @@ from math import isnan
 from ...expressions.language import Expression
 from ..delivery.filters import MessageSubject
 from ..messages.message import Message
-from ..stores.ranked_store import RANK_MAX
+from .ranked_store import RANK_MAX
 
 #: A long is not lower.
 LOWEST = -(2**63)

@@ -12,10 +12,10 @@ from ..delivery.filters import MessageSubject
 from ..errors import BadRequest
 from ..messages.lease_headers import ORIGIN
 from ..messages.message import Message
-from .leased_core import FORCED_EXPIRE, TAKEN_OVER, LeasedCore
-from .leased_deferring import DeferringCore
-from .leased_parts import bookmark_of
-from .queue import Queue
+from ..queues.queue import Queue
+from .deferring import DeferringCore
+from .ending import FORCED_EXPIRE, TAKEN_OVER, LeasedCore
+from .state import bookmark_of
 
 ACKNOWLEDGE, CANCEL, EXPIRE = "", "cancel", "expire"
 OPTIONS = (ACKNOWLEDGE, CANCEL, EXPIRE)

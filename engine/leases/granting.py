@@ -12,9 +12,9 @@ from ..delivery.effects import Delivered, DeliveredLeases
 from ..messages.lease_headers import ORIGIN, lease_entries, run_headers, with_entries
 from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
-from .leased_core import LeasedCore
-from .leased_parts import bookmark_of
+from .ending import LeasedCore
 from .ranking import is_barrier
+from .state import bookmark_of
 
 #: Stretches of messages alike are delivered one by one where they have so many messages on the average.
 ALIKE_MIN = 3

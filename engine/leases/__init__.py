@@ -1,0 +1,1 @@
+"""Leased queues, whose messages are lent to consumers: docs/leases.md."""
