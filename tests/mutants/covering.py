@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -31,8 +31,11 @@ DIRECTORIES = (
     "tests/fuzz",
     "tests/server",
 )
-#: So many tests are kept of a function: of each file those that run the fewest others, then the fastest.
-TESTS_MAX = 400
+#: Tests of a room where these are not in the directory of its name.
+OWN = {"engine": ("tests/engine/", "tests/conformance/"), "src": ("tests/server/",)}
+#: So many tests are kept of a function: those of its room first, of these the slow ones last, each time those that run
+#: the fewest other functions, and some of each file.
+TESTS_MAX, SLOW_S = 800, 0.5
 
 
 class Covering:
@@ -110,15 +113,21 @@ def _tests_by_function(data: Path, seconds: dict[str, float]) -> dict[str, list[
     def rank(test: str) -> float:
         return breadth[test] * (0.01 + seconds[test])
 
-    return {name: _spread(sorted(tests, key=rank))[:TESTS_MAX] for name, tests in found.items()}
+    kept = {}
+    for name, tests in found.items():
+        own = OWN.get(room := name.partition("/")[0], (f"tests/{room}/",))
+        order = _spread(sorted(tests, key=rank))
+        kept[name] = sorted(order, key=lambda test: (not test.startswith(own), seconds[test] > SLOW_S))[:TESTS_MAX]
+    return kept
 
 
 def _spread(tests: list[str]) -> list[str]:
-    """The first of each file, then the second of each: tests of one file look at the same."""
+    """Each in turn from this order, and from another: the first of each file, then the second of each."""
     files: dict[str, list[str]] = defaultdict(list)
     for test in tests:
         files[test.partition("::")[0]].append(test)
-    return [test for some in zip_longest(*files.values()) for test in some if test is not None]
+    by_file = [test for some in zip_longest(*files.values()) for test in some if test is not None]
+    return list(dict.fromkeys(chain.from_iterable(zip(tests, by_file))))
 
 
 def _functions_by_line(source: str) -> dict[int, str]:

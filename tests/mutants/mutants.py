@@ -34,11 +34,11 @@ Tried = tuple[Mutant, Result, float]
 
 
 def make_job(mutant: Mutant, covering: Covering, seconds: float) -> Job:
-    """With the tests that run the function, as many as half of the time has room for when they are alone."""
+    """With the tests that run the function, as many as there was time for when they were measured."""
     tests, sum_s = [], 0.0
     for test in covering.of(mutant.file, mutant.function):
         sum_s += covering.seconds[test] + 0.01
-        if sum_s > seconds / 2:
+        if sum_s > seconds:
             break
         tests.append(test)
     return Job(mutant, tests, seconds)
