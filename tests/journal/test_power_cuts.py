@@ -11,7 +11,7 @@ from journal_workload import ID, PATH, Driver, Model, model_of
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
-from leveret.journal import Journal, JournalError, JournalOptions, RealFiles, WriterState, recover
+from leveret.journal import Journal, JournalError, JournalOptions, JournalReader, RealFiles, WriterState, recover
 from leveret.journal.disk.directory import forget_reader, reader_offsets, register_reader
 
 #: Each turn or two begins a segment.
@@ -40,16 +40,24 @@ class Workload(Driver):
         return Journal.open(PATH, ManualClock(), TINY, files=self.files, threaded=False, new_id=ID)
 
     def cut(self, operation: str, path: str) -> None:
-        """Before the operation. What is left is opened twice: a start must not spoil it."""
+        """Before the operation. What is left is opened twice: a start must not spoil it, nor what a reader saw."""
         if operation not in CHANGES:
             return
+        seen_lsn = self.seen_by_a_reader()
         for chance in (None, *[self.chance] * LUCKY_CUTS):
             after = self.files.power_cut(chance)
             self.cuts += 1
             for _ in range(2):
                 journal = Journal.open(PATH, ManualClock(), TINY, files=after, threaded=False, new_id=ID)
                 assert model_of(journal.recovered, journal) in self.possible, f"before {operation} of {path}"
+                assert seen_lsn < journal.next_lsn, "a reader beside the broker saw what is gone"
                 journal.close()
+
+    def seen_by_a_reader(self) -> int:
+        """The last record that one who reads now takes for safe."""
+        reader = JournalReader(PATH, self.files)
+        segments = reader.segments()
+        return max((lsn for lsn, _ in reader.records(segments[-2:][0])), default=0) if segments else 0
 
     def append(self) -> int:
         """End a turn that goes with the next commit."""
