@@ -9,7 +9,7 @@ import pytest
 from pair import LOGIN, Pair, handshake, method, publish
 from pamqp import commands as C
 
-from leveret.amqp_frontend.output import REPLIES_MAX
+from leveret.amqp_frontend.peer.output import REPLIES_MAX
 
 CLOSE = {"reply_code": 200, "class_id": 0, "method_id": 0}
 
