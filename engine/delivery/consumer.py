@@ -1,7 +1,7 @@
-"""Who holds deliveries: consumers, and one-off gets.
+"""The holders of deliveries: consumers and gets.
 
-Queues stand above this room and sessions above them, so a holder knows both only by what deliveries need of them.
-Code that needs more of the queue asks `queue_of` (queues).
+Queues and sessions are above this room, so a holder knows only the parts of them that deliveries need. Code that needs
+the queue itself calls `queue_of` (queues).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .effects import Delivered
 
 UNLIMITED = 1 << 62
-#: Who has a message that is out. To the message itself it is opaque.
+#: The holder of an unacknowledged message, which is opaque to the message.
 holder_of: "Callable[[Message], Holder]" = attrgetter("holder")
 
 
@@ -28,9 +28,9 @@ class Origin(Protocol):
 
 
 class Recipient(Protocol):
-    """The client that deliveries go to. `unsent`, `unsent_max`: octets on their way to it, and how many may be.
+    """The client that deliveries go to. `unsent`: octets not sent yet; `unsent_max`: their limit.
 
-    `liveness()`: whether it was heard from lately; None: it is not bound to let anybody hear (no heartbeats).
+    `liveness()`: whether the client sent something lately; None: it has no heartbeats.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Recipient(Protocol):
     liveness: Callable[[], bool] | None
 
     def room(self) -> int:
-        """Octets that may still be sent before the client is paused."""
+        """Octets that fit before the client is paused."""
 
     def send_after(self, sync_lsn: int) -> None:
-        """What is on its way must not be sent before the journal is safe up to there (LSN)."""
+        """Send nothing more before the journal is safe up to this LSN."""
 
     def affordable(self, blobs: Sequence[bytes]) -> int:
-        """How many of these to send until the room is used up; at least one."""
+        """The number of these contents that use up the room; at least one."""
 
 
 class Receiver(Protocol):
-    """The session that numbers deliveries and counts what is unacknowledged. Hashable."""
+    """The session that numbers deliveries and counts unacknowledged ones. Hashable."""
 
     acked: int
     flowing: bool
@@ -60,16 +60,16 @@ class Receiver(Protocol):
 
     @property
     def client(self) -> Recipient:
-        """Whose session it is."""
+        """The client of the session."""
 
     def room(self) -> int:
-        """How many more deliveries may be unacknowledged."""
+        """The number of further deliveries that may be unacknowledged."""
 
     def has_shared_room(self, consumer: "Consumer") -> bool:
-        """Whether a consumer that does not acknowledge may have a message under a shared prefetch limit."""
+        """Whether a consumer without acknowledgements may take a message under a shared prefetch limit."""
 
     def portion(self) -> int:
-        """How much of a shared prefetch limit one queue gets in this round of turns."""
+        """The part of a shared prefetch limit that one queue gets in this round of turns."""
 
     def deliver_new(
         self,
@@ -79,37 +79,37 @@ class Receiver(Protocol):
         blobs: Sequence[bytes],
         octets: int,
     ) -> None:
-        """Hand over a run of messages that were never in a store, `octets` in all."""
+        """Deliver a run of new messages that were never in a store. `octets`: their total size."""
 
     def deliver_ready(self, consumer: "Consumer", messages: Sequence[Message]) -> None:
-        """Hand over messages that were ready."""
+        """Deliver ready messages."""
 
     def deliver(self, consumer: "Consumer", messages: Sequence[Message], effects: "Sequence[Delivered]") -> None:
-        """Hand over messages by these effects; where nothing is acknowledged, the caller settles them."""
+        """Deliver messages by these effects. Without acknowledgements the caller settles them."""
 
     def deliver_beside(self, consumer: "Consumer", messages: Sequence[Message], past: "Holder") -> None:
-        """Hand over messages that count nowhere: an acknowledgement of them does nothing. `past` has them."""
+        """Deliver copies that need no settlement; acknowledgements of their tags are ignored. `past`: their holder."""
 
     def release(self, holder: "Holder", queue: Any, count: int) -> None:
-        """So many deliveries of a holder are no longer out: credit is free, queues may go on."""
+        """Deliveries of a holder were settled: its credit is free, and queues may dispatch again."""
 
     def unacked_of(self, queue: Any) -> list[Message]:
-        """Deliveries of a queue that are unacknowledged, or whose settling waits for a commit; in no order."""
+        """Unacknowledged deliveries of a queue, and those whose settlement waits for a commit; unordered."""
 
     def forget_queue(self, queue: Any) -> None:
-        """The queue is deleted: what is unacknowledged of it is settled into nothing."""
+        """The queue is deleted: settle its unacknowledged deliveries without effect."""
 
     def forget_consumer(self, consumer: "Consumer") -> None:
-        """The broker ended a subscription."""
+        """Forget a subscription that the broker ended."""
 
     def notify_cancelled(self, consumer: "Consumer") -> None:
-        """Let the client know that the broker ended a subscription."""
+        """Tell the client that the broker ended a subscription."""
 
 
 class Holder:
-    """What a message that is out remembers: the queue it came from and the session that has it."""
+    """The queue and the session of an unacknowledged message."""
 
-    #: Whether what it had counts nowhere any more: only tags of it are left with the session.
+    #: Whether its deliveries are settled, so that only their tags are left in the session.
     is_past: ClassVar[bool] = False
 
     __slots__ = ("counts_against_prefetch", "queue", "session", "unacked")
@@ -121,15 +121,15 @@ class Holder:
         self.counts_against_prefetch = counts_against_prefetch
 
     def settled(self, count: int) -> None:
-        """So many deliveries of one that `is_past` are no longer out."""
+        """Deliveries of a holder that `is_past` were settled."""
 
 
 class Consumer(Holder):
     """A subscription of one session to one queue.
 
-    `prefetch` limits this consumer's unacknowledged deliveries, 0 = unlimited; without acknowledgements (`no_ack`)
-    no limit applies. `priority`: of those that have room the highest goes first. `opaque` belongs to the frontend.
-    `filter`: it gets the messages that this takes; None: all. `is_paused`: its queue hands nothing out now.
+    `prefetch` limits the unacknowledged deliveries; 0 is unlimited, and without acknowledgements (`no_ack`) no limit
+    applies. `priority`: consumers of the highest priority with room are served first. `opaque` belongs to the
+    frontend. `filter`: the messages that it receives; None: all. `is_paused`: its queue is paused.
     """
 
     __slots__ = (
@@ -170,13 +170,13 @@ class Consumer(Holder):
         self.is_paused = False
 
     def change(self, arguments: FieldTable, filter_: "Expression | None") -> None:
-        """It subscribed again, under its tag."""
+        """Replace the consumer's arguments and filter."""
         self.arguments = arguments
         self.priority = integer_of(arguments, "x-priority") or 0
         self.filter = filter_
 
     def credit(self) -> int:
-        """How many messages it may be handed now; 0 or less means none."""
+        """The number of messages that may be delivered now; 0 or less means none."""
         session = self.session
         if self.is_paused or self.client.paused or not session.flowing:
             return 0
@@ -209,7 +209,7 @@ def by_holder(messages: list[Message]) -> Sequence[tuple[Holder, list[Message]]]
 
 
 def runs_by_holder(messages: list[Message]) -> Iterable[tuple[Holder, list[Message]]]:
-    """The same, each run when it is asked for: what happens to one may give the next another holder (`PastHolder`)."""
+    """Consecutive messages of one holder, each run on demand: handling one may change the holder of the next."""
     if len(messages) == 1 or len(set(map(holder_of, messages))) == 1:
         return ((holder_of(messages[0]), messages),)
     return _each_run(messages)
@@ -226,7 +226,7 @@ def _each_run(messages: list[Message]) -> Iterator[tuple[Holder, list[Message]]]
 
 
 def by_consumer(messages: list[Message]) -> list[list[Message]]:
-    """The messages of each consumer: those of one queue after the other's; what was got first, then by consumer tag.
+    """The messages of each consumer, queue by queue: first those of gets, then by consumer tag.
 
     The order in which RabbitMQ's channels settle several deliveries at once (`foreach_per_queue`).
     """

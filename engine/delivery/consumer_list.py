@@ -1,7 +1,7 @@
-"""The consumer list of a queue: its consumers, and whose turn it is.
+"""The consumers of a queue, in the order of their turns.
 
-The consumer list is circular: round-robin over the consumers that may have a message now. Source: behaviour page 2.12,
-4; address-settings page 3.4 (exclusive queues, max-consumers, consumers-before-dispatch).
+The list is circular: round robin over the consumers that have credit. Source: behaviour page 2.12, 4; address-settings
+page 3.4 (exclusive queues, max-consumers, consumers-before-dispatch).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,21 +15,22 @@ from ..rules.queue_rules import QueueRules
 from .consumer import Consumer
 from .groups import Groups
 
-#: Of one turn at a consumer list no consumer takes more than this, so that shares stay even while sockets fill.
+#: Messages that one consumer takes at most per turn, so that shares stay even while sockets fill.
 SHARE_MAX = 64
-#: Nor is more than this delivered before the queue checks whether the turn has become long.
+#: Messages delivered before the queue checks whether the turn has become long.
 RUN_MAX = 2000
-#: So many consumers are asked for their credit in one unit of `Effort`; of a few it is not counted.
+#: Credit checks per unit of `Effort`; up to `FEW` consumers they are not counted.
 LOOKS, FEW = 8, 64
-#: Among so many consumers one that leaves is found in one unit of `Effort`.
+#: Consumers searched per unit of `Effort` for one that leaves.
 PASSED = 256
 
 
 class ConsumerList:
-    """`consumers`: in the order in which they are asked, apart from whose turn it is; not to be changed by others.
+    """The consumers of one queue and the next one to serve.
 
-    `waits`: nothing is dispatched until enough consumers are there (consumers-before-dispatch).
-    `groups`: who has which message group; None until the first message of a group arrives.
+    `consumers`: in the order of their turns, starting anywhere; read-only for other modules. `waits`: dispatch waits
+    for more consumers (consumers-before-dispatch). `groups`: the owners of message groups; None before the first
+    message of a group arrives.
     """
 
     __slots__ = (
@@ -45,23 +46,23 @@ class ConsumerList:
     )
 
     def __init__(self, rules: QueueRules, effort: Effort, waiting_count: Callable[[], int]) -> None:
-        """`waiting_count()`: while marked queues have their turns, how many of them wait for theirs."""
+        """`waiting_count()`: the number of marked queues that still wait for their turn in this round."""
         self.consumers: list[Consumer] = []
         self.waits = False
         self.groups: Groups | None = None
-        self._next = 0  # whose turn it is
+        self._next = 0  # index of the next consumer to serve
         self._has_priorities = False  # consumers of different priority
-        self._is_to_yield = False  # the active consumer: to one of higher priority
+        self._is_to_yield = False  # the active consumer yields to one of higher priority
         self._rules = rules
         self._effort = effort
         self._waiting_count = waiting_count
 
     def rules_changed(self, rules: QueueRules) -> None:
-        """The queue has other rules from now on."""
+        """Follow the new rules of the queue."""
         self._rules = rules
 
     def heed_groups(self) -> None:
-        """Messages of groups are in the queue from now on."""
+        """Begin to deal message groups, when the first message of a group arrived."""
         if self.groups is None:
             self.groups = Groups()
 
@@ -69,7 +70,7 @@ class ConsumerList:
         """Dispatch waits for more consumers, or goes on."""
         self.waits = waits
 
-    # -- who is there ------------------------------------------------------------------------------------------------
+    # -- joining and leaving ------------------------------------------------------------------------------------------
 
     def check_join(self, consumer: Consumer, *, queue: str, vhost: str) -> None:
         """Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
@@ -82,7 +83,7 @@ class ConsumerList:
             raise ConsumersMaxReached(name=queue, vhost=vhost, limit=rules.max_consumers)
 
     def join(self, consumer: Consumer) -> None:
-        """Join the end of the consumer list."""
+        """Append a consumer: its turn comes last."""
         consumers = self.consumers
         if consumers and consumer.priority != consumers[0].priority:
             self._has_priorities = True
@@ -90,18 +91,17 @@ class ConsumerList:
             consumers.append(consumer)  # in order of arrival: the first is the active one
             self._is_to_yield |= self._rules.active_consumer_yields and consumer.priority > consumers[0].priority
         else:
-            # Its end is just before the one whose turn it is.
+            # The end of the circle is just before the next consumer.
             consumers.insert(self._next, consumer)
             self._next = (self._next + 1) % len(consumers)
 
     def regroup(self) -> None:
-        """A consumer joined: groups are dealt again where the rules say so."""
+        """A consumer joined: deal the groups again where the rules say so."""
         if self.groups is not None:
             self.groups.consumer_joined(self._rules, len(self.consumers))
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        """Leave the consumer list. O(consumers). Returns whether a single active consumer may have what it might not
-        before."""
+        """Remove consumers. O(consumers). Returns whether another single active consumer may be served now."""
         consumers = self.consumers
         active = consumers[0] if consumers else None
         self._effort.spent += len(consumers) // PASSED
@@ -133,7 +133,7 @@ class ConsumerList:
         return True
 
     def _activate_next(self) -> None:
-        """The active consumer left or yields: the next is the first to have come of those of the highest priority."""
+        """Replace the active consumer by the earliest one of the highest priority."""
         consumers = self.consumers
         self._is_to_yield = False
         if self._has_priorities:
@@ -141,15 +141,16 @@ class ConsumerList:
             consumers.remove(following)
             consumers.insert(0, following)
 
-    # -- whose turn it is --------------------------------------------------------------------------------------------
+    # -- turns --------------------------------------------------------------------------------------------
 
     @property
     def served(self) -> Sequence[Consumer]:
-        """The consumers that may get messages at all: all of them, or the single active one, unless it is to yield."""
+        """The consumers that may receive messages: all, or the single active one unless it yields."""
         return self._active() if self._rules.single_active_consumer else self.consumers
 
     def _active(self) -> list[Consumer]:
-        """The single active consumer. One that is to yield gets nothing more, and goes when it has nothing out."""
+        """The single active consumer. One that yields gets no more messages, and steps down when it has
+        none unacknowledged."""
         if self._is_to_yield:
             if self.consumers[0].unacked:
                 return []
@@ -158,20 +159,19 @@ class ConsumerList:
 
     @property
     def in_turn(self) -> list[Consumer]:
-        """All consumers, the one first whose turn it is."""
+        """All consumers, the next one first."""
         return self.consumers[self._next :] + self.consumers[: self._next]
 
     @property
     def is_simple(self) -> bool:
-        """Whether there is one consumer, which gets what it has credit for."""
+        """Whether there is one consumer, limited by its own credit alone."""
         consumers = self.consumers
         return len(consumers) == 1 and not self.waits and not consumers[0].session.prefetch_total
 
     def eligible(self, wanted: int) -> list[Consumer]:
-        """Up to `wanted` consumers with credit, in the order of the consumer list; moves the consumer list behind the
-        last of them.
+        """Up to `wanted` consumers with credit, in the order of their turns; the turn moves behind the last of them.
 
-        With priorities: of those with credit only the ones of the highest priority.
+        With priorities: only consumers of the highest priority that has credit.
         """
         if self.waits:
             return []
@@ -200,7 +200,7 @@ class ConsumerList:
         return found
 
     def _eligible_by_priority(self, wanted: int) -> list[Consumer]:
-        """Each priority has a consumer list of its own: who is served goes behind the others of that priority."""
+        """Round robin within each priority: served consumers move behind the others of their priority."""
         consumers, start = self.consumers, self._next
         consumers[:] = consumers[start:] + consumers[:start]
         self._next = 0
@@ -220,11 +220,11 @@ class ConsumerList:
         return found
 
     def has_waiting(self) -> bool:
-        """Whether a message could be delivered now."""
+        """Whether some consumer could take a message now."""
         return not self.waits and any(consumer.credit() > 0 for consumer in self.served)
 
     def appetite(self) -> tuple[int, int]:
-        """How many messages, and octets, its consumers can take now, all together. O(consumers)."""
+        """The messages and octets that all consumers together can take now. O(consumers)."""
         wanted = octets = 0
         if not self.waits:
             for consumer in self.served:
@@ -237,8 +237,7 @@ class ConsumerList:
     # -- new messages -------------------------------------------------------------------------------------------------
 
     def hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
-        """Give new messages to consumers with credit, in the order of the consumer list. Returns how many were
-        taken."""
+        """Give new messages to consumers with credit, in turn. Returns the number of messages taken."""
         consumers = self.consumers
         if len(consumers) == 1 and not self.waits:
             return hand_to(consumers[0], first_id, envelope, blobs)
@@ -267,7 +266,7 @@ class ConsumerList:
     # -- how much -----------------------------------------------------------------------------------------------------
 
     def limit(self, consumer: Consumer, available: int) -> int:
-        """How many messages the only eligible consumer may have before the consumer list is asked again."""
+        """The number of messages that the only eligible consumer may take before credit is checked again."""
         credit, session = consumer.credit(), consumer.session
         if session.prefetch_total:
             if len(self.consumers) > 1:
@@ -277,17 +276,17 @@ class ConsumerList:
         return min(credit, available, RUN_MAX)
 
     def gives_way(self, consumer: Consumer) -> bool:
-        """After a delivery: whether other queues are served before the rest of this one.
+        """Whether other queues are served before this one continues, after a delivery to a consumer.
 
-        So it is where the consumer shares a limit: their consumers may share it.
+        True where the consumer shares its prefetch limit, perhaps with consumers of those queues.
         """
         return bool(consumer.session.prefetch_total and self._waiting_count())
 
 
 def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
-    """How many whole rounds of the consumer list can be dealt at once: the same result as one message at a time.
+    """The number of whole rounds that can be dealt at once, with the same result as one message at a time.
 
-    `octets_of(count)`: the size of the next `count` messages; no client may be given more than its room.
+    `octets_of(count)`: the size of the next `count` messages. No client gets more than its room.
     """
     width = len(eligible)
     share = min(available // width, SHARE_MAX)
@@ -302,9 +301,9 @@ def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[
 
 
 def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> int:
-    """Give new messages to one consumer: as many as its credit and its client's room allow, at least one.
+    """Give new messages to one consumer, as many as its credit and its client's room allow, at least one.
 
-    `envelopes`: the one that they share, or one for each. Returns how many were taken.
+    `envelopes`: one that all share, or one for each message. Returns the number of messages taken.
     """
     credit = consumer.credit()
     if credit <= 0:

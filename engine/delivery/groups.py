@@ -1,7 +1,7 @@
 """Message groups: messages with the same group id go to the same consumer, in order.
 
-A group belongs to the consumer that got its first message, until that one leaves, a rebalance, or a message that ends
-the group. Messages of a group whose consumer has no credit wait; those behind them go on.
+A group belongs to the consumer that received its first message until the consumer leaves, a rebalance, or a message
+that ends the group. Messages of a group whose consumer has no credit wait; later messages of other groups do not.
 Source: address-settings page 3.4.
 """
 
@@ -13,7 +13,7 @@ from .group_id import GroupedMessage
 
 
 class Groups:
-    """Which consumer has which group. Made when the first message of a group arrives."""
+    """The owner of each group. Created when the first message of a group arrives."""
 
     __slots__ = ("_consumers", "_is_paused")
 
@@ -22,31 +22,31 @@ class Groups:
         self._is_paused = False
 
     def consumer_joined(self, rules: QueueRules, count: int) -> None:
-        """Groups are dealt again where the rules say so, at once or when nothing is unacknowledged any more."""
+        """Deal the groups again if the rules ask for it, at once or after all deliveries are acknowledged."""
         if rules.group_rebalance and count > 1:
             self._consumers.clear()
             self._is_paused = rules.group_rebalance_pause_dispatch
 
     def consumers_left(self, consumers: Iterable[Consumer]) -> None:
-        """Their groups are free."""
+        """Free the groups of these consumers."""
         gone = set(consumers)
         self._consumers = {group: one for group, one in self._consumers.items() if one not in gone}
 
     def may_dispatch(self, unacked: int) -> bool:
-        """Whether messages are handed out while so many are unacknowledged: not while a rebalance waits for them."""
+        """Whether messages may be dispatched: not while a rebalance waits for unacknowledged ones."""
         if self._is_paused and unacked:
             return False
         self._is_paused = False
         return True
 
     def consumer_of(self, group: str) -> Consumer | None:
-        """Whose a group is; None: the next one's that may have its next message."""
+        """The owner of a group; None: it has none yet."""
         return self._consumers.get(group)
 
     def taker(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:
-        """Who may have a message now, and whether it is the first of its group for that consumer.
+        """The consumer that may take a message now, and whether the message is its first one of the group.
 
-        A group without a consumer goes to the next one that is eligible.
+        A group without an owner goes to the next eligible consumer.
         """
         consumer = self._consumers.get(message.group)
         if consumer is None:

@@ -1,4 +1,4 @@
-"""Alarms: nodes of the usage tree that nothing feeds. They are full while an operator, or the journal, says so.
+"""Alarms: nodes of the usage tree that an operator or the journal switches, instead of use filling them.
 
 Source: queues page E.4, row 3; behaviour page 1.9.
 """
@@ -14,15 +14,15 @@ from .usage import Usage
 
 
 class Target(Protocol):
-    """A queue, as far as this file knows it."""
+    """The queue that a publish goes to."""
 
     @property
     def meter(self) -> Meter | None:
-        """None: no rules of flow control."""
+        """None: flow control has no rules for the queue."""
 
 
 class Alarm(Usage):
-    """`reason`: what clients are told while it is up; `since_ms`: wall time when it was raised."""
+    """A node that is full while its alarm is raised. `since_ms`: wall time when it was raised."""
 
     __slots__ = ("_clock", "_reason", "since_ms")
 
@@ -30,7 +30,7 @@ class Alarm(Usage):
 
     def __init__(self, limit_name: str, on_eased: Callable[[Usage], None], clock: Clock) -> None:
         super().__init__("broker", limit_name, on_eased, is_root=True)
-        self.warning_interval_ms = 0  # who raised it has logged it
+        self.warning_interval_ms = 0  # raising it is logged already
         self._reason = ""
         self._clock = clock
         self.since_ms = 0
@@ -40,7 +40,7 @@ class Alarm(Usage):
         return self._reason
 
     def switch(self, reason: str | None) -> None:
-        """Raise it with a reason; None: it is over, and who waits goes on."""
+        """Raise the alarm with a reason for clients; None: end it, and release the blocked publishers."""
         if reason is not None and not self.is_full:
             self.since_ms = self._clock.wall_ms()
         self.is_full = reason is not None
@@ -49,7 +49,7 @@ class Alarm(Usage):
             self._on_eased(self)
 
     def blocker_for(self, queues: Iterable[Target] = (), client: Waiting | None = None) -> Blocker:
-        """How a publish to these queues meets it: where one of them refuses what it has no room for, it is refused."""
+        """The effect of the alarm on a publish to these queues: one queue that refuses is enough to refuse it."""
         if client is not None and client.is_internal_link:
             return Blocker(self, False, 0)
         meters = [queue.meter for queue in queues if queue.meter is not None]

@@ -1,4 +1,4 @@
-"""What a publisher meets that finds no room: one node, and whether it waits for it."""
+"""The reason why a publish is not accepted now: a full node, and whether the publisher may wait for it."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,10 @@ from .usage import Usage
 
 @dataclass(slots=True, frozen=True)
 class Blocker:
-    """One full node, as a publisher meets it. `fails`: it is refused; `fails_after_ms`: when it has waited so long.
+    """A full node and its effect on one publish.
 
-    `node`: what to wait for (`FlowControl.wait`).
+    `node`: the node to wait for (`FlowControl.wait`). `fails`: the publish is refused at once; `fails_after_ms`: it is
+    refused after this wait (0: never).
     """
 
     node: Usage
@@ -18,25 +19,25 @@ class Blocker:
 
     @property
     def destination(self) -> str:
-        """Whose limit it is."""
+        """The owner of the limit: a queue, an address, or the broker."""
         return self.node.destination
 
     @property
     def limit(self) -> str:
-        """Which one: memory, store, temp, or the key that sets it, as max-size-bytes; alarm or disk."""
+        """The name of the limit: memory, store, temp, the key that sets it (max-size-bytes), alarm, or disk."""
         return self.node.limit_name
 
     @property
     def reason(self) -> str:
-        """What clients are told."""
+        """The text that clients receive."""
         return self.node.reason
 
     @property
     def concerns_all(self) -> bool:
-        """Whether it is a limit of the whole broker, or an alarm (queues page E.4, row 3)."""
+        """Whether the limit is the broker's, or an alarm (queues page E.4, row 3)."""
         return self.node.is_root
 
     @property
     def is_alarm(self) -> bool:
-        """Whether nothing is used up: an operator says so, or the disk takes nothing."""
+        """Whether an alarm blocks, raised by an operator or by a full disk, and not a limit."""
         return not self.node.is_fed

@@ -1,6 +1,6 @@
-"""The flow control of one broker: the usage tree, who is blocked by what, and letting them go on.
+"""Flow control of one broker: the usage tree, the blocked clients, and their release.
 
-Without anything configured there is no meter and no node, and nobody asks.
+Without configured limits a broker has no meters and no usage nodes.
 Source: queues page E; rulings 15, 16.
 """
 
@@ -22,14 +22,14 @@ from .tree import Metered, UsageTree
 from .usage import Usage
 from .warnings import BlockedWarnings
 
-#: What letting held publishers go on may cost before others have their turn, by the measure of `Effort`.
+#: Units of `Effort` that the release of blocked publishers may spend in one turn.
 RELEASE_SPREAD = 2_000
-#: A turn of a held publisher, without its messages.
+#: Units of `Effort` of one publisher's quantum, in addition to those of its messages.
 TURN_COST = 16
 
 
 class BlockedClient(NamedTuple):
-    """One client that waits: for what, and since when (monotonic)."""
+    """A client that waits for room under a limit. `since_ns`: monotonic."""
 
     client: Waiting
     destination: str
@@ -39,9 +39,9 @@ class BlockedClient(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class BlockedEvent(ObjectEvent):
-    """Publishes of a client, the subject, are held for want of room, or are no longer.
+    """Publishes of the subject, a client, are blocked by a limit, or are released.
 
-    `limit`: which one of `destination`. `waited_ms`: how long it has waited for it.
+    `limit`: the name of a limit of `destination`. `waited_ms`: time that the client has waited for it.
     """
 
     client: Waiting
@@ -55,10 +55,11 @@ class BlockedEvent(ObjectEvent):
 
 
 class FlowControl(UsageTree):
-    """`over_limit`: messages that came in over a full limit because nobody waits for room with them: dead letters,
-    diverts, and what else the broker itself publishes.
+    """Admits publishes, blocks publishers at full nodes, and releases them in turn.
 
-    `warnings`: of nodes that clients wait for. `alarm`: an operator's. `disk`: the journal takes nothing.
+    `over_limit`: messages that passed a full limit because the broker itself published them, such as dead letters and
+    diverts. `warnings`: about nodes that clients wait for. `alarm`: raised by an operator. `disk`: raised while the
+    journal accepts no records.
     """
 
     __slots__ = (
@@ -88,7 +89,7 @@ class FlowControl(UsageTree):
         self.pending = False
 
     def follow_options(self) -> None:
-        """The broker's options may have other limits."""
+        """Apply the limits of the broker's options after these changed."""
         options, storage = self._context.options, self._context.storage
         system = options.system_usage
         self.configure(system, options.flow, options.whole_limits)
@@ -98,16 +99,16 @@ class FlowControl(UsageTree):
 
     @property
     def alarm_reason(self) -> str | None:
-        """Why clients may not publish, while an operator says so."""
+        """The operator's reason for the alarm; None: no alarm is raised."""
         return self.alarm.reason if self.alarm.is_full else None
 
     def raise_alarm(self, reason: str) -> None:
-        """Nobody may publish until `end_alarm`; frontends notice when they look up a route."""
+        """Block all publishers until `end_alarm`. Frontends notice it when they look up a route."""
         self.alarm.switch(reason)
         self._context.virtual_hosts.routes_changed()
 
     def end_alarm(self) -> None:
-        """Who waited goes on with the end of the turn."""
+        """Release the publishers that the alarm blocked, at the end of the turn."""
         self.alarm.switch(None)
 
     # -- publishing ---------------------------------------------------------------------------------------------------
@@ -115,10 +116,10 @@ class FlowControl(UsageTree):
     def room_for(
         self, queues: Sequence[Metered], envelope: Envelope, blobs: Sequence[bytes], client: Waiting
     ) -> tuple[int, Blocker | None]:
-        """How many messages of a run may be published now, from its head, to all of these queues; and if that is not
-        all of it, what is full, or will be then (None: ask again behind those).
+        """The number of messages, from the head of a run, that may be published to all of these queues now.
 
-        All or nothing for each message: the strictest of its queues decides. A new publish never passes held ones.
+        Returns it with the blocker of the next message (None: ask again after publishing those). A message goes to all
+        of its queues or to none: the strictest queue decides. A new publish never passes parked ones.
         """
         if self._changed:
             self._settle()
@@ -151,7 +152,7 @@ class FlowControl(UsageTree):
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, full: Blocker, client: Waiting, waiter: Waiter) -> None:
-        """`waiter.resume` is called when it is the client's turn and there is room; see `RoundRobin`."""
+        """Call `waiter.resume` when there is room and the client has its turn; see `RoundRobin`."""
         node = full.node
         now_ns = self._context.clock.monotonic_ns()
         self._waits[waiter] = (node, client)
@@ -162,7 +163,7 @@ class FlowControl(UsageTree):
             self._note_eased(node)
 
     def leave(self, waiter: Waiter) -> None:
-        """It has nothing held any more, or its client is over. Idempotent."""
+        """Remove a waiter that has nothing parked, or whose client is gone. Idempotent."""
         found = self._waits.pop(waiter, None)
         if found is None:
             return
@@ -172,14 +173,14 @@ class FlowControl(UsageTree):
             self._emit(BlockedClient(client, node.destination, node.limit_name, since), False)
 
     def reconsider(self, meter: Meter) -> None:
-        """What is held because of a queue is to be looked at again: it may be refused from now on."""
+        """Check the publishes that a queue blocks again, because its rules may refuse them now."""
         for node in dict.fromkeys((*meter.holds_stored, *meter.holds_transient, self.alarm)):
             if node.round_robin:
                 self._reconsidered[node] = None
                 self.pending = self._context.background.pending = True
 
     def _look_again(self, node: Usage) -> None:
-        """Each waiter says whether it still waits, in the order in which they came; nothing is published."""
+        """Ask each waiter, in order of arrival, whether it still waits. Publishes nothing."""
         waiting = [(client, waiter) for client, turn in node.round_robin for waiter in turn.waiters]
         for client, waiter in waiting:
             self._resuming = client
@@ -198,7 +199,7 @@ class FlowControl(UsageTree):
         self.pending = self._context.background.pending = True
 
     def work(self) -> None:
-        """At the end of a turn: one client after the other publishes a quantum, while there is room."""
+        """At the end of a turn: let clients publish a quantum each, in turn, while there is room."""
         effort = self._context.effort
         self._settle()
         while self._reconsidered:
@@ -236,13 +237,13 @@ class FlowControl(UsageTree):
 
     @property
     def is_calm(self) -> bool:
-        """Whether no alarm is up, nor a limit of the whole broker reached."""
+        """Whether no alarm is raised and no limit of the whole broker is reached."""
         return not (self.alarm.is_full or self.disk.is_full or any(node.is_full for node in self._roots.values()))
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def blocked(self) -> list[BlockedClient]:
-        """Who waits for what, the longest first."""
+        """The blocked clients, longest wait first."""
         found = [
             BlockedClient(client, node.destination, node.limit_name, turn.since_ns)
             for node in dict.fromkeys(node for node, _ in self._waits.values())
@@ -252,9 +253,9 @@ class FlowControl(UsageTree):
 
 
 def _stricter(one: Blocker | None, other: Blocker) -> Blocker:
-    """Of what is full in two queues: what refuses, before what refuses after a time, before what holds for ever.
+    """The stricter of two blockers: refusal at once, then refusal after a time, then waiting without limit.
 
-    The first of those that are equal. An alarm decides in the same way (`Alarm.blocker_for`). Source: queues page E.2.
+    Of equal ones the first. An alarm decides in the same way (`Alarm.blocker_for`). Source: queues page E.2.
     """
     if one is None or _deadline_ms(other) < _deadline_ms(one):
         return other
@@ -268,7 +269,7 @@ def _deadline_ms(full: Blocker) -> float:
 
 
 def _fitting(room: int, width: int, blobs: Sequence[bytes], *, in_messages: bool) -> int:
-    """How many of these to publish until so much room is used up, by `width` queues; the last one may go over it."""
+    """The number of messages that use up the room in `width` queues; the last one may exceed it."""
     if in_messages:
         return min(len(blobs), max(1, -(-room // width)))
     if sum(map(len, blobs)) * width < room:

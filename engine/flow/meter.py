@@ -1,6 +1,6 @@
-"""The meter of one queue: how much is in it, in memory and altogether, and what that comes to in the usage tree.
+"""The meter of one queue: its messages and octets, in memory and in all, and their charges to the usage tree.
 
-The ledger feeds it: everything that happens to a message of a metered queue comes by there.
+`MeteredQueueEvents` feeds it with every event of a message.
 Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 """
 
@@ -10,7 +10,7 @@ from .usage import UNLIMITED, Usage
 
 
 class Charge:
-    """What one queue has put into one node: `amount`, as `measure` has it."""
+    """The use of one node by one queue. `amount`: the last result of `measure` that the node knows."""
 
     __slots__ = ("amount", "measure", "node")
 
@@ -21,9 +21,9 @@ class Charge:
 
 
 class Bound:
-    """How much of a node may be used by what is in memory, before messages of a queue are paged out.
+    """The memory that messages may use under one node before those of a queue are paged out.
 
-    See `stores.memory_cap.Bound`. What the node does not know yet of the queue's own messages counts.
+    Implements `stores.memory_cap.Bound`. Messages of the queue that the node does not know yet count, too.
     """
 
     __slots__ = ("_charge", "_limit", "_meter", "each", "in_messages")
@@ -46,15 +46,15 @@ class Bound:
 
 
 class Meter:
-    """Messages and octets: `in_memory` those in memory, ready or out, with the octets of their blobs; `paged` the
-    others, with the octets that their store knows (`paged_run.octets_paged`).
+    """Counts of messages and octets. `in_memory`: ready or unacknowledged messages in memory, with the octets of their
+    contents; `paged`: the others, with the octets that their store knows (`paged_run.octets_paged`).
 
-    `stored`, `paged_stored`: octets of those that a restart brings back. `holds_stored`, `holds_transient`: the nodes
-    in which a publish of such a message has to find room. `forbids_paging`: all of it has to stay in memory, or has to
-    be counted exactly. `bounds`: what of it may be in memory; with any of them the nodes hear of new messages when
-    these are where they belong, by `on_change`.
+    `stored`, `paged_stored`: octets that survive a restart. `holds_stored`, `holds_transient`: the nodes in which a
+    publish of such a message must find room. `forbids_paging`: everything must stay in memory, or be counted exactly.
+    `bounds`: limits on the octets in memory; with bounds the nodes learn of new messages by `on_change`, after these
+    are in their store.
 
-    Of queues whose messages stay when they are acknowledged, only the sums of both are right.
+    For queues that keep acknowledged messages only the sum of both counts is exact.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Meter:
     )
 
     def __init__(self, metering: object, *, forbids_paging: bool, minimum_size: int = 0) -> None:
-        """`metering`: what it was made for."""
+        """`metering`: the settings that the meter was made from."""
         self.metering = metering
         self.forbids_paging = forbids_paging
         self.minimum_size = minimum_size
@@ -89,12 +89,12 @@ class Meter:
         self._charges: list[Charge] = []
         self.bounds: tuple[Bound, ...] = ()
         self.on_change: Callable[[Meter], None] | None = None
-        self.counts_stored = False  # whether anybody asks for `stored`
+        self.counts_stored = False  # whether a charge measures `stored`
         self.in_memory = self.in_memory_octets = self.stored = 0
         self.paged = self.paged_octets = self.paged_stored = 0
 
     def charge(self, node: Usage, measure: "Callable[[Meter], int]") -> Charge:
-        """From now on what is measured so is used of this node."""
+        """Charge this node with the measured amount."""
         node.users += 1
         charge = Charge(node, measure)
         self._charges.append(charge)
@@ -102,18 +102,18 @@ class Meter:
         return charge
 
     def bound(self, charge: Charge, limit: Callable[[], int]) -> None:
-        """What is in memory stays within so much of this charge's node, as far as it can be paged out."""
+        """Limit the use of a charge's node by messages in memory; others are paged out."""
         each = self.minimum_size if charge.measure is memory else 0
         self.bounds += (Bound(self, charge, limit, each),)
 
     def feeds(self, node: Usage) -> bool:
-        """Whether what is in the queue counts there."""
+        """Whether the queue is charged to this node."""
         return any(charge.node is node for charge in self._charges)
 
     def fitting(self, nodes: Mapping[Usage, int]) -> int:
-        """How many messages, however small, use up what room for memory there is in one of these; at least one.
+        """The number of messages of the smallest counted size that fill the memory of one of these nodes; at least one.
 
-        `nodes`: with the number of queues that share the room.
+        `nodes`: each with the number of queues that share its room.
         """
         fewest = UNLIMITED
         for charge in self._charges:
@@ -124,11 +124,11 @@ class Meter:
 
     @property
     def octets(self) -> int:
-        """Of all messages."""
+        """The octets of all messages."""
         return self.in_memory_octets + self.paged_octets
 
     def settle(self) -> None:
-        """Have the nodes know what changed."""
+        """Update the nodes with all changes."""
         for charge in self._charges:
             amount = charge.measure(self)
             if amount != charge.amount:
@@ -136,7 +136,7 @@ class Meter:
                 charge.node.change(difference)
 
     def came(self, count: int, octets: int, stored: int) -> None:
-        """New messages."""
+        """Count new messages."""
         self.in_memory += count
         self.in_memory_octets += octets
         self.stored += stored
@@ -146,7 +146,7 @@ class Meter:
             self.settle()
 
     def left(self, count: int, octets: int, stored: int) -> None:
-        """Messages that were in memory are gone."""
+        """Count messages out that were in memory."""
         self.in_memory -= count
         self.in_memory_octets -= octets
         self.stored -= stored
@@ -154,7 +154,7 @@ class Meter:
             self.settle()
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """Messages left memory, where they took so many octets; paged out they count for so many."""
+        """Messages were paged out. `octets`: their size in memory; `octets_paged`: their size outside."""
         self.in_memory -= count
         self.in_memory_octets -= octets
         self.paged += count
@@ -166,7 +166,7 @@ class Meter:
             self.settle()
 
     def left_paged(self, count: int, octets: int, stored: int) -> None:
-        """Messages that were paged out are gone."""
+        """Count messages out that were paged out."""
         self.paged -= count
         self.paged_octets -= octets
         self.paged_stored -= stored
@@ -174,16 +174,16 @@ class Meter:
             self.settle()
 
     def left_all_paged(self) -> None:
-        """All that was paged out is gone."""
+        """Count all messages out that were paged out."""
         self.left_paged(self.paged, self.paged_octets, self.paged_stored)
 
     def reset(self) -> None:
-        """Count again from nothing; `settle` follows."""
+        """Set all counts to 0; `settle` follows."""
         self.in_memory = self.in_memory_octets = self.stored = 0
         self.paged = self.paged_octets = self.paged_stored = 0
 
     def end(self) -> Iterable[Usage]:
-        """The queue is gone, or metered otherwise. Returns the nodes that nothing feeds any more."""
+        """The queue is deleted or has another meter. Returns the nodes without a meter."""
         self.reset()
         self.settle()
         unused = []
@@ -201,30 +201,30 @@ class Meter:
 
 
 def memory(meter: Meter) -> int:
-    """What is in memory; each message counts as `minimum_size` at least, on average."""
+    """Octets in memory; a message counts as at least `minimum_size`, on average."""
     return max(meter.in_memory_octets, meter.in_memory * meter.minimum_size)
 
 
 def octets_in_memory(meter: Meter) -> int:
-    """Of what is in memory."""
+    """Octets in memory."""
     return meter.in_memory_octets
 
 
 def messages_in_memory(meter: Meter) -> int:
-    """What is in memory."""
+    """Messages in memory."""
     return meter.in_memory
 
 
 def all_octets(meter: Meter) -> int:
-    """Of all messages, wherever they are."""
+    """Octets of all messages, in memory or paged out."""
     return meter.octets
 
 
 def all_messages(meter: Meter) -> int:
-    """All messages, wherever they are."""
+    """All messages, in memory or paged out."""
     return meter.in_memory + meter.paged
 
 
 def stored_octets(meter: Meter) -> int:
-    """Of those that a restart brings back."""
+    """Octets of messages that survive a restart."""
     return meter.stored + meter.paged_stored

@@ -1,17 +1,17 @@
-"""What frontends hold of publishers that wait: of one client, and in memory of all together.
+"""The publishes that frontends park for blocked clients: of one client, and of all together.
 
 Source: queues page E.5, "Hold area".
 """
 
 from typing import Protocol
 
-#: The share of the broker's memory, in percent, that what is held of all clients may take.
+#: Percentage of the broker's memory that the parked publishes of all clients may take.
 WHOLE_PERCENT = 5
 
 
 class Parked(Protocol):
-    """Of one client. `publishes`: messages, wherever they are. `octets`: of what is in memory; `spooled`: in the temp
-    store. `is_unread`: that is so much that the client is not read.
+    """The parked publishes of one client. `publishes`: number of messages; `octets`: their size in memory; `spooled`:
+    their size in the temp store. `is_unread`: too much is parked, so that the client's socket is not read.
     """
 
     publishes: int
@@ -21,9 +21,9 @@ class Parked(Protocol):
 
 
 class ParkedTotal:
-    """`octets`: of what is held in memory of all clients; `spooled`: in the temp store.
+    """The parked publishes of all clients. `octets`: their size in memory; `spooled`: their size in the temp store.
 
-    `limit`: how many octets may be held in memory; 0: any number.
+    `limit`: maximum of `octets`; 0: no limit.
     """
 
     __slots__ = ("limit", "octets", "spooled")
@@ -33,9 +33,9 @@ class ParkedTotal:
         self.limit = 0
 
     def share(self, memory: int) -> None:
-        """The broker may use so much memory; 0: that is not limited."""
+        """Derive the limit from the broker's memory limit in octets; 0: none."""
         self.limit = max(1, memory * WHOLE_PERCENT // 100) if memory else 0
 
     def has_room(self, octets: int) -> bool:
-        """Whether so much more may be held in memory."""
+        """Whether so many more octets may be parked in memory."""
         return not self.limit or self.octets + octets <= self.limit

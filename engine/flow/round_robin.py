@@ -1,8 +1,8 @@
-"""Who waits for room in one usage node: a ring of clients, and of each its waiters in the order in which they came.
+"""The clients that wait for room in one usage node, each with its waiters in order of arrival.
 
-Clients have their turns in deficit round robin: each gets a quantum of octets and messages in its turn, and one whose
-next message is larger saves its quanta until they are enough. One whose turn ends because the room is used up goes on
-with it when there is room again, before the others. Source: queues page E.5 ("Fairness").
+Deficit round robin: a client gets a quantum of octets and messages in its turn. A client whose next message is larger
+saves its quanta until they suffice. A client whose turn ends because the room is used up continues it first when there
+is room again. Source: queues page E.5 ("Fairness").
 """
 
 from collections import deque
@@ -14,12 +14,12 @@ QUANTUM_OCTETS, QUANTUM_MESSAGES = 64 * 1024, 64
 
 
 class Waiter(Protocol):
-    """Held publishes of one session, in a frontend."""
+    """Parked publishes of one session, in a frontend."""
 
     def resume(self, octets: int, messages: int) -> tuple[int, int]:
-        """Publish what was held, up to so much. Returns how many octets and messages that were.
+        """Publish parked messages up to these limits. Returns the octets and the messages published.
 
-        What still has to wait, asks for it again. Called at the end of a turn, never while something is published.
+        Publishes that must wait longer call `FlowControl.wait` again. Called at the end of a turn, never in a publish.
         """
 
 
@@ -28,17 +28,17 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Its name in logs and events."""
 
 
 class Waiting(Protocol):
-    """A client, which has a name for people. Hashable."""
+    """A client with a name for logs and events. Hashable."""
 
     name: str
 
     @property
     def is_internal_link(self) -> bool:
-        """Whether it is held where others are refused for want of room."""
+        """Whether it waits for room where other clients are refused."""
 
     @property
     def vhost(self) -> Named:
@@ -46,15 +46,15 @@ class Waiting(Protocol):
 
 
 class Limited(Protocol):
-    """What the ring waits for: a usage node."""
+    """The usage node that clients wait for."""
 
     is_full: bool
 
 
 class Turn:
-    """Of one client: `deficit` is what it may publish, in octets, `messages` how many at most.
+    """The turn of one client. `deficit`: octets that it may publish; `messages`: the maximum number of messages.
 
-    `is_cut`: the room was used up before its quantum. `since_ns`: when it began to wait.
+    `is_cut`: the room was used up before the quantum. `since_ns`: when the client began to wait.
     """
 
     __slots__ = ("deficit", "is_cut", "messages", "since_ns", "waiters")
@@ -67,7 +67,7 @@ class Turn:
 
 
 class RoundRobin:
-    """Truthy while anybody waits."""
+    """The waiting clients, in the order of their turns. Truthy while there are any."""
 
     __slots__ = ("_turns",)
 
@@ -78,17 +78,17 @@ class RoundRobin:
         return len(self._turns)
 
     def __iter__(self) -> Iterator[tuple[Waiting, Turn]]:
-        """Whose turn it is next comes first."""
+        """Clients with their turns, the next one first."""
         return iter(self._turns.items())
 
     @property
     def next(self) -> tuple[Waiting, Waiter]:
-        """Whose turn it is, and which of its waiters'."""
+        """The client that has the next turn, with its first waiter."""
         client, turn = next(iter(self._turns.items()))
         return client, turn.waiters[0]
 
     def join(self, client: Waiting, waiter: Waiter, now_ns: int) -> bool:
-        """Wait, behind the client's other waiters. Returns whether the client did not wait before."""
+        """Append a waiter to those of its client. Returns whether the client did not wait before."""
         turn = self._turns.get(client)
         is_new = turn is None
         if turn is None:
@@ -97,7 +97,7 @@ class RoundRobin:
         return is_new
 
     def leave(self, client: Waiting, waiter: Waiter) -> bool:
-        """Wait no longer. Returns whether the client has no waiter left."""
+        """Remove a waiter. Returns whether its client has no waiter left."""
         turn = self._turns.get(client)
         if turn is None or waiter not in turn.waiters:
             return False
@@ -108,7 +108,7 @@ class RoundRobin:
         return True
 
     def serve_next(self, node: Limited) -> tuple[Waiting, int] | None:
-        """Give the next client its turn. Returns the client, if it waits no longer, and since when it waited."""
+        """Give the next client its turn. Returns the client and the start of its wait if it waits no longer."""
         client, turn = next(iter(self._turns.items()))
         if not turn.is_cut:
             turn.deficit += QUANTUM_OCTETS

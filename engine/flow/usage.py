@@ -1,8 +1,8 @@
-"""One node of the usage tree: how much of a limit is used, whether it is full, and who waits for room in it.
+"""A node of the usage tree: the use of one limit, and the clients that wait for room under it.
 
-A node is full from the moment its limit is reached until its usage has fallen to the low mark, so that publishers are
-not stopped and released with every message. A limit is looked at before a message comes in and not after it: one
-message may go over it, and one that is larger than the limit passes when nothing is used.
+A node is full from reaching its limit until its use has fallen to the low mark, so that publishers are not blocked and
+released with every message. The limit is checked before a message comes in: one message may exceed it, and a message
+larger than the limit passes when nothing is used.
 Source: queues page E.1, E.5 ("Limit states").
 """
 
@@ -13,10 +13,11 @@ from .round_robin import RoundRobin
 
 
 class Usage:
-    """`destination`: whose limit it is, for people: a queue, an address, or the broker. `limit_name`: which one.
+    """The use of one limit.
 
-    `is_root`: it is the broker's: when it is full that is an alarm. `in_messages`: they are counted, and not octets.
-    `limit`: 0 is none. `refuses`: nobody waits for it. `round_robin`: who waits.
+    `destination`: the owner of the limit, as logs name it: a queue, an address, or the broker. `limit_name`: its name.
+    `is_root`: a limit of the broker, whose exhaustion is an alarm. `in_messages`: counts messages instead of octets.
+    `limit`: 0 is none. `refuses`: publishes are refused instead of blocked. `round_robin`: the waiting clients.
     """
 
     __slots__ = (
@@ -56,16 +57,16 @@ class Usage:
         self.users = 0  # meters that feed it
         self.warning_interval_ms = DEFAULT_INTERVAL_MS  # between two warnings that somebody waits; 0: none
 
-    #: Whether it is full when something is used up.
+    #: Whether use fills it; an alarm is raised and lowered instead.
     is_fed = True
 
     @property
     def reason(self) -> str:
-        """What clients are told that wait for it."""
+        """The text that waiting clients receive."""
         return f"{self.destination}: {self.limit_name} limit"
 
     def set_limit(self, limit: int, flow: Flow) -> None:
-        """Another limit from now on; 0: none. `flow` has the low mark."""
+        """Set the limit (0: none) and its low mark, which `flow` defines."""
         self.limit = limit
         self.low = (flow.low_mark_messages if self.in_messages else flow.low_mark)(limit) if limit else 0
         was_full = self.is_full
@@ -74,7 +75,7 @@ class Usage:
             self._on_eased(self)
 
     def change(self, amount: int) -> None:
-        """So much more is used, or less."""
+        """Add to the use, or (below 0) take from it."""
         used = self.used = self.used + amount
         if self.is_full:
             if used <= self.low:
@@ -86,11 +87,11 @@ class Usage:
 
     @property
     def room(self) -> int:
-        """How much may still be used before it is full; very much where there is no limit."""
+        """The use that is left until the node is full; `UNLIMITED` without a limit."""
         return self.limit - self.used if self.limit else UNLIMITED
 
 
-#: Of limits that no address has an interval for: the broker's.
+#: Warning interval of the broker's own limits, in ms.
 DEFAULT_INTERVAL_MS = 30_000
 #: The room of a node without a limit.
 UNLIMITED = 1 << 62
