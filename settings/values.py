@@ -34,7 +34,7 @@ class Kind:
 
     read: Reader
     parse: Callable[[str], object] = str.strip
-    units: Mapping[str, int] = field(default_factory=lambda: NO_UNITS)
+    units: Mapping[str, int] = field(default_factory=lambda: NO_UNITS, compare=False)
 
     def read_text(self, content: str) -> Any:
         """The value of some text. Raises: ValueError with what was expected."""
