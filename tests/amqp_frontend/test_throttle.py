@@ -105,6 +105,7 @@ class Stage:
         found = self.queue(queue, connection.vhost)
         connection.session.consume(found, f"t{queue}", no_ack=False, exclusive=False, arguments={})
         self.end_turn()
+        self.run()
 
     def ack(self, connection: Connection, count: int) -> None:
         for _ in range(min(count, len(connection.tags))):
