@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Throttle(Protocol):
-    """Where publishers into one queue wait for it to become shorter; see `Queue.gate`."""
+    """Where publishers into one queue wait for it to become shorter; see `Queue.throttle`."""
 
     def drained(self, queue: Any) -> None:
         """Messages may have left the queue, or it is deleted. Called within turns: it only wakes somebody."""

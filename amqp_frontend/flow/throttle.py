@@ -1,4 +1,4 @@
-"""The gate: who publishes into a crowded queue is read again when consumers have taken what is too much.
+"""The throttle: a publisher into a congested queue is read again after consumers have taken the surplus.
 
 A publisher is confirmed as soon as its message is in the queue. Read as fast as it sends, it takes the time in which
 consumers could be served, so that a queue grows whose consumers would keep up, and with it the latency of each message.
@@ -19,9 +19,9 @@ SLICE_S, SLICES_MAX = 0.005, 20
 
 
 class Throttle:
-    """Of one queue: who waits before it, first come first. See `Queue.throttle`.
+    """The connections that wait for one queue, in order of arrival. See `Queue.throttle`.
 
-    `open_until`: everybody passes until so many messages have been delivered, because the last wait was in vain.
+    `open_until`: number of delivered messages up to which nobody waits, because the last wait was in vain.
     """
 
     __slots__ = ("congestion", "open_until", "waiting")
