@@ -42,12 +42,12 @@ def test_the_sentences_below_the_table_are_those_of_the_results() -> None:
     """Latency, the steady load, the backlog's memory."""
     text = " ".join((ROOT / "README.md").read_text().split())
     kept = scenarios()
-    (ms, ratio) = re.findall(r"takes ([\d.]+) ms in the median \(`unique-acked`\), ([\d.]+)x RabbitMQ's", text)[0]
+    (ms, ratio) = re.findall(r"median latency is ([\d.]+) ms \(`unique-acked`\), ([\d.]+)x RabbitMQ's", text)[0]
     assert is_shown(ratio, kept["unique-acked"]["p50 leveret/rabbitmq"][0])
     table = (ROOT / "benchmarks" / "results" / "latest.md").read_text()
     (p50_us,) = re.findall(r"\| unique-acked .*\| .*p50 .*\| [^|]* p50 (\d+) ", table)
     assert is_shown(ms, int(p50_us) / 1000)
-    (steady,) = re.findall(r"2,000 messages/s Leveret uses ([\d.]+)x", text)
+    (steady,) = re.findall(r"2,000 messages/s, [^.]+ Leveret uses ([\d.]+)x", text)
     assert is_shown(steady, kept["S6"]["cpu leveret/rabbitmq"][0])
     (octets,) = re.findall(r"takes (\d+) B each", text)
     assert re.search(rf"\| S7 .*\| [^|]*\] {octets} B each \|", table)

@@ -73,4 +73,4 @@ def test_their_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert page.startswith("# Leased queues over sockets\n") and "[l.json](l.json)" in page
     for feature in read_features(LEASES):
         for one in feature.scenarios:
-            assert f"[{one.name}](../interop/leases/{one.file}#L{one.line}): {one.says}" in page
+            assert f"[{one.name}](../../interop/leases/{one.file}#L{one.line}): {one.says}" in page

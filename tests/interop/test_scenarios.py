@@ -164,7 +164,7 @@ def test_the_command_line(broker: Broker, tmp_path: Path, capsys: pytest.Capture
     card = json.loads((tmp_path / "card.json").read_text())
     assert card["brokers"][0]["passed"]["tx-commit"] == ["pika"]
     page = (tmp_path / "card.md").read_text()
-    assert "| [Transactions](../interop/scenarios/transactions.toml) | 6 | all 6 |" in page
+    assert "| [Transactions](../../interop/scenarios/transactions.toml) | 6 | all 6 |" in page
     assert main(["--url", url, *options, "--only", "tx-*", "--only", "tls-*", "--only", "durable-*"]) == 0
     assert (tmp_path / "card.md").read_text() == page, "the same again takes the same column's place"
 

@@ -24,7 +24,7 @@ plain = queue.Queue.__init__
 
 def miscounts(self, *of, **options):
     plain(self, *of, **options)
-    self.ledger.unacked += 1
+    self.events.unacked += 1
 
 queue.Queue.__init__ = miscounts
 sys.exit(main(sys.argv[1:]))

@@ -76,9 +76,9 @@ def wheel_of(folder: Path) -> Path:
     source = folder / "source"
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, tracked.split("\0")):
-        if (ROOT / name).is_file() and not (ROOT / name).is_symlink():
+        if (ROOT / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
+            shutil.copyfile(ROOT / name, source / name, follow_symlinks=False)
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, source]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
