@@ -43,8 +43,9 @@ $(VENV)/.browser: pyproject.toml | $(VENV)/.dev
 serve: $(VENV)/.serve
 	@exec $(BIN)/leveret serve $(ARGS)
 
-# Files are shared out among the cores; `make test JOBS=0` runs one after another.
-JOBS ?= auto
+# Files are shared out among one process more than there are cores: some wait for brokers that they started. `make test
+# JOBS=0` runs one after another.
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 # What is left out needs minutes and finds few faults in them: `make spark test-rabbitmq test-toolchains` are the rest.
 CHOSEN := not peer and not toolchain and (not spark or sample)
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder

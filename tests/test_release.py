@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from leveret import __version__
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -58,4 +60,4 @@ def test_what_is_no_release(tree: Path) -> None:
     assert "nothing has changed" in release(tree, "9.0.1")
     fragment(tree, "3.more.changed.md", "More.")
     assert "9.0.0 is not above 9.0.0" in release(tree, "9.0.0")
-    assert (tree / "pyproject.toml").read_text() == before.replace('version = "0.1.0"', 'version = "9.0.0"')
+    assert (tree / "pyproject.toml").read_text() == before.replace(f'version = "{__version__}"', 'version = "9.0.0"')

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from leveret import __version__
 from leveret.interop.__main__ import main
 from leveret.interop.brokers.broker import Broker
 from leveret.interop.brokers.own import own
@@ -77,7 +78,7 @@ def test_a_broker_that_is_not_here_is_skipped(
     options = ["--client", "pika", "--only", "tx-commit", "--work", str(tmp_path)]
     assert main(["--broker", "qpid,leveret,garagemq", *options]) == 0
     out = capsys.readouterr().out
-    assert "leveret 0.1.0: 1 passed" in out
+    assert f"leveret {__version__}: 1 passed" in out
     assert "skipped qpid: no Java" in out and "skipped garagemq: no garagemq on this machine" in out
     assert main(["--broker", "qpid", *options]) == 2
     assert "qpid: no Java" in capsys.readouterr().err
