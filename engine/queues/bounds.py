@@ -1,9 +1,9 @@
-"""Limits on what is in a queue, each a `Bound`, and the order in which a queue asks them.
+"""Limits on the contents of a queue, each a `Bound`, and the order in which a queue asks them.
 
-The size of its address refuses or drops what comes; a ring keeps the newest; a limit on the length refuses what comes
-or drops the oldest; the limit of a slow subscriber drops what its strategy says. What an address, a ring and a slow
-subscriber drop is no dead letter. Source: behaviour page 3.3; address-settings page 3.3, 4 (4.5: rules 1, 3, 6, 8 and
-9); queues page E.1 ("eviction"), E.4 (row 14), E.6; management page 16 (`outcome_of`).
+The size of its address refuses or drops new messages; a ring keeps the newest; a limit on the length refuses new
+messages or drops the oldest; the limit of a slow subscriber drops messages by its strategy. Messages dropped by an
+address, a ring or a subscriber's limit are no dead letters. Source: behaviour page 3.3; address-settings page 3.3, 4
+(4.5: rules 1, 3, 6, 8 and 9); queues page E.1 ("eviction"), E.4 (row 14), E.6; management page 16 (`outcome_of`).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,18 +24,18 @@ from .parts import Bound, Refusal
 if TYPE_CHECKING:
     from .queue import Queue
 
-#: The value of a header, and when the publisher says that the message was made; None: it has no such header.
+#: The value of a header, and the message's timestamp property; None: the message has no such header.
 Value = tuple[object, int] | None
 
 #: Messages that a smaller limit drops in one slice, and those of a slow subscriber (about 5 ms each).
 TRIM_SLICE, EVICT_SLICE = 1000, 5000
-#: Messages from the head among which a slow subscriber's strategy chooses, and how many are looked at per `Effort`.
+#: Messages from the head among which a slow subscriber's strategy chooses, and messages looked at per unit of `Effort`.
 PAGE, LOOKS = 1000, 8
-#: Later than any message expires; more than any queue holds.
+#: A time after every expiry; a number above every queue length.
 NEVER_NS = UNLIMITED = 1 << 63
-#: Why a message was dropped: its address is full; its subscriber is too slow.
+#: Reasons for a drop: the address is full; the subscriber is too slow.
 FULL, PENDING_LIMIT = "full", "pending-message-limit"
-#: What would become of one more message (`outcome_of`).
+#: Outcomes for one more message (`outcome_of`).
 READY, DISABLED, DROPPED, REFUSED = "ready", "disabled", "dropped", "refused"
 DEAD_LETTERED, EVICTS, DROPS_OLDEST = "dead-lettered", "evicts the oldest", "drops the oldest"
 
@@ -58,7 +58,7 @@ def bounds_of(queue: "Queue") -> tuple[Bound, ...]:
 
 
 def outcome_of(queue: "Queue", envelope: Envelope, blob: bytes) -> str:
-    """What would become of one more message if it came now; consumers that wait would make room first."""
+    """The outcome for one more message if it came now. Waiting consumers would take messages first."""
     if not queue.is_open:
         return DISABLED
     message = Message(0, blob, envelope)
@@ -80,7 +80,9 @@ def outcome_of(queue: "Queue", envelope: Envelope, blob: bytes) -> str:
 
 
 class AddressBound(Bound):
-    """The size of the queue's address, of all that its queues hold, also out or scheduled; or that of the broker."""
+    """The size limit of the queue's address, over all messages of its queues, also unacknowledged and scheduled ones;
+    or that of the whole broker.
+    """
 
     may_refuse = True
 
@@ -92,14 +94,14 @@ class AddressBound(Bound):
 
 
 def fails_publishers(queue: "Queue") -> bool:
-    """Whether the queue's address is full, and tells its publishers."""
+    """Whether the queue's address is full, and fails publishes."""
     return any(isinstance(bound, AddressBound) for bound in queue.refusing) and _policy_of_full(queue) == FAIL
 
 
 def _policy_of_full(queue: "Queue") -> str | None:
-    """What the queue's address does with one more message: DROP or FAIL it; None: it takes the message.
+    """How the queue's address treats one more message: DROP or FAIL; None: it takes the message.
 
-    While the broker as a whole holds as much as it may, each address is full.
+    While the whole broker is at its limit, each address is full.
     """
     size = queue.rules.size
     sharing: list[Queue] = queue.context.router.queues_at(queue.address) or [queue]
@@ -115,7 +117,9 @@ def _is_full(sharing: "list[Queue]", size: SizeRules) -> bool:
 
 
 def _is_paged_full(sharing: "list[Queue]", size: SizeRules) -> bool:
-    """Beyond the size of the address, wherever that is; where it has none, what is paged out counts."""
+    """Whether messages beyond the address's size, in memory or not, reach the page limit. Without a size, paged-out
+    messages count.
+    """
     if size.paged_messages_max is not None:
         if size.messages_max is None:
             beyond = sum(_paged_messages(one) for one in sharing)
@@ -139,7 +143,7 @@ def _paged_messages(queue: "Queue") -> int:
 
 
 def _messages_of(sharing: "list[Queue]") -> int:
-    """Ready, scheduled and out."""
+    """Ready, scheduled and unacknowledged messages."""
     return sum(len(one.store) + len(one.scheduled) + (0 if one.keeps else one.events.unacked) for one in sharing)
 
 
@@ -147,7 +151,7 @@ def _messages_of(sharing: "list[Queue]") -> int:
 
 
 class RingBound(Bound):
-    """The newest ready messages stay, as many as the ring has places. Consumers come first."""
+    """Keeps the newest ready messages, up to the ring's size. Consumers are served before anything is dropped."""
 
     __slots__ = ("_ring_size",)
 
@@ -155,11 +159,11 @@ class RingBound(Bound):
         self._ring_size = ring_size
 
     def takes_run(self, queue: "Queue") -> bool:
-        """Not where messages expire: those that came to the head by a drop and are over go before the next drop."""
+        """Not where messages expire: after each drop, an expired message at the head has to expire first."""
         return not queue.store.expiring
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        """Each arrival drops at most one head."""
+        """Append the run; each arrival drops at most one head."""
         store, events = queue.store, queue.events
         count, before = len(blobs), len(store)
         dropped = before + count - max(min(before + count, self._ring_size), before)
@@ -177,14 +181,14 @@ class RingBound(Bound):
             self._evict(queue, 1)
 
     def returned(self, queue: "Queue", count: int) -> None:
-        """Each insertion drops at most one head, so that a ring that was made smaller shrinks as messages come."""
+        """Each insertion drops at most one head, so that a ring made smaller shrinks as messages come."""
         step = 1 if queue.store.expiring else count
         while count > 0 and (excess := min(step, self.excess(queue))) > 0:
             self._evict(queue, excess)
             count -= step
 
     def excess(self, queue: "Queue") -> int:
-        """How many are ready beyond the ring's size. Heads whose time is over expire first (rule 9)."""
+        """Ready messages beyond the ring's size, after heads that are due have expired (rule 9); may be below 0."""
         store = queue.store
         if store.expiring and len(store) >= self._ring_size:
             queue.expire()
@@ -197,7 +201,7 @@ class RingBound(Bound):
 
 
 def lets_nothing_wait(queue: "Queue") -> bool:
-    """Whether a returned message may not wait for its redelivery: a full ring drops it, as Artemis does."""
+    """Whether a full ring drops a returned message instead of delaying its redelivery, as Artemis does."""
     return any(isinstance(bound, RingBound) and bound.excess(queue) >= 0 for bound in queue.bounds)
 
 
@@ -205,7 +209,7 @@ def lets_nothing_wait(queue: "Queue") -> bool:
 
 
 class LengthBound(Bound):
-    """max-length and max-length-bytes, of ready messages alone, as in RabbitMQ. `may_refuse`: it drops no heads."""
+    """max-length and max-length-bytes of ready messages alone, as in RabbitMQ. `may_refuse`: it never drops heads."""
 
     __slots__ = ("_length_max", "_octets_max", "may_refuse")
 
@@ -221,13 +225,13 @@ class LengthBound(Bound):
         return self._octets_max is not None and store.body_octets + body_size(message) > self._octets_max
 
     def refuses(self, queue: "Queue", message: Message) -> Refusal | None:
-        """Whether a consumer waits or not, as in RabbitMQ."""
+        """Refuse even if a consumer waits, as RabbitMQ does."""
         if not self.overflows(queue, message):
             return None
         return Refusal(MAXLEN, dead_letters=queue.rules.overflow == REJECT_PUBLISH_DLX)
 
     def fitting(self, queue: "Queue", messages: Sequence[Message]) -> int:
-        """For how many messages, the first ones of these, there is room."""
+        """How many of these messages, counted from the first, have room."""
         store = queue.store
         count = min(len(messages), max(0, self._length_max - len(store)))
         if self._octets_max is not None:
@@ -239,14 +243,14 @@ class LengthBound(Bound):
         return count
 
     def refuse_late(self, queue: "Queue", messages: list[Message]) -> None:
-        """Messages for which there is no room were delayed, so that their publishers are gone."""
+        """Drop or dead-letter delayed messages without room; their publishers cannot be told."""
         if queue.rules.overflow == REJECT_PUBLISH_DLX:
             queue.lose(messages, MAXLEN)
         else:
             queue.events.lost(messages, MAXLEN, None)
 
     def arrived(self, queue: "Queue", message: Message) -> None:
-        """What a dead letter drops goes later while many dead letters are under way."""
+        """Drop heads; later, if the message is a dead letter and many dead letters are pending."""
         if message.envelope.cause_id and queue.context.broker.dead_letters.is_congested:
             queue.context.broker.background.trim_later(queue)
         else:
@@ -260,7 +264,7 @@ class LengthBound(Bound):
             self._trim(queue)
 
     def _trim(self, queue: "Queue") -> None:
-        """Drop heads until the limits hold; of many a slice now, the rest at the ends of turns."""
+        """Drop heads until the limits hold, at most a slice; the rest at the ends of later turns."""
         if not self._is_over(queue):
             return
         is_wanted = queue.rules.dead_letter_target(MAXLEN) is not None
@@ -287,17 +291,17 @@ class LengthBound(Bound):
 
 
 class SubscriberBound(Bound):
-    """pending-message-limit of a transient subscriber: what is too much is dropped, so that no publisher waits for it.
+    """pending-message-limit of a transient subscriber: excess messages are dropped, so that no publisher waits for it.
 
-    What has expired goes first, then what the strategy chooses among the first `PAGE` messages.
+    Expired messages go first, then those that the strategy chooses among the first `PAGE` messages.
     """
 
     __slots__ = ("_values", "rules", "soonest_ns")
 
     def __init__(self, rules: PendingRules) -> None:
         self.rules = rules
-        self.soonest_ns = 0  # no message that was looked at expires before
-        self._values: dict[int, Value] = {}  # by id: to read a header takes 10 us
+        self.soonest_ns = 0  # no message seen so far expires earlier
+        self._values: dict[int, Value] = {}  # by id: reading a header takes 10 us
 
     def takes_run(self, queue: "Queue") -> bool:
         return self._is_simple
@@ -313,7 +317,7 @@ class SubscriberBound(Bound):
         self.enforce(queue)
 
     def returned(self, queue: "Queue", count: int) -> None:
-        self.soonest_ns = 0  # look at those that came back
+        self.soonest_ns = 0  # returned messages may expire sooner
         queue.context.broker.background.trim_later(queue)
 
     def enforce(self, queue: "Queue") -> None:
@@ -322,7 +326,7 @@ class SubscriberBound(Bound):
             return
         if queue.store.expiring and self.soonest_ns <= queue.context.broker.clock.monotonic_ns():
             self._expire(queue)
-        for _ in range(2):  # what is chosen may be less than what is too much
+        for _ in range(2):  # a strategy may choose fewer messages than the excess
             excess = min(len(queue.store) - limit, EVICT_SLICE)
             if excess > 0:
                 self._evict(queue, excess)
@@ -331,7 +335,7 @@ class SubscriberBound(Bound):
 
     @property
     def _is_simple(self) -> bool:
-        """Whether the messages at the head go, whatever they are."""
+        """Whether the strategy always drops the messages at the head."""
         return self.rules.eviction == OLDEST
 
     def _evict(self, queue: "Queue", excess: int) -> None:
@@ -347,7 +351,7 @@ class SubscriberBound(Bound):
         queue.events.evicted(gone.messages, gone.unread, PENDING_LIMIT)
 
     def _expire(self, queue: "Queue") -> None:
-        """Take what has expired out of the page, also behind messages that live."""
+        """Expire messages of the page, also those behind live ones."""
         page, position_of = _page(queue, 1)
         now_ns = queue.context.broker.clock.monotonic_ns()
         expired = [position_of(at) for at, message in enumerate(page) if 0 < message.expires_ns <= now_ns]
@@ -356,7 +360,7 @@ class SubscriberBound(Bound):
         self.soonest_ns = min((one.expires_ns for one in page if one.expires_ns > now_ns), default=NEVER_NS)
 
     def _chosen(self, page: Sequence[Message], count: int) -> list[int]:
-        """Which messages of a page (indexes, rising) go if so many are too many. None of them: the first ones."""
+        """Indexes, rising, of the messages of a page to drop, for an excess of `count`. Empty: drop the first ones."""
         if self.rules.eviction == LOWEST_PRIORITY:
             return sorted(at for _, at in nsmallest(count, zip(map(_priority_of, page), range(len(page)))))
         values = self._values = {message.id: self._value_of(message) for message in page}
@@ -385,7 +389,7 @@ def _priority_of(message: Message) -> int:
 
 
 def _prefetch_of(consumer: Consumer) -> int:
-    """How many deliveries a consumer may have out; 0: any number."""
+    """Unacknowledged deliveries that a consumer may have; 0: unlimited."""
     if consumer.no_ack:
         return 0
     limits = [limit for limit in (consumer.prefetch, consumer.session.prefetch_total) if limit]
@@ -393,7 +397,7 @@ def _prefetch_of(consumer: Consumer) -> int:
 
 
 def _page(queue: "Queue", excess: int) -> tuple[list[Message], Callable[[int], int]]:
-    """The first messages in order of delivery, and their positions; those that are paged out are read for it."""
+    """The first messages in order of delivery, and a function from index to position. Reads paged-out messages."""
     store, wanted = queue.store, max(PAGE, excess)
     queue.context.broker.effort.spent += min(wanted, len(store)) // LOOKS
     if not store.is_deep:

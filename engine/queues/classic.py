@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 
-#: Where consumers take so many at once, what they take of paged-out messages is never ready in memory.
+#: Messages that consumers must have credit for before paged-out messages go straight to them, without becoming ready.
 STRAIGHT_MIN = 64
-#: Paged-out messages, and octets of them, that are handed over at once.
+#: Paged-out messages, and octets of them, that go straight to consumers in one load.
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
-#: Messages of groups whose consumers are busy that one dispatch looks past (about 5 ms).
+#: Messages of groups with busy consumers that one dispatch looks past (about 5 ms).
 PASSED_MAX = 20_000
 
 
@@ -43,7 +43,7 @@ PASSED_MAX = 20_000
 
 
 class ClassicIntake:
-    """New messages are refused, scheduled, handed over, dropped or ready, one by one; plain runs at once."""
+    """Refuses, schedules, hands over, drops or stores new messages, one by one; plain runs as a whole."""
 
     is_plain = True
 
@@ -59,11 +59,11 @@ class ClassicIntake:
         ttl_ms = time_to_live_ms(rules, envelope)
         expires_ns = 0 if ttl_ms is None else due_after(context.broker.clock, ttl_ms)
         if expires_ns:
-            store.expect_expiry()  # also of what a consumer takes at once: it may come back
+            store.expect_expiry()  # also if a consumer takes the message at once: it may come back
             for bound in bounds:
                 bound.expect(expires_ns)
         if (rules.has_limit or ttl_ms == 0 or queue.pending is not None) and context.broker.scheduler.is_marked(queue):
-            queue.dispatch()  # what came back in this turn is not in the way of a consumer that waits for it
+            queue.dispatch()  # first hand out messages that came back in this turn
         refused: list[int] = []
         refusing, offer, enqueued = queue.refusing, queue.delivery.offer, queue.events.enqueued  # 0.1 us a message
         for offset, blob in enumerate(blobs):
@@ -85,7 +85,7 @@ class ClassicIntake:
                 if ttl_ms != 0 or not _expires_at_once(queue, message):
                     _append(queue, message)
                 elif envelope.cause_id and context.broker.dead_letters.is_congested:
-                    _append(queue, message)  # a dead letter, and many are under way: its own death comes later
+                    _append(queue, message)  # a dead letter while many are pending: it dies later
                     context.broker.dead_letters.expire_later(queue)
                 else:
                     queue.lose([message], EXPIRED)
@@ -96,8 +96,8 @@ class ClassicIntake:
         return refused
 
     def place_due(self, queue: "Queue", messages: list[Message]) -> None:
-        """At the head of their level, as in Artemis; those of a delaying exchange at the end, as in RabbitMQ's plugin
-        (address-settings page 4.5, rule 2, and 5.3).
+        """Put messages at the head of their level, as Artemis does; those of a delaying exchange go to the end, as with
+        RabbitMQ's plugin (address-settings page 4.5, rule 2, and 5.3).
         """
         arriving: list[Message] = []
         for message in reversed(messages):
@@ -111,14 +111,14 @@ class ClassicIntake:
             queue.selection.came_back(queue.store, messages)
 
     def rules_changed(self, queue: "Queue") -> None:
-        """The rules say all there is."""
+        """No state depends on the rules."""
 
     def restored(self, queue: "Queue") -> None:
-        """Nothing is left to do."""
+        """No state has to be restored."""
 
 
 def _takes_run(queue: "Queue") -> bool:
-    """Whether a run of plain messages that meets one bound can go in at once: nothing else has to look at each."""
+    """Whether the only bound can admit a run of plain messages as a whole: nothing else looks at each message."""
     return (
         not queue.rules.concerns_messages
         and queue.bounds[0].takes_run(queue)
@@ -130,7 +130,7 @@ def _takes_run(queue: "Queue") -> bool:
 
 
 def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-    """Waiting consumers come first, then the bound, with the same result as one by one."""
+    """Hand a run to waiting consumers and the rest to the bound, with the same result as one by one."""
     queue.events.enqueued_run(first_id, envelope, blobs)
     if queue.consumer_list.consumers and not len(queue.store):
         taken = queue.consumer_list.hand_over(first_id, envelope, blobs)
@@ -139,11 +139,11 @@ def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequenc
     if blobs:
         queue.bounds[0].admit_run(queue, first_id, envelope, blobs)
     if queue.store.expiring:
-        queue.arm_expiry()  # the head is another one now
+        queue.arm_expiry()  # the head may have changed
 
 
 def _append(queue: "Queue", message: Message) -> None:
-    """Into the store; what has no room there goes."""
+    """Store a message, and let the bounds drop what has no room."""
     _note_replaced(queue, queue.store.append(message))
     if queue.consumer_list.groups is not None:
         queue.dispatch()
@@ -152,16 +152,16 @@ def _append(queue: "Queue", message: Message) -> None:
 
 
 def _note_replaced(queue: "Queue", older: Message | Left | None) -> None:
-    """What had to go as a message came, of two with one key."""
+    """Count the message that was replaced by another with the same key, if there is one."""
     if older is not None:
         queue.events.replaced(older)
 
 
 def _expires_at_once(queue: "Queue", message: Message) -> bool:
-    """Whether a message that may not wait, and that no consumer took, goes before it stands in the queue.
+    """Whether a message with a time to live of 0 that no consumer took expires before it is stored.
 
-    As in RabbitMQ: a limit on the length comes first, unless the queue lets nothing wait and leaves no dead letters;
-    and behind others it waits for its turn.
+    As in RabbitMQ, a limit on the length comes first, unless the queue's own TTL is 0 and it has no dead letters. A
+    message with an expiration of 0 that has others before it waits until it is the head.
     """
     rules = queue.rules
     if rules.message_ttl_ms == 0 and rules.dead_letter_exchange is None:
@@ -172,7 +172,9 @@ def _expires_at_once(queue: "Queue", message: Message) -> bool:
 
 
 def time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
-    """By the message's address or else the queue's, at most the queue's (address-settings page 1.3, step 4)."""
+    """A message's time to live: its expiration under the expiry rules of its own address, else of the queue, and at
+    most the queue's message-ttl. None: it does not expire (address-settings page 1.3, step 4).
+    """
     ttl_ms = envelope.expiration_ms
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         ttl_ms = rules.expiry.applied_to(ttl_ms)
@@ -185,15 +187,15 @@ def time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
 
 
 class ClassicDispatch:
-    """Round-robin over the consumers with credit; by filters and message groups where there are any."""
+    """Serves consumers with credit in round-robin order; by filters and message groups if there are any."""
 
     __slots__ = ()
 
     def joining(self, queue: "Queue", consumer: Consumer) -> None:
-        """Nothing is asked of it."""
+        """Any arguments are allowed."""
 
     def joined(self, queue: "Queue", consumer: Consumer) -> None:
-        """The consumer list has it."""
+        """The consumer list has all state."""
 
     def is_selective(self, queue: "Queue", consumer: Consumer) -> bool:
         return True
@@ -211,7 +213,7 @@ class ClassicDispatch:
         raise ConsumerTagInUse(tag=consumer.tag)
 
     def left(self, queue: "Queue", leaving: Sequence[Consumer]) -> None:
-        """The consumer list forgets them."""
+        """The consumer list has all state."""
 
     def offer(self, queue: "Queue", message: Message) -> bool:
         consumer_list = queue.consumer_list
@@ -243,7 +245,7 @@ class ClassicDispatch:
         if consumer_list.is_simple and not store.expiring:
             _dispatch_to(queue, consumer_list.consumers[0])
             return
-        is_all = True  # of what has expired
+        is_all = True  # all expired heads are gone
         while store.ready:
             available = len(store.ready)
             if store.expiring:
@@ -282,17 +284,17 @@ class ClassicDispatch:
             if not store.ready and store.has_tail:
                 store.load()
             while store.expiring and not queue.expire(is_whole=True):
-                pass  # a kept store has slices of octets, too
+                pass  # a kept store also limits the octets of a slice
             if store.ready or not store.has_tail:
                 break
         message = store.take(1, UNLIMITED)[0] if store.ready else None
         if store.expiring:
-            queue.expire()  # what stood behind it
+            queue.expire()  # expired messages behind it
             queue.arm_expiry()
         return message
 
     def is_hungry(self, queue: "Queue") -> bool:
-        """Less is in memory than consumers may take soon."""
+        """Whether memory has fewer messages than consumers may take soon."""
         if queue.deleted or not queue.store.is_deep:
             return False
         if queue.selection is not None:
@@ -305,7 +307,7 @@ class ClassicDispatch:
         return queue.store.wants_more(straight=is_straight, waiting=is_waiting)
 
     def load(self, queue: "Queue") -> None:
-        """Into memory; or, with nothing in memory, what consumers can take now goes straight to them."""
+        """Read messages into memory; if memory has none, hand them straight to consumers with enough credit."""
         if queue.selection is not None:
             queue.selection.search.load(queue.store)
             return
@@ -318,14 +320,14 @@ class ClassicDispatch:
 
 
 def _expire_behind(queue: "Queue", *, is_all: bool) -> None:
-    """What stood behind those that went out. If a slice was not all, others that wait are handed out after the next."""
+    """After a dispatch, expire messages behind those handed out, unless a slice has left expired heads already."""
     if is_all:
         queue.expire()
     queue.arm_expiry()
 
 
 def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
-    """Where a consumer has a filter."""
+    """Dispatch in a queue with a filtering consumer."""
     store = queue.store
     is_all = not store.expiring or queue.expire()
     if is_all:
@@ -337,7 +339,7 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
 
 
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
-    """To the only consumer, without expiry: its credit is asked for once a run (2 us less)."""
+    """Dispatch to the only consumer, without expiry. Asks for its credit once a run, which saves 2 us."""
     store, session, effort = queue.store, consumer.session, queue.context.broker.effort
     while store.ready:
         credit = consumer.credit()
@@ -355,12 +357,12 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
 
 
 def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
-    """Each message to the consumer of its group. O(delivered + passed)."""
+    """Dispatch each message to the consumer of its group. O(delivered + passed)."""
     store, consumer_list = queue.store, queue.consumer_list
     if not groups.may_dispatch(queue.events.unacked):
         return
     passed: deque[Message] = deque()
-    is_all = True  # of what has expired
+    is_all = True  # all expired heads are gone
     while store.ready and len(passed) < PASSED_MAX:
         if store.expiring:
             is_all = queue.expire()
@@ -385,7 +387,9 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
 
 
 def _taker(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
-    """Who may have the message now. The first of a group for a consumer says so, where rules name a header for it."""
+    """The consumer that gets the message now; None: none can. Marks the first message of a group at a consumer with
+    the header that the rules name.
+    """
     if not isinstance(message, GroupedMessage):
         eligible = queue.consumer_list.eligible(1)
         return eligible[0] if eligible else None
@@ -397,7 +401,7 @@ def _taker(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
 
 
 def _goes_straight(queue: "Queue") -> bool:
-    """Whether paged-out messages may go to consumers as if they were new."""
+    """Whether paged-out messages may go straight to consumers, as new ones do."""
     return (
         not queue.freeze_count
         and not queue.store.expiring
@@ -407,15 +411,15 @@ def _goes_straight(queue: "Queue") -> bool:
 
 
 def settle(queue: "Queue") -> None:
-    """What is in memory is what may be, and what consumers want soon."""
+    """Page out messages beyond the quota of memory, and ask for those that consumers want soon."""
     if queue.store.settle_quota():
         queue.context.broker.background.trim_later(queue)
     _feed(queue)
 
 
 def _feed(queue: "Queue") -> None:
-    """A deep queue has handed out: ask for more to be loaded between turns."""
-    if queue.store.is_low() and DISPATCH.is_hungry(queue):  # also of a leased queue, as a queue that hands out
+    """Ask to load paged-out messages between turns if few are left in memory."""
+    if queue.store.is_low() and DISPATCH.is_hungry(queue):  # leased queues, too, are judged as classic ones here
         queue.context.broker.scheduler.load_later(queue)
 
 
@@ -423,7 +427,7 @@ def _feed(queue: "Queue") -> None:
 
 
 class ClassicSettlement:
-    """Acknowledged messages are gone. Returned ones go back to their places, wait, or are dead."""
+    """Removes acknowledged messages. Returned ones go back to their positions, wait for redelivery, or die."""
 
     __slots__ = ()
 
@@ -442,7 +446,7 @@ class ClassicSettlement:
             self.kill(queue, messages, reason)
 
     def give_back(self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
-        """They share the time of the operation. O(messages + those before them)."""
+        """Take messages back; all share one time. O(messages + those before them)."""
         if queue.deleted or not messages:
             return
         queue.context.broker.effort.spent += len(messages)
@@ -463,16 +467,16 @@ class ClassicSettlement:
 
 
 def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
-    """Messages (ids falling) come back: what counts, which are dead, which wait, and what a ring keeps.
+    """Take messages (ids falling) back by the queue's rules: each dies, is purged or evicted, waits, or is ready.
 
-    Order of checks: attempts, no consumers to purge for, ring, delay, insertion (address-settings page 4.5, rule 6).
+    Order of checks: attempts, purge-on-no-consumers, ring, delay, insertion (address-settings page 4.5, rule 6).
     """
     rules, context = queue.rules, queue.context
     now_ns = context.broker.clock.monotonic_ns()
     dead: list[Message] = []
     back: list[Message] = []
     waiting: list[Message] = []
-    due: list[int] = []  # when each of them is
+    due: list[int] = []  # times of the messages in `waiting`
     evicted: list[Message] = []
     purged: list[Message] = []
     limit = None if is_own_dead_letter_target(queue) else rules.max_delivery_attempts
@@ -485,7 +489,7 @@ def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, co
             if not is_refused:
                 dead.append(message)
                 continue
-            message.uncounted += counted  # no extra attempt for the target's sake
+            message.uncounted += counted  # a full target must not use up an attempt
             attempts -= counted
         if rules.purge_on_no_consumers and not queue.consumer_list.consumers:
             purged.append(message)
@@ -521,7 +525,7 @@ def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, co
 
 
 def is_own_dead_letter_target(queue: "Queue") -> bool:
-    """A queue that is its own dead-letter target keeps its messages for ever, instead of going round in circles."""
+    """Whether the queue is its own dead-letter target. Such a queue has no limit on attempts: no endless cycle."""
     rules = queue.rules
     address = rules.dead_letter_address
     if address is None or rules.dead_letter_exchange is not None:
@@ -530,7 +534,7 @@ def is_own_dead_letter_target(queue: "Queue") -> bool:
 
 
 def _dead_letters_are_refused(queue: "Queue") -> bool:
-    """Whether its dead-letter address is full and refuses: then the dead stay (address-settings page 8.5, row L19)."""
+    """Whether its dead-letter address is full and refuses: the dead stay then (address-settings page 8.5, row L19)."""
     rules = queue.rules
     if rules.dead_letter_exchange is not None or rules.dead_letter_address is None:
         return False

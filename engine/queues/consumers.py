@@ -1,4 +1,4 @@
-"""Consumers of a queue come and go, and what follows from that.
+"""Subscribing to a queue and unsubscribing, and the consequences for the queue.
 
 Source: behaviour page 2.12, 3.2; address-settings page 3.4 (consumers-before-dispatch, purge-on-no-consumers).
 """
@@ -43,7 +43,7 @@ def add(queue: "Queue", consumer: Consumer) -> None:
 
 
 def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
-    """Unsubscribe; what they have unacknowledged stays theirs. An auto-delete queue goes with the last one."""
+    """Unsubscribe; consumers keep their unacknowledged messages. An auto-delete queue goes with its last consumer."""
     queue.delivery.left(queue, leaving)
     is_another_active = queue.consumer_list.leave(leaving)
     if queue.selection is not None:
@@ -51,7 +51,7 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
     queue.events.consumers_removed(leaving)
     if queue.consumer_list.consumers:
         if (is_another_active or queue.consumer_list.groups is not None) and queue.has_ready:
-            queue.mark()  # what waited for them is for others
+            queue.mark()  # messages that waited for them go to other consumers
     elif not queue.deleted:
         if queue.auto_delete or queue.kind.goes_with_consumers:
             queue.context.queues.remove(queue)
@@ -64,9 +64,9 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
 
 
 def pause(queue: "Queue", paused: bool) -> None:
-    """An operator stops or resumes deliveries; what is out stays out, and gets are served.
+    """Stop or resume deliveries, as an operator. Unacknowledged messages stay out, and basic.get works.
 
-    Not kept over a restart, as an alarm by hand is not. Source: management page 16.
+    A restart forgets it, like an alarm set by hand. Source: management page 16.
     """
     queue.paused = paused
     for consumer in queue.consumer_list.consumers:
@@ -76,13 +76,13 @@ def pause(queue: "Queue", paused: bool) -> None:
 
 
 def select(queue: "Queue", consumer: Consumer) -> None:
-    """While any consumer has a filter, messages are selected for each."""
+    """Add a consumer to the queue's selection. The first consumer with a filter makes the selection."""
     if not queue.delivery.is_selective(queue, consumer):
         return
     if queue.selection is not None:
         queue.selection.join(consumer, is_empty=not queue.has_ready)
     elif consumer.filter is not None:
-        from .selection import Selection  # 20 ms, and 2 MiB, that a broker without filters need not have
+        from .selection import Selection  # costs 20 ms and 2 MiB, which a broker without filters is spared
 
         queue.selection = Selection(queue.context.broker.effort)
         for one in queue.consumer_list.in_turn:
@@ -91,7 +91,7 @@ def select(queue: "Queue", consumer: Consumer) -> None:
 
 
 def select_no_more(queue: "Queue", selection: "Selection", leaving: Sequence[Consumer]) -> None:
-    """Messages are no longer selected for these consumers; for none, if no other has a filter."""
+    """Remove consumers from the selection; it ends if no other consumer has a filter."""
     selection.leave([one for one in leaving if selection.has(one)])
     if not selection.groups.has_filters:
         queue.selection = None
@@ -100,9 +100,9 @@ def select_no_more(queue: "Queue", selection: "Selection", leaving: Sequence[Con
 
 
 def _gather(queue: "Queue") -> None:
-    """consumers-before-dispatch: the first consumer starts the clock, enough of them start the dispatch.
+    """consumers-before-dispatch: the first consumer starts the delay, and enough consumers start the dispatch.
 
-    Dispatch that has started goes on until there are no consumers and nothing is out.
+    A started dispatch goes on until the queue has no consumers and no unacknowledged messages.
     """
     rules, consumer_list = queue.rules, queue.consumer_list
     if len(consumer_list.consumers) == 1 and not queue.events.unacked:

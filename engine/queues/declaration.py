@@ -1,5 +1,4 @@
-"""The declaration of a queue: what it was declared with, what its policy and its address add, and the rules that
-follow.
+"""The declaration of a queue: its arguments, the layers of its policy and its address, and the rules that follow.
 
 Source: ruling 11 (precedence); behaviour page 3.12; address-settings page 3.8.
 """
@@ -47,10 +46,10 @@ class RulesChange(NamedTuple):
 
 
 class Declaration:
-    """`type`: classic, quorum or stream. `policy`: that holds for it; `layer`: what that does to it.
+    """`type`: x-queue-type. `policy`: the policy in force; `layer`: its effect on this queue.
 
-    `effective`: the arguments that it declared, and what its policy adds. `topics`: topics that have settings for it,
-    by name. `rules`: what all of it comes to.
+    `effective`: the declared arguments with those of the policy. `topics`: the layers of topics that have settings for
+    the queue, by topic. `rules`: the result of all of it.
     """
 
     __slots__ = (
@@ -87,24 +86,24 @@ class Declaration:
         self.topics: Mapping[str, Layer] = NO_TOPICS
 
     def resolved(self, context: HostContext) -> ResolvedSettings:
-        """Its own arguments, over its topics, over its policy, over the settings of its address, as they are now."""
+        """The settings now: its own arguments over its topics over its policy over the settings of its address."""
         own = {**strictest(self.topics), **self.own_settings} if self.topics else self.own_settings
         return context.broker.settings.resolve_queue(self.address, context.name, own, self.layer.settings, self.name)
 
     def topic_found(self, context: HostContext, name: str, layer: Layer) -> RulesChange | None:
-        """Messages of a topic are routed to the queue. None: that changes nothing."""
+        """Add the settings of a topic whose messages are routed to the queue. None: nothing changes."""
         if layer in self.topics.values():
             return None
         self.topics = {**self.topics, name: layer}
         return self._resolved_anew(context)
 
     def redeclared(self, arguments: FieldTable, own: Layer) -> None:
-        """The configuration that declared the queue gives it other arguments; see `policy_changed`."""
+        """Replace the arguments, as the configuration that declared the queue asks; `policy_changed` follows."""
         self.arguments = arguments
         self.own_settings = own
 
     def settings_changed(self, context: HostContext) -> RulesChange:
-        """The settings of its address, and of its topics, were reloaded."""
+        """Apply the reloaded settings of its address and of its topics."""
         if self.topics:
             self.topics = {name: context.broker.settings.topic_layer(name, context.name) for name in self.topics}
         return self._resolved_anew(context)
@@ -114,7 +113,7 @@ class Declaration:
         return self._set(changed_rules(self.rules, self.effective, self.resolved(context), limit))
 
     def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
-        """Other policies may hold for it. Returns the layer before and the one now; another policy may say the same."""
+        """Look up the policy in force. Returns the layers before and now; another policy may have an equal layer."""
         before = self.layer
         self.policy = context.broker.policies.of_queue(self.name, self.type, context.name)
         self.layer = NO_LAYER if self.policy is NO_POLICY else self.policy.layer(plain_arguments(self.arguments))
@@ -122,7 +121,7 @@ class Declaration:
         return before, self.layer
 
     def policy_changed(self, context: HostContext, *, always: bool) -> RulesChange | None:
-        """Other policies may hold for it (`always`: its arguments changed, too); None: nothing follows from that."""
+        """Apply the policy in force (`always`: the arguments changed, too). None: nothing changes."""
         before, layer = self.follow_policy(context)
         if layer == before and not always:
             return None
@@ -137,7 +136,7 @@ class Declaration:
         return self._set(changed_rules(rules, self.effective, resolved, limit))
 
     def ring_resized(self, size: int | None) -> RulesChange:
-        """An operator resizes the ring; None: there is none any more."""
+        """Set the ring size, as an operator asks; None: no ring."""
         return self._set(replace(self.rules, ring_size=size))
 
     def _set(self, rules: QueueRules) -> RulesChange:

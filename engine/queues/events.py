@@ -1,6 +1,6 @@
-"""The events of a queue: its counters, what is unacknowledged, its octets, and the announcing of what happens to it.
+"""The events of a queue: its counters, its number of unacknowledged messages, and the emitting of events.
 
-Nothing is counted or announced but here: one method an event. With nobody listening an event costs an addition a run.
+Only this module counts and emits: one method an event. Without listeners an event costs one addition a run.
 Source: rulings, "Events".
 """
 
@@ -36,7 +36,7 @@ _ID = attrgetter("id")
 
 
 class QueueEvents:
-    """`unacked`: deliveries that are out. What is in the queue in octets only a `MeteredQueueEvents` knows."""
+    """`unacked`: unacknowledged deliveries. Only a `MeteredQueueEvents` counts octets."""
 
     __slots__ = ("_listeners", "_name", "_vhost", "counters", "unacked")
 
@@ -48,55 +48,55 @@ class QueueEvents:
         self.unacked = 0
 
     def hand_over(self, other: "QueueEvents") -> None:
-        """Another one goes on with what this one has counted."""
+        """Pass counters and listeners on to the object that replaces this one."""
         other._vhost, other._name, other._listeners = self._vhost, self._name, self._listeners
         other.counters, other.unacked = self.counters, self.unacked
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anybody listens."""
+        """Whether events are wanted."""
         return bool(self._listeners)
 
-    # -- octets: nobody asks for them here --------------------------------------------------------------------------
+    # -- octets: not counted here -----------------------------------------------------------------------------------
 
     @property
     def meter(self) -> Meter | None:
-        """What is in the queue in octets, where somebody asks."""
+        """The meter of the queue's octets; None: octets are not counted."""
         return None
 
     @property
     def octets(self) -> int | None:
-        """Of all messages, ready, waiting or out; None: nobody asks."""
+        """Octets of all messages: ready, scheduled and unacknowledged; None: not counted."""
         return None
 
     def octets_changed(self, difference: int, envelope: Envelope | None = None) -> None:
-        """Messages of the queue take so many octets more, or less; `envelope`: of the one that it is."""
+        """Messages of the queue grew by `difference` octets, or shrank; `envelope`: of the message, if it is one."""
 
     def recount(self, in_memory: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
-        """Count from nothing what is in the queue: messages in memory; parts that are paged out.
+        """Count the queue's contents afresh: messages in memory, and paged-out parts.
 
-        Of each part: count, octets, whether a restart brings it back.
+        `paged`: of each part the number of messages, their octets, and whether a restart brings them back.
         """
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """Messages left memory, or (below 0) came back. See `stores.surroundings.Owner`."""
+        """Messages left memory; negative numbers: they came back. See `stores.surroundings.Owner`."""
 
     def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """New messages of one envelope."""
 
     def _went(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        """Messages left that were never ready."""
+        """Messages left the queue without ever being ready."""
 
     def _left(self, messages: Collection[Message] | Ready) -> None:
-        """Messages left that were in memory."""
+        """Messages in memory left the queue."""
 
     def _left_paged(self, count: int, octets: int | None) -> None:
-        """Messages left that were paged out; None: all that were."""
+        """Paged-out messages left the queue. `octets`: their size; None: all paged-out messages left."""
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
     def restored(self, count: int) -> None:
-        """So many messages are back after a restart."""
+        """`count` messages are back after a restart."""
         self.counters.enqueued += count
 
     def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
@@ -108,7 +108,7 @@ class QueueEvents:
             self._emit(EnqueuedEvent(self._vhost, self._name, ids, envelope))
 
     def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
-        """A mixed run of new messages, else as `enqueued_run`."""
+        """A mixed run of new messages."""
         count = len(envelopes)
         self.counters.enqueued += count
         if self._listeners:
@@ -133,7 +133,7 @@ class QueueEvents:
             self._emit(ScheduledEvent(self._vhost, self._name, ids, messages, why, due_ns, counted))
 
     def due(self, messages: Sequence[Message]) -> None:
-        """Their wait is over."""
+        """The wait of scheduled messages is over."""
         if self._listeners:
             self._emit(DueEvent(self._vhost, self._name, _ids(messages), messages))
 
@@ -144,22 +144,22 @@ class QueueEvents:
             self._emit(RequeuedEvent(self._vhost, self._name, _ids(messages), messages, why, counted))
 
     def lease_ended(self, messages: Sequence[Message], why: str) -> None:
-        """Leases ended otherwise than by their holders' acknowledgements. What became of the messages is told next."""
+        """Leases ended otherwise than by an acknowledgement of their holders. The messages' next event follows."""
         self.counters.lease_ended += len(messages)
         if self._listeners:
             self._emit(LeaseEndedEvent(self._vhost, self._name, _ids(messages), messages, why))
 
     def notes_changed(self) -> None:
-        """What the journal keeps of the queue beside its declaration is other than before."""
+        """`Queue.notes` changed."""
         if self._listeners:
             self._emit(NotesEvent(self._vhost, self._name))
 
     def refused_unsafe(self, count: int) -> None:
-        """So many messages were refused because the journal takes nothing now. That is not announced."""
+        """`count` messages were refused because the journal is full. No event is emitted."""
         self.counters.dropped += count
 
     def refused(self, message: Message, reason: str) -> None:
-        """A message did not come in."""
+        """A message was refused."""
         self.counters.dropped += 1
         if self._listeners:
             self._emit_left(EventKind.DROPPED, (message.id,), (message,), reason, came_in=False)
@@ -174,9 +174,9 @@ class QueueEvents:
         of: Envelope | Sequence[Message],
         blobs: Sequence[bytes],
     ) -> None:
-        """Messages that were never ready went to a consumer; without acknowledgements that settles them.
+        """Messages that were never ready went to a consumer; a no-ack consumer settles them at once.
 
-        `of`: the envelope that they share; of a mixed run the messages, which may be missing if nobody listens.
+        `of`: the envelope that they share; for a mixed run the messages, which may be missing without listeners.
         """
         count = len(blobs)
         counters = self.counters
@@ -195,7 +195,7 @@ class QueueEvents:
     def delivered(
         self, messages: Sequence[Message], session: Receiver, *, consumer: Consumer | None, no_ack: bool
     ) -> None:
-        """Messages that were ready went to a consumer, or to a get (None). Without acknowledgements see `acked`."""
+        """Messages that were ready went to a consumer, or to a get (None). With `no_ack`, `acked` follows."""
         count, counters = len(messages), self.counters
         counters.delivered += count
         if not no_ack:
@@ -211,17 +211,17 @@ class QueueEvents:
             self._emit(DeliveredEvent(self._vhost, self._name, _ids(messages), messages, session, tag))
 
     def settled(self, count: int) -> None:
-        """So many deliveries are no longer out, whatever becomes of them."""
+        """`count` deliveries are no longer unacknowledged; another event says what became of them."""
         self.unacked -= count
 
     def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
-        """Deliveries were acknowledged: gone for good, or (`kept`) here as before."""
+        """Deliveries were acknowledged. `kept`: their messages stay in the queue."""
         self.counters.acknowledged += len(messages)
         if self._listeners:
             self._emit(AckedEvent(self._vhost, self._name, _ids(messages), messages, kept))
 
     def replaced(self, older: Message | Left) -> None:
-        """There is a newer value than a message's, whether that came before or now."""
+        """A message was dropped because the queue has a newer one with the same last-value key."""
         self.counters.replaced += 1
         if not isinstance(older, Message):
             self._left_unread(EventKind.REPLACED, (older,))
@@ -231,7 +231,7 @@ class QueueEvents:
             self._emit_left(EventKind.REPLACED, (older.id,), (older,))
 
     def evicted(self, messages: Sequence[Message], unread: Sequence[Left] = (), reason: str | None = None) -> None:
-        """A ring had no room for them. `reason`: something else had none."""
+        """Messages were dropped because a ring had no room. `reason`: another bound had none."""
         self.counters.replaced += len(messages) + len(unread)
         if messages:
             self._left(messages)
@@ -248,9 +248,9 @@ class QueueEvents:
             self._emit_left(EventKind.EVICTED, range(first_id, first_id + count), envelope)
 
     def lost(self, messages: Sequence[Message], reason: str, target: str | None, *, came_in: bool = True) -> None:
-        """Messages came to a bad end. `reason`: rejected, expired, maxlen or delivery_limit.
+        """Messages died. `reason`: rejected, expired, maxlen or delivery_limit.
 
-        `target`: where they go as dead letters. `came_in`: they were in the queue before.
+        `target`: the exchange that gets the dead letters; None: none does. `came_in`: they were in the queue before.
         """
         count, counters = len(messages), self.counters
         if came_in:
@@ -269,7 +269,7 @@ class QueueEvents:
             self._emit_left(kind, _ids(messages), messages, reason, target, came_in=came_in)
 
     def lost_unread(self, unread: Sequence[Left], reason: str) -> None:
-        """The same with messages whose content is only in the journal, and is not wanted: no dead letters."""
+        """Messages died whose content is in the journal alone. They become no dead letters."""
         self.counters.died(reason, len(unread), goes_on=False)
         if reason == EXPIRED:
             self.counters.expired += len(unread)
@@ -298,29 +298,29 @@ class QueueEvents:
         reason: str | None = None,
         to: str | None = None,
     ) -> None:
-        """Messages in memory were purged; of those `unread` the content is only in the journal.
+        """Messages were purged. `unread`: messages whose content is in the journal alone.
 
-        `reason`: an operator took these out; `to`: and put them there.
+        `reason`: why the broker or an operator took them out; `to`: where they went; None: a plain purge.
         """
         self.counters.purged += len(messages) + len(unread)
         if len(messages):
             self._left(messages)
-            if self._listeners:  # they get a list of their own: the messages are freed meanwhile
+            if self._listeners:  # listeners get a copy of the list: the original is emptied in slices
                 self._emit_left(EventKind.PURGED, _ids(messages), list(messages), reason, to)
         self._left_unread(EventKind.PURGED, unread)
 
     def purged_paged(self, dropped: Dropped) -> int:
-        """What was paged out was purged. Returns how many messages."""
+        """All paged-out messages were purged. Returns how many."""
         count = self._dropped_paged(EventKind.PURGED, dropped)
         self.counters.purged += count
         return count
 
     def deleted_paged(self, dropped: Dropped) -> int:
-        """What was paged out was deleted with its queue. Returns how many messages; see `deleted`."""
+        """All paged-out messages were deleted with their queue; `deleted` follows. Returns how many."""
         return self._dropped_paged(EventKind.DELETED, dropped)
 
     def deleted(self, messages: Sequence[Message], count: int) -> None:
-        """The queue is deleted with so many messages; these are the ones in memory, ids rising."""
+        """The queue was deleted with `count` messages. `messages`: those in memory, ids rising."""
         self.counters.deleted += count
         self._left(messages)
         if self._listeners:
@@ -340,13 +340,13 @@ class QueueEvents:
         return dropped.paged_count
 
     def cancelled(self, message: Message) -> None:
-        """An operator took a waiting message out for good."""
+        """An operator deleted a scheduled message."""
         self.counters.cancelled += 1
         self._left((message,))
         if self._listeners:
             self._emit_left(EventKind.CANCELLED, (message.id,), (message,))
 
-    # -- consumers, and how it is told --------------------------------------------------------------------------------
+    # -- consumers, and emitting --------------------------------------------------------------------------------------
 
     def consumer_added(self, consumer: Consumer) -> None:
         """A subscription began."""

@@ -1,4 +1,4 @@
-"""The kinds of queue, and what each is made of. Source: behaviour page 3.6, 3.7, 3.10; address-settings page 3.4."""
+"""The kinds of queue and the parts of each. Source: behaviour page 3.6, 3.7, 3.10; address-settings page 3.4."""
 
 from dataclasses import replace
 from importlib import import_module
@@ -21,7 +21,7 @@ from .parts import Kind, Parts, Refusals
 from .queue import Queue
 from .stream import LogEnd, StreamDispatch, StreamIntake, StreamSettlement
 
-#: Direct replies: what clients consume from and put into their requests' reply_to, and what addresses begin with.
+#: Direct replies: the pseudo-queue that clients consume from and name in reply_to, and the prefix of reply addresses.
 REPLY_TO = REPLY_TO_ME.decode()
 REPLY_PREFIX = REPLY_TO + "."
 
@@ -94,23 +94,23 @@ STREAM = Kind(
     follows_settings=False,
     ignores_exclusive=True,
 )
-#: The queue behind each consumer of direct replies, which only its address leads to. It is there as long as its
-#: consumer and in no list of queues; its messages go the way of all others, so that order, flow and counters do, too.
+#: The queue behind each consumer of direct replies, reached only by its address. It lives as long as its consumer, and
+#: is in no list of queues. Replies go through a queue to have the order, flow control and counters of other messages.
 REPLY = replace(CLASSIC, name="reply", bounds=lambda queue: (), is_limited=False, goes_with_consumers=True)
 
 #: x-queue-type -> kind; other packages register theirs.
 KINDS: dict[str, Kind] = {CLASSIC_TYPE: CLASSIC, QUORUM_TYPE: QUORUM, STREAM_TYPE: STREAM}
-#: x-queue-type -> the module that registers its kind. It is loaded when the first such queue comes: 30 ms, 2 MiB.
+#: x-queue-type -> the module that registers its kind, loaded for the first such queue: 30 ms and 2 MiB.
 OPTIONAL = {AMPS: "leveret.engine.leases.kind"}
 
 
 def register(queue_type: str, kind: Kind) -> None:
-    """A package adds a kind of queue."""
+    """Add a kind of queue."""
     KINDS[queue_type] = kind
 
 
 def kind_of(queue_type: str, rules: QueueRules) -> Kind:
-    """What a queue of this type with these rules is made of."""
+    """The kind of a queue of this type with these rules."""
     if queue_type not in KINDS:
         import_module(OPTIONAL[queue_type])
     kinds = NON_DESTRUCTIVE_KINDS if rules.non_destructive and queue_type in NON_DESTRUCTIVE_KINDS else KINDS
@@ -118,5 +118,5 @@ def kind_of(queue_type: str, rules: QueueRules) -> Kind:
 
 
 def is_reply_address(exchange: Exchange, routing_key: str) -> bool:
-    """Whether messages go to a consumer of replies, which comes and goes without the topology changing."""
+    """Whether messages go to a direct-reply consumer. Such consumers come and go without a change of the topology."""
     return not exchange.name and routing_key.startswith(REPLY_PREFIX)

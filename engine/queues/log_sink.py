@@ -1,7 +1,7 @@
-"""The log as a destination: messages of logged topics go there, beside the queues that they go to.
+"""The log as a destination: messages of logged topics go there in addition to their queues.
 
-A journal has each message once, whatever the number of queues; this destination makes it have those, too, that no queue
-stores; without one it keeps them in memory. It is in no list of queues.
+The journal stores each message once for all queues; this destination makes it also store messages that no queue stores.
+Without a journal the sink keeps them in memory. The sink is in no list of queues.
 Source: queues page C.1; docs/decisions/0012-log.md.
 """
 
@@ -18,7 +18,7 @@ SINK = replace(REPLY, name="log", goes_with_consumers=False)
 
 
 class LogSink(Queue):
-    """Of one virtual host. Its name is empty, as no queue's is; listeners that name queues leave it out."""
+    """The log destination of one virtual host. Its name is empty, unlike any queue's; listeners skip it by that."""
 
     __slots__ = ()
 
@@ -36,13 +36,13 @@ class LogSink(Queue):
         )
 
     def stores(self, envelope: Envelope) -> bool:
-        """See `Queue`: whatever the delivery mode."""
+        """True in any delivery mode."""
         return True
 
     def enqueue(
         self, first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
     ) -> Sequence[int]:
-        """See `Queue`: whoever listens, as a journal does, has them already."""
+        """Note the run in the memory log, if there is no journal; a journal has it as a listener."""
         context = self.context
         storage = context.broker.storage
         if storage.durability is None:

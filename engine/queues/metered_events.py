@@ -1,6 +1,6 @@
-"""The events of a queue in which octets are counted: because its address has limits, or the broker has.
+"""The events of a queue that counts octets, because its address or the broker has limits.
 
-All that changes what is in the queue comes by the events, so that the meter is right after every step.
+Each change of the queue's contents is an event, so the meter is exact after every step.
 Source: queues page E.1, E.2 ("Charge").
 """
 
@@ -15,9 +15,9 @@ from .events import QueueEvents
 
 
 class MeteredQueueEvents(QueueEvents):
-    """Takes the place of a plain one, whose counters it goes on with.
+    """Replaces a plain `QueueEvents`, and continues its counters.
 
-    `stores`: which messages a restart brings back.
+    `stores`: whether messages of an envelope survive a restart.
     """
 
     __slots__ = ("_meter", "_stores")
@@ -37,7 +37,7 @@ class MeteredQueueEvents(QueueEvents):
 
     @property
     def has_listeners(self) -> bool:
-        """See `QueueEvents`; the meter counts as a listener."""
+        """Always true: the meter counts as a listener."""
         return True
 
     def recount(self, in_memory: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
@@ -53,7 +53,7 @@ class MeteredQueueEvents(QueueEvents):
             meter.paged_stored += octets if are_stored and self._stores is not None else 0
         meter.settle()
 
-    # -- what changes -------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def octets_changed(self, difference: int, envelope: Envelope | None = None) -> None:
         if difference:

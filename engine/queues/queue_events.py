@@ -1,6 +1,6 @@
-"""What happens to the messages of a queue and to its consumers, as listeners get it. `subject` is the queue.
+"""The events of a queue's messages and consumers, as listeners get them. `subject` is the queue.
 
-Only the events creates these. Source: rulings, "Events".
+Only `QueueEvents` creates them. Source: rulings, "Events".
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class EnqueuedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class MixedEnqueuedEvent(MixedEvent):
-    """The same for a mixed run."""
+    """A mixed run of new messages is in the queue."""
 
     kind: EventKind = field(default=EventKind.ENQUEUED, init=False)
 
@@ -34,7 +34,7 @@ class MixedEnqueuedEvent(MixedEvent):
 class DeliveredEvent(Event):
     """Messages went to a session.
 
-    `consumer`: its tag; None: to a get. `blobs`: the contents of a run that was never ready.
+    `consumer`: the consumer's tag; None: a get. `blobs`: the contents of a run that was never ready.
     """
 
     kind: EventKind = field(default=EventKind.DELIVERED, init=False)
@@ -57,7 +57,7 @@ class DeliveredEvent(Event):
 class AckedEvent(Event):
     """Deliveries are settled, or needed no acknowledgement: the messages are gone, unless they are `kept`.
 
-    `client`, `consumer`: who took a run without acknowledging it, and the consumer's tag; otherwise None.
+    `client`, `consumer`: the client and tag of a no-ack consumer that got the run; otherwise None.
     """
 
     kind: EventKind = field(default=EventKind.ACKED, init=False)
@@ -132,7 +132,7 @@ class LeaseEndedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class NotesEvent(ObjectEvent):
-    """What the journal keeps of a queue beside its declaration is other than before (`Queue.notes`)."""
+    """The state that the journal keeps beside a queue's declaration changed (`Queue.notes`)."""
 
     kind: EventKind = field(default=EventKind.SETTINGS_CHANGED, init=False)
 
@@ -141,7 +141,7 @@ class NotesEvent(ObjectEvent):
 class ScheduledEvent(Event):
     """Messages wait until they are due.
 
-    `due_ns`: when, by the monotonic clock, one for each. `counted`: of returned ones, whether the delivery was a failed
+    `due_ns`: a time for each (monotonic ns). `counted`: for returned messages, whether the delivery was a failed
     attempt; None: they are new.
     """
 
@@ -169,7 +169,7 @@ class DueEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ConsumerEvent(ObjectEvent):
-    """A subscription to the queue began, or ended. `tag`: of the consumer."""
+    """A subscription to the queue began or ended. `tag`: the consumer's tag."""
 
     tag: str
     client: Recipient

@@ -1,4 +1,4 @@
-"""What changes the rules of a queue while it exists: reloaded settings, policies, an operator; and what follows.
+"""Changes of a queue's rules by reloaded settings, policies or an operator, and their consequences.
 
 Source: behaviour page 3.12; address-settings page 3.8, 4.3.
 """
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 
 def resolved(queue: "Queue") -> ResolvedSettings:
-    """Its arguments over its topics over its policy over the settings of its address, as they are now."""
+    """The settings now: arguments over topics over policy over the settings of the address."""
     return queue.declaration.resolved(queue.context)
 
 
 def settings_changed(queue: "Queue") -> None:
-    """The settings were reloaded: what is live takes effect at the next return, death or arrival."""
+    """Apply reloaded settings. Live ones take effect at the next return, death or arrival of a message."""
     if queue.kind.follows_settings:
         _follow(queue, queue.declaration.settings_changed(queue.context))
 
 
 def follow_topic(queue: "Queue", topic: str, layer: Layer) -> None:
-    """Messages of a topic with settings for transient subscribers are routed here."""
+    """Apply the settings for transient subscribers of a topic whose messages are routed here."""
     change = queue.declaration.topic_found(queue.context, topic, layer)
     if change is not None:
         _follow(queue, change)
 
 
 def redeclare(queue: "Queue", arguments: FieldTable, own: Layer) -> None:
-    """The configuration gives it other arguments, of those that act at once."""
+    """Replace arguments that act at once, as the configuration asks."""
     queue.declaration.redeclared(arguments, own)
     policy_changed(queue, always=True)
 
 
 def policy_changed(queue: "Queue", *, always: bool = False) -> None:
-    """Other policies may be in force (`always`: or other arguments). All but message-ttl, which is for messages that
-    come later, act at once (behaviour page 3.12).
+    """Apply the policies in force (`always`: the arguments may have changed, too). All settings act at once, except
+    message-ttl, which applies to later messages (behaviour page 3.12).
     """
     if not queue.kind.follows_settings:
         queue.declaration.follow_policy(queue.context)
@@ -61,17 +61,17 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
         queue.note_use()
     queue.drop_expired()
     for bound in queue.bounds:
-        if not isinstance(bound, SubscriberBound):  # what is too much for a subscriber goes as the turn ends
+        if not isinstance(bound, SubscriberBound):  # a subscriber's excess goes at the end of the turn
             bound.enforce(queue)
 
 
 def set_ring_size(queue: "Queue", size: int | None) -> None:
-    """An operator resizes the ring; None: no ring. Nothing is deleted now (address-settings page 4.3, 3.8)."""
+    """Resize the ring, as an operator asks; None: no ring. Drops nothing now (address-settings page 4.3, 3.8)."""
     _follow(queue, queue.declaration.ring_resized(size))
 
 
 def enable(queue: "Queue", enabled: bool) -> None:
-    """Route new messages here, or not."""
+    """Switch the routing of new messages to the queue on or off."""
     was_open = queue.is_open
     queue.enabled = enabled
     if queue.is_open is not was_open:
@@ -79,13 +79,13 @@ def enable(queue: "Queue", enabled: bool) -> None:
 
 
 def keep(queue: "Queue") -> None:
-    """The configuration declares it: it is not deleted as unused."""
+    """Mark a queue that the configuration declares: it is not deleted as unused."""
     queue.is_auto_created = False
     queue.is_configured = True
 
 
 def _follow(queue: "Queue", change: RulesChange) -> None:
-    """The rules changed: the parts follow."""
+    """Put changed rules in force in all parts of the queue."""
     was_open = queue.is_open
     has_other_filter = queue.rules.filter is not change.now.filter
     queue.rules = change.now
@@ -106,12 +106,12 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
         recount(queue)
         if queue.store.cap is not None:
             queue.context.broker.background.trim_later(queue)
-        queue.context.router.forget_routes_to(queue)  # frontends ask for room, or need not ask any more
+        queue.context.router.forget_routes_to(queue)  # a route says whether publishers have to ask for room
     queue.intake.rules_changed(queue)
 
 
 def bind(queue: "Queue") -> None:
-    """Have the bounds that the rules ask for."""
+    """Set the bounds that the rules ask for."""
     queue.bounds = queue.kind.bounds(queue)
     queue.refusing = tuple(bound for bound in queue.bounds if bound.may_refuse)
     queue.takes_plainly = takes_plainly(queue)
@@ -131,7 +131,7 @@ def takes_plainly(queue: "Queue") -> bool:
 
 
 def measure(queue: "Queue") -> bool:
-    """Have the meter that the rules ask for. Returns whether it is another one, which has counted nothing yet."""
+    """Set the meter that the rules ask for. Returns whether it changed; a new meter has counted nothing yet."""
     flow, before = queue.context.broker.flow, queue.events.meter
     metering: MeterSettings | None = None
     if queue.kind.is_limited:
@@ -158,7 +158,7 @@ def measure(queue: "Queue") -> bool:
 
 
 def cap_memory(queue: "Queue") -> None:
-    """Apply the meter's memory limits to the store. With message groups there are none: they are not paged out."""
+    """Apply the meter's memory limits to the store. With message groups there are none: those cannot be paged out."""
     meter, cap = queue.events.meter, None
     if meter is not None and meter.bounds and queue.consumer_list.groups is None:
         cap = MemoryCap(meter.bounds)
@@ -166,7 +166,7 @@ def cap_memory(queue: "Queue") -> None:
 
 
 def recount(queue: "Queue") -> None:
-    """Have the meter count what is there: it is new, or all messages are back after a restart."""
+    """Count the queue's contents in its meter, which is new, or when all messages are back after a restart."""
     if queue.events.meter is None:
         return
     parts = queue.store.paged_parts()

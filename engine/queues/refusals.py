@@ -1,4 +1,4 @@
-"""What clients may not do with queues of a kind (`Kind.refusals`). Source: behaviour page 2.6, 2.7, 2.11, 3.6, 3.7."""
+"""Operations that queues of a kind refuse (`Kind.refusals`). Source: behaviour page 2.6, 2.7, 2.11, 3.6, 3.7."""
 
 from ..delivery.consumer import holder_of
 from ..errors import (

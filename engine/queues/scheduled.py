@@ -20,7 +20,7 @@ _id_of: Callable[[Message], int] = attrgetter("id")
 
 
 def take_in(queue: "Queue", message: Message, due_ns: int) -> None:
-    """A new message is not to be ready before `due_ns`; it expires on time meanwhile. `await_due` follows."""
+    """Schedule a new message for `due_ns`, or for its expiry if that is sooner. The caller calls `await_due` next."""
     queue.events.enqueued(message)
     due_ns = min(due_ns, message.expires_ns) if message.expires_ns else due_ns
     queue.scheduled.add(due_ns, message)
@@ -33,7 +33,7 @@ def await_due(queue: "Queue") -> None:
 
 
 def come_due(queue: "Queue") -> None:
-    """A deadline: returned messages are ready at their places, delayed ones where `Intake.place_due` puts them."""
+    """Make due messages ready: returned ones at their positions, delayed ones where `Intake.place_due` puts them."""
     if queue.deleted:
         return
     store = queue.store
@@ -46,7 +46,7 @@ def come_due(queue: "Queue") -> None:
     if due:
         queue.events.due(due)
         returned = [message for message in due if message.deliveries]
-        by_time: dict[int, list[Message]] = {}  # of those whose publication was delayed
+        by_time: dict[int, list[Message]] = {}  # messages whose publication was delayed
         for due_ns, message in taken:
             if not message.deliveries and not 0 < message.expires_ns <= now_ns:
                 by_time.setdefault(due_ns, []).append(message)
@@ -61,7 +61,7 @@ def come_due(queue: "Queue") -> None:
 
 
 def _arrive(queue: "Queue", messages: list[Message]) -> None:
-    """Messages (ids rising) that were published to be ready now: a queue that refuses what is too much drops it."""
+    """Make delayed messages (ids rising) ready; a queue that refuses publishes drops those without room."""
     limit = next((bound for bound in queue.refusing if isinstance(bound, LengthBound)), None)
     if limit is None:
         queue.intake.place_due(queue, messages)
@@ -70,14 +70,14 @@ def _arrive(queue: "Queue", messages: list[Message]) -> None:
     while count := limit.fitting(queue, messages):
         queue.intake.place_due(queue, messages[:count])
         queue.hold_bounds(count)
-        queue.dispatch()  # what a waiting consumer takes makes room for the next ones
+        queue.dispatch()  # messages that waiting consumers take make room for the next ones
         messages = messages[count:]
     if messages:
         limit.refuse_late(queue, messages)
 
 
 def reschedule(queue: "Queue", id_: int, delay_ms: int) -> bool:
-    """An operator sets when a scheduled message is due. False: there is no such message."""
+    """Set when a scheduled message is due, as an operator asks. False: there is no such message."""
     message = queue.scheduled.take(id_)
     if message is None:
         return False
@@ -91,7 +91,7 @@ def reschedule(queue: "Queue", id_: int, delay_ms: int) -> bool:
 
 
 def cancel(queue: "Queue", id_: int) -> bool:
-    """An operator deletes a scheduled message. False: there is no such message."""
+    """Delete a scheduled message, as an operator asks. False: there is no such message."""
     message = queue.scheduled.take(id_)
     if message is None:
         return False

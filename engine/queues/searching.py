@@ -1,7 +1,7 @@
-"""Looking through a queue for what groups of consumers take, in slices, wherever its messages are.
+"""The search through a queue for messages that groups of consumers take, in slices, in memory and in the journal.
 
-All groups that stand at the same place look at a message together, so that it is read once. One that is behind has its
-slices in turn with the others. What is paged out is read in windows between turns, and stays paged out.
+All groups at the same position look at a message together, so that it is read once. A group that is behind gets its
+slices in turn with the others. Paged-out messages are read in windows between turns, and stay paged out.
 Source: queues page F.2, F.6 ("new group", "starvation rule").
 """
 
@@ -14,28 +14,28 @@ from ..messages.message import Message
 from ..stores.paged_message import octets_of
 from ..stores.store import Store
 
-#: Messages that are asked for in one step.
+#: Messages that one step scans at most.
 STEP = 250
-#: What may be spent beyond the limit so that all groups are asked about the message that is in memory.
+#: Units of `Effort` beyond the limit that a step may spend to ask all groups about the message at hand.
 OVER_MAX = 1000
-#: Messages that are read back at once.
+#: Paged-out messages that one window reads back.
 WINDOW = 1000
 
 
 class Search:
-    """Of one queue. `is_waiting`: nothing can be looked at before `load`."""
+    """The search of one queue. `is_waiting`: it cannot go on before `load`."""
 
     __slots__ = ("_again_is_missing", "_effort", "_groups", "_reader", "is_waiting")
 
     def __init__(self, groups: FilterGroups, effort: Effort) -> None:
         self._groups = groups
         self._effort = effort
-        self._reader: FilterGroup | None = None  # who has the window, or wants it
+        self._reader: FilterGroup | None = None  # the group that has the window, or waits for it
         self._again_is_missing = False
         self.is_waiting = False
 
     def look_again(self, store: Store, until: int) -> bool:
-        """Look at what came back, while less than `until` is spent. Returns whether that was all."""
+        """Look at returned messages while less than `until` is spent. Returns whether none is left."""
         groups, effort = self._groups, self._effort
         while groups.again:
             returned = groups.again[0]
@@ -60,12 +60,12 @@ class Search:
         return True
 
     def look_ahead(self, store: Store, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
-        """A step for the first of these groups that can look further, on behalf of all that stand there.
+        """Make a step for the first of these groups that can look further, and for all groups at its position.
 
-        `found_max`: a group that has found so much looks no further. Returns whether anything was looked at.
+        `found_max`: found messages at which a group looks no further. Returns whether the step looked at any message.
         """
         reader = self._reader
-        if reader in hungry:  # whoever had the last window is the last to have the next one
+        if reader in hungry:  # the group that had the last window is the last in line for the next one
             at = hungry.index(reader) + 1
             hungry = [*hungry[at:], *hungry[:at]]
         starving: FilterGroup | None = None
@@ -84,7 +84,7 @@ class Search:
         return False
 
     def _step(self, store: Store, leader: FilterGroup, found_max: int, until: int) -> bool:
-        """Some messages behind where a group stands. Returns whether the next one is paged out, and was not read."""
+        """Look at messages behind a group's position. Returns whether the next one is paged out and must be loaded."""
         groups, effort = self._groups, self._effort
         start = last = leader.position
         seen = store.scan(start, STEP)
@@ -97,7 +97,7 @@ class Search:
             for group in along:
                 if group.position < position and len(group.found) < found_max:
                     if effort.spent >= until + OVER_MAX:
-                        return False  # those that have not looked at it do so later, by themselves
+                        return False  # the other groups look at it later, in steps for them
                     if asked.is_taken_by(group.expression):
                         group.add(match_of(position, message))
                     group.position = position
@@ -112,7 +112,7 @@ class Search:
         return False
 
     def load(self, store: Store) -> None:
-        """Read what the next step wants. Raises: Unreadable."""
+        """Read the messages of the next step. Raises: Unreadable."""
         self.is_waiting = False
         again = self._groups.again
         if self._again_is_missing:
@@ -124,11 +124,11 @@ class Search:
         if reader is None:
             return
         if reader.expression is None and not store.in_memory:
-            store.load()  # it takes them all
+            store.load()  # a group without a filter takes all messages
         else:
             store.load_at(reader.position, WINDOW)
 
 
 def match_of(position: int, message: Message) -> Match:
-    """That somebody takes a message."""
+    """The match of a message at its position."""
     return Match(position, octets_of(message), message if isinstance(message, GroupedMessage) else None)

@@ -1,8 +1,8 @@
-"""A queue one of whose consumers has a filter: who gets which of its messages.
+"""The choice of messages for consumers in a queue where a consumer has a filter.
 
-Such a queue has a `Selection`; others pay nothing for it. Each consumer gets the oldest message that it takes; of the
-consumers that take it, whoever has waited longest since its last delivery, those of the highest priority first.
-"Oldest" is the order of scans: a message that was put to another place than its id says counts where its id says.
+Only such a queue has a `Selection`; others pay nothing. Each consumer gets the oldest message that its filter takes. Of
+the consumers that take a message, those of the highest priority come first, then the longest wait since a delivery.
+"Oldest" is the order of scans: a message that stands elsewhere than its id says counts as at its id.
 Source: queues page A.4, F.1, F.2, F.6.
 """
 
@@ -24,20 +24,20 @@ from .searching import OVER_MAX, Search, match_of
 if TYPE_CHECKING:
     from .queue import Queue
 
-#: A group looks no further ahead while so many messages that it found wait for its consumers, ...
+#: Found messages at which a group stops looking ahead until its consumers take some.
 FOUND_MAX = 500
-#: ... or so many of message groups whose consumers are busy.
+#: The same limit in a queue with message groups, where found messages may wait for busy consumers.
 PASSED_MAX = 20_000
-#: What one dispatch spends on looking, in units of `Effort`, and what arrivals may spend before the next one.
+#: Units of `Effort` that one dispatch spends on looking, and that arrivals may spend until the next dispatch.
 LOOKING_MAX, ARRIVING_MAX = 2000, 8000
-#: Messages, and octets, that are taken out at once.
+#: Messages, and octets, taken out of the store at once.
 TAKEN_MAX, TAKEN_OCTETS = 500, 1024 * 1024
-#: So many, if they may have to become dead letters.
+#: Messages taken out at once if some of them may be expired and become dead letters.
 BURIED_MAX = 100
 
 
 class Selection:
-    """`groups`: its consumers by filter, those without one among them; `search`: how far they have looked."""
+    """`groups`: the consumers by filter, with a group for those without; `search`: their progress in the queue."""
 
     __slots__ = ("_arriving", "_effort", "_served", "_turns", "groups", "search")
 
@@ -45,23 +45,23 @@ class Selection:
         self._effort = effort
         self.groups = FilterGroups(effort)
         self.search = Search(self.groups, effort)
-        self._turns: dict[Consumer, int] = {}  # when each was served, as a number that rises
+        self._turns: dict[Consumer, int] = {}  # number of each consumer's last delivery, rising
         self._served = 0
-        self._arriving = 0  # spent on arrivals since the last dispatch
+        self._arriving = 0  # effort spent on arrivals since the last dispatch
 
     def join(self, consumer: Consumer, *, is_empty: bool) -> None:
-        """A consumer comes. `is_empty`: there is nothing to look at."""
+        """Add a consumer. `is_empty`: the queue has no messages to look at."""
         group = self.groups.join(consumer)
         if is_empty:
             group.is_at_end = True
         self._note_served(consumer)
 
     def has(self, consumer: Consumer) -> bool:
-        """Whether it has come and not gone."""
+        """Whether a consumer is in the selection."""
         return consumer in self._turns
 
     def leave(self, consumers: Sequence[Consumer]) -> None:
-        """Consumers go."""
+        """Remove consumers."""
         self.groups.leave(consumers)
         for consumer in consumers:
             del self._turns[consumer]
@@ -73,9 +73,9 @@ class Selection:
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def offer(self, queue: "Queue", message: Message) -> bool:
-        """A new message: True if a consumer took it at once. Else its groups know where it is going to stand.
+        """Offer a new message. True: a consumer took it at once. Otherwise its groups know its future position.
 
-        Where too much came in one turn they look at it when the queue is dispatched.
+        If a turn brings too many messages, groups look at the rest in the next dispatch.
         """
         position = queue.store.position_of(message)
         effort, groups = self._effort, self.groups
@@ -101,7 +101,7 @@ class Selection:
             and not groups.again
             and not any(group.found for group in takers)
             and queue.consumer_list.groups is None
-            and queue.rules.last_value_key is None  # it may take the place of an older one first
+            and queue.rules.last_value_key is None  # the message may have to replace an older one first
         ):
             consumer = _first(self._free(queue, takers))
             if consumer is not None:
@@ -115,9 +115,9 @@ class Selection:
         return False
 
     def came_back(self, store: Store, messages: Iterable[Message]) -> None:
-        """Messages stand in the store again, or at other places than arrivals.
+        """Tell the groups of messages that returned to the store, or were stored elsewhere than at the end.
 
-        They are looked at now, while they are in memory; the rest of very many when the queue is dispatched.
+        Groups look at them now, while they are in memory; beyond a limit of effort, in the next dispatch.
         """
         effort, groups = self._effort, self.groups
         allowed = effort.spent + OVER_MAX
@@ -138,7 +138,7 @@ class Selection:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def dispatch(self, queue: "Queue") -> None:
-        """Hand out what is found, and look for more, while consumers have credit and the turn is short."""
+        """Hand out found messages and look for more, while consumers have credit and the turn has time."""
         effort, consumer_list, store, search = self._effort, queue.consumer_list, queue.store, self.search
         self._arriving = 0
         search.is_waiting = False
@@ -158,7 +158,7 @@ class Selection:
                 queue.mark()
                 return
             if is_any and effort.spent < until:
-                continue  # somebody may have room for more
+                continue  # a consumer may have credit left
             if effort.spent >= until or not search.look_ahead(store, list(free), found_max, until):
                 break
         if search.is_waiting:
@@ -167,7 +167,7 @@ class Selection:
             queue.mark()
 
     def _free(self, queue: "Queue", groups: Iterable[FilterGroup]) -> "Free":
-        """Those that may have a message now, by group, as heaps of what decides whose turn it is."""
+        """The consumers with credit by group, as heaps in order of priority and turn."""
         free: Free = {}
         consumer_list, turns = queue.consumer_list, self._turns
         if consumer_list.waits:
@@ -190,9 +190,9 @@ class Selection:
         return free
 
     def _hand_out(self, queue: "Queue", free: "Free") -> tuple[Consumer | None, bool]:
-        """Hand out some of what is found, the oldest first.
+        """Hand out some of the found messages, the oldest first.
 
-        Returns: the last consumer, if it shares a limit with others; and whether there may be more to hand out now.
+        Returns: the last consumer, if it shares a prefetch limit; and whether more may be handed out now.
         """
         plan = self._plan(queue, free)
         if not plan.positions:
@@ -212,11 +212,11 @@ class Selection:
         for consumer, messages in plan.runs:
             consumer.session.deliver_ready(consumer, messages)
         for consumer in {*plan.turns}.difference(one for one, _ in plan.runs):
-            self._turns[consumer] = plan.turns[consumer]  # what was to be its own was gone
+            self._turns[consumer] = plan.turns[consumer]  # its message was gone: it keeps its turn
         return plan.last, True
 
     def _plan(self, queue: "Queue", free: "Free") -> "Plan":
-        """Who is to get which of what was found, as if one after the other. It is no longer found then."""
+        """Assign found messages to consumers, as if one by one, and remove them from the groups' findings."""
         plan = Plan()
         count = TAKEN_MAX
         if queue.store.expiring and queue.rules.dead_letter_target(EXPIRED) is not None:
@@ -257,9 +257,10 @@ class Selection:
     # -- message groups -----------------------------------------------------------------------------------------------
 
     def _hand_out_members(self, queue: "Queue", free: "Free") -> Consumer | None:
-        """The same where messages of groups come: each goes to the consumer of its group, if that takes it.
+        """Hand out found messages where the queue has message groups: each to the consumer of its group.
 
-        One by one; those whose consumers are busy, or do not take them, are looked past. O(found).
+        Goes one by one, past messages whose consumers are busy or do not take them. O(found).
+        Returns: the last consumer, if it shares a prefetch limit.
         """
         groups = queue.consumer_list.groups
         if groups is None or not groups.may_dispatch(queue.unacked):
@@ -292,7 +293,7 @@ class Selection:
     def _hand_out_member(
         self, queue: "Queue", groups: Groups, takers: Sequence[FilterGroup], match: Match
     ) -> tuple[bool, Consumer | None]:
-        """Returns whether the message is gone, and who got it."""
+        """Hand out one found message, if a consumer can have it. Returns whether it is gone, and its consumer."""
         store, member = queue.store, match.member
         seen = store.scan(match.position - 1, 1)
         if not seen.missing and not (seen.found and seen.found[0][0] == match.position):
@@ -319,19 +320,18 @@ class Selection:
         return True, consumer
 
 
-#: By group: its consumers that may have a message, as a heap of (priority, the highest lowest; turn; consumer).
+#: By group: its consumers with credit, as a heap of (negative priority, turn, consumer).
 Free = dict[FilterGroup, list[tuple[int, int, Consumer]]]
 
 
 def _first(free: Free) -> Consumer | None:
-    """Whose turn it is."""
+    """The consumer whose turn it is; None: no consumer is free."""
     return min((ranks[0] for ranks in free.values()), default=(0, 0, None))[2]
 
 
 class Plan:
-    """`positions`: whose the message there is to be; `last`: the last consumer, if it shares a limit with others.
-
-    `runs`: messages by consumer, in order for each session. `turns`: when these were served before.
+    """`positions`: the consumer of the message at a position. `last`: the last consumer, if it shares a prefetch limit.
+    `runs`: messages by consumer, in order for each session. `turns`: the consumers' turns before the plan.
     """
 
     __slots__ = ("_by_session", "_credit", "_room", "last", "positions", "runs", "turns")
@@ -346,7 +346,7 @@ class Plan:
         self._room: dict[Any, int] = {}
 
     def is_used_up(self, consumer: Consumer, octets: int) -> bool:
-        """A consumer is to get one more message: whether it may have none after that."""
+        """Count one more message for a consumer. Returns whether that uses up its credit or room."""
         credit = self._credit.get(consumer)
         if credit is None:
             credit = consumer.credit()
@@ -359,7 +359,7 @@ class Plan:
         return credit <= 1 or room <= octets
 
     def give(self, consumer: Consumer, message: Message) -> None:
-        """A message that was taken out for it."""
+        """Add a message that was taken out for a consumer."""
         run = self._by_session.get(consumer.session)
         if run is None or run[0] is not consumer:
             run = self._by_session[consumer.session] = (consumer, [])

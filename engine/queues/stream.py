@@ -1,10 +1,10 @@
-"""The parts of streams: a log that consumers read from where they say, without taking anything out of it.
+"""The parts of streams: a log that consumers read from an offset of their choice, without removing messages.
 
-What consumers do with deliveries gives them room for more and nothing else. Messages carry their offset as a header
-from the moment they arrive. With a journal only the newest ones stay in memory; a consumer that reads further back has
-a window of its own, which is filled between turns (`Broker.feed`). No message goes out before the journal has it, so
-that no offset is seen twice: docs/decisions/0018-safe-offsets.md. Of the rules of other queues none applies;
-`x-max-age` and `x-max-length-bytes` do. Source: behaviour page 3.7; queues page F.
+Settling a delivery gives a consumer credit and has no other effect. Messages carry their offset as a header as soon as
+they arrive. With a journal only the newest messages stay in memory; each consumer that reads further back has its
+window, which is filled between turns (`Broker.feed`). A message goes out only when the journal has it on disk, so that
+no offset is used twice: docs/decisions/0018-safe-offsets.md. The rules of other queues do not apply, only `x-max-age`
+and `x-max-length-bytes`. Source: behaviour page 3.7; queues page F.
 """
 
 from collections import deque
@@ -24,17 +24,17 @@ from .non_destructive import BATCH, NonDestructiveDispatch, Readers, copy_of
 if TYPE_CHECKING:
     from .queue import Queue
 
-#: Why a message that waited leaves and is published again.
+#: Reason in the events of a delayed message that leaves to be published again.
 DUE = "due"
-#: Where nothing says how large a segment is, a bounded stream has at least so many: nearer to its bound than RabbitMQ.
+#: Segments of a bounded stream without a declared segment size, at least. It keeps nearer to its bound than RabbitMQ.
 SEGMENTS_MIN = 8
 
 
 class LogEnd:
-    """Where the log of one queue ends for its readers.
+    """The end of one queue's log for its readers.
 
-    `chunk_offset`: where the last run of messages begins. Messages below `_safe_offset` are safe; `_unsafe`: (LSN,
-    offset), rising: those below the offset are when the journal is safe up to there.
+    `chunk_offset`: the offset of the last run's first message. Messages below `_safe_offset` are safe on disk.
+    `_unsafe`: pairs (LSN, offset), rising: messages below the offset are safe as soon as the journal is up to the LSN.
     """
 
     __slots__ = ("_log", "_safe_offset", "_unsafe", "chunk_offset")
@@ -46,12 +46,12 @@ class LogEnd:
         self._unsafe: deque[tuple[int, int]] = deque()
 
     def restored(self) -> None:
-        """All messages are back. Where runs began is not known any more: the last one is the last message."""
+        """All messages are back after a restart. The last message counts as the last run, as runs are not recorded."""
         self._safe_offset = self._log.next_offset
         self.chunk_offset = max(self._safe_offset - 1, self._log.first_offset)
 
     def find_safe_offset(self, queue: "Queue") -> int:
-        """Below it a restart brings every message back; the queue is dispatched when what follows is safe."""
+        """The offset below which every message survives a restart. Asks for a dispatch when later ones are safe."""
         durability, end, unsafe = queue.context.broker.storage.durability, self._log.next_offset, self._unsafe
         if durability is None:
             return end
@@ -62,14 +62,14 @@ class LogEnd:
             if sync_lsn:
                 unsafe.append((sync_lsn, end))
             elif not unsafe:
-                self._safe_offset = end  # all is safe; or the disk is full, and readers go on
+                self._safe_offset = end  # all is safe; or the disk is full, and readers must not wait for it
         if unsafe:
             queue.context.broker.scheduler.await_safe(queue)
         return self._safe_offset
 
 
 class StreamIntake:
-    """Messages go to the end of the log; nothing is ever refused. Old segments go by age and by octets."""
+    """Appends messages to the log, and refuses none. Drops old segments by age and by octets."""
 
     is_plain = False
 
@@ -97,19 +97,19 @@ class StreamIntake:
         return ()
 
     def place_due(self, queue: "Queue", messages: list[Message]) -> None:
-        """Delayed messages arrive when they are due, under ids of now: a restart tells offsets by the order of ids."""
+        """Publish due messages again, under new ids: a restart derives offsets from the order of ids."""
         queue.events.purged(messages, reason=DUE)
         for message in messages:
             queue.context.queues.publish_again(queue, message, DUE)
 
     def append(self, queue: "Queue", message: Message, wall_ms: int) -> None:
-        """A message that came at that time."""
+        """Append a message that arrived at `wall_ms`; drop old segments if it filled one."""
         if self._log.add(message, wall_ms):
             self._retain(queue)
         self._log.measure()
 
     def rules_changed(self, queue: "Queue") -> None:
-        """How long and how much is kept."""
+        """Apply other limits of age and octets."""
         self._read_limits(queue)
         self._retain(queue)
 
@@ -117,7 +117,7 @@ class StreamIntake:
         self._end.restored()
 
     def _read_limits(self, queue: "Queue") -> None:
-        """What it declared, and what its policy says."""
+        """Read the limits from the declared arguments and the policy."""
         effective = queue.declaration.effective
         age = effective.get("x-max-age")
         self._max_age_ms = age_ms(age.value) if age is not None and isinstance(age.value, bytes) else None
@@ -130,7 +130,7 @@ class StreamIntake:
         self._log.bound_segments(segment)
 
     def _retain(self, queue: "Queue") -> None:
-        """A segment is full: those that are too old or too many go."""
+        """Drop the oldest segments while they are too old, or the log has too many octets."""
         log = self._log
         now_ms = queue.context.broker.clock.wall_ms()
         while (oldest := log.oldest()) is not None:
@@ -144,7 +144,7 @@ class StreamIntake:
 
 
 class StreamDispatch(NonDestructiveDispatch):
-    """Each consumer reads from its own offset."""
+    """Each consumer reads on from an offset."""
 
     __slots__ = ("_end",)
 
@@ -153,12 +153,12 @@ class StreamDispatch(NonDestructiveDispatch):
         self._end = end
 
     def joined(self, queue: "Queue", consumer: Consumer) -> None:
-        """It begins where its argument says."""
+        """The consumer begins at the offset that its x-stream-offset argument names."""
         self._readers.seen[consumer] = self._first_offset_of(queue, consumer)
 
     def _first_offset_of(self, queue: "Queue", consumer: Consumer) -> int:
         start, log = start_of(consumer.arguments.get(OFFSET)), self._log
-        assert start is not None and isinstance(log, StreamStore)  # checked
+        assert start is not None and isinstance(log, StreamStore)  # checked when it subscribed
         if start.kind == FIRST:
             return log.first_offset
         if start.kind == LAST:
@@ -202,7 +202,7 @@ class StreamDispatch(NonDestructiveDispatch):
         return copies
 
     def _read(self, queue: "Queue", consumer: Consumer, offset: int, count: int) -> list[Message]:
-        """From memory or the consumer's window; none, and it will be asked again, where the journal has to be read."""
+        """Read from memory or the consumer's window. Empty: the journal has to be read first; dispatch follows."""
         found: list[Message] = self._log.read_for(consumer, offset, count)
         if not found and offset < self._log.memory_offset:
             self._readers.starved[consumer] = None
@@ -211,7 +211,7 @@ class StreamDispatch(NonDestructiveDispatch):
 
 
 class StreamSettlement:
-    """The log has the messages all the time; a consumer that wants them again says from where."""
+    """Settles deliveries. The log keeps all messages; a consumer that needs one again subscribes at its offset."""
 
     __slots__ = ()
 
@@ -232,7 +232,7 @@ class StreamSettlement:
 def restore(
     queue: "Queue", first_offset: int, runs: Sequence[tuple[int, Sequence[int]]], time_of: Callable[[int], int]
 ) -> None:
-    """After a restart: runs of messages, which the journal has, as (first id, sizes); `time_of(id)`: wall ms."""
+    """Restore runs of messages in the journal, as (first id, sizes); `time_of(id)`: time of publishing in wall ms."""
     log = queue.store
     assert isinstance(log, StreamStore)
     log.start(first_offset)
@@ -242,6 +242,6 @@ def restore(
 
 
 def restore_message(queue: "Queue", message: Message, wall_ms: int) -> None:
-    """After a restart: a message that comes into memory, and when it came first."""
+    """Restore a message in memory; `wall_ms`: when it first arrived."""
     assert isinstance(queue.intake, StreamIntake)
     queue.intake.append(queue, message, wall_ms)

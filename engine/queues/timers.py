@@ -1,4 +1,4 @@
-"""What a queue waits for: the expiry of a head, due times of waiting messages, its own expiry, and its start."""
+"""The deadlines of a queue: expiry of a head, scheduled messages, its own expiry, start of dispatch, and paging."""
 
 from collections.abc import Callable
 
@@ -21,16 +21,16 @@ class Timers:
         self._paging: Deadline | None = None
 
     def arm_expiry(self, due_ns: int, action: Action) -> None:
-        """The soonest head expires then (monotonic ns; 0: none does). A deadline that is earlier stays."""
+        """Set the time when the soonest head expires (monotonic ns; 0: none does). An earlier deadline stays."""
         deadline = self._expiry
         if deadline is not None and deadline.action is not None:
             if due_ns and deadline.due_ns <= due_ns:
-                return  # it will look, and arm again
+                return  # its action looks at the heads, and arms again
             self._deadlines.cancel(deadline)
         self._expiry = self._deadlines.set(due_ns, action) if due_ns else None
 
     def arm_due(self, due_ns: int | None, action: Action) -> None:
-        """The soonest waiting message is due then; None: there is none."""
+        """Set the time when the soonest scheduled message is due; None: there is none."""
         deadline = self._due
         if deadline is not None and deadline.action is not None:
             if deadline.due_ns == due_ns:
@@ -44,22 +44,22 @@ class Timers:
         return self._unused is not None
 
     def arm_unused(self, due_ns: int | None, action: Action) -> None:
-        """The queue expires then if nobody uses it; None: not now."""
+        """Set the time when the queue expires if it stays unused; None: it does not expire now."""
         self._deadlines.cancel(self._unused)
         self._unused = None if due_ns is None else self._deadlines.set(due_ns, action)
 
     def arm_start(self, due_ns: int | None, action: Action) -> None:
-        """Dispatch starts then, however few consumers there are; None: it does not wait for a time."""
+        """Set the time when dispatch starts with any number of consumers; None: no time starts it."""
         self._deadlines.cancel(self._start)
         self._start = None if due_ns is None else self._deadlines.set(due_ns, action)
 
     def arm_paging(self, due_ns: int, action: Action) -> None:
-        """What could not leave memory is tried again then; a deadline that is set stays."""
+        """Set the time when paging is retried; a deadline that is set stays."""
         if self._paging is None or self._paging.action is None:
             self._paging = self._deadlines.set(due_ns, action)
 
     def cancel_all(self) -> None:
-        """The queue is deleted."""
+        """Cancel all deadlines: the queue is deleted."""
         for deadline in (self._expiry, self._due, self._unused, self._start, self._paging):
             if deadline is not None:
                 self._deadlines.cancel(deadline)
