@@ -1,1 +1,1 @@
-"""Leased queues, whose messages are lent to consumers: docs/leases.md."""
+"""Leased queues, which lend their messages to consumers: docs/leases.md."""

@@ -1,6 +1,6 @@
-"""The active messages of a leased queue with a target depth: what stands behind them is in the queue, and nothing else.
+"""The first messages of a leased queue, up to its target depth. Only these active messages can be leased.
 
-Which these are is known of what is paged out, too: nothing is read for it. Source: queues page A.3 (TargetQueueDepth).
+Positions of paged-out messages are known without reading them. Source: queues page A.3 (TargetQueueDepth).
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class ActiveSet:
         self.end = 0
 
     def refill(self, store: Store) -> None:
-        """Messages became fewer, or more came: the next ones are active. O(those)."""
+        """Make the next messages active, up to the depth. O(newly active messages)."""
         if self.count >= self._depth:
             return
         assert isinstance(store, TailedStore)  # a queue with ranks has no target depth
@@ -30,11 +30,11 @@ class ActiveSet:
             self.end = positions[-1]
 
     def came(self, positions: Iterable[int]) -> None:
-        """New messages stand at these positions, perhaps among those that are active."""
+        """Count new messages at these positions that stand among the active ones."""
         end = self.end
         self.count += sum(position <= end for position in positions)
 
     def left(self, positions: Iterable[int]) -> None:
-        """Messages at these positions are gone."""
+        """Messages at these positions are gone from the queue."""
         end = self.end
         self.count -= sum(position <= end for position in positions)

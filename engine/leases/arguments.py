@@ -1,4 +1,4 @@
-"""What a consumer of a leased queue asks for. Source: queues page A.2, A.4, A.7; docs/leases.md (renewal)."""
+"""The arguments of a consumer of a leased queue. Source: queues page A.2, A.4, A.7; docs/leases.md (renewal)."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lea
 
 @dataclass(slots=True, frozen=True)
 class ConsumerWish:
-    """`backlog`: how many leases at most, 0 for barriers alone; None: by its prefetch. `top_n`: messages to show.
+    """`backlog`: maximum of leases; 0: barriers alone; None: by its prefetch. `top_n`: messages to show; None: all.
 
-    `browses`: it wants to look only. `renews`: its leases go on while its connection is alive.
+    `browses`: it only looks at messages. `renews`: its leases are renewed while its connection is alive.
     """
 
     backlog: int | None
@@ -23,7 +23,7 @@ class ConsumerWish:
 
 
 def wish_of(arguments: FieldTable, *, name: str, vhost: str) -> ConsumerWish:
-    """The arguments, read, but for those of replays. Raises: InvalidArgument."""
+    """Read the arguments, except those of replays. Raises: InvalidArgument."""
     where = {"name": name, "vhost": vhost}
     _switch(arguments, REPLACE, where)
     browses = _switch(arguments, BROWSE, where)
@@ -43,7 +43,7 @@ def _switch(arguments: FieldTable, key: str, where: dict[str, str]) -> bool:
 
 
 def _natural(arguments: FieldTable, key: str, where: dict[str, str]) -> int | None:
-    """An argument that is an integer from 0."""
+    """Read an argument that is an integer from 0 on; None: it is missing."""
     field = arguments.get(key)
     if field is None:
         return None

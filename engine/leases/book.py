@@ -1,4 +1,4 @@
-"""What a leased queue knows of its leases: who has which message until when, and which messages expire out of order.
+"""The leases of a leased queue with their ends, and the lifetimes of messages that expire out of order.
 
 Nothing here survives a restart. Source: queues page A.5, C.2 ("not logged").
 """
@@ -11,28 +11,28 @@ from .table import LeaseTable
 
 
 class LeaseBook:
-    """`leases`: messages that are leased. `slots`: places in the backlog of messages that are gone (at most once).
+    """`leases`: leased messages. `slots`: messages that are gone (at most once) but still take room in the backlog.
 
-    `cancels`: how often a message was given back, by id, where it was at all.
+    `cancels`: by message id, how often a message was given back; without entries of 0.
     """
 
     __slots__ = ("_leased_lifetimes", "_lifetimes", "cancels", "has_own_lifetimes", "leases", "slots")
 
     def __init__(self, period_ns: int) -> None:
-        """`period_ns`: 0: leases do not end by time."""
+        """`period_ns`: duration of a lease; 0: leases do not end by time."""
         self.leases = LeaseTable(period_ns)
         self.slots = LeaseTable(period_ns)
         self.cancels: dict[int, int] = {}
         self._leased_lifetimes: list[tuple[int, int]] = []  # heap of (monotonic ns, id)
         self._lifetimes: list[tuple[int, int, int]] = []  # heap of (monotonic ns, id, position) of ready messages
-        self.has_own_lifetimes = False  # from the first message on that does not expire as those before it
+        self.has_own_lifetimes = False  # True once a message may expire before one that came earlier
 
     def __len__(self) -> int:
-        """How much is outstanding."""
+        """The number of leases and slots."""
         return len(self.leases) + len(self.slots)
 
     def end(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Leases end, or slots. Returns those messages that were leased, and are not gone."""
+        """End leases and slots. Returns the messages that were leased, without those of slots."""
         slots = self.slots
         if len(slots):
             freed = [message for message in messages if slots.by_id.get(message.id) is message]
@@ -49,21 +49,21 @@ class LeaseBook:
     # -- lifetimes of messages ----------------------------------------------------------------------------------------
 
     def expect(self, due_ns: int, id_: int, position: int) -> None:
-        """A ready message expires then, and perhaps not when it is at the head."""
+        """Note when a ready message expires (monotonic ns): it may not be at the head then."""
         self.has_own_lifetimes = True
         heappush(self._lifetimes, (due_ns, id_, position))
 
     def forget_lifetimes(self) -> None:
-        """Ready messages stand elsewhere: whoever put them there says anew what to expect."""
+        """Forget the lifetimes of ready messages: their positions changed, and the caller notes them again."""
         self._lifetimes.clear()
         self.has_own_lifetimes = False
 
     def expect_leased(self, due_ns: int, id_: int) -> None:
-        """A message expires then, though it is leased."""
+        """Note when a message expires (monotonic ns) even if it is leased then."""
         heappush(self._leased_lifetimes, (due_ns, id_))
 
     def expired(self, now_ns: int, count: int) -> list[int]:
-        """Positions at which up to `count` ready messages expired, unless they are gone."""
+        """Remove and return up to `count` positions of ready messages that expired; some may be gone already."""
         found: list[int] = []
         heap = self._lifetimes
         while heap and heap[0][0] <= now_ns and len(found) < count:
@@ -71,7 +71,7 @@ class LeaseBook:
         return found
 
     def expired_leases(self, now_ns: int, count: int) -> list[Message]:
-        """Up to `count` leased messages that have expired."""
+        """Up to `count` leased messages that have expired; their lifetimes are forgotten."""
         found: dict[int, Message] = {}  # one that was leased twice is in the heap twice
         heap = self._leased_lifetimes
         while heap and heap[0][0] <= now_ns and len(found) < count:
@@ -81,7 +81,7 @@ class LeaseBook:
         return list(found.values())
 
     def next_ns(self) -> int:
-        """When the next of all that is due (monotonic); 0: nothing is."""
+        """When the next lease, slot or lifetime ends (monotonic ns); 0: none does."""
         heap = self._leased_lifetimes
         while heap and heap[0][1] not in self.leases.by_id:
             heappop(heap)

@@ -1,8 +1,8 @@
-"""Looking through a leased queue without taking anything: where one reader stands. Source: queues page A.7."""
+"""The position of one consumer that browses a leased queue. Source: queues page A.7."""
 
 
 class Browse:
-    """`after`: the position of what was shown last. `until_id`: later messages are not shown. `left`: how many more."""
+    """`after`: position of the last shown message. `until_id`: highest id to show. `left`: messages still to show."""
 
     __slots__ = ("after", "left", "until_id")
 

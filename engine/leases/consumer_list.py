@@ -1,4 +1,4 @@
-"""The consumer list of a leased queue: which of its consumers gets the next message, by its fairness model.
+"""The consumer list of a leased queue: it chooses the consumer of the next message by the queue's fairness model.
 
 Source: queues page A.4.
 """
@@ -13,14 +13,14 @@ from ..delivery.consumer_list import LOOKS, ConsumerList
 from ..effort import Effort
 from ..rules.queue_rules import QueueRules
 
-#: Of one deal no consumer gets more, so that shares stay even while sockets fill.
+#: Messages that one consumer gets in one deal, at most, so that shares stay even while sockets fill.
 DEAL_MAX = 64
 
 
 class LeaseConsumers(ConsumerList):
-    """`consumers`: in the order in which they subscribed. `aside`: those that get no leases (they browse, or wait for
-    barriers alone). `late`: their last lease ended by time; of equal shares theirs is taken to be the larger one, so
-    that others get what they left lying. `renewing`: those whose leases go on while their connections are alive.
+    """`consumers`: in the order in which they subscribed. `aside`: consumers without leases (they browse, replay, or
+    wait for barriers alone). `late`: consumers whose last lease ended by time; among equal shares they come last, so
+    that others get their messages. `renewing`: consumers whose leases are renewed while their connections are alive.
     """
 
     __slots__ = ("_fairness", "aside", "late", "renewing")
@@ -34,17 +34,17 @@ class LeaseConsumers(ConsumerList):
         self.late: set[Holder] = set()
 
     def rules_changed(self, rules: QueueRules) -> None:
-        """See `ConsumerList`: others may be next."""
+        """See `ConsumerList`; the fairness model may change."""
         super().rules_changed(rules)
         assert rules.leased is not None
         self._fairness = rules.leased.settings.fairness
 
     def join(self, consumer: Consumer) -> None:
-        """See `ConsumerList`: at the end, whose turn it is stays."""
+        """Add a consumer at the end; the turn stays where it is."""
         self.consumers.append(consumer)
 
     def joined(self, consumer: Consumer, *, is_aside: bool, renews: bool) -> None:
-        """What a consumer asked for as it joined, or asks for now. `is_aside`: it gets no leases."""
+        """Note the arguments of a consumer that joined, or replaced them. `is_aside`: it gets no leases."""
         self._has_priorities = any(one.priority != consumer.priority for one in self.consumers)
         for members, is_member in ((self.aside, is_aside), (self.renewing, renews)):
             if is_member:
@@ -53,7 +53,7 @@ class LeaseConsumers(ConsumerList):
                 members.discard(consumer)
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        """See `ConsumerList`. Whoever joins next still comes before the first, if the turn is behind the last one."""
+        """See `ConsumerList`. If the turn is behind the last consumer, a consumer that joins next gets it."""
         for members in (self.aside, self.late, self.renewing):
             members.difference_update(leaving)
         gone = set(leaving)
@@ -74,11 +74,11 @@ class LeaseConsumers(ConsumerList):
         return wanted, octets
 
     def free(self) -> list[Consumer]:
-        """Those that may have a message now."""
+        """The consumers that may have a lease now."""
         return [one for one in self.consumers if one not in self.aside and one.credit() > 0]
 
     def choose(self, free: Sequence[Consumer]) -> Consumer:
-        """Which of these, in the order of `consumers`, gets a message that all of them may have; see `deal`."""
+        """Choose from consumers, in the order of `consumers`, the one that gets a message; see `deal`."""
         if self._has_priorities:
             highest = max(one.priority for one in free)
             free = [one for one in free if one.priority == highest]
@@ -93,11 +93,11 @@ class LeaseConsumers(ConsumerList):
         return free[0]
 
     def deal(self, count: int) -> list[Consumer]:
-        """Who gets the next messages, up to `count`: one consumer for each, in their order. O(count x consumers).
+        """Choose a consumer for each of the next messages, up to `count`, in order. O(count x consumers).
 
-        Fast: the first that subscribed, as long as it can have more. Round-robin: one after the other. Proportional:
-        the smallest share of its backlog in use, of several the first that subscribed. Where consumers have priorities
-        the model chooses among those of the highest that have room.
+        Fast: the first subscriber, as long as it has room. Round-robin: one after the other. Proportional: the smallest
+        share of its backlog in use; of equal shares the first subscriber. If consumers have priorities, the model
+        chooses among those of the highest priority with room.
         """
         consumers = self.consumers
         self._effort.spent += len(consumers) // LOOKS
@@ -132,7 +132,7 @@ class LeaseConsumers(ConsumerList):
         return self._in_turns(free, count)
 
     def _served(self, at: int) -> None:
-        self._next = at + 1  # behind the last one: whoever joins next, or else the first
+        self._next = at + 1  # behind the last consumer: the next to join, or else the first
 
     def _in_turns(self, free: list[tuple[int, Consumer, int]], count: int) -> list[Consumer]:
         start = next((index for index, (at, _, _) in enumerate(free) if at >= self._next), 0)
@@ -152,9 +152,9 @@ class LeaseConsumers(ConsumerList):
 
 
 def _by_share(free: list[tuple[Consumer, int]], count: int) -> list[Consumer]:
-    """Each message to the smallest share; shares are compared as exact fractions. O(count x log consumers).
+    """Give each message to the smallest share; shares are compared as exact fractions. O(count x log consumers).
 
-    Without a limit (0) a share is 0; of such shares the use itself counts.
+    Without a limit (0) a share is 0; among such shares the use counts.
     """
     used = [consumer.unacked for consumer, _ in free]
     limits = [0 if consumer.no_ack else consumer.prefetch for consumer, _ in free]
@@ -174,10 +174,10 @@ def _by_share(free: list[tuple[Consumer, int]], count: int) -> list[Consumer]:
             continue
         heappop(heap)
         if limits[at] > used[at]:
-            break  # it may have more, and is to be asked first then: its share is compared again
+            break  # its backlog has room: the next deal compares its share again before others get more
     return dealt
 
 
 def _share(used: int, limit: int, common: int, at: int) -> tuple[int, int, int]:
-    """What is compared: the share as a multiple of 1 / `common`, the use, and who came first."""
+    """The order of comparison: the share as a multiple of 1 / `common`, the use, the order of subscription."""
     return (used * (common // limit), 0, at) if limit else (0, used, at)

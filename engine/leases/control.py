@@ -1,8 +1,8 @@
-"""The exchange `amps.control`: acknowledging messages that one does not hold, asked for by a message.
+"""The exchange `amps.control`: requests, sent as messages, to acknowledge messages without holding them.
 
-Routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`, `options`. Who asks needs the permission to
-configure the queue. `x-client`, the name of the connection that asks, adds what it holds itself where leases are
-strict. The answer goes to reply_to, as JSON. Source: queues page A.6.
+Routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`, `options`. The sender needs the permission to
+configure the queue. With strict leasing, `x-client`, the name of the sender's connection, adds the leases that this
+connection holds. The answer goes to reply_to, as JSON. Source: queues page A.6.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -23,7 +23,7 @@ EXCHANGE = "amps.control"
 REQUEST = "sow_delete"
 
 
-#: They return what was done.
+#: The steps of a request; they return its result.
 Steps = Generator[None, None, Discarded]
 
 
@@ -36,7 +36,7 @@ class LeaseControl:
         self._context = context
 
     def handle(self, sender: Sender, envelope: Envelope, blob: bytes) -> None:
-        """A request: served now, or in steps if that takes long."""
+        """Serve a request now; if it takes several steps, in the background."""
         steps = self._serve(sender, envelope, blob)
         for _ in steps:
             self._context.broker.background.run(steps)
@@ -89,8 +89,10 @@ class LeaseControl:
 def discarding(
     queue: Queue, bookmarks: str | None, filter_text: str | None, option: str, holder: object = None
 ) -> Steps:
-    """Steps of one request about a leased queue. `holder`: also what this client holds, if leases are strict. Raises:
-    BadRequest."""
+    """The steps of one request about a leased queue. Raises: BadRequest.
+
+    `holder`: with strict leasing, the client whose leases are included.
+    """
     assert isinstance(queue, DeferringCore)
     if (bookmarks is None) == (filter_text is None):
         raise BadRequest("a request has one of bookmark and filter")

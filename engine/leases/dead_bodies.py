@@ -1,4 +1,4 @@
-"""What a leased queue says of messages that expired: for which reasons they become dead letters, with which body.
+"""Dead letters of a leased queue: which reasons of expiry make one, and its body from a template.
 
 Source: queues page A.2 (expiry action), H.1 (actions).
 """
@@ -11,18 +11,18 @@ from ..messages.content import PLAIN, ContentError, decode_properties
 from ..messages.message import Message
 
 _VARIABLE = re.compile(rb"\{\{([A-Z_]+)\}\}")
-#: Of a header payload: class and weight, then the size of the body.
+#: Offsets of the body size in a header payload, after class and weight.
 _SIZE_AT, _SIZE_END = 4, 12
 
 
 def buries(settings: LeasedSettings, reasons: Sequence[str]) -> bool:
-    """Whether a message that expired for these reasons becomes a dead letter, if there is a place for it."""
+    """Whether a message that expired for these reasons becomes a dead letter, if the queue has a target."""
     wanted = settings.dead_letter_reasons
     return wanted is None or not set(wanted.split(",")).isdisjoint(reasons)
 
 
 def with_dead_body(settings: LeasedSettings, message: Message, reasons: Sequence[str]) -> bytes:
-    """The message, framed plainly, as a dead letter that has its body from the template. Its framing is plain."""
+    """A plainly framed message with its body replaced from the template; the result is plainly framed, too."""
     assert settings.dead_letter_data is not None
     header, body = PLAIN.split(message.blob)
     values = {

@@ -1,4 +1,4 @@
-"""Acknowledgements of messages that a leased queue does not have yet: what they do once those come.
+"""Deferred acknowledgements of a leased queue: they remove messages that come, or become active, later.
 
 Source: queues page C.6.
 """
@@ -12,14 +12,14 @@ from .ending import LeasedCore
 
 
 class DeferringCore(LeasedCore):
-    """See `LeasedQueue`, which it is a part of."""
+    """A leased queue with deferred acknowledgements."""
 
     __slots__ = ()
 
     def defer_acks(self, ids: Iterable[int]) -> int:
-        """Acknowledgements of messages that are not ready here. Returns how many are remembered.
+        """Defer acknowledgements of messages that are not ready in the queue. Returns how many were deferred.
 
-        Those of messages that are gone are not: they do not come again. Raises: BadRequest: there are too many.
+        Messages that are gone are skipped: they do not come again. Raises: BadRequest: too many are deferred.
         """
         deferred = self.deferred or DeferredAcks()
         now_ms = self.context.broker.clock.wall_ms()
@@ -41,7 +41,7 @@ class DeferringCore(LeasedCore):
         return count
 
     def _is_inactive(self, id_: int) -> bool:
-        """Whether a message is in the queue, behind those that are active."""
+        """Whether a message is in the queue, behind the active ones."""
         if self.active is None or not self.active.end < id_ <= self.last_id:
             return False
         assert isinstance(self.store, TailedStore)  # see `ActiveSet`
@@ -51,7 +51,7 @@ class DeferringCore(LeasedCore):
         return {message.id for _, message in self.scheduled.entries()}
 
     def settle_deferred(self, ids: Iterable[int]) -> None:
-        """These messages came: those that were acknowledged before are gone, or will be once they are active."""
+        """Remove messages that came and have a deferred acknowledgement; inactive ones when they become active."""
         deferred = self.deferred
         if deferred is None:
             return
@@ -70,7 +70,7 @@ class DeferringCore(LeasedCore):
             self.events.notes_changed()
 
     def settle_entered(self) -> None:
-        """Messages that became active may have been acknowledged before (TargetQueueDepth)."""
+        """Remove messages that became active and have a deferred acknowledgement (TargetQueueDepth)."""
         while self.active is not None and self.deferred is not None:
             self.active.refill(self.store)
             entered = self.deferred.entered(self.active.end)
@@ -99,14 +99,14 @@ class DeferringCore(LeasedCore):
 
     @property
     def notes(self) -> bytes:
-        """See `Queue`: acknowledgements of messages that have not come."""
+        """The deferred acknowledgements, for the journal."""
         return b"" if self.deferred is None else self.deferred.to_octets()
 
     def restore_notes(self, octets: bytes) -> None:
         self.deferred = DeferredAcks(octets) if octets else None
 
     def restore_deferred(self) -> None:
-        """After a restart, all messages are back: those that were acknowledged are gone."""
+        """After a restart, when all messages are back, remove those with a deferred acknowledgement."""
         if self.deferred is None:
             return
         scheduled = self._scheduled_ids()

@@ -1,4 +1,4 @@
-"""Acknowledging messages that one does not hold: by bookmark or by filter. Source: queues page A.6."""
+"""Acknowledgement of messages without holding them: by bookmark or by filter. Source: queues page A.6."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ ACKNOWLEDGE, CANCEL, EXPIRE = "", "cancel", "expire"
 OPTIONS = (ACKNOWLEDGE, CANCEL, EXPIRE)
 #: Messages that one step looks at.
 SLICE = 500
-#: Bookmarks of one request.
+#: Bookmarks in one request, at most.
 BOOKMARKS_MAX = 10_000
-#: No message has a higher id.
+#: The highest id that a bookmark may have.
 ID_MAX = 2**62
 
 
 @dataclass(slots=True)
 class Discarded:
-    """`matches`: messages that were found; `deleted`: of these, what is gone now; `deferred`: of the others, what will
-    be once it comes.
+    """The numbers of a request. `matches`: messages found; `deleted`: those of them that are gone; `deferred`: messages
+    that will be acknowledged when they come.
     """
 
     matches: int = 0
@@ -39,7 +39,7 @@ class Discarded:
 
 
 def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
-    """Up to `count` live leases of a leased queue, as operators see them; those that end first come first."""
+    """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
     assert isinstance(queue, LeasedCore)
     clock = queue.context.broker.clock
     now_ns = clock.monotonic_ns()
@@ -60,7 +60,7 @@ def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
 
 
 def ids_of(bookmarks: str) -> list[int]:
-    """The message ids in a comma list of bookmarks, also of messages that have not come. Raises: BadRequest."""
+    """The message ids in a comma-separated list of bookmarks; such messages may not exist yet. Raises: BadRequest."""
     found: list[int] = []
     for bookmark in bookmarks.split(","):
         parts = bookmark.strip().split("|")
@@ -76,7 +76,7 @@ def ids_of(bookmarks: str) -> list[int]:
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:
-    """Live leases of messages with these bookmarks begin again. Returns how many. Raises: BadRequest."""
+    """Renew the live leases of messages with these bookmarks. Returns how many. Raises: BadRequest."""
     assert isinstance(queue, LeasedCore)
     leases, now_ns = queue.book.leases, queue.context.broker.clock.monotonic_ns()
     renewed = [leases.renew(leases.by_id[id_], now_ns) for id_ in {*ids_of(bookmarks)} & leases.by_id.keys()]
@@ -85,17 +85,17 @@ def renew_leases(queue: Queue, bookmarks: str) -> int:
 
 
 def discard_ids(queue: DeferringCore, ids: Sequence[int], option: str, own: object = None) -> Discarded:
-    """Messages with these ids, as far as they are in the queue, ready or leased.
+    """Discard messages with these ids that are in the queue, ready or leased.
 
-    `own`: the client that asks, if it says so. Acknowledgements of those that may still come are remembered (queues
-    page C.6).
+    `own`: the requesting client, if it named itself. Acknowledgements of messages that may still come are deferred
+    (queues page C.6).
     """
     done = Discarded()
     leases = queue.book.leases.by_id
     leased = [leases[id_] for id_ in dict.fromkeys(ids) if id_ in leases]
     rest = [id_ for id_ in dict.fromkeys(ids) if id_ not in leases]
     _discard_leased(queue, leased, option, done, own)
-    if option == CANCEL:  # nobody holds them
+    if option == CANCEL:  # the rest is not leased
         return done
     found = _discard_ready(queue, queue.positions_of(rest), option, done)
     if option == ACKNOWLEDGE and len(found) < len(rest):
@@ -106,10 +106,10 @@ def discard_ids(queue: DeferringCore, ids: Sequence[int], option: str, own: obje
 def discard_matching(
     queue: LeasedCore, expression: Expression, option: str, own: object = None
 ) -> Generator[None, None, Discarded]:
-    """Steps: all active messages that a filter takes, of those that are there now. `own`: as in `discard_ids`. Returns
+    """Discard, in steps, all messages that are active now and match a filter. `own`: as in `discard_ids`. Returns
     `Discarded`."""
     done, after, until_id = Discarded(), 0, queue.last_id
-    if queue.active is not None:  # what becomes active by this was not meant
+    if queue.active is not None:  # the request does not concern messages that become active by it
         queue.active.refill(queue.store)
         until_id = min(until_id, queue.active.end)
     leases = list(queue.book.leases.by_id.values())
@@ -135,7 +135,7 @@ def discard_matching(
 
 
 def _discard_leased(queue: LeasedCore, leases: Sequence[Message], option: str, done: Discarded, own: object) -> None:
-    """Strict: what is leased stays its holder's, so that only the holder's own are taken."""
+    """Discard leased messages; with strict leasing only those that the client `own` holds."""
     if queue.leased.settings.leasing == STRICT:
         leases = [lease for lease in leases if holder_of(lease).session.client is own]
     if not leases:
@@ -150,7 +150,7 @@ def _discard_leased(queue: LeasedCore, leases: Sequence[Message], option: str, d
 
 
 def _discard_ready(queue: LeasedCore, positions: Sequence[int], option: str, done: Discarded) -> set[int]:
-    """Returns the ids of what was there."""
+    """Discard ready messages at these positions. Returns the ids of those that were there."""
     if not positions:
         return set()
     taken = queue.store.take_at(positions)

@@ -1,4 +1,4 @@
-"""From a leased queue to its consumers: leases, barriers, and pictures for those who browse.
+"""The dispatch of a leased queue: leases and barriers to consumers, and copies to browsing ones.
 
 Source: queues page A.4, A.7, A.9.
 """
@@ -21,16 +21,16 @@ from .replaying import show_replays
 from .selection import dispatch_selected
 from .state import bookmark_of
 
-#: Messages that one turn shows to one who browses.
+#: Messages that one turn shows to one browsing consumer.
 BROWSE_SLICE = 300
-#: What it costs to show one, beside looking at it, in units of `Effort`: with what it leaves to the collector.
+#: Units of `Effort` to show one message, beside the scan; this includes later garbage collection.
 SHOWING = 4
 
 
 def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
-    """Lease what is ready to consumers that may have it. O(delivered x consumers). `expires`: what is over goes first.
+    """Lease ready messages to consumers with room. O(delivered x consumers). `expires`: expire due messages first.
 
-    What stands behind a barrier waits until it was released.
+    Messages behind a barrier wait until the barrier is released.
     """
     if queue.freeze_count or queue.deleted:
         return
@@ -72,7 +72,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
 
 
 def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
-    """Where a consumer has a filter."""
+    """Dispatch in a queue with a filtering consumer."""
     dispatch_selected(queue, selection)
     while queue.leased.barrier is not None and is_behind_barrier(queue) and _release_barrier(queue):
         dispatch_selected(queue, selection)
@@ -81,7 +81,7 @@ def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
 
 
 def _hand_out(queue: LeasedCore, count: int) -> bool:
-    """One deal. Returns whether anybody got something."""
+    """Hand out up to `count` messages in one deal. Returns whether a consumer was free."""
     store = queue.store
     dealt = queue.lease_consumers.deal(count)
     if not dealt:
@@ -99,7 +99,7 @@ def _hand_out(queue: LeasedCore, count: int) -> bool:
 
 
 def _runs(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tuple[Consumer, list[Message]]]:
-    """What each consumer gets; in order of the queue where consumers share a session, whose numbering that is."""
+    """The messages of each consumer. If consumers share a session, runs keep the queue's order for its tags."""
     if len({consumer.session for consumer in dealt}) == len(set(dealt)):
         by_consumer: dict[Consumer, list[Message]] = {}
         for consumer, message in zip(dealt, messages):
@@ -114,7 +114,7 @@ def _runs(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tuple[
 
 
 def _alive(queue: LeasedCore, messages: list[Message]) -> list[Message]:
-    """Those that have not expired; the others go."""
+    """Drop expired messages, and return the live ones."""
     if not queue.store.expiring:
         return messages
     now_ns = queue.context.broker.clock.monotonic_ns()
@@ -129,12 +129,12 @@ def _alive(queue: LeasedCore, messages: list[Message]) -> list[Message]:
 
 
 def is_behind_barrier(queue: LeasedCore) -> bool:
-    """Whether a barrier is the first of what is ready."""
+    """Whether the first ready message is a barrier."""
     return queue.leased.barrier is not None and bool(queue.store.ready) and _before_barrier(queue, 1) < 0
 
 
 def _before_barrier(queue: LeasedCore, count: int) -> int:
-    """How many of the first `count` messages stand before a barrier; -1: the first is one."""
+    """How many of the first `count` messages stand before a barrier; -1: the first one is a barrier."""
     gate = queue.gate_position()
     if gate is None:
         return count
@@ -145,7 +145,7 @@ def _before_barrier(queue: LeasedCore, count: int) -> int:
 
 
 def _release_barrier(queue: LeasedCore) -> bool:
-    """The first of what is ready is a barrier: if all before it is gone, each consumer gets it. Whether it went."""
+    """Deliver the barrier at the head to each consumer if no lease or slot is left. Returns whether it went."""
     takers = _subscribers(queue)
     if len(queue.book) or not takers:
         return False
@@ -163,7 +163,7 @@ def _release_barrier(queue: LeasedCore) -> bool:
 
 
 def _subscribers(queue: LeasedCore) -> list[Consumer]:
-    """Those that a barrier is for."""
+    """The consumers that get barriers: all that neither browse nor replay."""
     return [one for one in queue.consumer_list.consumers if one not in queue.browsing and one not in queue.replaying]
 
 
@@ -171,7 +171,7 @@ def _subscribers(queue: LeasedCore) -> list[Consumer]:
 
 
 def _show(queue: LeasedCore) -> None:
-    """Each who browses sees a slice more, in turns; whoever has seen all is cancelled."""
+    """Show a slice more to each browsing consumer, in turns; cancel those that have seen all."""
     effort = queue.context.broker.effort
     for consumer, browse in list(queue.browsing.items()):
         if effort.spent >= effort.turn_max:
@@ -210,9 +210,9 @@ def _show(queue: LeasedCore) -> None:
 
 
 def pop(queue: DeferringCore) -> Message | None:
-    """The message of a get, or None: nothing is ready, the backlog is full, or a barrier comes first.
+    """The message for a basic.get; None: nothing is ready, the backlog is full, or a barrier comes first.
 
-    A barrier waits for what stands before it, and then is for the consumers; where there are none, a get has it.
+    A barrier waits for the messages before it, and then goes to the consumers; a get has it only without consumers.
     """
     queue.note_use()
     store = queue.store

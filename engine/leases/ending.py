@@ -1,6 +1,6 @@
-"""How leases end, by time or by what somebody does, and what becomes of their messages.
+"""The end of leases, by time or by an operation, and the next state of their messages.
 
-Counts of deliveries and cancels do not survive a restart. How a lease begins: `granting.py`.
+Counts of deliveries and cancels do not survive a restart. Leases begin in `granting.py`.
 Source: queues page A.2, A.5.
 """
 
@@ -22,17 +22,18 @@ from .renewing import not_renewed
 from .state import LeasedParts
 
 TIME_LIMIT, FORCED_EXPIRE, MAX_CANCELS, MAX_DELIVERIES = "time_limit", "forced_expire", "max_cancels", "max_deliveries"
-#: AMPS' reason -> that of x-death, in the order in which several are named.
+#: AMPS' reason -> reason in x-death, in the order in which several reasons are named.
 X_DEATH = {TIME_LIMIT: EXPIRED, FORCED_EXPIRE: REJECTED, MAX_CANCELS: REJECTED, MAX_DELIVERIES: DELIVERY_LIMIT}
-#: Why a lease ended: by time, by its consumer's cancellation, by somebody else's acknowledgement or order.
+#: Why a lease ended: its period, its consumer's cancellation, another client's or an operator's decision, the
+#: message's lifetime.
 DEADLINE, UNSUBSCRIBED, TAKEN_OVER, LIFETIME = "deadline", "unsubscribed", "taken_over", "lifetime"
-#: What a queue captures, of its settings.
+#: The settings that decide which messages a queue captures.
 _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
-#: Messages that expire at once before others have their turn.
+#: Ready messages that expire in one slice.
 EXPIRE_SLICE = 1000
-#: The same of leases.
+#: Leases that end in one slice.
 END_SLICE = 500
-#: With more leases than this their ends may be up to so much late, 20 ms by queues page A.5.
+#: With more leases than `MANY`, deadlines are at least `DISTANCE_NS` away; queues page A.5 allows a delay of 20 ms.
 MANY, DISTANCE_NS = 1000, 10 * MS
 
 
@@ -40,12 +41,12 @@ _id_of: Callable[[Message], int] = attrgetter("id")
 
 
 class LeasedCore(LeasedParts):
-    """What happens to its leases."""
+    """A leased queue with the ends of its leases."""
 
     __slots__ = ()
 
     def rules_changed(self) -> None:
-        """What is lent already follows, too; only backlogs of consumers stay as they are."""
+        """Apply changed rules, also to leases that run already; only backlogs of consumers stay as they are."""
         leased = self.rules.leased
         assert leased is not None
         if leased is self.leased:
@@ -58,7 +59,7 @@ class LeasedCore(LeasedParts):
             leased.settings.expiration_ms,
             leased.settings.expiration_model,
         ):
-            self.book.has_own_lifetimes = True  # what comes now may expire before what stands in front of it
+            self.book.has_own_lifetimes = True  # new messages may expire before those in front of them
         period_ms = leased.settings.lease_period_ms
         self.book.change_period(0 if period_ms is None else period_ms * MS, self.context.broker.clock.monotonic_ns())
         self.arm_leases()
@@ -67,9 +68,9 @@ class LeasedCore(LeasedParts):
     # -- a lease ends -------------------------------------------------------------------------------------------------
 
     def broken(self, leases: Sequence[Message]) -> list[Message]:
-        """Leases end without their holders' doing: their tags stay with the sessions, and count nowhere any more.
+        """End leases without their holders. The tags stay with the sessions, and count nowhere.
 
-        Returns the messages that were leased, which are other objects now.
+        Returns the messages that were leased, as new objects: the old ones stay with the tags.
         """
         live = {message.id for message in self.book.end(leases)}
         messages: list[Message] = []
@@ -85,18 +86,18 @@ class LeasedCore(LeasedParts):
         return messages
 
     def past_at(self, session: Receiver) -> PastHolder:
-        """Who has the leases that ended at a session."""
+        """The holder of a session's leases that have ended."""
         past = self._past.get(session)
         if past is None:
             past = self._past[session] = PastHolder(self, session)
         return past
 
     def break_leases(self, leases: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
-        """Leases end without their holders' doing: their messages are ready again, or expire (queues page A.5)."""
+        """End leases without their holders. Their messages are ready again, or expire (queues page A.5)."""
         self.returned(self.broken(leases), why, is_cancel=is_cancel)
 
     def returned(self, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
-        """Messages are leased no more: they are ready again, or expire."""
+        """Make messages ready again after their leases, or expire them. `is_cancel`: it counts as a cancel."""
         settings, book = self.leased.settings, self.book
         now_ns = self.context.broker.clock.monotonic_ns()
         back: list[Message] = []
@@ -123,7 +124,7 @@ class LeasedCore(LeasedParts):
             self.context.broker.effort.spent += len(back)
             back.sort(key=_id_of, reverse=True)
             for message in back if self.leased.barrier is not None else ():
-                if is_barrier(self.leased.barrier, message):  # a get had it
+                if is_barrier(self.leased.barrier, message):  # a basic.get had taken the barrier
                     self.note_barrier(self.store.position_of(message))
             self.merge(back)
             self._expect_again(back)
@@ -132,7 +133,7 @@ class LeasedCore(LeasedParts):
         self.mark()
 
     def _expect_again(self, messages: Iterable[Message]) -> None:
-        """Messages with lifetimes are back: they may expire behind others that live."""
+        """Note the lifetimes of returned messages: they may expire behind live ones."""
         if self.store.expiring:
             self.arm_expiry()
         if not (self.is_ranked or self.book.has_own_lifetimes):
@@ -143,7 +144,7 @@ class LeasedCore(LeasedParts):
                 self.arm_leases()
 
     def expire_for(self, messages: list[Message], reasons: Sequence[str]) -> None:
-        """Messages that left the store and the book expire; a dead letter says why."""
+        """Expire messages that have left the store and the book. Dead letters carry the reasons in a header."""
         reason, settings = X_DEATH[reasons[0]], self.leased.settings
         is_buried = buries(settings, reasons) and self.rules.dead_letter_target(reason) is not None
         word = Field("S", ",".join(reasons).encode())
@@ -161,12 +162,12 @@ class LeasedCore(LeasedParts):
         else:
             self.events.lost(messages, reason, None, came_in=True)
         if self.leased.barrier is not None:
-            self.mark()  # the gate may be open
+            self.mark()  # a barrier may be first now
         if self.throttle is not None:
             self.throttle.drained(self)
 
     def late(self, lease: Message) -> Message | None:
-        """An acknowledgement of a lease that has ended: the message that is gone by it, if any (queues page A.5)."""
+        """Acknowledge a lease that has ended. Returns the message that this removes; None: none (queues page A.5)."""
         if lease.id == NOTHING:
             return None
         other = self.book.leases.by_id.get(lease.id)
@@ -180,7 +181,7 @@ class LeasedCore(LeasedParts):
         return taken.messages[0] if taken.messages else None
 
     def taken_over(self, leases: Sequence[Message]) -> list[Message]:
-        """Somebody else decides about leased messages: their holders keep tags that mean nothing. Returns them."""
+        """Take leased messages away from their holders, whose tags stay without effect. Returns the messages."""
         messages = self.broken(leases)
         self.events.lease_ended(messages, TAKEN_OVER)
         return messages
@@ -188,20 +189,20 @@ class LeasedCore(LeasedParts):
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def lifetime_ns(self, envelope: Envelope) -> int:
-        """When a message that comes now expires (monotonic); 0: never."""
+        """When a message that comes now expires (monotonic ns); 0: never."""
         lifetime_ms = self.leased.lifetime_ms(envelope.expiration_ms)
         return 0 if lifetime_ms is None else max(1, due_after(self.context.broker.clock, lifetime_ms))
 
     def await_lease(self, due_ns: int) -> None:
-        """A lease ends then: see that a deadline is no later. 0: it does not end by time."""
+        """Make sure that a deadline is set no later than a lease's end. 0: the lease does not end by time."""
         deadline = self._deadline
         if due_ns and (deadline is None or deadline.action is None or deadline.due_ns > due_ns):
             self.arm_leases()
 
     def arm_leases(self) -> None:
-        """Set the deadline of the lease, or the lifetime, that ends next. A deadline that is earlier stays.
+        """Set the deadline of the next end of a lease or lifetime. An earlier deadline stays.
 
-        While many are out, deadlines keep their distance, so that those of many together cost little.
+        With many leases a deadline is at least `DISTANCE_NS` away, so that one deadline ends many leases.
         """
         due_ns, deadline = self.book.next_ns(), self._deadline
         if due_ns and len(self.book) > MANY:
@@ -213,7 +214,7 @@ class LeasedCore(LeasedParts):
         self._deadline = self.context.broker.deadlines.set(due_ns, self.leases_due) if due_ns else None
 
     def leases_due(self) -> None:
-        """A deadline: lifetimes first, then leases, as they would have ended one by one (queues page A.5)."""
+        """End a slice of what is due: lifetimes first, then leases, as one by one on time (queues page A.5)."""
         if self.deleted:
             return
         book, now_ns = self.book, self.context.broker.clock.monotonic_ns()
@@ -228,12 +229,12 @@ class LeasedCore(LeasedParts):
             self.lease_consumers.late.update({*map(holder_of, ended)}.intersection(self.consumer_list.consumers))
             self.break_leases(ended, DEADLINE)
         if book.next_ns() <= now_ns and book.next_ns():
-            self.context.broker.background.trim_later(self)  # the rest of many
+            self.context.broker.background.trim_later(self)  # the next slice
         else:
             self.arm_leases()
 
     def expire_ready(self, now_ns: int) -> None:
-        """A slice of those ready messages goes that expired behind others."""
+        """Expire a slice of the ready messages that are due, also behind live ones."""
         positions = self.book.expired(now_ns, EXPIRE_SLICE)
         if positions:
             gone = self.store.take_at(positions)
@@ -241,17 +242,17 @@ class LeasedCore(LeasedParts):
             self.expire_for(gone.messages, (TIME_LIMIT,))
 
     def stop_leases(self) -> None:
-        """The queue is deleted."""
+        """Cancel the deadline and forget past leases: the queue is deleted."""
         self.context.broker.deadlines.cancel(self._deadline)
         self._past.clear()
 
     def forget_session(self, session: Receiver) -> None:
-        """Nothing is out there any more."""
+        """Forget the past leases of a session that has no deliveries of this queue left."""
         self._past.pop(session, None)
 
 
 def _another(message: Message) -> Message:
-    """Another object of the same message."""
+    """A copy of a message, without a holder."""
     if isinstance(message, RankedMessage):
         return ranked(message, message.position)
     other = Message(message.id, message.blob, message.envelope, None, message.deliveries)

@@ -1,6 +1,6 @@
-"""A lease begins: what goes out to a consumer, and what is noted of it. Source: queues page A.2, A.5.
+"""The begin of leases: deliveries to a consumer, and their notes in the book. Source: queues page A.2, A.5.
 
-Runs are the unit of work: messages of one kind that were delivered equally often have their headers made once.
+Runs are the unit of work: messages of one envelope that were delivered equally often share headers made once.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from .ending import LeasedCore
 from .ranking import is_barrier
 from .state import bookmark_of
 
-#: Stretches of messages alike are delivered one by one where they have so many messages on the average.
+#: Average length of stretches of equal envelopes from which each stretch is delivered as a run.
 ALIKE_MIN = 3
-#: The headers of one delivery beside the delivery itself, in units of `Effort`.
+#: Units of `Effort` to make the headers of one delivery, beside the delivery itself.
 DRESSING = 2
 
 _blob_of: Callable[[Message], bytes] = attrgetter("blob")
@@ -28,7 +28,7 @@ _envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
 
 
 def grant(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message]) -> None:
-    """Messages that left the store go to a consumer: leased, or gone as they are sent."""
+    """Deliver messages that left the store to a consumer, and lease them; a no-ack consumer settles them at once."""
     if not messages:
         return
     until_ms = None if consumer.no_ack else _until_ms(queue)
@@ -49,7 +49,7 @@ def grant(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message]) ->
 
 
 def _deliver(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
-    """Messages of one envelope go out: at once, if they were delivered equally often and none was given back."""
+    """Deliver messages of one envelope, as one run if they were delivered equally often and none was given back."""
     deliveries, cancels = list(map(_deliveries_of, messages)), queue.book.cancels
     if deliveries.count(deliveries[0]) == len(messages):
         ids = list(map(_id_of, messages))
@@ -65,7 +65,7 @@ def _deliver(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message],
 
 
 def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
-    """Each with headers made for itself."""
+    """Deliver messages, each with headers made for it."""
     queue.context.broker.effort.spent += DRESSING * len(messages)
     blobs = [dressed(queue, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.plain() for message in messages]
@@ -78,7 +78,7 @@ def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Mess
 
 
 def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> None:
-    """Messages went out: leases begin, or slots, whose messages are gone."""
+    """Begin leases of delivered messages; with at-most-once, begin slots and remove the messages."""
     book, now_ns = queue.book, queue.context.broker.clock.monotonic_ns()
     settings = queue.leased.settings
     if settings.is_at_most_once:
@@ -89,26 +89,26 @@ def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> 
     queue.await_lease(book.leases.begin(messages, now_ns))
     if queue.store.expiring and settings.expire_leased == "immediate":
         for message in messages:
-            if message.expires_ns > now_ns:  # what lives no time was taken in time
+            if message.expires_ns > now_ns:  # a message with a lifetime of 0 was taken in time
                 book.expect_leased(message.expires_ns, message.id)
         queue.arm_leases()
 
 
 def _send_after_sync(queue: LeasedCore, session: Receiver) -> None:
-    """At most once: the journal must have the removal before the client gets the message (queues page A.4)."""
+    """Hold a session's output back until the journal has the removal of at-most-once messages (queues page A.4)."""
     durability = queue.context.broker.storage.durability
     if durability is not None and (sync_lsn := durability.sync_lsn_of_all()):
         session.client.send_after(sync_lsn)
 
 
 def _until_ms(queue: LeasedCore) -> int | None:
-    """When leases that begin now end (wall time)."""
+    """When leases that begin now end (wall ms); None: not by time."""
     period_ms = queue.leased.settings.lease_period_ms
     return None if period_ms is None else queue.context.broker.clock.wall_ms() + period_ms
 
 
 def dressed(queue: LeasedCore, message: Message, deliveries: int, until_ms: int | None) -> bytes:
-    """A message as it goes out for the so many-th time; of the envelope's plain kind."""
+    """The content of a message in its delivery number `deliveries`, with the headers of its lease, plainly framed."""
     cancels = queue.book.cancels.get(message.id, 0)
     is_one = is_barrier(queue.leased.barrier, message)
     topic = queue.topic_of(message.envelope)
@@ -117,7 +117,7 @@ def dressed(queue: LeasedCore, message: Message, deliveries: int, until_ms: int 
 
 
 def presented(queue: LeasedCore, message: Message) -> Message:
-    """What a get shows of a message that went out."""
+    """A copy of a delivered message, as basic.get shows it."""
     until_ms = None if message.holder is None else _until_ms(queue)
     blob = dressed(queue, message, message.deliveries, until_ms)
     return Message(message.id, blob, message.envelope.plain(), message.holder, message.deliveries)

@@ -1,4 +1,4 @@
-"""A leased queue: AMPS' queue, whose messages are lent to consumers and come back unless they are acknowledged.
+"""A leased queue, as in AMPS: it lends messages to consumers, and takes them back unless they are acknowledged.
 
 Source: queues page A. Why it has the store of other queues: docs/decisions/0011-leases.md.
 """
@@ -39,14 +39,14 @@ from .reviewing import ReviewedCore
 if TYPE_CHECKING:
     from ...expressions.language import Expression
 
-#: Messages that are read at once where the state is built again.
+#: Messages read at once when the store is rebuilt with other ranks.
 BUILD_SLICE = 500
-#: Returns of a client that count as cancels, by their names in `requeue`.
+#: Reasons of `requeue` that count as cancels by the client.
 CANCELS = frozenset({"nacked", "rejected", "recovered"})
 
 
 class LeasedIntake:
-    """New messages are logged, and then ready, or scheduled. Its filter was asked when the message was routed."""
+    """Logs new messages, and stores or schedules them. The router has applied the queue's filter already."""
 
     is_plain = False
 
@@ -79,7 +79,7 @@ class LeasedIntake:
         return refused
 
     def place_due(self, queue: "LeasedQueue", messages: list[Message]) -> None:
-        """A delayed message comes when it is due."""
+        """Make delayed messages ready; their lifetimes begin now."""
         for message in messages:
             message.expires_ns = queue.lifetime_ns(message.envelope)
             queue.store.put_last(message)
@@ -139,13 +139,13 @@ def _admit(
 
 
 def _tell_groups(queue: "LeasedQueue", positions: Sequence[int]) -> None:
-    """New messages stand at these positions: groups of consumers with filters have not seen them."""
+    """Tell groups of filtering consumers of new messages at these positions."""
     if queue.selection is not None:
         queue.selection.groups.came_to(sorted(positions))
 
 
 def _expect(queue: "LeasedQueue", message: Message, is_own: bool) -> None:
-    """It expires: at the head of the queue, or, once lifetimes differ, wherever it stands."""
+    """Note when a message expires: at the head of the queue, or anywhere in it once lifetimes differ."""
     store = queue.store
     store.expect_expiry()
     if is_own or queue.is_ranked or queue.book.has_own_lifetimes:
@@ -153,18 +153,18 @@ def _expect(queue: "LeasedQueue", message: Message, is_own: bool) -> None:
 
 
 def _let_live_only_now(queue: "LeasedQueue", now_ns: int) -> None:
-    """Messages that may not wait: who can take them now gets them, the others expire (queues page A.5)."""
+    """Hand messages with a lifetime of 0 to consumers with room, and expire the rest (queues page A.5)."""
     leased_dispatch.dispatch(queue, expires=False)
     queue.expire_ready(now_ns)
 
 
 class LeasedDispatch:
-    """Leases to consumers by the fairness model; pictures for those who browse and replay."""
+    """Leases messages to consumers by the fairness model; shows copies to browsing and replaying ones."""
 
     __slots__ = ()
 
     def joining(self, queue: "LeasedQueue", consumer: Consumer) -> None:
-        """Raises: InvalidArgument, and what a replay raises."""
+        """Read the arguments; prepare a browse or a replay. Raises: InvalidArgument, and the errors of `replay_for`."""
         wish = wish_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
         _check_renewal(queue, consumer, wish)
         _give_backlog(queue, consumer, wish)
@@ -196,7 +196,7 @@ class LeasedDispatch:
         no_ack: bool,
         exclusive: bool,
     ) -> None:
-        """Another filter, backlog and priority; its leases go on. Raises: InvalidArgument."""
+        """Replace filter, backlog and priority; the consumer's leases go on. Raises: InvalidArgument."""
         wish = wish_of(arguments, name=queue.name, vhost=queue.vhost_name)
         looks = wish.browses or consumer in queue.browsing or consumer in queue.replaying
         looks = looks or not REPLAY_ARGUMENTS.isdisjoint(arguments)
@@ -213,7 +213,7 @@ class LeasedDispatch:
         queue.mark()
 
     def left(self, queue: "LeasedQueue", leaving: Sequence[Consumer]) -> None:
-        """Their leases end, which keep their tags (queues page A.2; conflict K5)."""
+        """End the leases of leaving consumers; the tags stay valid (queues page A.2; conflict K5)."""
         for consumer in leaving:
             queue.browsing.pop(consumer, None)
             if (replay := queue.replaying.pop(consumer, None)) is not None:
@@ -246,7 +246,7 @@ class LeasedDispatch:
         return bool(queue.browsing) or (queue.store.is_deep and queue.store.wants_more(straight=False, waiting=False))
 
     def load(self, queue: "LeasedQueue") -> None:
-        """Nothing goes straight to consumers: leases are made of messages."""
+        """Make one step of a rebuild, a search, a replay or a browse, or read messages into memory."""
         if queue.review is not None:
             queue.review_on(queue.review)
             return
@@ -283,12 +283,12 @@ def _give_backlog(queue: "LeasedQueue", consumer: Consumer, wish: ConsumerWish) 
 
 
 class LeasedSettlement:
-    """Returned messages are ready again, or expire; acknowledgements are heeded also when a lease has ended."""
+    """Makes returned messages ready again, or expires them. Acknowledgements count even after a lease has ended."""
 
     __slots__ = ()
 
     def acknowledged(self, queue: "LeasedQueue", messages: Sequence[Message]) -> None:
-        """Also of leases that have ended. All of these have one holder, or (no acknowledgement) none."""
+        """Remove acknowledged messages, also those whose lease has ended. All have one holder, or none (no-ack)."""
         holder = messages[0].holder
         gone: Sequence[Message] = messages
         if holder is not None and holder_of(messages[0]).is_past:
@@ -307,7 +307,7 @@ class LeasedSettlement:
     def give_back(
         self, queue: "LeasedQueue", messages: list[Message], why: str, *, counted: bool, delayed: bool
     ) -> None:
-        """Leases end. What ended before is not there any more, and stays so."""
+        """End leases and make their messages ready. Leases that have ended before are skipped."""
         if not queue.deleted:
             queue.returned(queue.book.end(_running(messages)), why, is_cancel=why in CANCELS)
 
@@ -315,7 +315,7 @@ class LeasedSettlement:
         self.kill_or_keep(queue, messages, reason)
 
     def kill_or_keep(self, queue: "LeasedQueue", messages: list[Message], reason: str) -> None:
-        """What is leased expires; of what is gone a slot is free."""
+        """Expire leased messages, and free the slots of messages that are gone."""
         dead = list(queue.book.end(_running(messages)))
         for message in dead:
             message.holder = None
@@ -325,12 +325,12 @@ class LeasedSettlement:
 
 
 class LeasedQueue(ReviewedCore):
-    """The state of a leased queue. See `Queue` for the verbs."""
+    """A leased queue. `Queue` documents its operations."""
 
     __slots__ = ()
 
     def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        """See `Queue`: with its rank, where it has one."""
+        """See `Queue`; the message has its rank, if the queue has ranks."""
         if not self.is_ranked:
             return self.store.new_message(id_, blob, envelope)
         message = Message(id_, blob, envelope)
@@ -341,26 +341,26 @@ class LeasedQueue(ReviewedCore):
         return ranked(message, position)
 
     def lose(self, messages: list[Message], reason: str, *, came_in: bool = True) -> None:
-        """See `Queue`. Only what expires at the head comes this way."""
+        """See `Queue`. Called only for messages that expire at the head."""
         assert reason == EXPIRED and came_in
         self.expire_for(messages, (TIME_LIMIT,))
 
     def went_out(self, message: Message) -> None:
-        """See `Queue`: a lease begins, or the message is gone."""
+        """See `Queue`. A lease begins; with at-most-once, the message is gone."""
         begin(self, [message], holder_of(message).session)
 
     def presented(self, message: Message) -> Message:
-        """See `Queue`: with the headers of its lease."""
+        """See `Queue`; the message has the headers of its lease."""
         return presented(self, message)
 
     @property
     def has_ready(self) -> bool:
-        """See `Queue`: also while somebody browses, or replays."""
+        """See `Queue`; also true while a consumer browses or replays."""
         return len(self.store) > 0 or bool(self.browsing) or bool(self.replaying)
 
     @property
     def ready_count(self) -> int:
-        """See `Queue`: those that are active."""
+        """Active ready messages."""
         count = len(self.store)
         if self.active is None:
             return count
@@ -368,7 +368,7 @@ class LeasedQueue(ReviewedCore):
         return min(count, max(0, self.active.count - len(self.book.leases)))
 
     def trim(self) -> None:
-        """See `Queue`: also the rest of what expired."""
+        """See `Queue`; also ends another slice of leases and lifetimes."""
         super().trim()
         self.leases_due()
 
@@ -380,7 +380,7 @@ class LeasedQueue(ReviewedCore):
         return list(self.book.leases.by_id.values())
 
     def rules_changed(self) -> None:
-        """As the broker starts, the state is built again where the order is another one."""
+        """Apply changed rules. If the broker starts with another order, rebuild the store."""
         before = self.leased.settings
         super().rules_changed()
         now = self.leased.settings
@@ -391,7 +391,7 @@ class LeasedQueue(ReviewedCore):
             self.active = None if now.target_queue_depth is None else ActiveSet(now.target_queue_depth)
 
     def _build_anew(self, *, was_ranked: bool) -> None:
-        """All messages have other ranks, or none. Nothing is lent, and nobody consumes. Raises: Unreadable."""
+        """Rebuild the store: ranks changed. There must be no leases and no consumers. Raises: Unreadable."""
         old = self.store
         self._barriers.clear()
         self.store = store_of(self)
@@ -412,7 +412,7 @@ class LeasedQueue(ReviewedCore):
         self.expect_all()
 
     def expect_all(self) -> None:
-        """Messages with lifetimes are there: those that expire behind others are known."""
+        """Note the lifetimes of all messages if some may expire behind live ones."""
         if self.store.expiring:
             times = sorted(self._lifetimes(), key=lambda one: one[2])
             is_mixed = self.is_ranked or len(times) < len(self.store)
@@ -424,7 +424,7 @@ class LeasedQueue(ReviewedCore):
             self.leases_due()
 
     def _outlives_what_comes(self, due_ns: int) -> bool:
-        """Whether a message that comes now, with the lifetime of the queue, expires before this (monotonic)."""
+        """Whether a message that comes now, with the lifetime of the queue, expires before `due_ns` (monotonic)."""
         lifetime_ms = self.leased.lifetime_ms(None)
         return lifetime_ms is not None and due_after(self.context.broker.clock, lifetime_ms) < due_ns
 
@@ -439,7 +439,7 @@ class LeasedQueue(ReviewedCore):
         return found
 
     def purge(self) -> int:
-        """See `Queue`. What is leased stays."""
+        """See `Queue`. Leased messages stay."""
         count, book = super().purge(), self.book
         book.cancels = {id_: cancels for id_, cancels in book.cancels.items() if id_ in book.leases.by_id}
         if self.active is not None:
@@ -456,17 +456,17 @@ def _id_of(message: Message) -> int:
 
 
 def _running(messages: Sequence[Message]) -> list[Message]:
-    """Those that have not ended."""
+    """Those of these leases that have not ended."""
     return [message for message in messages if not holder_of(message).is_past]
 
 
 def store_of(queue: LeasedQueue) -> Store:
-    """An empty one."""
+    """A new store for the queue, by its rules."""
     return RankedStore(queue) if queue.is_ranked else PlainStore(queue)
 
 
 def _restore(restorer: Restorer, queue: Queue) -> int:
-    """No lease survives a restart, nor does any count (queues page C.5)."""
+    """Put messages back without leases and delivery counts, which do not survive a restart (queues page C.5)."""
     restorer.forget_attempts()
     return restorer.restore_ready(queue)
 

@@ -1,8 +1,8 @@
-"""What becomes of the delivery tag of a lease that ended without its holder's doing.
+"""The delivery tags of leases that ended without their holders.
 
-A lease is the message itself: it stands under its tag in the session until the client settles it, whatever happens
-meanwhile. Where the lease ends by time, by another's acknowledgement or by `basic.cancel`, the object stays there as a
-tombstone, so that a late acknowledgement is no error, and the queue goes on with another object of the same id.
+A lease is the message itself, and always stays under its tag in the session until the client settles it. If the lease
+ends by time, by another client's acknowledgement or by `basic.cancel`, the object is a tombstone there, so that a late
+acknowledgement is no error, and the queue goes on with another object of the same id.
 Source: queues page A.2 (lease), A.5 (stale tags).
 """
 
@@ -11,12 +11,12 @@ from typing import ClassVar
 from ..delivery.consumer import Holder, Origin, Receiver
 from ..messages.message import Envelope, Message
 
-#: The id of a tombstone whose message is nobody's any more: an acknowledgement concerns nothing.
+#: The id of a tombstone without a message: an acknowledgement has no effect.
 NOTHING = 0
 
 
 class PastHolder(Holder):
-    """Has the leases of one queue that ended at a session: they count nowhere any more."""
+    """Holder of the leases of one queue that ended at a session: they count nowhere."""
 
     is_past: ClassVar[bool] = True
 
@@ -27,5 +27,5 @@ class PastHolder(Holder):
 
 
 def shown(blob: bytes, envelope: Envelope) -> Message:
-    """A delivery that is only shown: an acknowledgement of it concerns nothing."""
+    """A delivery that is only shown: an acknowledgement of it has no effect."""
     return Message(NOTHING, blob, envelope)

@@ -1,7 +1,7 @@
 """The store of a leased queue with priorities or barriers: messages by rank, the highest first, all of them in memory.
 
-A message that is ready has its rank in the store, in 8 octets, and takes no more than in other queues; one that is out
-has it with itself. Source: queues page A.3 (Priority), F.4.
+The store has the rank of a ready message, in 8 octets beside the message; an unacknowledged message carries its rank.
+Source: queues page A.3 (Priority), F.4.
 """
 
 from array import array
@@ -19,16 +19,16 @@ from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
 from ..stores.surroundings import Owner
 from ..stores.untailed_store import UntailedStore
 
-#: Ranks go from 0 to this; a message of the highest stands at its id.
+#: The highest rank; ranks begin at 0. The position of a message of the highest rank is its id.
 RANK_MAX = 2**64 - 1
-#: Messages of a block, at most.
+#: Messages in a block, at most.
 BLOCK_MAX = 1024
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 
 
 class RankedMessage(Message):
-    """One that is out of its store, or comes. `position`: where it stands in its queue."""
+    """A message outside its store: new, or taken out. `position`: its position in the queue."""
 
     stays_in_memory: ClassVar[bool] = True
 
@@ -38,7 +38,7 @@ class RankedMessage(Message):
 
 
 def ranked(message: Message, position: int) -> RankedMessage:
-    """The same message with its position."""
+    """A copy of a message with its position."""
     found = RankedMessage(message.id, message.blob, message.envelope, message.holder, message.deliveries)
     found.expires_ns, found.uncounted = message.expires_ns, message.uncounted
     found.position = position
@@ -46,12 +46,12 @@ def ranked(message: Message, position: int) -> RankedMessage:
 
 
 def position_at(rank: int, id_: int) -> int:
-    """Where a message of a rank stands."""
+    """The position of a message with a rank."""
     return (RANK_MAX - rank) * LEVEL_STEP + id_
 
 
 class Block:
-    """Messages in order of positions. `levels`: of each what `position // LEVEL_STEP` is, rising."""
+    """Messages in order of positions. `levels`: for each `position // LEVEL_STEP`, rising."""
 
     __slots__ = ("levels", "messages")
 
@@ -60,11 +60,11 @@ class Block:
         self.messages = messages
 
     def position(self, index: int) -> int:
-        """Of one of them."""
+        """The position of the message at an index."""
         return self.levels[index] * LEVEL_STEP + self.messages[index].id
 
     def place(self, position: int) -> int:
-        """How many stand before a position."""
+        """The number of messages before a position."""
         level, id_ = divmod(position, LEVEL_STEP)
         first = bisect_left(self.levels, level)
         if first == len(self.levels) or self.levels[first] != level:
@@ -72,7 +72,7 @@ class Block:
         return bisect_left(self.messages, id_, first, bisect_right(self.levels, level, first), key=_id_of)
 
     def half(self, at: int) -> "Block":
-        """What stands from there on; it is here no more. What is left takes no more memory than it needs."""
+        """Split off the messages from index `at` on. Both blocks take only the memory that they need."""
         behind = Block(self.levels[at:], self.messages[at:])
         self.levels, self.messages = self.levels[:at], self.messages[:at]
         return behind
@@ -83,13 +83,13 @@ def _last(block: Block) -> int:
 
 
 class RankedReady:
-    """Messages in order of positions. `popleft` and `append` at the end cost nothing to speak of, others O(block)."""
+    """Messages in order of positions. `popleft`, and `add` at the end, are cheap; other operations are O(block)."""
 
     __slots__ = ("_blocks", "_count", "_head")
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
-        self._head = 0  # of the first block, so many are out
+        self._head = 0  # messages of the first block that are taken out already
         self._count = 0
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class RankedReady:
         return chain(islice(self._blocks[0].messages, self._head, None), *rest)
 
     def add(self, message: Message, position: int) -> None:
-        """At its place."""
+        """Insert a message at its position."""
         self._trim()
         blocks = self._blocks
         self._count += 1
@@ -121,11 +121,11 @@ class RankedReady:
 
     @property
     def first(self) -> Message:
-        """The first; there must be one."""
+        """The first message; there must be one."""
         return self._blocks[0].messages[self._head]
 
     def popleft(self) -> RankedMessage:
-        """The first."""
+        """Remove and return the first message."""
         block = self._blocks[0]
         message = ranked(block.messages[self._head], block.position(self._head))
         self._head += 1
@@ -136,7 +136,7 @@ class RankedReady:
         return message
 
     def pop(self) -> Message:
-        """The last: so that memory is given back in slices."""
+        """Remove and return the last message, so that a caller can free memory in slices."""
         block = self._blocks[-1]
         message = block.messages.pop()
         block.levels.pop()
@@ -147,7 +147,7 @@ class RankedReady:
         return message
 
     def take(self, position: int) -> RankedMessage | None:
-        """The one at this position; None: it is not here."""
+        """Remove and return the message at a position; None: there is none."""
         self._trim()
         at = bisect_left(self._blocks, position, key=_last)
         if at == len(self._blocks):
@@ -164,7 +164,7 @@ class RankedReady:
         return message
 
     def behind(self, position: int) -> Iterator[tuple[int, Message]]:
-        """Those behind a position, with theirs."""
+        """The messages behind a position, with their positions."""
         self._trim()
         at = bisect_right(self._blocks, position, key=_last)
         for block in self._blocks[at:]:
@@ -180,7 +180,7 @@ class RankedReady:
 
 
 class RankedStore(UntailedStore):
-    """See `Store`. What comes and what leaves are `RankedMessage`s, which its queue makes; what is there is not."""
+    """A `Store` that takes and returns `RankedMessage`s, made by its queue; stored messages have no position."""
 
     keeps: ClassVar[bool] = False
 
@@ -214,7 +214,7 @@ class RankedStore(UntailedStore):
 
     @property
     def body_octets(self) -> int:
-        """See `Store`. Nobody asks."""
+        """0: leased queues have no limit on the octets of bodies."""
         return 0
 
     @property
@@ -223,7 +223,7 @@ class RankedStore(UntailedStore):
 
     @property
     def next_expiry_ns(self) -> int:
-        """See `Store`. A queue with ranks knows the times of those behind the head, too."""
+        """See `Store`. The lease book has the lifetimes of messages behind the head."""
         return self._here.first.expires_ns if len(self._here) else 0
 
     def paged_parts(self) -> list[Part | Message]:
@@ -234,7 +234,7 @@ class RankedStore(UntailedStore):
         return None
 
     def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        """See `Store`: of the highest rank."""
+        """A message of the highest rank."""
         return ranked(Message(id_, blob, envelope), id_)
 
     # -- in -----------------------------------------------------------------------------------------------------------
@@ -255,11 +255,11 @@ class RankedStore(UntailedStore):
         return [], 0
 
     def put_first(self, message: Message) -> Message | None:
-        """See `Store`; where its rank and id say."""
+        """Insert a message at the position of its rank and id."""
         return self.append(message)
 
     def put_last(self, message: Message) -> Message | None:
-        """See `Store`; where its rank and id say."""
+        """Insert a message at the position of its rank and id."""
         return self.append(message)
 
     # -- out ----------------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class RankedStore(UntailedStore):
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
     def position_of(self, message: Message) -> int:
-        """See `Store`. Of one that is ready O(messages): its queue asks before it comes, or of one that is out."""
+        """See `Store`. O(messages) for a stored message; its queue asks only for messages outside the store."""
         if isinstance(message, RankedMessage):
             return message.position
         return next(position for position, one in self._here.behind(-1) if one is message)

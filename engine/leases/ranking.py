@@ -1,6 +1,6 @@
-"""What the expressions of a leased queue say of a message: its rank, and whether it is a barrier.
+"""A message's rank, and whether it is a barrier, by the expressions of a leased queue.
 
-Source: queues page A.3 (Priority: an unsigned long, to which -1 is the highest; NULL and what is no number come
+Source: queues page A.3 (Priority: an unsigned long, so -1 is the highest; NULL and values that are no number come
 last), A.9.
 """
 
@@ -11,12 +11,12 @@ from ..delivery.filters import MessageSubject
 from ..messages.message import Message
 from .ranked_store import RANK_MAX
 
-#: A long is not lower.
+#: The lowest value of a long.
 LOWEST = -(2**63)
 
 
 def rank_of(priority: Expression, message: Message) -> int:
-    """From 0 to `RANK_MAX`. Fractions are cut off; negative numbers count from the top, as in C."""
+    """The rank, from 0 to `RANK_MAX`. Fractions are cut off; negative numbers count from the top, as in C."""
     value = priority.value(MessageSubject(message))
     while isinstance(value, list):
         value = value[0] if value else None
@@ -31,5 +31,5 @@ def rank_of(priority: Expression, message: Message) -> int:
 
 
 def is_barrier(barrier: Expression | None, message: Message) -> bool:
-    """Whether it is one, by an expression; None: there is none."""
+    """Whether a message is a barrier by an expression; without one (None) no message is."""
     return barrier is not None and barrier.matches(MessageSubject(message))

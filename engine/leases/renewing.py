@@ -1,4 +1,4 @@
-"""Leases that begin again when they end, because the connection of their consumer is alive. Source: docs/leases.md."""
+"""Renewal of leases at their end while the connection of their consumer is alive. Source: docs/leases.md."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from .table import LeaseTable
 def not_renewed(
     consumer_list: LeaseConsumers, leases: LeaseTable, ended: Sequence[Message], now_ns: int
 ) -> list[Message]:
-    """Of leases, or slots, whose time is over: those that end. The others have begun again."""
+    """Renew leases whose time is over if they are to be renewed; return the leases and slots that end."""
     over: list[Message] = []
     for message in ended:
         holder = holder_of(message)

@@ -1,4 +1,4 @@
-"""One reader of the log of a leased queue: where it stands, and when it may go on. Source: queues page A.8."""
+"""One reader of the log of a leased queue: its position, and its next delivery by rate. Source: queues page A.8."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage, TopicLog
 from .past_leases import PastHolder
 
-#: So far behind its rate a replay may catch up at once: what timers are late by.
+#: Delay that a replay may catch up at once beyond its rate: the lateness of timers.
 LATE_NS = 50 * MS
 
 
 class ReplayHolder(PastHolder):
-    """Has the deliveries of one replay: they count for its prefetch, and nowhere else."""
+    """Holder of the deliveries of one replay: they count against its prefetch only."""
 
     __slots__ = ("_mark",)
 
@@ -25,13 +25,13 @@ class ReplayHolder(PastHolder):
         self._mark = mark
 
     def settled(self, count: int) -> None:
-        """See `Holder`: there is room for more."""
+        """Count fewer deliveries, and mark the queue: the replay has room again."""
         self.unacked -= count
         self._mark()
 
 
 class Replay:
-    """One reader. `position`: where it reads on; `waiting`: what was read and is not delivered yet."""
+    """One reader. `position`: of its next read in the log; `waiting`: messages that were read but not delivered yet."""
 
     __slots__ = ("_due_ns", "_last_ms", "_last_octets", "deadline", "has_begun", "holder", "log", "position",
                  "prefetch", "rules", "seen_id", "target", "waiting")  # fmt: skip
@@ -47,35 +47,36 @@ class Replay:
             self.position = log.position_of_id(first.id)
         self.has_begun = first is None
         self.waiting: deque[LoggedMessage] = deque()
-        self.target = log.end()  # up to here there may be something for it
-        self.seen_id = 0  # of the newest message of the queue when that was said
+        self.target = log.end()  # the log may have messages for it up to this position
+        self.seen_id = 0  # id of the queue's newest message when `target` was set
         self.deadline: Deadline | None = None
-        self._due_ns = self._last_ms = self._last_octets = 0  # of what went last: when that was due (monotonic), ...
+        # of the last delivery: when it was due (monotonic ns), its time in the log (wall ms), its octets
+        self._due_ns = self._last_ms = self._last_octets = 0
 
     def look(self, last_id: int) -> None:
-        """The newest message of the queue has this id."""
+        """Move the target to the end of the log if the queue has a newer message than before."""
         if last_id != self.seen_id:
             self.seen_id, self.target = last_id, self.log.end()
 
     @property
     def is_hungry(self) -> bool:
-        """Whether there may be more in the log, and room for it."""
+        """Whether the log may have more messages, and the prefetch room for them."""
         return not self.waiting and self.holder.unacked < self.prefetch and self.position < self.target
 
     def is_behind_end(self, one: LoggedMessage) -> bool:
-        """Whether it asked for messages up to an earlier one."""
+        """Whether a message comes after the last one that the reader asked for."""
         last = self.rules.last
         return last is not None and not last.is_after(one.message.id, one.wall_ms)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether nothing that it asked for can come any more, as it has read the whole log."""
+        """Whether no message that the reader asked for can still come, if it has read the whole log."""
         last = self.rules.last
         if last is None:
             return False
         return now_ms >= last.wall_ms + last.is_included if last.wall_ms else last.id < self.log.next_id()
 
     def due_ns(self, one: LoggedMessage) -> int:
-        """When the next message may go, by the rate (monotonic)."""
+        """When the next message may go, by the rate (monotonic ns)."""
         rate = self.rules.rate
         if rate is None or not self._last_ms:
             return 0
@@ -91,7 +92,7 @@ class Replay:
         return self._due_ns + int(pause_ns)
 
     def went(self, one: LoggedMessage, now_ns: int) -> None:
-        """It was delivered."""
+        """Note the delivery of a message, for the rate."""
         if self.rules.rate is not None:
             self._due_ns = max(self.due_ns(one), now_ns - LATE_NS) if self._last_ms else now_ns
             self._last_ms, self._last_octets = one.wall_ms, body_size(one.message)

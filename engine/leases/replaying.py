@@ -1,8 +1,8 @@
-"""Replay: consumers that read what was published to the topics of a leased queue, without taking anything from it.
+"""Replay: consumers that read the log of a leased queue's topics, without removing messages.
 
-Each reads the log from where it says, as fast as its prefetch and its rate allow; acknowledgements give it room for
-more and do nothing else. At the end of the log it waits for what comes, unless it asked for a part of the log: then it
-is cancelled. The log is read between turns (`Broker.feed`). Source: queues page A.8.
+Each reads from a position of its choice, as fast as its prefetch and its rate allow; acknowledgements give it room for
+more and have no other effect. At the end of the log it waits for new messages; a consumer that asked for a part of the
+log is cancelled instead. The log is read between turns (`Broker.feed`). Source: queues page A.8.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from .state import bookmark_of
 
 #: Octets that one read brings into memory.
 READ_OCTETS = 64 * 1024
-#: What it costs to read a message from the log, and to make a delivery of it, in units of `Effort`.
+#: Units of `Effort` to read a message from the log, and to deliver it.
 READING, SHOWING = 3, 5
 
 
 def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> Replay | None:
-    """What a consumer asks for; None: no replay. Raises: InvalidArgument, NoAckNotSupported, PrefetchMissing."""
+    """The replay that a consumer asks for; None: none. Raises: InvalidArgument, NoAckNotSupported, PrefetchMissing."""
     if REPLAY_ARGUMENTS.isdisjoint(consumer.arguments):
         return None
     name, vhost, context = queue.name, queue.vhost_name, queue.context
@@ -49,7 +49,7 @@ def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> R
 
 
 def read_on(queue: LeasedCore, replay: Replay) -> None:
-    """Read a part of the log. Raises: Unreadable."""
+    """Read the next part of the log. Raises: Unreadable."""
     context, first = queue.context, replay.rules.first
 
     def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
@@ -67,7 +67,7 @@ def read_on(queue: LeasedCore, replay: Replay) -> None:
 
 
 def show_replays(queue: LeasedCore) -> None:
-    """Each replay gets what it has room for, in turns. O(looked at)."""
+    """Deliver to each replay the messages that it has room for, in turns. O(messages looked at)."""
     effort = queue.context.broker.effort
     for consumer, replay in list(queue.replaying.items()):
         if effort.spent >= effort.turn_max:
@@ -90,7 +90,7 @@ def show_replays(queue: LeasedCore) -> None:
 
 
 def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
-    """Deliver what may go now. Returns whether that was the end of the replay."""
+    """Deliver messages that may go now. Returns whether that ended the replay."""
     context, waiting, holder = queue.context, replay.waiting, replay.holder
     now_ns = context.broker.clock.monotonic_ns()
     room = consumer.client.room()
@@ -127,12 +127,12 @@ def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
 
 
 def take_turn(queue: LeasedCore, consumer: Consumer) -> None:
-    """A replay is looked at now: it is the last to have the next turn."""
+    """Move a replay to the end of the line: it has its turn now."""
     queue.replaying[consumer] = queue.replaying.pop(consumer)
 
 
 def _is_for(queue: LeasedCore, consumer: Consumer, message: Message) -> bool:
-    """Whether the filters of the queue and of the consumer take it."""
+    """Whether the filters of the queue and of the consumer take a message."""
     captures, filter_ = queue.leased.filter, consumer.filter
     if captures is None and filter_ is None:
         return True
@@ -141,7 +141,7 @@ def _is_for(queue: LeasedCore, consumer: Consumer, message: Message) -> bool:
 
 
 def _copy(queue: LeasedCore, one: LoggedMessage) -> Message:
-    """A message as it goes out. An acknowledgement of it concerns nothing."""
+    """A copy of a logged message for delivery. An acknowledgement of it has no effect on the queue."""
     message = one.message
     topic = queue.topic_of(message.envelope)
     entries = replay_entries(topic, bookmark_of(message.id), message.id, one.wall_ms)
@@ -149,14 +149,14 @@ def _copy(queue: LeasedCore, one: LoggedMessage) -> Message:
 
 
 def _wake(queue: LeasedCore, replay: Replay, wait_ns: int) -> None:
-    """Look again then."""
+    """Set a deadline to dispatch the queue again after `wait_ns`."""
     context = queue.context
     context.broker.deadlines.cancel(replay.deadline)
     replay.deadline = context.broker.deadlines.set(context.broker.clock.monotonic_ns() + wait_ns, queue.mark)
 
 
 def _end(queue: LeasedCore, consumer: Consumer) -> None:
-    """It has seen all that it asked for: it is cancelled."""
+    """Cancel a consumer that has seen all that it asked for."""
     consumer.session.forget_consumer(consumer)
     consumers.remove(queue, [consumer])
     consumer.session.notify_cancelled(consumer)

@@ -1,4 +1,4 @@
-"""What operators ask of leased queues. What serves it is loaded when the first of them is asked.
+"""Operators' requests about leased queues. The first request loads the modules that serve them.
 
 Source: queues page A.6; docs/leases.md.
 """
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from ..queues.queue import Queue
 
 if TYPE_CHECKING:
-    from .discarding import Discarded  # a broker without leased queues need not have all that: 30 ms, 2 MiB
+    from .discarding import Discarded  # costs 30 ms and 2 MiB, which a broker without leased queues is spared
 
 
 def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
-    """Up to `count` live leases of a leased queue, as operators see them; those that end first come first."""
+    """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
     from .discarding import leases_of
 
     return leases_of(queue, count)
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:
-    """Leases of messages with these bookmarks, of a leased queue, begin again. Returns how many. Raises: BadRequest."""
+    """Renew the leases of a queue's messages with these bookmarks. Returns how many. Raises: BadRequest."""
     from .discarding import renew_leases
 
     return renew_leases(queue, bookmarks)
@@ -29,7 +29,7 @@ def renew_leases(queue: Queue, bookmarks: str) -> int:
 def discarding(
     queue: Queue, bookmarks: str | None, filter_text: str | None, option: str
 ) -> "Generator[None, None, Discarded]":
-    """Steps of one request about a leased queue. Raises: BadRequest."""
+    """The steps of one request to discard messages of a leased queue. Raises: BadRequest."""
     from .control import discarding
 
     return discarding(queue, bookmarks, filter_text, option)

@@ -1,4 +1,4 @@
-"""A leased queue is built from the log: how far that is. Source: queues page C.5."""
+"""The progress of rebuilding a leased queue from the log. Source: queues page C.5."""
 
 from array import array
 from bisect import bisect_left
@@ -7,10 +7,10 @@ from ..rules.replay_rules import Edge
 
 
 class Review:
-    """Messages from `edge` on and with ids below `until_id` come into the queue, unless they were there before.
+    """Messages from `edge` on with ids below `until_id` come into the queue, unless they were in it before.
 
-    `position`: where the log is read on; `end`: up to there. `is_known`: the queue was there before, so first it is
-    read which messages were in it (`entered`), and those before the edge go.
+    `position`: of the next read in the log; `end`: of the last. `is_known`: the queue existed before. Then the first
+    pass collects the ids of messages that were in it (`entered`), and those before the edge are dropped.
     """
 
     __slots__ = ("edge", "end", "entered", "has_begun", "is_known", "position", "start", "until_id")

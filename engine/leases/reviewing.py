@@ -1,9 +1,9 @@
-"""Building a leased queue from the log: what its topics had before it was there, from its recovery point on.
+"""Rebuilding a leased queue from the log: messages of its topics from before its declaration, from a recovery point on.
 
-A queue without a state is reviewed as it is declared; one that was there before, when the broker starts with another
-recovery point, or when somebody wants it. Nobody gets anything of it meanwhile, and what is published comes in behind.
-The log is read between turns. What was in the queue once and is gone, because it was acknowledged or otherwise, does
-not come again. Source: queues page C.5; docs/decisions/0012-log.md.
+A new queue is rebuilt as it is declared; an existing one if the broker starts with another recovery point, or on an
+operator's request. During the rebuild consumers get nothing, and published messages queue behind. The log is read
+between turns. Messages that were in the queue once and are gone, acknowledged or otherwise, do not come again.
+Source: queues page C.5; docs/decisions/0012-log.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ from .active_set import ActiveSet
 from .deferring import DeferringCore
 from .review import Review
 
-#: Octets that one step brings into the queue (2 to 5 ms), and messages that are taken out at once.
+#: Octets that one step brings into the queue (2 to 5 ms), and messages dropped at once.
 REVIEW_OCTETS, DROP_SLICE = 64 * 1024, 500
 
 
 class ReviewedCore(DeferringCore):
-    """See `LeasedQueue`, which it is a part of."""
+    """A leased queue that can be rebuilt from the log."""
 
     __slots__ = ()
 
@@ -47,18 +47,14 @@ class ReviewedCore(DeferringCore):
         self.last_id = id_
 
     def begin_review(self, since_id: int | None, next_id: int, *, was_there: bool) -> None:
-        """A queue is built from its recovery point.
-
-        `since_id`: nothing before it is logged for it; None: nothing at all is. `next_id`: what comes from here on is
-        captured. `was_there`: after a restart, with what it had. A bookmark that the log does not have stands for now.
-        """
+        """See `Queue`. A recovery point at a bookmark that the log does not have means now."""
         point = self.leased.settings.recovery_point
         log = self.context.broker.storage.log
         edge = edge_of(point) if is_known(point, log.first_id(), log.next_id()) else None
         if not was_there and (edge is None or since_id is None):
             self.recovered_point = point
             return
-        if point == CREATION:  # what it has came since then
+        if point == CREATION:  # all its messages came after that
             self._built()
             return
         if edge is None:
@@ -74,7 +70,7 @@ class ReviewedCore(DeferringCore):
         self.context.broker.scheduler.load_later(self)
 
     def review_on(self, review: Review) -> None:
-        """A step. Raises: Unreadable."""
+        """Make one step of the rebuild. Raises: Unreadable."""
         log = self.context.broker.storage.log
         if review.is_known:
             found = log.entered(self.vhost_name, self.name, review.position, review.edge.wall_ms)
@@ -97,12 +93,12 @@ class ReviewedCore(DeferringCore):
             self.unfreeze()
 
     def _built(self) -> None:
-        """The journal is to know that it is built."""
+        """Record in the journal that the rebuild is complete."""
         self.recovered_point = self.leased.settings.recovery_point
         self.events.notes_changed()
 
     def _drop_before(self, review: Review) -> None:
-        """What stands before the edge goes; all, where that is a time that is to come."""
+        """Drop messages before the edge; all messages, if the log has none from that time on."""
         if review.edge.wall_ms:
             self.purge()
             return

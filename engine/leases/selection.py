@@ -1,6 +1,6 @@
-"""A leased queue one of whose consumers has a filter: each gets the oldest message that it takes.
+"""The dispatch of a leased queue where a consumer has a filter: each gets the oldest message that its filter takes.
 
-Of the consumers that take it the fairness model chooses. Who takes what is found as in other queues (`searching.py`).
+The fairness model chooses among the consumers that take a message. The search is that of other queues (`searching.py`).
 Source: queues page A.4, A.9.
 """
 
@@ -10,14 +10,14 @@ from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
 from .ending import LeasedCore
 from .granting import grant
 
-#: Steps in which others that have not looked so far may catch up before a message goes to one that has found it.
+#: Search steps that groups behind may take to catch up before a message goes to a group that has found it.
 CATCH_UP = 4
 
 Free = dict[FilterGroup, list[Consumer]]
 
 
 def dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
-    """Lease what is found, and look for more, while consumers have credit and the turn is short."""
+    """Lease found messages and look for more, while consumers have credit and the turn has time."""
     search, store, effort = selection.search, queue.store, queue.context.broker.effort
     search.is_waiting = False
     until = min(effort.turn_max, effort.spent + LOOKING_MAX)
@@ -51,13 +51,13 @@ def _free(queue: LeasedCore, selection: Selection) -> Free:
 
 
 def _behind(free: Free) -> list[FilterGroup]:
-    """Groups that have not looked as far as the first message that others of them take."""
+    """Groups that have not looked as far as the first message that another group has found."""
     position = min((group.found[0].position for group in free if group.found), default=0)
     return [group for group in free if group.position < position and not group.is_at_end]
 
 
 def _hand_out(queue: LeasedCore, free: Free) -> bool:
-    """The oldest message that was found for any of these. Returns whether any was looked at."""
+    """Lease the oldest message found for any of these groups. Returns whether one was handled."""
     store, gate = queue.store, queue.gate_position()
     queue.context.broker.effort.spent += len(free)
     position = min((group.found[0].position for group in free if group.found), default=None)
@@ -73,7 +73,7 @@ def _hand_out(queue: LeasedCore, free: Free) -> bool:
     removed = store.take_at([position])
     queue.events.octets_changed(removed.recounted)
     if not removed.messages:
-        return True  # somebody else had it
+        return True  # the message is gone
     now_ns = queue.context.broker.clock.monotonic_ns()
     if 0 < removed.messages[0].expires_ns < now_ns:
         queue.lose(removed.messages, "expired")

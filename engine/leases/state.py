@@ -1,6 +1,6 @@
-"""What leased queues are made of beside other queues: the book of leases, and which messages are there for whom.
+"""The state of a leased queue beyond that of other queues: its book of leases, its barriers and its active messages.
 
-A message is ready in the store, or leased and in the book, and with the session under its delivery tag.
+A message is either ready in the store, or leased: in the book, and in a session under its delivery tag.
 Source: queues page A.2, A.3.
 """
 
@@ -33,8 +33,8 @@ def bookmark_of(id_: int) -> str:
 
 
 class LeasedParts(Queue):
-    """`leased`: its rules; `book`: its leases; `lease_consumers`: its consumers; `browsing`, `replaying`: who looks
-    through it, and who replays its topics.
+    """`leased`: its rules; `book`: its leases; `lease_consumers`: its consumers; `browsing`, `replaying`: those of them
+    that browse it, and that replay its topics.
     """
 
     __slots__ = (
@@ -63,10 +63,10 @@ class LeasedParts(Queue):
         self.book = LeaseBook(0 if period_ms is None else period_ms * MS)
         self.browsing: dict[Consumer, Browse] = {}
         self.replaying: dict[Consumer, Replay] = {}
-        self.last_id = 0  # the highest that came
-        self.recovered_point = ""  # what it was built from; empty: nothing yet
-        self.review: Review | None = None  # while it is built from the log
-        self.deferred: DeferredAcks | None = None  # there are some
+        self.last_id = 0  # the highest id that came
+        self.recovered_point = ""  # the recovery point that it was built from; empty: none yet
+        self.review: Review | None = None  # while it is rebuilt from the log
+        self.deferred: DeferredAcks | None = None  # None: none
         self._past: dict[Receiver, PastHolder] = {}
         self._deadline: Deadline | None = None
         self._barriers: list[int] = []  # positions, rising; the first may be gone
@@ -81,17 +81,17 @@ class LeasedParts(Queue):
 
     @property
     def is_ranked(self) -> bool:
-        """Whether its messages have ranks, or barriers are among them: it keeps all of them in memory."""
+        """Whether its messages have ranks or may be barriers. Such a queue has all its messages in memory."""
         return self.leased.priority is not None or self.leased.barrier is not None
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def note_barrier(self, position: int) -> None:
-        """A barrier came."""
+        """Note the position of a barrier."""
         insort(self._barriers, position)
 
     def gate_position(self) -> int | None:
-        """Where the first barrier stands, which nothing behind it passes; None: there is none."""
+        """The position of the first barrier, which no message behind it passes; None: there is none."""
         barriers = self._barriers
         while barriers:
             seen = self.store.scan(barriers[0] - 1, 1).found
@@ -101,7 +101,7 @@ class LeasedParts(Queue):
         return None
 
     def positions_of(self, ids: Sequence[int]) -> list[int]:
-        """Where ready messages with these ids stand that are active; those of others may be among them."""
+        """Positions of active ready messages with these ids; some of the positions may be empty."""
         if self.is_ranked:
             wanted = set(ids)
             return [position for position, message in self.store.scan(0, len(self.store)).found if message.id in wanted]
@@ -111,7 +111,7 @@ class LeasedParts(Queue):
         return [id_ for id_ in ids if id_ <= self.active.end]
 
     def scan_active(self, after: int, count: int) -> Scanned:
-        """As `Store.scan`, of active messages."""
+        """As `Store.scan`, for active messages only."""
         if self.active is None:
             return self.store.scan(after, count)
         self.active.refill(self.store)
@@ -120,7 +120,7 @@ class LeasedParts(Queue):
         return Scanned(found, seen.missing and (seen.found[-1][0] if seen.found else after) < end)
 
     def left_active(self, messages: Sequence[Message]) -> None:
-        """Messages are gone: others may be active."""
+        """Messages are gone from the queue, so that later ones may become active."""
         if self.active is not None:
             self.active.left(map(self.store.position_of, messages))
             self.mark()
@@ -128,7 +128,7 @@ class LeasedParts(Queue):
     # -- a lease begins -----------------------------------------------------------------------------------------------
 
     def room(self) -> int:
-        """How many more leases there may be (MaxBacklog, TargetQueueDepth). What is lent is active before."""
+        """How many more leases the queue allows (MaxBacklog, TargetQueueDepth). Only active messages are leased."""
         settings = self.leased.settings
         if self.active is not None:
             self.active.refill(self.store)
@@ -147,7 +147,7 @@ class LeasedParts(Queue):
         return known
 
     def gone(self, messages: Sequence[Message]) -> None:
-        """Acknowledged, by whoever that was."""
+        """Count messages as acknowledged, by their holders or by others."""
         if not messages:
             return
         self.events.acked(messages)

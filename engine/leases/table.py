@@ -1,8 +1,8 @@
-"""Messages that are out of a leased queue, by id, in the order in which their leases end.
+"""The leased messages of a queue by id, in the order in which their leases end.
 
-All leases of a queue last equally long, so the order in which they began is that of their ends, and what ends when is
-noted once for all that began at the same time. A note is not looked for when its lease ends otherwise: it is passed
-over when its time comes, and swept out when there are too many of the kind. Source: queues page A.5 ("Timers").
+All leases of a queue last equally long, so they end in the order in which they began, and one note of the end serves
+all leases that began together. A lease that ends otherwise leaves its note: the note is skipped when its time comes, or
+swept out when there are too many such notes. Source: queues page A.5 ("Timers").
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from ..messages.message import Message
 _id_of: Callable[[Message], int] = attrgetter("id")
 _deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
 
-#: Leases that begin within so long end together, when the last of them does.
+#: Leases that begin within this time end together, when the last of them does.
 TOGETHER_NS = 1_000_000
-#: So many notes of leases that ended otherwise, beside twice what is out, are kept until they are swept out.
+#: Notes beyond twice the number of running leases that are tolerated before stale ones are swept out.
 STALE_MAX = 1000
 
 
 class Ends:
-    """Leases that end together. `first_ns`, `due_ns`: when the first and the last of them would (monotonic)."""
+    """Leases that end together. `first_ns`, `due_ns`: the ends of the first and the last of them (monotonic ns)."""
 
     __slots__ = ("due_ns", "first_ns", "ids")
 
@@ -32,23 +32,23 @@ class Ends:
 
 
 class LeaseTable:
-    """`by_id`: the messages. A lease takes what a dictionary needs for an entry, and 8 octets."""
+    """`by_id`: the messages. A lease takes the memory of a dictionary entry and 8 octets."""
 
     __slots__ = ("_again", "_ends", "_noted", "_period_ns", "by_id")
 
     def __init__(self, period_ns: int) -> None:
-        """`period_ns`: 0: leases do not end by time."""
+        """`period_ns`: duration of a lease; 0: leases do not end by time."""
         self._period_ns = period_ns
         self.by_id: dict[int, Message] = {}
         self._ends: deque[Ends] = deque()
         self._noted = 0  # ids in `_ends`
-        self._again: dict[int, Ends] = {}  # where those end that were leased before: older notes are not theirs
+        self._again: dict[int, Ends] = {}  # the valid note of each message that has older, stale notes
 
     def __len__(self) -> int:
         return len(self.by_id)
 
     def begin(self, messages: Sequence[Message], now_ns: int) -> int:
-        """Leases begin now. Their deliveries are counted already. Returns when they end; 0: not by time."""
+        """Begin leases of delivered messages. Returns when they end (monotonic ns); 0: not by time."""
         ids = list(map(_id_of, messages))
         self.by_id.update(zip(ids, messages))
         if not self._period_ns:
@@ -72,16 +72,16 @@ class LeaseTable:
         return ends
 
     def renew(self, message: Message, now_ns: int) -> int:
-        """A lease begins again. Returns when it ends; 0: not by time."""
+        """Renew a lease. Returns when it ends (monotonic ns); 0: not by time."""
         id_ = message.id
-        self.by_id[id_] = self.by_id.pop(id_)  # the last to end
+        self.by_id[id_] = self.by_id.pop(id_)  # it is the last to end now
         if not self._period_ns:
             return 0
         self._again[id_] = ends = self._note([id_], now_ns + self._period_ns)
         return ends.due_ns
 
     def end(self, messages: Sequence[Message]) -> bool:
-        """Leases end. Returns whether all of these were running."""
+        """End leases. Returns whether all of them were running."""
         ids = list(map(_id_of, messages))
         found = list(map(self.by_id.pop, ids, repeat(None)))
         if self._again:
@@ -90,7 +90,7 @@ class LeaseTable:
         return None not in found
 
     def change_period(self, period_ns: int, now_ns: int) -> None:
-        """Leases last another time: those that run too, counted from when they began. 0: they do not end by time."""
+        """Change the duration of leases, also of running ones, counted from their begin. 0: they do not end by time."""
         before, self._period_ns = self._period_ns, period_ns
         if before and period_ns:
             for ends in self._ends:
@@ -104,7 +104,7 @@ class LeaseTable:
             self._note(list(self.by_id), now_ns + period_ns)
 
     def ended(self, now_ns: int, count: int) -> list[Message]:
-        """Up to `count` whose time is over. They are not noted any more, and are to be ended."""
+        """Up to `count` messages whose lease is over. Their notes are removed; the caller ends the leases."""
         found: list[Message] = []
         order, again = iter(self.by_id), self._again
         head = next(order, None)
@@ -123,7 +123,7 @@ class LeaseTable:
         return found
 
     def next_ns(self) -> int:
-        """When the next of them ends (monotonic); 0: none does by time."""
+        """When the next lease ends (monotonic ns); 0: none does by time."""
         head = next(iter(self.by_id), None)
         while self._ends:
             ends = self._ends[0]
@@ -136,7 +136,7 @@ class LeaseTable:
         return 0
 
     def by_end(self) -> Iterator[tuple[Message, int]]:
-        """Each, and when it ends (monotonic; 0: not by time); what ends first comes first."""
+        """Each message and the end of its lease (monotonic ns; 0: not by time), in order of the ends."""
         if not self._period_ns:
             yield from ((message, 0) for message in self.by_id.values())
         for ends, ids in self._running():
@@ -144,12 +144,12 @@ class LeaseTable:
                 yield self.by_id[id_], ends.due_ns
 
     def _running(self) -> Iterator[tuple[Ends, list[int]]]:
-        """Of each note, in order, the leases that still run: they stand in the same order in `by_id`.
+        """Each note, in order, with the ids of its running leases; `by_id` has them in the same order.
 
-        Nothing may begin or end meanwhile.
+        No lease may begin or end during the iteration.
         """
         order, again = iter(self.by_id), self._again
-        if not again:  # of which nothing is looked for one by one
+        if not again:  # no message has a stale note beside a valid one: ids need not be compared one by one
             for ends in self._ends:
                 yield ends, list(filter(self.by_id.__contains__, ends.ids))
             return
