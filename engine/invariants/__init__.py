@@ -1,8 +1,8 @@
-"""What is true of the engine between two turns, whatever happened: assertions for our own mistakes, and for no others.
+"""Invariants of the engine between two turns: assertions against mistakes in our code alone.
 
-In production nobody calls this. Tests call it at their end, the simulation after each turn, `leveret serve --debug`
-every second. Each part looks at one kind of things that are written down twice, and says where the two differ; nothing
-is changed by it. docs/simulation.md, "Invariants".
+Production does not check them. Tests check at their end, the simulation after each turn, `leveret serve --debug` every
+second. Each module compares one kind of state that is stored twice, and reports the differences; a check changes
+nothing. docs/simulation.md, "Invariants".
 """
 
 from .checking import MANY, InvariantBroken, check_broker, check_queues

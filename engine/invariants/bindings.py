@@ -10,7 +10,7 @@ from ..queues.queue import Queue
 
 
 def bindings_of(host: HostContext) -> Iterator[str]:
-    """Of one virtual host."""
+    """Faults of the bindings of one virtual host."""
     count = 0
     for name, exchange in host.exchanges.items():
         where = f"exchange '{name}' in vhost '{host.name}'"

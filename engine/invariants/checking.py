@@ -1,4 +1,4 @@
-"""All parts, one after the other."""
+"""All checks, one after the other."""
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
@@ -17,18 +17,18 @@ from .stores import store_of
 if TYPE_CHECKING:
     from ..broker import Broker
 
-#: Messages of one queue that are looked at one by one where no number is said.
+#: Default limit on a queue's messages up to which each message is checked: no limit.
 MANY = 1 << 62
 
 
 class InvariantBroken(AssertionError):
-    """The broker contradicts itself: our mistake. Each line says what is written down in two ways."""
+    """The state of the broker contradicts itself, by a mistake in our code. Each line is one contradiction."""
 
 
 def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
-    """All that must be true between two turns. O(all); of queues with more messages than that only the counts.
+    """Check all invariants between two turns. O(all state). Raises: InvariantBroken.
 
-    Raises: InvariantBroken.
+    `messages_max`: of queues with more messages only the counts are checked.
     """
     queues = list(broker.virtual_hosts.queues())
     opened = (session for client in broker.connections for session in client.sessions)
@@ -45,7 +45,7 @@ def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
 
 
 def check_queues(queues: Collection[Queue], *, messages_max: int = MANY) -> None:
-    """The same of some queues, and of the sessions that may have something of them. Raises: InvariantBroken."""
+    """Check some queues, and the sessions that may have their deliveries. Raises: InvariantBroken."""
     held = held_by(chain.from_iterable(queue.sessions for queue in queues))
     _raise(chain(sessions_of(held), *(_queue(queue, held, messages_max) for queue in queues)))
 

@@ -1,4 +1,4 @@
-"""What is waited for has a deadline that is not later."""
+"""Each pending expiry or due time has a deadline that is not later."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,13 @@ from ..deadlines import Deadline, Deadlines
 from ..leases.kind import LeasedQueue
 from ..queues.queue import Queue
 
-#: By how much a lease, or a lifetime in a leased queue, may be ended late, with room for leases that end together
-#: (`lease_table.TOGETHER_NS`).
+#: Delay allowed for the end of a lease, or of a lifetime in a leased queue; it covers leases that end together
+#: (`leases.table.TOGETHER_NS`).
 LATE_NS = 20 * MS
 
 
 def deadlines_of(deadlines: Deadlines) -> Iterator[str]:
-    """The heap counts what was cancelled."""
+    """Faults of the deadlines: the count of cancelled ones, and the order of the heap."""
     gone = sum(one.action is None for one in deadlines._heap)
     if gone != deadlines._cancelled:
         yield f"the deadlines count {deadlines._cancelled} cancelled ones, {gone} are"
@@ -23,7 +23,7 @@ def deadlines_of(deadlines: Deadlines) -> Iterator[str]:
 
 
 def timers_of(queue: Queue) -> Iterator[str]:
-    """Of messages that wait for their time, and of the queue itself."""
+    """Faults of a queue's timers: of scheduled messages, of its head, and of its own expiry."""
     timers = queue.timers
     soonest = queue.scheduled.next_ns()
     if soonest is not None and not is_before(timers._due, soonest):
@@ -31,7 +31,7 @@ def timers_of(queue: Queue) -> Iterator[str]:
     if soonest is None and is_set(timers._due):
         yield f"nothing waits for its time, {_say(timers._due)}"
     expires_ns, broker = queue.store.next_expiry_ns, queue.context.broker
-    is_looked_at = queue.freeze_count or broker.scheduler.is_marked(queue)  # what is at its head is waited for then
+    is_looked_at = queue.freeze_count or broker.scheduler.is_marked(queue)  # a dispatch will look at its head
     if (
         expires_ns > broker.clock.monotonic_ns()
         and not is_looked_at
@@ -47,12 +47,12 @@ def timers_of(queue: Queue) -> Iterator[str]:
 
 
 def is_set(deadline: Deadline | None) -> bool:
-    """Whether something will happen."""
+    """Whether a deadline is set."""
     return deadline is not None and deadline.action is not None
 
 
 def is_before(deadline: Deadline | None, due_ns: int) -> bool:
-    """Whether something will happen by then."""
+    """Whether a deadline is set no later than `due_ns`."""
     return deadline is not None and deadline.action is not None and deadline.due_ns <= due_ns
 
 

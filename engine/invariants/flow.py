@@ -13,7 +13,7 @@ from .sessions import Held
 
 
 def meter_of(queue: Queue, held: Held) -> Iterator[str]:
-    """What it would count if it began now."""
+    """Faults of a queue's meter against a fresh count."""
     meter = queue.events.meter
     if meter is None:
         return
@@ -41,7 +41,7 @@ def meter_of(queue: Queue, held: Held) -> Iterator[str]:
 
 
 def memory_of(broker: BrokerContext) -> Iterator[str]:
-    """The budget of memory adds up what its stores may take."""
+    """Faults of the memory budget against the sum of its stores' charges."""
     memory = broker.storage.memory
     charges = sum(charge for charge, _, _ in memory._charges.values())
     if memory.total != charges:
@@ -49,9 +49,9 @@ def memory_of(broker: BrokerContext) -> Iterator[str]:
 
 
 def usage_of(broker: BrokerContext) -> Iterator[str]:
-    """What is used of a node is what its meters put there, and whether it is full follows from it.
+    """Faults of the usage tree: a node's use is the sum of its meters' charges, and decides whether the node is full.
 
-    Of the temp store's node the store says itself how much it uses.
+    The temp store's node is left out of the sums: the store itself reports its use.
     """
     flow = broker.flow
     used: Counter[Usage] = Counter()

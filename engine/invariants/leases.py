@@ -9,9 +9,9 @@ from .sessions import Held
 
 
 def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str]:
-    """Each lease, or slot, is a tag of somebody, and has a note of when it ends. `is_small`: see `queue_of`."""
+    """Faults of leases and slots: each has a session's tag and a note of its end. `is_small`: see `queue_of`."""
     book = queue.book
-    is_late = 0 < book.next_ns() <= queue.context.broker.clock.monotonic_ns()  # the rest of a slice goes with the turns
+    is_late = 0 < book.next_ns() <= queue.context.broker.clock.monotonic_ns()  # later turns end the rest in slices
     out = {id(message): message for message in held.by_queue.get(queue, [])}
     for name, table in (("lease", book.leases), ("slot", book.slots)):
         for id_, message in table.by_id.items():
@@ -36,7 +36,7 @@ def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str
 
 
 def _messages_of(queue: LeasedQueue) -> Iterator[str]:
-    """What is written down of messages is of those that are there."""
+    """Faults of notes about messages: each message must exist, and the active ones be counted."""
     book, active = queue.book, queue.active
     if not book.cancels and active is None:
         return

@@ -10,7 +10,7 @@ from .sessions import Held
 
 
 def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
-    """`is_small`: its messages are looked at one by one."""
+    """Faults of a queue. `is_small`: its messages are checked one by one."""
     out = held.by_queue.get(queue, [])
     if queue.events.unacked != len(out):
         yield f"counts {queue.events.unacked} unacknowledged, sessions have {len(out)} tags of it"
@@ -28,8 +28,9 @@ def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
 
 
 def _is_forgotten(queue: Queue) -> bool:
-    """Whether somebody waits for what stands at the head, and will not get it. Who may have what of groups, filters and
-    leases is more than that."""
+    """Whether a consumer could have the head, but no dispatch is pending. False where message groups, filters or leases
+    choose the consumer: they need more than credit.
+    """
     if (
         queue.freeze_count
         or queue.selection is not None
@@ -39,7 +40,7 @@ def _is_forgotten(queue: Queue) -> bool:
         return False
     if not queue.store.ready or queue.keeps or not queue.consumer_list.has_waiting():
         return False
-    is_over = 0 < queue.store.next_expiry_ns <= queue.context.broker.clock.monotonic_ns()  # it goes first, in slices
+    is_over = 0 < queue.store.next_expiry_ns <= queue.context.broker.clock.monotonic_ns()  # expiry comes first
     scheduler = queue.context.broker.scheduler
     return not is_over and not scheduler.is_marked(queue) and queue not in scheduler.hungry
 
@@ -60,7 +61,7 @@ def _places(queue: Queue, out: list[Message]) -> Iterator[str]:
 
 
 def ids_in_store(queue: Queue) -> list[int]:
-    """Of what is ready, wherever it is."""
+    """The ids of all ready messages, in memory or not."""
     ids = [message.id for message in queue.store]
     for part in queue.store.paged_parts():
         if isinstance(part, Message):

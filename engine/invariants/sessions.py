@@ -1,4 +1,4 @@
-"""What sessions have out, by tag, against what they and their consumers count."""
+"""The unacknowledged deliveries of sessions, by tag, against the counts of sessions and consumers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,14 +12,14 @@ from ..queues.queue import Queue, queue_of
 
 
 class Held(NamedTuple):
-    """Sessions that were looked at, and what is out of each queue, wherever."""
+    """Unacknowledged messages by session, and by queue over all these sessions."""
 
     sessions: dict[Session, list[Message]]
     by_queue: dict[Queue, list[Message]]
 
 
 def held_by(sessions: Iterable[Receiver]) -> Held:
-    """What counts as out at these."""
+    """The messages that count as unacknowledged in these sessions."""
     found: dict[Session, list[Message]] = {}
     by_queue: dict[Queue, list[Message]] = {}
     for session in sessions:
@@ -31,14 +31,14 @@ def held_by(sessions: Iterable[Receiver]) -> Held:
 
 
 def _all_of(session: Session) -> Iterator[Message]:
-    """Also what a transaction settles, and what a commit has left to settle."""
+    """Messages under tags, and those that a transaction or an unfinished commit is to settle."""
     withheld = () if session.transaction is None else session.transaction.tags.values()
     committing = () if session.committing is None else session.committing.unsettled()
     return chain(session.unacked.values(), withheld, committing)
 
 
 def sessions_of(held: Held) -> Iterator[str]:
-    """Where a count is not that of the tags, or a consumer is known at one end only."""
+    """Faults of sessions: counts that differ from the tags, and consumers known at one end only."""
     for session, out in held.sessions.items():
         where = f"session {session.number} of '{session.client.name}'"
         counts = Counter(map(holder_of, out))

@@ -1,4 +1,4 @@
-"""Counts of a store against what stands in it, and the order of what stands there."""
+"""The counts of a store against its messages, and their order."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ..stores.tailed_store import TailedStore
 
 
 def store_of(queue: Queue) -> Iterator[str]:
-    """Of stores with a tail; what others count is asked by what is common to all."""
+    """Faults of a store with a tail. Other stores have only the counts that `queue_of` checks."""
     store = queue.store
     if not isinstance(store, TailedStore):
         return
