@@ -1,7 +1,7 @@
 """Rebuilding a leased queue from the log: messages of its topics from before its declaration, from a recovery point on.
 
-A new queue is rebuilt as it is declared; an existing one if the broker starts with another recovery point, or on an
-operator's request. During the rebuild consumers get nothing, and published messages queue behind. The log is read
+A new queue is rebuilt as it is declared; an existing one as the broker starts, if its recovery point is another one or
+the operator asks for it. During the rebuild consumers get nothing, and published messages queue behind. The log is read
 between turns. Messages that were in the queue once and are gone, acknowledged or otherwise, do not come again.
 Source: queues page C.5; docs/decisions/0012-log.md.
 """
