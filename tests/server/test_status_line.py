@@ -94,6 +94,18 @@ def test_the_journal(is_lost: bool, said: str) -> None:
     assert sentence.startswith(said)
 
 
+@pytest.mark.parametrize(
+    "count, said", [(1, "1 dead letter found no queue and was"), (3, "3 dead letters found no queue and were")]
+)
+def test_dead_letters_without_a_queue(count: int, said: str) -> None:
+    """How many were dropped, of which queue, and for which address."""
+    broker = Broker(ManualClock())
+    for _ in range(count):
+        broker.context.unroutable_letters.note("/", "jobs", "failed")
+    (sentence,) = drained(trouble(broker))
+    assert sentence == f"{said} dropped since the start: {count} of queue 'jobs' for 'failed'; bind a queue there"
+
+
 def drained(steps: Generator[None, None, list[str]]) -> list[str]:
     """What it comes to."""
     while True:

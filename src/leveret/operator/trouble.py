@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from ..engine import MS, Broker, dead_letter_queues
 from ..settings.values import shown
 
-#: Limits, queues and connections that are named; the rest is a number.
+#: Limits or queues that a sentence names; it counts the others.
 NAMED_MAX = 3
 
 
@@ -20,7 +20,7 @@ def _journal(broker: Broker) -> list[str]:
     durability = broker.context.storage.durability
     if durability is None or not durability.has_failed:
         return []
-    since = _at(durability.failed_ms)
+    since = _since(durability.failed_ms)
     if durability.is_lost:
         return [
             f"the journal failed {since} and takes nothing durable any more: see the log, mend the disk, start the"
@@ -36,7 +36,7 @@ def _alarms(broker: Broker) -> list[str]:
     alarm = broker.flow.alarm
     if not alarm.is_full:
         return []
-    return [f"publishers are blocked by an operator {_at(alarm.since_ms)} ({alarm.reason}): `ctl unblock` ends it"]
+    return [f"publishers are blocked by an operator {_since(alarm.since_ms)} ({alarm.reason}): `ctl unblock` ends it"]
 
 
 def _limits(broker: Broker) -> list[str]:
@@ -51,8 +51,9 @@ def _blocked(broker: Broker) -> list[str]:
     waiting = broker.flow.blocked()
     if not waiting:
         return []
+    count = "1 connection is" if len(waiting) == 1 else f"{len(waiting)} connections are"
     seconds = (broker.context.clock.monotonic_ns() - waiting[0].since_ns) // (1000 * MS)
-    return [f"{_count(len(waiting), 'connection')} waiting to publish, the longest for {seconds} s: see `blocked`"]
+    return [f"{count} waiting to publish, the longest for {seconds} s: see `blocked`"]
 
 
 def _lost_letters(broker: Broker) -> list[str]:
@@ -63,10 +64,9 @@ def _lost_letters(broker: Broker) -> list[str]:
         f"{place.count} of queue {shown(place.queue)} for {shown(place.address)}"
         for place in letters.places()[:NAMED_MAX]
     ]
-    return [
-        f"{_count(letters.count, 'dead letter')} found no queue and gone since the start:"
-        f" {_and_more(named, len(letters.places()))}; bind a queue there"
-    ]
+    noun, verb = ("dead letter", "was") if letters.count == 1 else ("dead letters", "were")
+    found = f"{letters.count} {noun} found no queue and {verb}"
+    return [f"{found} dropped since the start: {_and_more(named, len(letters.places()))}; bind a queue there"]
 
 
 def _letters_that_nobody_gets(broker: Broker) -> Generator[None, None, list[str]]:
@@ -82,12 +82,8 @@ def _letters_that_nobody_gets(broker: Broker) -> Generator[None, None, list[str]
     return [f"dead letters that nobody gets: {_and_more(named, len(waiting))}; see `ctl dead-letters`"]
 
 
-def _at(wall_ms: int) -> str:
+def _since(wall_ms: int) -> str:
     return f"since {datetime.fromtimestamp(wall_ms / 1000, UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"
 
 
 def _and_more(named: list[str], number: int) -> str:
