@@ -1,4 +1,4 @@
-"""The API as a whole: from a request without its body to who may ask for it, and from its body to the answer.
+"""The API as a whole: `open` checks a request before its body is read; `Call.steps` then answers it.
 
 The order of the checks: path, method, origin, what is accepted, login, tag, virtual host, content type, body.
 Source: management page 1.9, 20.
@@ -45,7 +45,7 @@ MOVED = {
 
 @dataclass(slots=True, frozen=True)
 class Call:
-    """A request that may be made: `run` it with its body."""
+    """A request that passed the checks: `steps` answers it. `answer`: the answer, if it needs no action."""
 
     api: "Api"
     request: Request
@@ -62,7 +62,7 @@ class Call:
 
     @property
     def work(self) -> Work:
-        """What it counts as."""
+        """Which limit on concurrent work it counts against."""
         return Work.PROBE if self.action is not None and self.action.is_probe else Work.REQUEST
 
     def steps(self, body: bytes) -> Steps:
@@ -131,7 +131,7 @@ class Api:
     # -- before the body --------------------------------------------------------------------------------------------
 
     def open(self, request: Request) -> Call:
-        """A request without its body. Raises: Refusal."""
+        """Check a request whose body is not read yet. Raises: Refusal."""
         options = self.options
         self.check_host(request.headers.get("host", ""), options)
         path = request.path
@@ -154,19 +154,19 @@ class Api:
             raise Refusal(406)
         request = replace(request, names=names)
         if action.level is not Level.OPEN:
-            page = "x-requested-with" in request.headers
+            is_from_page = "x-requested-with" in request.headers
             header = request.headers.get("authorization")
             person = self.sessions.find(request.headers.get("cookie")) if header is None else None
             if person is not None:
                 user = self.logins.admitted(person, request.peer)
             else:
-                user = self.logins.log_in(header, request.peer, challenges=not page)
+                user = self.logins.log_in(header, request.peer, challenges=not is_from_page)
             request = replace(request, user=user)
             self._check_level(request, action.level)
         return Call(self, request, action)
 
     def _other(self, request: Request, path: str) -> Answer:
-        """What is no resource. Raises: Refusal."""
+        """A path without a route: a page, or a redirect. Raises: Refusal."""
         if request.method not in _SAFE:
             raise not_found()
         moved = MOVED.get(path)
@@ -212,7 +212,7 @@ class Api:
     # -- for the resources ------------------------------------------------------------------------------------------
 
     def ask(self, command: str, **arguments: Any) -> Any:
-        """What a command of the control table that only reads comes to. Raises: CommandRefused."""
+        """The result of a read-only command of the control table. Raises: CommandRefused."""
         return self.options.control.ask(command, _given(arguments))
 
     def run(self, command: str, **arguments: Any) -> Steps:
@@ -220,7 +220,7 @@ class Api:
         return self.options.control.steps(command, _given(arguments))
 
     def is_node(self, name: str) -> bool:
-        """Whether a node is meant that is this one: tools make up the part behind the sign."""
+        """Whether the name means this node; tools invent the part behind the @."""
         return name == self.options.node or name.startswith("rabbit@")
 
     def vhost(self, request: Request) -> VirtualHost:
@@ -231,7 +231,7 @@ class Api:
         return found
 
     def vhost_to_change(self, request: Request) -> VirtualHost:
-        """The same, where something is to be put. Raises: Refusal."""
+        """As `vhost`, but for changes: the 404 says `vhost_not_found`. Raises: Refusal."""
         found = self.broker.virtual_hosts.get(request.names["V"])
         if found is None:
             raise Refusal(404, "not_found", "vhost_not_found")

@@ -1,8 +1,8 @@
-"""The routes of commands: what a command says of its arguments is how a request is read.
+"""Routes made from commands: a command's list of arguments says how its request is read.
 
-What RabbitMQ's API has of its own stands beside the other routes of the resource: a `Before` looks at the body or query
-first, and gives what is to be read; a `View` makes the value of the answer. At paths of RabbitMQ's a value of another
-kind is refused in RabbitMQ's words, at ours (leveret/...) in those of the command.
+Only what RabbitMQ's API does otherwise is written by hand, beside the other routes of the resource: `Before` rewrites
+the body or query, `View` the result. At RabbitMQ's paths a value of the wrong type is refused in RabbitMQ's words, at
+ours (leveret/...) in the command's.
 """
 
 import json
@@ -19,7 +19,7 @@ from .options import Steps
 Before = Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]
 View = Callable[[Api, Request, Any], Any]
 
-#: Word of a path -> the argument, or the one that is meant where the command has no argument of that name.
+#: Path letter -> argument names; the first that the command has is used.
 _PLACES = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name")}
 #: Arguments that only a path, or the login, says: they decide what the user may do.
 _NEVER_GIVEN = frozenset({"vhost", "as-user"})
@@ -60,15 +60,15 @@ def _handler(command: CommandRoute, before: Before | None, view: View | None) ->
 
 
 def _places(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]:
-    """Arguments that the path says. Raises: Refusal, where what is not to be made is not there."""
+    """The arguments in the path. Raises: Refusal, if an object in it is missing that the request does not create."""
     names = request.names
-    is_made = request.method == "PUT" and command.http.path.rpartition("/")[2].isupper()
+    creates = request.method == "PUT" and command.http.path.rpartition("/")[2].isupper()
     if "V" in names:
-        vhost = api.vhost_to_change(request) if is_made else api.vhost(request)
-        for word, known in () if is_made else (("Q", vhost.queues), ("X", vhost.exchanges)):
+        vhost = api.vhost_to_change(request) if creates else api.vhost(request)
+        for word, known in () if creates else (("Q", vhost.queues), ("X", vhost.exchanges)):
             if word in names and names[word] not in known:
                 raise not_found()
-    if "U" in names and not is_made and api.broker.users.find(names["U"]) is None:
+    if "U" in names and not creates and api.broker.users.find(names["U"]) is None:
         raise not_found()
     places: dict[str, Any] = {}
     for word, value in names.items():

@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 #: A list with more entries is encoded one by one.
 FEW = 20
-#: Entries that are put together: what is sent is neither many small parts nor one big one.
-A_PART = 100
+#: Entries of a list in one part: neither many small parts nor one big part are sent.
+PART_ENTRIES = 100
 
 _encoder: "json.JSONEncoder | None" = None
 
@@ -31,7 +31,7 @@ def encoded(value: Any) -> bytes:
 def encoded_in_steps(value: Any, *, is_own: bool = False) -> Listing[bytes]:
     """The same in parts: long lists, and those that are fields of an object, an entry at a time.
 
-    `is_own`: nobody else has these lists, so that they can be freed meanwhile.
+    `is_own`: the lists belong to the caller alone, and are emptied on the way.
     """
     if _is_long(value):
         return (yield from list_in_steps(value if is_own else list(value)))
@@ -53,9 +53,14 @@ def _is_long(value: Any) -> bool:
 
 
 def list_in_steps(items: list[T], make: Callable[[T], bytes] = encoded) -> Listing[bytes]:
-    """A list of what `make` makes of each: JSON, in parts. `items` is empty then: to free it at once would be long."""
+    """A JSON list in parts, each entry encoded by `make`.
+
+    Empties `items` on the way, because freeing a long list at once takes too long.
+    """
     rows = yield from mapped(make, _taken(items))
-    parts = yield from mapped(lambda at: b",".join(rows[at : at + A_PART]) + b",", range(0, len(rows), A_PART))
+    parts = yield from mapped(
+        lambda at: b",".join(rows[at : at + PART_ENTRIES]) + b",", range(0, len(rows), PART_ENTRIES)
+    )
     if parts:
         parts[-1] = parts[-1][:-1]
     yield from let_go(rows)

@@ -1,6 +1,6 @@
 """Lists: columns, sort, pages, and rows made in slices. Source: management page 1.6.
 
-What makes a row is called for the rows that are shown, unless the order or the filter needs all of them.
+`row` is called only for the rows that are shown, unless sorting needs it for all of them.
 """
 
 import re
@@ -31,7 +31,7 @@ class Columns:
         return self._paths is None
 
     def of(self, value: Any) -> Any:
-        """The wanted part of an object, or of each in a list; a page keeps its frame."""
+        """The wanted part of an object, or of each in a list."""
         if self._paths is None:
             return value
         if isinstance(value, list):
@@ -124,7 +124,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def sort_key(path: str) -> Callable[[Mapping[str, Any]], tuple[int, Any]]:
-    """Orders rows by a field; what lacks it comes first, then numbers, texts, the rest."""
+    """Orders rows by a field: numbers, then texts, then the rest. A missing value or null counts as 0."""
     words = path.split(".")
 
     def key(row: Any) -> tuple[int, Any]:
@@ -151,9 +151,9 @@ def listed(
 ) -> Steps:
     """The steps to a list, or to a page of one, as its request wants it: an `Answer`.
 
-    `objects`: a list is emptied; what is none must not change while it is iterated. `order`: of the objects, when no
-    other is asked for. `name`: what pages are filtered by. `quick`: fields that are known without a row. Rows are made
-    to JSON one by one, and not kept: those of all queues would be 100 MB.
+    `objects`: a list may be emptied; any other iterable must not change meanwhile. `order`: the sort key of the objects
+    when the request names none. `name`: the text that a page's filter matches. `quick`: fields that are known without a
+    row. Each row becomes JSON at once and is not kept: the rows of all queues would take 100 MB.
     """
     columns, query = Columns(request), request.query
     pages = Pages(request) if has_pages else None

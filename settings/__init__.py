@@ -1,8 +1,8 @@
 """Configuration and address settings. Pure: text in, frozen objects out.
 
-Rooms, each of which imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
+Sub-packages; each imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
 `files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format; `explain` and `difference` need no
-files; `leases`, `faults`, `lifetime`, `values`, `profiles` and `printable` import no room.
+files; `leases`, `faults`, `lifetime`, `values`, `profiles` and `printable` import none of them.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination

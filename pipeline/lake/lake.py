@@ -4,7 +4,8 @@
     LAKE/events/_delta_log                          which of them count, and how far, exactly once
 
 Jobs read with `read_table`, or take `committed_files`: a table that was never filled is empty, not an error, and files
-of an ingest that was killed are not among them. A lake that was moved or copied is read where it is.
+of an ingest that was killed are not among them. A lake that was moved or copied is read where it is. Commits are made
+in `tables.py`.
 """
 
 import errno

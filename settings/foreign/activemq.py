@@ -23,6 +23,7 @@ from .activemq_names import (
     any_name,
     anything,
     flag,
+    ignored,
     milliseconds,
     percent,
     size,
@@ -35,11 +36,11 @@ _COMPOSITE = {
     "name": Attribute("name", any_name),
     "forwardOnly": Attribute("forwardOnly", flag),
     "sendWhenNotMatched": Attribute("sendWhenNotMatched", flag),
-    **dict.fromkeys(("copyMessage", "concurrentSend"), Attribute("", flag)),
-    "id": Attribute("", anything),
+    **dict.fromkeys(("copyMessage", "concurrentSend"), ignored(flag)),
+    "id": ignored(anything),
 }
-_FILTERED = {key: Attribute(key, any_name) for key in ("selector", "queue", "topic")} | {"id": Attribute("", anything)}
-_BOUND = "clients bind their queues to the exchange of the topic themselves"
+_FILTERED = {key: Attribute(key, any_name) for key in ("selector", "queue", "topic")} | {"id": ignored(anything)}
+_CLIENTS_BIND = "clients bind their queues to the exchange of the topic themselves"
 
 
 def read_interceptors(source: Strategies, element: Element) -> None:
@@ -51,7 +52,7 @@ def read_interceptors(source: Strategies, element: Element) -> None:
         elif child.name in ("compositeQueue", "compositeTopic"):
             _composite(source, child)
         elif child.name == "virtualTopic":
-            source.draft.no_effect(source.at(child), child.name, _BOUND)
+            source.draft.no_effect(source.at(child), child.name, _CLIENTS_BIND)
         elif child.name == "mirroredQueue":
             problem = "is not done here, and would give copies to subscribers; use a [[divert]] for each queue"
             source.draft.fault(source.at(child), child.name, problem)
@@ -62,7 +63,8 @@ def read_interceptors(source: Strategies, element: Element) -> None:
 def _composite(source: Strategies, element: Element) -> None:
     """A composite destination forwards its messages: one divert, and one for each selector.
 
-    Of exclusive diverts all that take a message get it, so the one without a selector keeps it from the queue itself.
+    Every exclusive divert that matches gets a copy; the one without a selector matches all, so the queue itself gets
+    nothing.
     """
     draft, at = source.draft, source.at(element)
     values = {key: value for key, (value, _) in source.read_attributes(element, _COMPOSITE, ("id",)).items()}
@@ -140,9 +142,9 @@ class _Loader(Strategies):
             "beans": self.beans,
             "broker": self.broker,
             "systemUsage": self.system_usage,
-            "destinationPolicy": lambda one: self.wrapper(one, ("policyMap",)),
-            "policyMap": lambda one: self.wrapper(one, ("policyEntries", "defaultEntry")),
-            "policyEntries": lambda one: self.wrapper(one, ("policyEntry",), ("policyEntry",)),
+            "destinationPolicy": lambda one: self.read_children(one, ("policyMap",)),
+            "policyMap": lambda one: self.read_children(one, ("policyEntries", "defaultEntry")),
+            "policyEntries": lambda one: self.read_children(one, ("policyEntry",), ("policyEntry",)),
             "policyEntry": self.policy_entry,
             "defaultEntry": self.default_entry,
             "plugins": lambda one: read_plugins(self, one),
@@ -153,7 +155,8 @@ class _Loader(Strategies):
             **dict.fromkeys(USAGES, self.usage),
         }
         if (read := structures.get(element.name)) is not None:
-            if element.name not in ("beans", "broker", "plugins"):  # what means nothing here may name what is not there
+            # These may hold ignored parts with unknown ${variables}: expand only inside the elements that count.
+            if element.name not in ("beans", "broker", "plugins"):
                 self.expand(element)
             read(element)
         elif element.name in BROKER_OTHERS:
@@ -175,14 +178,14 @@ class _Loader(Strategies):
             self.draft.fault(where, "broker", f"expected one in <beans>, not {len(brokers)}")
 
     def broker(self, element: Element) -> None:
-        self.read_attributes(element, dict.fromkeys((*BROKER_ATTRIBUTES, *BROKER_OTHERS), Attribute("", anything)))
+        self.read_attributes(element, dict.fromkeys((*BROKER_ATTRIBUTES, *BROKER_OTHERS), ignored(anything)))
         known = ("systemUsage", "destinationPolicy", "plugins", "destinations", "destinationInterceptors")
-        self.wrapper(element, known, others=BROKER_OTHERS)
+        self.read_children(element, known, others=BROKER_OTHERS)
 
-    def wrapper(
+    def read_children(
         self, element: Element, known: tuple[str, ...], repeatable: Iterable[str] = (), others: Iterable[str] = ()
     ) -> None:
-        """An element whose children say something; `others` are skipped."""
+        """Read the children that are `known`, and skip `others`; anything else is a fault."""
         self.no_text(element)
         if not others:  # <broker> reads its attributes itself
             self.attributes(element, ("id",))
@@ -217,7 +220,7 @@ class _Loader(Strategies):
             "sendFailIfNoSpaceAfterTimeout": ("send-fail-if-no-space-after", milliseconds),
         }
         known = {name: Attribute(key, read) for name, (key, read) in keys.items()}
-        others = dict.fromkeys(("checkLimitsLogLevel", "name", "id"), Attribute("", anything))
+        others = dict.fromkeys(("checkLimitsLogLevel", "name", "id"), ignored(anything))
         for key, (value, name) in self.read_attributes(element, known | others).items():
             self.draft.broker_value(self.at(element), "system-usage", key, value, name)
         for child in self.each_once(element):
@@ -234,7 +237,7 @@ class _Loader(Strategies):
         self.draft.has_usage = True
         key, share = USAGES[element.name]
         known = {"limit": Attribute(key, size), share: Attribute(key, lambda text: f"{percent(text)}%")}
-        others = dict.fromkeys(_USAGE_OTHERS, Attribute("", anything))
+        others = dict.fromkeys(_USAGE_OTHERS, ignored(anything))
         if "limit" in element.attributes and share in element.attributes:
             self.draft.fault(self.at(element), f"{element.name}/{share}", "contradicts limit, expected one of the two")
         for value, name in self.read_attributes(element, known | others).values():
@@ -272,7 +275,7 @@ class _Loader(Strategies):
         """An entry: its attributes and children are settings of a layer."""
         self.no_text(element)
         raw = RawEntry(names[0], None, self.at(element))
-        targets = dict.fromkeys(TARGETS, Attribute("", anything))
+        targets = dict.fromkeys(TARGETS, ignored(anything))
         for key, (value, attribute) in self.read_attributes(element, {**ENTRY_ATTRIBUTES, **targets}, TARGETS).items():
             self.set(raw, element, key, value, attribute)
         for child in self.each_once(element):

@@ -92,6 +92,11 @@ class Attribute:
     read: TextReader
 
 
+def ignored(read: TextReader) -> Attribute:
+    """An attribute that means nothing here, whose value is checked."""
+    return Attribute("", read)
+
+
 @dataclass(slots=True, frozen=True)
 class Choice:
     """One of the elements that a policyEntry's child may hold. `gives`: address-setting -> value."""
@@ -160,18 +165,18 @@ ENTRY_ATTRIBUTES: dict[str, Attribute] = {
     "allConsumersExclusiveByDefault": Attribute("default-exclusive-queue", flag),
     "consumersBeforeDispatchStarts": Attribute("default-consumers-before-dispatch", count),
     "timeBeforeDispatchStarts": Attribute("default-delay-before-dispatch", milliseconds),
-    "storeUsageHighWaterMark": Attribute("", percent),
-    "topicPrefetch": Attribute("", count),
-    **dict.fromkeys(("maxPageSize", "maxBrowsePageSize"), Attribute("", whole_number)),
-    **dict.fromkeys(("expireMessagesPeriod", "inactiveTimeoutBeforeGC"), Attribute("", whole_number)),
-    **dict.fromkeys(("prioritizedMessages", "gcInactiveDestinations"), Attribute("", flag)),
+    "storeUsageHighWaterMark": ignored(percent),
+    "topicPrefetch": ignored(count),
+    **dict.fromkeys(("maxPageSize", "maxBrowsePageSize"), ignored(whole_number)),
+    **dict.fromkeys(("expireMessagesPeriod", "inactiveTimeoutBeforeGC"), ignored(whole_number)),
+    **dict.fromkeys(("prioritizedMessages", "gcInactiveDestinations"), ignored(flag)),
     **dict.fromkeys(
         _ADVISORIES.split(),
-        Attribute("", flag),
+        ignored(flag),
     ),
     **dict.fromkeys(
         _ENTRY_ATTRIBUTES.split(),
-        Attribute("", anything),
+        ignored(anything),
     ),
 }
 
@@ -181,11 +186,11 @@ TARGETS = ("queue", "topic", "tempQueue", "tempTopic")
 _ABORT: dict[str, Attribute] = {
     "checkPeriod": Attribute("abort-slow-consumer-check-period", period),
     "abortConnection": Attribute("abort-slow-consumer-connection", flag),
-    "ignoreNetworkConsumers": Attribute("", flag),
-    "name": Attribute("", anything),
+    "ignoreNetworkConsumers": ignored(flag),
+    "name": ignored(anything),
 }
 _DEFAULT_MS = 30_000
-_EVICTION = {"evictExpiredMessagesHighWatermark": Attribute("", count), "expiryCheckEnabled": Attribute("", flag)}
+_EVICTION = {"evictExpiredMessagesHighWatermark": ignored(count), "expiryCheckEnabled": ignored(flag)}
 
 #: Child of <policyEntry> -> element inside -> what it gives.
 STRATEGIES: dict[str, dict[str, Choice]] = {
@@ -222,8 +227,8 @@ STRATEGIES: dict[str, dict[str, Choice]] = {
                 **_ABORT,
                 "maxTimeSinceLastAck": Attribute("abort-slow-ack-after", milliseconds_or_off),
                 "ignoreIdleConsumers": Attribute("abort-slow-ack-ignores-idle", flag),
-                "maxSlowCount": Attribute("", count_or_off),
-                "maxSlowDuration": Attribute("", milliseconds_or_off),
+                "maxSlowCount": ignored(count_or_off),
+                "maxSlowDuration": ignored(milliseconds_or_off),
             },
         ),
     },
@@ -234,7 +239,7 @@ STRATEGIES: dict[str, dict[str, Choice]] = {
     },
     "pendingSubscriberPolicy": {"vmCursor": Choice({"cursor": "vm"}), "fileCursor": Choice({"cursor": "file"})},
     "pendingDurableSubscriberPolicy": {
-        "storeDurableSubscriberCursor": Choice(attributes={"immediatePriorityDispatch": Attribute("", flag)}),
+        "storeDurableSubscriberCursor": Choice(attributes={"immediatePriorityDispatch": ignored(flag)}),
         "vmDurableCursor": Choice(),
         "fileDurableSubscriberCursor": Choice(),
     },
@@ -259,16 +264,16 @@ REDELIVERY: dict[str, Attribute] = {
             "useCollisionAvoidance": flag,
         }.items()
     },
-    **dict.fromkeys(("preDispatchCheck", "id"), Attribute("", anything)),
+    **dict.fromkeys(("preDispatchCheck", "id"), ignored(anything)),
 }
 
 _DEAD_LETTERS = {
-    "processExpired": Attribute("", flag),
-    "processNonPersistent": Attribute("", flag),
-    "enableAudit": Attribute("", flag),
-    "maxAuditDepth": Attribute("", whole_number),
-    "maxProducersToAudit": Attribute("", whole_number),
-    "expiration": Attribute("", whole_number),
+    "processExpired": ignored(flag),
+    "processNonPersistent": ignored(flag),
+    "enableAudit": ignored(flag),
+    "maxAuditDepth": ignored(whole_number),
+    "maxProducersToAudit": ignored(whole_number),
+    "expiration": ignored(whole_number),
 }
 
 #: Element inside <deadLetterStrategy> -> its attributes.
@@ -276,10 +281,10 @@ DEAD_LETTERS: dict[str, dict[str, Attribute]] = {
     "sharedDeadLetterStrategy": _DEAD_LETTERS,
     "individualDeadLetterStrategy": {
         **_DEAD_LETTERS,
-        **dict.fromkeys(("queuePrefix", "queueSuffix", "topicPrefix", "topicSuffix"), Attribute("", anything)),
+        **dict.fromkeys(("queuePrefix", "queueSuffix", "topicPrefix", "topicSuffix"), ignored(anything)),
         **dict.fromkeys(
             ("useQueueForQueueMessages", "useQueueForTopicMessages", "destinationPerDurableSubscriber"),
-            Attribute("", flag),
+            ignored(flag),
         ),
     },
     "discarding": _DEAD_LETTERS,

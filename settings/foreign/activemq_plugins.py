@@ -9,7 +9,7 @@ from ..addresses.matching import Match, MatchFault, Wildcards
 from ..files.draft import OF_QUEUES, PLAIN, RawEntry
 from ..rows.address_settings import BY_KEY
 from ..values import LONG_MAX, shown
-from .activemq_names import REDELIVERY, TARGETS, Attribute, anything, flag, milliseconds_or_off
+from .activemq_names import REDELIVERY, TARGETS, Attribute, anything, flag, ignored, milliseconds_or_off
 from .activemq_strategies import SHARED_QUEUE, Strategies
 from .xml_tree import Element
 
@@ -95,7 +95,7 @@ def parse_policy(text: str, wildcards: Wildcards) -> Match:
 def _redelivery(source: Strategies, element: Element) -> None:
     draft = source.draft
     source.no_text(element)
-    source.read_attributes(element, dict.fromkeys((*_FLAGS, "id"), Attribute("", anything)), (*_FLAGS, "id"))
+    source.read_attributes(element, dict.fromkeys((*_FLAGS, "id"), ignored(anything)), (*_FLAGS, "id"))
     keeps = _flag(source, element, "sendToDlqIfMaxRetriesExceeded", True)
     if not _flag(source, element, "fallbackToDeadLetter", True):
         why = "what no redelivery policy covers has the attempts and dead letters of its policyEntry"
@@ -111,7 +111,7 @@ def _redelivery(source: Strategies, element: Element) -> None:
 
 def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bool) -> None:
     draft, at = source.draft, source.at(element)
-    targets = dict.fromkeys(TARGETS, Attribute("", anything))
+    targets = dict.fromkeys(TARGETS, ignored(anything))
     given = source.read_attributes(element, {**REDELIVERY, **targets}, (*TARGETS, "id"))
     for child in source.children_of(element):
         draft.unknown(source.at(child), child.name, "<redeliveryPolicy>", REDELIVERY)
@@ -174,7 +174,7 @@ def _time_stamping(source: Strategies, element: Element) -> None:
     known = {
         "zeroExpirationOverride": Attribute("expiry-delay", milliseconds_or_off),
         "ttlCeiling": Attribute("max-expiry-delay", milliseconds_or_off),
-        **dict.fromkeys(others, Attribute("", anything)),
+        **dict.fromkeys(others, ignored(anything)),
     }
     raw = RawEntry(">", None, source.at(element), written=element.name, parse=parse_policy)
     for key, (value, name) in source.read_attributes(element, known, others).items():

@@ -1,1 +1,1 @@
-"""The tables of settings. A row says everything about one setting: key, reader, default, lifetime, help."""
+"""The tables of settings. A row says everything about one setting: key, reader, default, when a change acts, help."""

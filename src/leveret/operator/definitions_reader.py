@@ -1,7 +1,7 @@
 """Definitions in RabbitMQ's JSON, read into a plan: each entry is checked, and tried in a temporary broker.
 
-Files of every release are meant: what one did not write yet has the value that it stood for, and `[]` is an empty
-object, as Erlang's writers print it.
+Files of every release are read: a field that old releases did not write gets the default it then had, and `[]` is an
+empty object, as Erlang's writers print it.
 
 Source: behaviour page 5.3, 5.5.
 """
@@ -45,7 +45,7 @@ FAULTS_MAX = 50
 OBJECTS_A_STEP = 25
 #: What a step may cost, if that is more than usual: names are long, or policies many.
 EFFORT_A_STEP = 2_000
-#: Of reading a pattern, in units of `Effort` for each of its characters.
+#: Reading a pattern: `Effort` per character.
 PATTERN_EFFORT = 5
 LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
 #: Names of queue types, and of RabbitMQ's modules for them.
@@ -166,9 +166,9 @@ class DefinitionsReader:
 
     def tell_arguments(self) -> None:
         """Add a remark for each argument of a queue that has no meaning here."""
-        self.dry.context.on_unknown_arguments = self._tell_arguments
+        self.dry.context.on_unknown_arguments = self._remark_arguments
 
-    def _tell_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
+    def _remark_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
         for name, like in names.items():
             hint = f", did you mean {shown(like)}?" if like else ""
             self.found.remarks.append(f"{self.where}: {shown(name)}: no {what} has this argument{hint}")
@@ -228,7 +228,7 @@ class DefinitionsReader:
         key = self._user_and_vhost(entry)
         configure, write, read = (_text(entry, name, empty=True) for name in ("configure", "write", "read"))
         grant = Grant(configure, write, read)
-        self._reads(configure, write, read)
+        self._charge_patterns(configure, write, read)
         Permissions(grant, user=key[0], vhost=key[1]).check()
         self.found.grants[key] = grant
 
@@ -236,7 +236,7 @@ class DefinitionsReader:
         key = self._user_and_vhost(entry)
         topic = TopicPermission(_text(entry, "write", empty=True), _text(entry, "read", empty=True))
         topics = {_text(entry, "exchange", empty=True): topic}
-        self._reads(topic.write, topic.read)
+        self._charge_patterns(topic.write, topic.read)
         Permissions(Grant(topics=topics), user=key[0], vhost=key[1]).check()
         self.found.topics.setdefault(key, {}).update(topics)
 
@@ -256,12 +256,12 @@ class DefinitionsReader:
             raise ValueError("value: expected a name")
         self._keep(("", "", name), entry)
 
-    def _reads(self, *patterns: object) -> None:
-        """These patterns are read."""
+    def _charge_patterns(self, *patterns: object) -> None:
+        """Count the cost of reading these."""
         self.dry.context.effort.spent += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
 
     def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
-        self._reads(entry.get("pattern"))
+        self._charge_patterns(entry.get("pattern"))
         self.found.policies.append(
             make_policy(
                 _text(entry, "name"),

@@ -1,4 +1,7 @@
-"""The clock of a test broker's engine: real, or one that stands still until it is moved."""
+"""The clock of a test broker's engine: real, or one that stands still until it is moved.
+
+The order of deadlines and the automatic jumps to them: `clock.py`.
+"""
 
 from typing import Literal
 
