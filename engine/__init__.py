@@ -4,6 +4,7 @@ What is outside this room uses what is named here and nothing else; `errors` has
 has a second door, `engine.state`, for what recovery has to put back.
 """
 
+from ..settings.queue_types import QUEUE_TYPES
 from . import errors
 from .aims import Aim, to_exchange, to_origin, to_queue
 from .broker import Broker
@@ -104,7 +105,6 @@ from .queues.queue_events import (
 )
 from .rules.arguments import (
     ARGUMENTS,
-    QUEUE_TYPES,
     Reason,
     check_consumer_arguments,
     check_expiration,

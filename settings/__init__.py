@@ -2,7 +2,7 @@
 
 Sub-packages; each imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
 `files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format; `explain` and `difference` need no
-files; `leases`, `faults`, `lifetime`, `values`, `profiles` and `printable` import none of them.
+files; `leases`, `queue_types`, `faults`, `lifetime`, `values`, `profiles` and `printable` import none of them.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination

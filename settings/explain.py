@@ -10,7 +10,7 @@ from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
 from .leases import BY_ARGUMENT, ELEMENTS, read_leased, selects
 from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy, Policies, PolicyLayer, policy_layer
-from .policies.policy_keys import CLASSIC
+from .queue_types import CLASSIC
 from .rows.address_settings import (
     BY_ATTRIBUTE,
     DERIVED,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from importlib import import_module
 
+from ...settings.queue_types import QUEUE_TYPES
 from ..exchanges.exchange import Exchange
 from ..messages.content import REPLY_TO_ME
 from ..rules.arguments import AMPS
@@ -105,8 +106,12 @@ OPTIONAL = {AMPS: "leveret.engine.leases.kind"}
 
 
 def register(queue_type: str, kind: Kind) -> None:
-    """Add a kind of queue."""
+    """Add a kind of queue.
+
+    Its type takes the arguments and policies of classic queues, unless the type has arguments and policies of its own.
+    """
     KINDS[queue_type] = kind
+    QUEUE_TYPES.setdefault(queue_type, CLASSIC_TYPE)
 
 
 def kind_of(queue_type: str, rules: QueueRules) -> Kind:

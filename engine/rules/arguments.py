@@ -13,6 +13,7 @@ from math import isfinite
 from ...settings.addresses.queue_arguments import selector_text
 from ...settings.leases import AMPS as LEASED
 from ...settings.leases import BY_ARGUMENT, LeasedFault, leased_settings
+from ...settings.queue_types import QUEUE_TYPES
 from ...settings.rows.queue_attributes import SELECTOR
 from ..errors import (
     InequivalentArgument,
@@ -51,7 +52,6 @@ CONSUMER_ARGUMENTS = frozenset(
     }
 )
 EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-header", "hash-property"})
-QUEUE_TYPES = frozenset({CLASSIC, QUORUM, STREAM, AMPS})
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,6 +96,13 @@ def _one_of(values: tuple[bytes, ...], refusal: Callable[[str], Reason]) -> Chec
         return _string(field) or (None if field.value in values else refusal(field.text))
 
     return check
+
+
+def _type(field: Field) -> Reason | None:
+    wrong_type = _string(field)
+    if wrong_type is not None:
+        return wrong_type
+    return None if field.text in QUEUE_TYPES else Reason("text", f"unsupported queue type '{field.text}'")
 
 
 def _version(field: Field) -> Reason | None:
@@ -165,7 +172,10 @@ def _anything(field: Field) -> Reason | None:
 
 @dataclass(slots=True, frozen=True)
 class Argument:
-    """One known queue argument: the queue types that take it, its check, whether a redeclaration compares it."""
+    """One known queue argument: the queue types that take it, its check, whether a redeclaration compares it.
+
+    Other types take what the type takes that `QUEUE_TYPES` names for them.
+    """
 
     types: frozenset[str]
     check: Check
@@ -194,12 +204,7 @@ ARGUMENTS: dict[str, Argument] = {
     ),
     "x-queue-version": Argument(_C, _version),
     "x-single-active-consumer": Argument(_C | _Q, _boolean),
-    "x-queue-type": Argument(
-        QUEUE_TYPES,
-        _one_of(
-            (b"classic", b"quorum", b"stream", b"amps"), lambda text: Reason("text", f"unsupported queue type '{text}'")
-        ),
-    ),
+    "x-queue-type": Argument(_C | _Q | _S | _L, _type),
     "x-queue-master-locator": Argument(
         _C,
         _one_of((b"min-masters", b"client-local", b"random"), lambda _: Reason("atom", "invalid_queue_locator_arg")),
@@ -216,7 +221,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-initial-cluster-size": Argument(_S, _integer(1)),
     "x-max-in-memory-length": Argument(_Q, _integer()),
     "x-max-in-memory-bytes": Argument(_Q, _integer()),
-    "x-consumer-timeout": Argument(QUEUE_TYPES, _integer()),
+    "x-consumer-timeout": Argument(_C | _Q | _S | _L, _integer()),
     "x-max-age": Argument(_S, _age),
     "x-stream-max-segment-size-bytes": Argument(_S, _integer(0, 3_000_000_000)),
     # Ours, on every queue but streams (address-settings page 6.6; a deviation listed in docs/DEVIATIONS.md).
@@ -282,7 +287,7 @@ _COMPARED: dict[str, tuple[str, ...]] = {
 
 
 def queue_type_of(arguments: FieldTable) -> str:
-    """classic, quorum, stream or amps; classic when unsaid or unreadable."""
+    """One of `QUEUE_TYPES`; classic when unsaid or unreadable."""
     field = arguments.get("x-queue-type")
     if field is None or field.tag != "S" or field.text not in QUEUE_TYPES:
         return CLASSIC
@@ -316,10 +321,11 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             type=exchange.type_name, key="x-dead-letter-exchange", kind="queue", name=name, vhost=vhost
         )
     queue_type = queue_type_of(arguments)
+    takes = QUEUE_TYPES[queue_type]
     # The type, then the values of what it knows, then what only other types know, in the order in which it was sent.
     for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
-        if field is None or queue_type not in argument.types or (queue_type == AMPS and key in BY_ARGUMENT):
+        if field is None or takes not in argument.types or (queue_type == AMPS and key in BY_ARGUMENT):
             continue
         reason = argument.check(field)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
@@ -327,7 +333,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
         if reason is not None:
             raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
     for key in arguments:
-        if key in ARGUMENTS and queue_type not in ARGUMENTS[key].types:
+        if key in ARGUMENTS and takes not in ARGUMENTS[key].types:
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
     if queue_type == AMPS:
         try:
@@ -379,7 +385,7 @@ def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str
 
     Raises: InequivalentArgument.
     """
-    for key in _COMPARED[queue_type_of(current)]:
+    for key in _COMPARED[QUEUE_TYPES[queue_type_of(current)]]:
         _check_same(key, current.get(key), received.get(key), "queue", name, vhost)
 
 

@@ -10,13 +10,12 @@ from typing import Any
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..declared.tables import LOGGED_TOPIC
 from ..leases import AMPS, BY_ARGUMENT, LEASED_ATTRIBUTES, duration
+from ..queue_types import CLASSIC, QUEUE_TYPES
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, home_of
 
 QUEUE_TYPE = "x-queue-type"
-#: Types of queues; the type is an argument, too.
-TYPES = word("classic", "quorum", "stream", AMPS)
 _OTHERS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user")
 _ALONE = ("name", "type", "vhost", "durable", "enabled", "arguments")
 
@@ -40,7 +39,7 @@ class QueueTables(TomlSource):
         arguments: dict[str, object] = {}
         written: dict[str, str] = {}
         if "type" in item:
-            arguments[QUEUE_TYPE] = self.optional(path, item, "type", TYPES, "classic")
+            arguments[QUEUE_TYPE] = self.optional(path, item, "type", word(*QUEUE_TYPES), CLASSIC)
             written[QUEUE_TYPE] = "type"
         given = item.get("arguments", {})
         is_leased = AMPS in (arguments.get(QUEUE_TYPE), given.get(QUEUE_TYPE) if isinstance(given, dict) else None)

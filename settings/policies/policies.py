@@ -15,6 +15,7 @@ from ..addresses.queue_arguments import CONFLICTS, ArgumentFault, check_conflict
 from ..faults import Origin
 from ..leases import AMPS
 from ..leases import BY_ARGUMENT as LEASED_ARGUMENTS
+from ..queue_types import QUEUE_TYPES
 from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from ..rows.queue_attributes import QUEUE_ARGUMENTS
 from ..values import LONG_MAX
@@ -277,6 +278,7 @@ class Policies:
 
     def may_concern(self, name: str, queue_type: str, held: EffectivePolicy, changed: Iterable[Policy]) -> bool:
         """Whether these changes may concern a queue whose policy was `held`. O(changed)."""
+        queue_type = QUEUE_TYPES.get(queue_type, queue_type)
         for one in changed:
             if any(other.identity == one.identity for other in held.policies):
                 return True
@@ -291,7 +293,7 @@ class Policies:
 
     def of_queue(self, name: str, queue_type: str, vhost: str) -> EffectivePolicy:
         """The policy of a queue. O(policies of the virtual host)."""
-        return self._effective(name, queue_type, vhost)
+        return self._effective(name, QUEUE_TYPES.get(queue_type, queue_type), vhost)
 
     def of_exchange(self, name: str, vhost: str) -> EffectivePolicy:
         """The policy of an exchange. O(policies of the virtual host)."""

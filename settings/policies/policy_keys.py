@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ..leases import AMPS, BY_ARGUMENT, LIVE_LEASED, OF_CAPTURE, BadValue, Reader
+from ..queue_types import CLASSIC, QUORUM, STREAM
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import Kind
 
-CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 #: Beside the three types of queues, policies apply to exchanges.
 EXCHANGE = "exchange"
 SEGMENT_OCTETS_MAX = 3_000_000_000

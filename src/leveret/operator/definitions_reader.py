@@ -48,8 +48,6 @@ EFFORT_A_STEP = 2_000
 #: Reading a pattern: `Effort` per character.
 PATTERN_EFFORT = 5
 LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
-#: Names of queue types, and of RabbitMQ's modules for them.
-_QUEUE_TYPES = {word: kind for kind in QUEUE_TYPES for word in (kind, f"rabbit_{kind}_queue")}
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
@@ -187,7 +185,8 @@ class DefinitionsReader:
         if type_name is None:
             type_name = metadata.get("default_queue_type")
         if type_name not in (None, "", "undefined"):
-            kind = _QUEUE_TYPES.get(type_name) if isinstance(type_name, str) else None
+            # RabbitMQ writes the type or its own module for it.
+            kind = next((one for one in QUEUE_TYPES if type_name in (one, f"rabbit_{one}_queue")), None)
             if kind is None:
                 raise ValueError(f"default_queue_type: expected classic, quorum or stream, not {shown(type_name)}")
             self.found.default_types[name] = kind
