@@ -1,4 +1,4 @@
-"""Sender-selected distribution: the headers CC and BCC name more routing keys for the same exchange.
+"""Sender-selected distribution: the headers CC and BCC name further routing keys for the same exchange.
 
 Source: behaviour page 2.10, 3.9.
 """
@@ -9,7 +9,7 @@ from .field_table import FieldTable
 
 
 def copies_of(headers: FieldTable) -> tuple[str, ...]:
-    """The keys that CC and BCC name; entries that are no strings are passed over. Raises: InvalidCopies."""
+    """The routing keys in CC and BCC; entries that are not strings are ignored. Raises: InvalidCopies."""
     keys: list[str] = []
     for header in COPIES:
         field = headers.get(header)

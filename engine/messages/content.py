@@ -1,7 +1,7 @@
-"""The content of a message: header payload and body, byte for byte as published (a leaf but for field tables).
+"""The content of a message: header payload and body, byte for byte as published (imports only field tables).
 
-Properties are looked at lazily: publishing needs only the `PropertySummary`, a few facts that routing and queues ask
-for; everything else is decoded when somebody asks. Nothing here re-encodes what it did not change.
+Properties are decoded lazily: publishing needs only the `PropertySummary`, the few properties that routing and queues
+use; the others are decoded on access. Unchanged properties are never encoded again.
 Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
 """
 
@@ -43,7 +43,7 @@ PROPERTIES = (
     ("cluster_id", 0x0004, "shortstr"),
 )
 
-#: Their bit, and those of what may stand before them.
+#: The flag bit of the headers, and those of the properties before them.
 _HEADERS, _BEFORE_HEADERS = 0x2000, (0x8000, 0x4000)
 
 _PREFIX = Struct(">HHQH")  # class, weight, body size, property flags
@@ -54,35 +54,35 @@ _LONGLONG = Struct(">Q")
 PropertyValue = int | bytes | FieldTable
 
 
-#: Headers that rule what happens to a message: delays, groups, duplicates (address-settings page 3.4, 3.6).
+#: Headers that the broker acts on: delays, groups, duplicates (address-settings page 3.4, 3.6).
 SCHEDULED_DELIVERY = "_AMQ_SCHED_DELIVERY"
 DELAY = "x-delay"
 DEDUPLICATION_ID = "x-deduplication-id"  # of RabbitMQ's plugin
 DUPLICATE_IDS = ("_AMQ_DUPL_ID", DEDUPLICATION_ID)
 GROUP_IDS = ("_AMQ_GROUP_ID", "JMSXGroupID")
 
-#: The offset of a message of a stream; also the argument by which a consumer says where it begins.
+#: The offset of a message in a stream; also the consumer argument that sets where reading starts.
 OFFSET = "x-stream-offset"
-COPIES = ("CC", "BCC")  # more routing keys
-#: The property reply_to of a request whose answer is to come straight to the consumer on the publisher's channel.
+COPIES = ("CC", "BCC")  # further routing keys
+#: The property reply_to of a request for a direct reply, which goes to the consumer on the publisher's channel.
 REPLY_TO_ME = b"amq.rabbitmq.reply-to"
 MARKS = frozenset({SCHEDULED_DELIVERY, DELAY, *DUPLICATE_IDS, *GROUP_IDS, *COPIES})
 _MARK_OCTETS = frozenset(map(str.encode, MARKS))
 
 
 class ContentError(ValueError):
-    """The property list of a content header is cut short or has bits that 0-9-1 does not know."""
+    """The property list of a content header is truncated or has flags that 0-9-1 does not define."""
 
 
 class PropertySummary(NamedTuple):
-    """What routing and queues ask of a property list. Interned: equal facts are one object."""
+    """The properties that routing and queues use. Interned: equal summaries are one object."""
 
     persistent: bool = False
     priority: int | None = None
     expiration: bytes | None = None
     user_id: bytes | None = None
     has_headers: bool = False
-    is_marked: bool = False  # a header is among `MARKS`, or it wants a direct reply: each such message is looked at
+    is_marked: bool = False  # has a header of `MARKS` or wants a direct reply, so that publishing reads its properties
 
 
 NO_FACTS = PropertySummary()
@@ -90,12 +90,12 @@ NO_FACTS = PropertySummary()
 
 @lru_cache(512)
 def _present(flags: int) -> tuple[tuple[str, int, str], ...]:
-    """The properties that these flags announce: of fourteen most messages have two or three."""
+    """The properties whose flags are set. Most messages have two or three of the fourteen."""
     return tuple(one for one in PROPERTIES if flags & one[1])
 
 
 def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertySummary:
-    """Check a property list (flags and values) and keep the facts. `is_checked`: its headers were, before.
+    """Check a property list (flags and values) and summarize it. `is_checked`: its headers are known to be valid.
 
     Raises: ContentError (the frontend's 541, as RabbitMQ does).
     """
@@ -148,8 +148,8 @@ def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertySummary
 def decode_properties(header: bytes, *, raw: str | None = None, has_headers: bool = True) -> dict[str, PropertyValue]:
     """All properties of a header payload by name: int, bytes (strings), FieldTable (headers).
 
-    `has_headers`: whether headers are among them.
-    `raw`: a header that is left as it is if it is an array; its value is the octets of the items.
+    `has_headers`: whether to decode the headers.
+    `raw`: name of a header that is not decoded if it is an array; its value is the octets of the items.
     Raises: ContentError.
     """
     if len(header) < _PREFIX.size:
@@ -186,7 +186,7 @@ def decode_properties(header: bytes, *, raw: str | None = None, has_headers: boo
 
 
 def headers_of(header: bytes) -> FieldTable:
-    """The headers table of a header payload; empty when there is none or it can't be read."""
+    """The headers table of a header payload; empty if there is none or it is invalid."""
     try:
         headers = decode_properties(header).get("headers")
     except ContentError:
@@ -195,7 +195,9 @@ def headers_of(header: bytes) -> FieldTable:
 
 
 def opened_headers(header: bytes) -> Mapping[str, Field]:
-    """The same, decoded entry by entry as they are asked for: most ask for few, and they may be large and nested."""
+    """The headers table of a header payload, each entry decoded on access: callers read few, and entries may be large
+    and nested.
+    """
     try:
         flags = _PREFIX.unpack_from(header)[3]
         if not flags & _HEADERS:
@@ -210,7 +212,7 @@ def opened_headers(header: bytes) -> Mapping[str, Field]:
 
 
 def encode_header(body_size: int, properties: Mapping[str, PropertyValue] | None = None) -> bytes:
-    """A header payload for `body_size` octets of body with these properties (for messages that the broker makes)."""
+    """Encode a header payload for a body of `body_size` octets (for messages that the broker makes)."""
     flags = 0
     values: list[bytes] = []
     for name, bit, kind in PROPERTIES:
@@ -235,9 +237,9 @@ def splice_header(
     without_expiration: bool = False,
     reply_to: bytes | None = None,
 ) -> bytes:
-    """A header payload with some entries of its headers table replaced or gone; all else byte for byte as it was.
+    """Replace and remove entries of a header payload's headers table; everything else stays byte for byte.
 
-    `added` goes behind what stays. `reply_to` takes the place of that property. Raises: ContentError.
+    `added` is appended to the entries that stay. `reply_to` replaces that property. Raises: ContentError.
     """
     flags = _PREFIX.unpack_from(header)[3]
     position = _PREFIX.size
@@ -276,10 +278,10 @@ def splice_header(
 
 
 class Cut(NamedTuple):
-    """The contents of a run of messages, as the journal keeps them.
+    """The contents of a run of messages, as the journal stores them.
 
-    `columns`: parts, of each message one in each column; joined they are of the engine's plain framing. `sizes`: octets
-    of each content, `body_sizes`: of its body.
+    `columns`: each column has one part of each message; the parts of a message joined are its blob in plain framing.
+    `sizes`: octets of each blob, `body_sizes`: octets of each body.
     """
 
     columns: Sequence[Sequence[bytes]]
@@ -288,38 +290,38 @@ class Cut(NamedTuple):
 
     @classmethod
     def of(cls, headers: Sequence[bytes], bodies: Sequence[bytes]) -> "Cut":
-        """Of headers with their length in front of them, and bodies."""
+        """Made of length-prefixed headers and of bodies."""
         body_sizes = list(map(len, bodies))
         return cls((headers, bodies), list(map(add, map(len, headers), body_sizes)), body_sizes)
 
 
 class Framing(Protocol):
-    """How a stored blob splits into header payload and body: each frontend has its own.
+    """The format of a blob, which joins header payload and body. Each frontend has its own.
 
-    A frontend that receives `blob`s of its own framing may pass them on as they are.
+    A frontend may send blobs of its own framing unchanged.
     """
 
     def split(self, blob: bytes) -> tuple[bytes, bytes]:
         """Header payload and body of a blob."""
 
     def body_size(self, blob: bytes) -> int:
-        """Octets of body, without splitting."""
+        """Octets of a blob's body, found without splitting it."""
 
     def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        """The same of each of them."""
+        """Octets of each blob's body."""
 
     def cut(self, blobs: Sequence[bytes]) -> Cut:
-        """The contents of a run, in parts."""
+        """The contents of a run, in columns for the journal."""
 
 
 class PlainFraming:
-    """The engine's own: four octets of header length, header payload, body."""
+    """The engine's framing: four octets of header length, header payload, body."""
 
     __slots__ = ()
 
     @staticmethod
     def join(header: bytes, body: bytes) -> bytes:
-        """A blob of this framing."""
+        """Make a blob of this framing."""
         return _LENGTH.pack(len(header)) + header + body
 
     def split(self, blob: bytes) -> tuple[bytes, bytes]:
@@ -340,7 +342,7 @@ PLAIN = PlainFraming()
 
 
 class CommonHeader:
-    """The engine's own where messages differ in their bodies alone: those are the blobs, the header is here."""
+    """The engine's framing of messages with equal headers: a blob is the body, the header is stored here once."""
 
     __slots__ = ("header",)
 

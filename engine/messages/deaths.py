@@ -1,4 +1,4 @@
-"""Dead letters: the copy that a dead message leaves behind, with the story of its deaths in `x-death`.
+"""Dead letters: the copy of a dead message, with the history of its deaths in the header `x-death`.
 
 Source: behaviour page 3.4.
 """
@@ -10,22 +10,22 @@ from .field_table import Field, FieldTable, array_spans, decode_array, encode_ar
 from .message import Envelope, Message
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
-#: Where a copy comes from (address-settings page 5.6).
+#: Headers that name a dead letter's origin (address-settings page 5.6).
 ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID"
 ACTUAL_EXPIRY = "_AMQ_ACTUAL_EXPIRY"
-#: What makes two deaths alike.
+#: Deaths with equal values of these share one entry of x-death.
 KEYS = ("queue", "reason")
-#: A client may say that it died as often as this, and it dies again.
+#: Maximum of an entry's count. A client may send the maximum, and the message dies again.
 COUNT_MAX = 2**63 - 1
 KEY_OCTETS_MAX = 255
-#: The header that tells clients how often a message was tried; a dead letter starts from nothing.
+#: The header with the number of delivery attempts. A dead letter starts without it.
 DELIVERY_COUNT = "x-delivery-count"
 
 
 class DeadLetter:
-    """A dead message on its way to a dead-letter exchange, by the keys of its envelope.
+    """A copy of a dead message, to be published to a dead-letter exchange with the keys of its envelope.
 
-    `deaths`: its x-death entries as they are in the header, newest first.
+    `deaths`: the encoded entries of its x-death, newest first.
     """
 
     __slots__ = ("blob", "deaths", "envelope", "reason")
@@ -37,7 +37,7 @@ class DeadLetter:
         self.reason = reason
 
     def would_cycle(self, queue_name: str) -> bool:
-        """Whether the message came round to this queue again without anybody having rejected it on the way."""
+        """Whether the message died in this queue before, and no client has rejected it since."""
         if self.reason == REJECTED or not any(name in self.deaths for name in _needles("queue", queue_name)):
             return False
         for item in decode_array(self.deaths):
@@ -65,15 +65,13 @@ def dead_letter(
 ) -> DeadLetter:
     """The copy of a message that died in `queue`, to be published to `exchange`.
 
-    `address`: the message's own, told beside the queue where a dead-letter or expiry address rules
-    (address-settings page 5.6, 6.7), on request also by the names that HornetQ's clients know.
+    `address`: the message's address, set if a dead-letter or expiry address applies: the copy then has the headers
+    `_AMQ_ORIG_*` (address-settings page 5.6, 6.7). `with_hornetq_names`: also under the names of HornetQ's clients.
+    `continues_deaths`: keep an x-death that a client published. `tells_last_death`: also set headers x-last-death-*.
 
-    `continues_deaths`: also a history that came from a client goes on. `tells_last_death`: x-last-death-* as well.
-
-    Its properties stay as they were but for `expiration`, which is removed, and the headers that tell of the death;
-    with a `routing_key` of its own the copy also loses CC, whose keys no longer apply. An argument or a policy may say
-    one that is longer than a routing key can be: what there is room for is it.
-    O(octets), with little for each: earlier deaths that the broker has told itself are copied, not read.
+    The copy has the message's properties without `expiration`, and the headers of the death. With a `routing_key` it
+    also loses CC, whose keys no longer apply. A `routing_key` from an argument or a policy may be too long: it is cut.
+    O(octets): earlier deaths that the broker itself recorded are copied, not decoded.
     """
     if routing_key is not None:
         routing_key = _short(routing_key)
@@ -82,7 +80,7 @@ def dead_letter(
     headers = properties.get("headers")
     headers = headers if isinstance(headers, dict) else {}
     keys = [message.envelope.routing_key, *_carbon_copies(headers)]
-    copies = message.envelope.copies or tuple(keys[1:])  # those of BCC as well, of which nothing is told
+    copies = message.envelope.copies or tuple(keys[1:])  # with the keys of BCC, which no header may reveal
     entry: FieldTable = {
         "count": Field("l", 1),
         "reason": Field("S", reason.encode()),
@@ -137,14 +135,15 @@ def _origin(message: Message, queue: str, address: str, expired_ms: int | None, 
 
 
 def told_by_hornetq_names(headers: FieldTable) -> FieldTable:
-    """The `_AMQ_` headers among these by their `_HQ_` names (address-settings page 5.6)."""
+    """The `_AMQ_` headers among these, under their `_HQ_` names (address-settings page 5.6)."""
     return {name.replace("_AMQ_", "_HQ_", 1): field for name, field in headers.items() if name.startswith("_AMQ_")}
 
 
 def _history(headers: FieldTable, *, is_ours: bool) -> bytes | None:
-    """The octets of the x-death entries so far (those that a client sent count); None when there is no such header.
+    """The encoded entries of x-death, whether broker or client wrote them; None: there is no such header.
 
-    One that is no array counts as an empty one, as in RabbitMQ. `is_ours`: a dead letter's, so that it is in order.
+    A header that is no array counts as an empty one, as in RabbitMQ. `is_ours`: the broker wrote it, so that its
+    entries need no grouping.
     """
     field = headers.get("x-death")
     if field is None:
@@ -160,9 +159,9 @@ def _history(headers: FieldTable, *, is_ours: bool) -> bytes | None:
 
 
 def _grouped(history: list[FieldTable]) -> list[FieldTable]:
-    """Of the entries for one queue and reason the first, which says how many there were unless it has a count.
+    """Merge the entries of one queue and reason into the first, whose count is their number unless it has one.
 
-    Before RabbitMQ 3.5.4 there was one for each death, without a count. One that is alone stays as it is.
+    RabbitMQ before 3.5.4 wrote one entry for each death, without a count. A single entry is not changed.
     """
     if len(history) < 2:
         return history
@@ -176,7 +175,9 @@ def _grouped(history: list[FieldTable]) -> list[FieldTable]:
 
 
 def _continued(history: bytes, entry: FieldTable) -> bytes:
-    """Newest first; a death like an earlier one (queue and reason) raises that one's count and keeps its facts."""
+    """The encoded history with `entry` in front. An earlier entry of this queue and reason moves to the front instead,
+    with its count raised by one and its other fields kept.
+    """
     queue = entry["queue"].text
     needles = [needle for needle in _needles("queue", queue) if needle in history]
     for start, end in array_spans(history) if needles else ():
@@ -192,14 +193,14 @@ def _continued(history: bytes, entry: FieldTable) -> bytes:
 
 
 def _needles(key: str, text: str) -> list[bytes]:
-    """How an entry of a table with this string begins and ends: only where one of these is found it can be."""
+    """The possible encodings of a table entry with this string. A table without any of these has no such entry."""
     raw = text.encode()
     head, tail = bytes((len(key),)) + key.encode(), len(raw).to_bytes(4, "big") + raw
     return [head + tag + tail for tag in (b"S", b"x")]
 
 
 def _count(death: FieldTable) -> int:
-    """How often it happened so far; 0 where that is not said, or not with an integer. There is room for one more."""
+    """The count of an entry, 0 if it has no integer count; at most `COUNT_MAX` - 1, so that it can be raised."""
     value = death["count"].value if "count" in death else 0
     return min(value, COUNT_MAX - 1) if type(value) is int else 0
 

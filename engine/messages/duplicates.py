@@ -1,4 +1,4 @@
-"""Duplicate detection: a message whose id was seen before at its address is not routed again.
+"""Duplicate detection: a message is not routed if its address has seen the message's id before.
 
 Source: address-settings page 3.6 (id-cache-size, persist-id-cache).
 """
@@ -10,15 +10,15 @@ from hashlib import blake2b
 from .content import DUPLICATE_IDS
 from .field_table import FieldTable
 
-#: Characters of an id; longer ones are known by their hash, so that clients cannot fill the memory with them.
+#: Maximum length of a stored id, in characters. Longer ids are stored as hashes: clients must not fill the memory.
 LENGTH_MAX = 128
 
 
 class IdCache:
-    """The last `size` duplicate ids of one address, oldest forgotten first.
+    """The last `size` duplicate ids of one address. A new id evicts the oldest.
 
-    Each has the number of the first message that came with it; 0: the journal does not have that message.
-    `characters`: of all ids that are remembered.
+    Each id has the number of the first message that carried it; 0: that message is not in the journal.
+    `characters`: total length of the stored ids.
     """
 
     __slots__ = ("_numbers", "_order", "characters", "size")
@@ -27,13 +27,13 @@ class IdCache:
         self.size = size
         self.characters = 0
         self._numbers: dict[str, int] = {}
-        self._order: deque[str] = deque()  # beside it: to take the oldest out of a dictionary is not O(1)
+        self._order: deque[str] = deque()  # finding the oldest key of a dictionary is not O(1)
 
     def __contains__(self, id_: str | None) -> bool:
         return id_ in self._numbers
 
     def remember(self, id_: str, number: int) -> None:
-        """An id that is not among them is from now on, the newest."""
+        """Store a new id as the newest. It must not be stored yet."""
         self._numbers[id_] = number
         self._order.append(id_)
         self.characters += len(id_)
@@ -46,21 +46,21 @@ class IdCache:
         return len(self._order)
 
     def number_of(self, id_: str) -> int:
-        """Of the message that brought it; 0: the journal does not have it, or the id is forgotten."""
+        """The number of the message that carried the id; 0: it is not in the journal, or the id is not stored."""
         return self._numbers.get(id_, 0)
 
     def ids(self) -> list[str]:
-        """All of them, oldest first."""
+        """The stored ids, oldest first."""
         return list(self._order)
 
     def restore(self, numbered: Iterable[tuple[str, int]]) -> None:
-        """What was remembered before a restart, oldest first."""
+        """Store the ids that were stored before a restart, given oldest first."""
         for id_, number in numbered:
             self.remember(id_, number)
 
 
 def duplicate_id(headers: FieldTable, *, asked_for: bool) -> str | None:
-    """A message's id, or None. The plugin's header `x-deduplication-id` counts only where somebody `asked_for` it."""
+    """A message's duplicate id, or None. `asked_for`: also accept the RabbitMQ plugin's header `x-deduplication-id`."""
     for name in DUPLICATE_IDS if asked_for else DUPLICATE_IDS[:1]:
         field = headers.get(name)
         if field is not None:

@@ -1,7 +1,7 @@
-"""What listeners get: one thing that happened, in the words of `events.py`. One class a family, with typed fields.
+"""The base classes of events, which listeners receive. `events.py` lists the kinds of events.
 
-Here is what all have in common. What happens to the messages of a queue is in queues/queue_events.py, what happens as
-they are published in publishing/publish_events.py, what happens to named objects in object_events.py.
+The events of a queue's messages are in queues/queue_events.py, those of publishing in publishing/publish_events.py,
+those of named objects in object_events.py.
 """
 
 from abc import abstractmethod
@@ -14,14 +14,14 @@ from .message import Envelope, Message
 from .mixed import stretches_alike
 
 
-# Neither this class nor its families are frozen: creating one would cost three times as much. They share two methods,
-# since code made for each of 24 classes is a twentieth of the time that a broker takes to start.
+# Neither this class nor its subclasses are frozen: creating a frozen object costs three times as much. They share two
+# methods, because generating these for each of 24 classes takes a twentieth of the broker's start.
 @dataclass(slots=True, eq=False, repr=False)
 class Event:
-    """One thing that happened to a run of messages, or to a named object. Nobody changes it.
+    """One thing that happened to a run of messages, or to a named object. Listeners must not change it.
 
-    `subject`: the queue, exchange, address or client by name. `messages`: message ids, oldest first; empty for events
-    about objects. `of`: the messages themselves, one for each id, or the envelope that a run of them shares.
+    `subject`: name of the queue, exchange, address or client. `messages`: message ids, oldest first; empty for events
+    of objects. `of`: the messages themselves, one for each id, or the envelope that they share.
     """
 
     kind: EventKind
@@ -38,7 +38,7 @@ class Event:
 
     @property
     def detail(self) -> dict[str, object] | None:
-        """What the family adds, by name; None: nothing. For those who print or store events of any kind."""
+        """The subclass's own fields by name, for printing and storing; None: it has none."""
         return None
 
 
@@ -48,7 +48,7 @@ def _values(event: Event) -> dict[str, object]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ObjectEvent(Event):
-    """Something happened to a named object, and to no message."""
+    """An event of a named object."""
 
     messages: Sequence[int] = field(default=(), init=False)
     of: None = field(default=None, init=False)
@@ -56,28 +56,28 @@ class ObjectEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class MixedEvent(Event):
-    """Something happened to a run of new messages, each with an envelope of its own."""
+    """An event of a run of new messages, each with its own envelope."""
 
     of: None = field(default=None, init=False)
     envelopes: Sequence[Envelope]
 
     def stretches(self) -> Iterator[Any]:
-        """The same as events of messages with one envelope each, in order."""
+        """Split the event into events of messages that share one envelope, in order."""
         for start, stop, envelope in stretches_alike(self.envelopes):
             yield self._stretch(start, stop, envelope)
 
     @abstractmethod
     def _stretch(self, start: int, stop: int, envelope: Envelope) -> Event:
-        """The event of the messages from one offset to before another."""
+        """The event of the messages from offset `start` up to, but not including, `stop`."""
 
 
-#: Listeners are called in the turn that caused the event and must not call back into the engine. One with a true
-#: attribute `takes_mixed` gets a `MixedEvent` as it is, all others its stretches.
+#: The engine calls listeners in the turn that caused the event; they must not call back into the engine. A listener
+#: with a true attribute `takes_mixed` receives a `MixedEvent` whole, all others receive its stretches.
 Listener = Callable[[Event], None]
 
 
 def emit_mixed(listeners: Iterable[Listener], event: MixedEvent) -> None:
-    """Call each listener with what happened to a mixed run."""
+    """Call each listener with a mixed event or its stretches."""
     for listener in listeners:
         if getattr(listener, "takes_mixed", False):
             listener(event)

@@ -1,7 +1,7 @@
 """Field tables, decoded with the type tags that were on the wire (a leaf: imports nothing of ours).
 
-Tags matter: texts name the type that a client sent, and equality between tags has rules of its own. Everything is
-bounded before it is built: nesting by a depth, sizes by what is really there.
+Tags matter: error texts name the type that a client sent, and the equality of values depends on the tags. Limits are
+checked before anything is built: nesting against a depth, sizes against the octets that are there.
 Source: behaviour page 0.6.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 DEPTH_MAX = 64
 
-#: The names that texts use for tags (Erlang client's words, behaviour page 0.5).
+#: The names of tags in error texts (those of the Erlang client, behaviour page 0.5).
 TYPE_NAMES = {
     "S": "longstr",
     "I": "signedint",
@@ -39,7 +39,7 @@ NUMBER_TAGS = INTEGER_TAGS | frozenset("fdD")
 
 
 class FieldTableError(ValueError):
-    """The bytes are no field table: cut short, nested too deep, or with an unknown tag."""
+    """The bytes are not a field table: truncated, nested too deep, or with an unknown tag."""
 
 
 class UnknownFieldTag(FieldTableError):
@@ -50,7 +50,7 @@ class Field(NamedTuple):
     """One value as it was on the wire.
 
     `value` by tag: int (bBsuIilLT), bool (t), float (fd), bytes (Sx), (scale, int) (D), None (V),
-    list[Field] (A; the octets of the items where somebody asked for them), FieldTable (F).
+    list[Field] (A; the octets of the items if decoded with `raw`), FieldTable (F).
     """
 
     tag: str
@@ -58,7 +58,7 @@ class Field(NamedTuple):
 
     @property
     def type_name(self) -> str:
-        """The word that error texts use for the tag."""
+        """The name of the tag in error texts."""
         return TYPE_NAMES[self.tag]
 
     @property
@@ -68,10 +68,10 @@ class Field(NamedTuple):
         return self.value.decode("utf-8", "replace")
 
     def comparable(self) -> object:
-        """A value that is equal exactly where brokers treat two fields as equal.
+        """A value for comparison: two are equal exactly if brokers treat the fields as equal.
 
         Numbers are equal whatever their width, int and float alike; a string equals a byte array of the same octets;
-        a bool is equal to no number. Source: behaviour page 3.9 (headers), 3.10.8 semantics.
+        a bool never equals a number. Source: behaviour page 3.9 (headers), 3.10.8 semantics.
         """
         tag, value = self
         if tag == "D":
@@ -88,7 +88,7 @@ class Field(NamedTuple):
 
 
 def integer_of(table: "FieldTable", key: str) -> int | None:
-    """The integer under a key; None when there is none, or something else."""
+    """The integer under a key; None: there is no entry, or it is not an integer."""
     field = table.get(key)
     return field.value if field is not None and field.tag in INTEGER_TAGS and isinstance(field.value, int) else None
 
@@ -121,7 +121,7 @@ _FIXED = {
 }
 _DECIMAL = Struct(">BI")
 _LENGTH = Struct(">I")
-#: Octets of a value by the octet of its tag; those that announce a length of their own are not among them.
+#: Octets of a value by the octet of its tag. Missing are the tags whose values start with a length.
 _SIZES = {ord(tag): fixed.size for tag, fixed in _FIXED.items()} | {ord("V"): 0, ord("D"): _DECIMAL.size}
 _STRINGS = frozenset(b"Sx")
 _STRING, _TABLE, _ARRAY = b"SFA"
@@ -133,8 +133,8 @@ def decode_table(
 ) -> tuple[FieldTable, int]:
     """Decode the table whose four length octets stand at `start`.
 
-    `raw`: an entry that is left as it is if it is an array; its value is the octets of the items.
-    Returns: the table and the offset behind it. Of duplicate keys the first counts.
+    `raw`: name of an entry that is not decoded if it is an array; its value is the octets of the items.
+    Returns: the table and the offset after it. Of duplicate keys the first counts.
     Raises:  FieldTableError, UnknownFieldTag.
     """
     begin, end = _span(data, start, len(data))
@@ -152,7 +152,7 @@ def encode_array(items: list[Field]) -> bytes:
 
 
 def array_spans(data: bytes) -> list[tuple[int, int]]:
-    """(first octet, octet behind) of each item of an array, which is not looked into. Raises: FieldTableError."""
+    """(offset, offset after it) of each item of an array, without decoding it. Raises: FieldTableError."""
     position, end = 0, len(data)
     spans = []
     while position < end:
@@ -163,7 +163,7 @@ def array_spans(data: bytes) -> list[tuple[int, int]]:
 
 
 def _behind(data: bytes, position: int, end: int) -> int:
-    """The octet behind a value, which is not looked into."""
+    """The offset after a value, without decoding it."""
     if position >= end:
         raise FieldTableError("a value is missing")
     tag = data[position]
@@ -248,7 +248,7 @@ def _array(data: bytes, position: int, end: int, depth: int) -> list[Field]:
 
 
 class OpenedTable(Mapping[str, Field]):
-    """The table whose four length octets stand at `start`, of which an entry is decoded when it is asked for.
+    """The table whose four length octets stand at `start`; an entry is decoded on access.
 
     Of duplicate keys the first counts. Raises: FieldTableError, UnknownFieldTag.
     """
@@ -280,10 +280,10 @@ class OpenedTable(Mapping[str, Field]):
 
 
 def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, int]:
-    """Check the table whose four length octets stand at `start`, and build nothing.
+    """Check the table whose four length octets stand at `start`, without building it.
 
-    marks: names of entries, as octets; those of nested tables do not count.
-    Returns: whether an entry has one of these names, and the offset behind the table.
+    marks: names of entries to look for, as octets; entries of nested tables do not count.
+    Returns: whether an entry has one of these names, and the offset after the table.
     Raises:  FieldTableError, UnknownFieldTag: the same that `decode_table` raises.
     """
     position, end = _span(data, start, len(data))
@@ -295,7 +295,7 @@ def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, 
             raise FieldTableError("a key is cut short")
         if data[position + 1 : name_end] in marks:
             is_marked = True
-        # A string is most of what clients send: without the call 0.2 us less an entry.
+        # Most entries that clients send are strings: inlined, 0.2 us less for each.
         if name_end + 5 <= end and data[name_end] == _STRING:
             position = name_end + 5 + unpack_length(data, name_end + 1)[0]
             if position > end:
@@ -306,7 +306,7 @@ def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, 
 
 
 def _scan_field(data: bytes, position: int, end: int, depth: int) -> int:
-    """Check a value and what is in it. Returns: the offset behind it."""
+    """Check a value and its nested values. Returns: the offset after it."""
     if position >= end:
         raise FieldTableError("a value is missing")
     tag = data[position]
@@ -334,11 +334,9 @@ def _scan_field(data: bytes, position: int, end: int, depth: int) -> int:
 
 
 def table_spans(data: bytes, start: int) -> list[tuple[str, int, int]]:
-    """(key, first octet, octet behind) of each entry of the table whose length octets stand at `start`.
+    """(key, offset, offset after it) of each entry of the table whose length octets stand at `start`.
 
-    Their values are not looked into.
-
-    Raises: FieldTableError.
+    The values are not decoded. Raises: FieldTableError.
     """
     position, end = _span(data, start, len(data))
     spans = []
@@ -353,7 +351,7 @@ def table_spans(data: bytes, start: int) -> list[tuple[str, int, int]]:
 
 
 def encode_table(table: FieldTable) -> bytes:
-    """The inverse of `decode_table`. Raises: FieldTableError when a value does not fit its tag."""
+    """The inverse of `decode_table`. Raises: FieldTableError if a value does not fit its tag."""
     body = b"".join(_encode_key(key) + _encode_field(field) for key, field in table.items())
     return _LENGTH.pack(len(body)) + body
 

@@ -1,7 +1,7 @@
 """Conversion of argument tables between the JSON of definitions and typed fields of AMQP.
 
-Everything that a client may declare can be exported and imported, and is then exported as before. Values that JSON
-cannot express become the nearest that it can: octets that are not text, decimals, NaN and infinities.
+Every table that a client may declare can be exported and imported; a second export equals the first. Values without an
+equivalent in JSON (octets that are not text, decimals, NaN, infinities) become the nearest value.
 Source: behaviour page 5.5.
 """
 
@@ -14,7 +14,7 @@ KEY_OCTETS_MAX = 255
 
 
 def table_of_json(value: object, depth: int = 0) -> FieldTable:
-    """The table of a JSON object. Raises: ValueError."""
+    """The table of a JSON object. Raises: ValueError, whose text names what is expected."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError("an object")
     if depth >= DEPTH_MAX or any(len(key.encode()) > KEY_OCTETS_MAX for key in value):
@@ -41,7 +41,7 @@ def _field(value: object, depth: int) -> Field:
 
 
 def _tag_of(value: int) -> str:
-    """The narrowest type that clients use; only a timestamp has 64 bits without a sign."""
+    """The narrowest type that clients use; only the timestamp has 64 unsigned bits."""
     if -(2**31) <= value < 2**31:
         return "I"
     if -(2**63) <= value < 2**63:
@@ -57,7 +57,7 @@ def json_of_table(table: FieldTable) -> dict[str, Any]:
 
 
 def _key(key: str) -> str:
-    """The key if it is text; else its readable part, cut to the length of a key."""
+    """The key with undecodable octets replaced, cut to the maximum length of a key."""
     raw = key.encode("utf-8", "surrogateescape")
     return raw.decode("utf-8", "replace").encode()[:KEY_OCTETS_MAX].decode("utf-8", "ignore")
 

@@ -1,6 +1,7 @@
-"""What a delivery of a leased queue says beside what was published: headers that only that delivery has.
+"""The headers that a leased queue adds to a delivery.
 
-They are spliced into each delivery, the stored message stays as it was. Source: queues page A.2 (message delivered).
+They are spliced into the content of the delivery; the stored message does not change.
+Source: queues page A.2 (message delivered).
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,11 @@ from .message import Envelope
 
 BOOKMARK, TOPIC, LEASE_UNTIL = "x-bookmark", "x-topic", "x-lease-until"
 DELIVERY_COUNT, CANCEL_COUNT, BARRIER, BROWSE = "x-delivery-count", "x-cancel-count", "x-barrier", "x-browse"
-#: What stands for this broker in bookmarks: message ids are its sequence.
+#: This broker's number in bookmarks; the sequence number in a bookmark is the message id.
 ORIGIN = 1
-#: Of a message that is replayed: when it was published (ms since 1970 UTC).
+#: Header of a replayed message: the time of its publish (ms since 1970 UTC).
 PUBLISHED_AT = "x-ts"
-#: Why a message expired, in a dead letter: `time_limit`, `forced_expire`, `max_cancels`, `max_deliveries`.
+#: Header of a dead letter, the cause of its expiry: `time_limit`, `forced_expire`, `max_cancels`, `max_deliveries`.
 REASON = "x-amps-reason"
 _OURS = frozenset({BOOKMARK, TOPIC, LEASE_UNTIL, DELIVERY_COUNT, CANCEL_COUNT, BARRIER, BROWSE})
 
@@ -24,13 +25,13 @@ _LENGTH = Struct(">I")
 _FLAGS = Struct(">H")
 _HEADERS = 0x2000
 _TRUE = b"t\x01"
-#: Headers of messages that look alike are cut once; so many are known.
+#: Number of property lists whose cut is cached: equal lists are cut once.
 _KNOWN_MAX = 1000
 _known: dict[bytes, tuple[bytes, bytes, bytes]] = {}
 
 
 def key_of(name: str) -> bytes:
-    """The name of an entry in a table."""
+    """The name of a table entry as on the wire: length octet and name."""
     octets = name.encode()
     return bytes((len(octets),)) + octets
 
@@ -38,7 +39,7 @@ def key_of(name: str) -> bytes:
 _BOOKMARK, _TOPIC = key_of(BOOKMARK) + b"S", key_of(TOPIC) + b"S"
 _UNTIL, _DELIVERIES = key_of(LEASE_UNTIL) + b"l", key_of(DELIVERY_COUNT) + b"l"
 _CANCELS, _BARRIER, _BROWSE = key_of(CANCEL_COUNT) + b"l", key_of(BARRIER) + _TRUE, key_of(BROWSE) + _TRUE
-#: Both counts, and when the lease ends, in one go: half of the time.
+#: Packs both counts in one call, `_COUNTS_AND_END` also the lease's end: half the time of one call each.
 _COUNTS = Struct(f">{len(_DELIVERIES)}sq{len(_CANCELS)}sq").pack
 _OFFSET, _TIME = key_of(OFFSET) + b"l", key_of(PUBLISHED_AT) + b"l"
 _PLACE = Struct(f">{len(_OFFSET)}sq{len(_TIME)}sq").pack
@@ -46,7 +47,7 @@ _COUNTS_AND_END = Struct(f">{len(_DELIVERIES)}sq{len(_CANCELS)}sq{len(_UNTIL)}sq
 
 
 def text_entry(prefix: bytes, value: str) -> bytes:
-    """An entry whose value is a text."""
+    """A table entry with a string value. `prefix`: its name and type tag."""
     octets = value.encode()
     return prefix + _LENGTH.pack(len(octets)) + octets
 
@@ -59,7 +60,7 @@ def topic_entry(topic: str) -> bytes:
 def lease_entries(
     topic: bytes, bookmark: str, deliveries: int, cancels: int, until_ms: int | None, *, is_barrier: bool = False
 ) -> bytes:
-    """The entries of one delivery. `topic`: by `topic_entry`; `until_ms`: wall time at which the lease ends."""
+    """The entries of one delivery. `topic`: made by `topic_entry`; `until_ms`: wall time of the lease's end."""
     end = _BARRIER if is_barrier else b""
     return topic + text_entry(_BOOKMARK, bookmark) + _counts(deliveries, cancels, until_ms) + end
 
@@ -71,9 +72,9 @@ def _counts(deliveries: int, cancels: int, until_ms: int | None) -> bytes:
 
 
 class RunHeaders:
-    """The entries of a run of deliveries of one topic: they differ in the number within the bookmark alone.
+    """The entries of a run of deliveries of one topic, which differ only in the bookmarks' sequence numbers.
 
-    `numbers`: those, each of so many `digits`. `deliveries`: how often each was delivered now.
+    `numbers`: the sequence numbers, each of `digits` digits. `deliveries`: delivery count of each message.
     """
 
     __slots__ = ("_after", "_before", "deliveries", "digits", "numbers")
@@ -81,7 +82,7 @@ class RunHeaders:
     def __init__(
         self, topic: bytes, origin: int, numbers: Sequence[int], deliveries: int, until_ms: int | None
     ) -> None:
-        """`origin`: what stands before the number in a bookmark."""
+        """`origin`: the broker's number, which precedes the sequence number in a bookmark."""
         self.numbers = numbers
         self.deliveries = deliveries
         self.digits = len(str(numbers[0]))
@@ -91,17 +92,17 @@ class RunHeaders:
 
     @property
     def size(self) -> int:
-        """Octets that each message has more."""
+        """Octets added to each message."""
         return len(self._before) + self.digits + len(self._after)
 
     def around(self, header: bytes) -> tuple[bytes, bytes]:
-        """The header payload of a delivery: what stands before the number, and behind it."""
+        """The header payload of a delivery, split at the sequence number: (octets before it, octets after it)."""
         before, kept, after = _known_cut(header)
         length = _LENGTH.pack(len(kept) + self.size)
         return b"".join((header[:12], before, length, kept, self._before)), self._after + after
 
     def dressed(self, envelope: Envelope, blobs: Sequence[bytes]) -> list[bytes]:
-        """The contents of the deliveries, as `with_entries`."""
+        """The blobs of the deliveries, as `with_entries` makes them."""
         return [
             with_entries(envelope, blob, b"%b%d%b" % (self._before, number, self._after))
             for number, blob in zip(self.numbers, blobs)
@@ -111,24 +112,24 @@ class RunHeaders:
 def run_headers(
     topic: bytes, origin: int, numbers: Sequence[int], deliveries: int, until_ms: int | None
 ) -> RunHeaders | None:
-    """Those of a run; None: its numbers are not of one length."""
+    """The entries of a run; None: its sequence numbers differ in length."""
     if len(numbers) > 1 and len(str(min(numbers))) != len(str(max(numbers))):
         return None
     return RunHeaders(topic, origin, numbers, deliveries, until_ms)
 
 
 def browse_entries(topic: bytes, bookmark: str) -> bytes:
-    """The entries of a message that is only shown."""
+    """The entries of a browsed message, which is not leased."""
     return topic + text_entry(_BOOKMARK, bookmark) + _BROWSE
 
 
 def replay_entries(topic: bytes, bookmark: str, offset: int, wall_ms: int) -> bytes:
-    """The entries of a message that is replayed: also its place in the log, and when it was published."""
+    """The entries of a replayed message. `offset`: its offset in the log; `wall_ms`: the time of its publish."""
     return topic + text_entry(_BOOKMARK, bookmark) + _PLACE(_OFFSET, offset, _TIME, wall_ms)
 
 
 def with_entries(envelope: Envelope, blob: bytes, entries: bytes) -> bytes:
-    """A blob (of the engine's own framing; see `Envelope.plain`) whose headers have these entries at their end."""
+    """The blob in plain framing (see `Envelope.plain`), with these entries appended to its headers."""
     header, body = envelope.framing.split(blob)
     before, kept, after = _known_cut(header)
     return PLAIN.join(
@@ -137,7 +138,7 @@ def with_entries(envelope: Envelope, blob: bytes, entries: bytes) -> bytes:
 
 
 def _known_cut(header: bytes) -> tuple[bytes, bytes, bytes]:
-    """As `_cut`, remembered."""
+    """`_cut` with a cache."""
     properties = header[12:]
     cut = _known.get(properties)
     if cut is None:
@@ -150,7 +151,7 @@ def _known_cut(header: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _cut(header: bytes) -> tuple[bytes, bytes, bytes]:
-    """Flags and what stands before the headers; the entries that stay; what stands behind them."""
+    """Split a property list: (flags and octets before the headers, entries that stay, octets after the headers)."""
     flags = _FLAGS.unpack_from(header, 12)[0]
     position = 14
     try:

@@ -1,35 +1,35 @@
-"""Levels of priority: which one a message of a queue is on."""
+"""Levels of priority: the mapping of a message's priority to a level of a queue."""
 
 from dataclasses import dataclass
 from functools import cache
 
-#: Of messages that say none, and the highest level, on RabbitMQ 4.3's quorum queues.
+#: The priority of messages without one, and the highest level, in quorum queues of RabbitMQ 4.3.
 DEFAULT_PRIORITY, LEVEL_TOP = 4, 31
 
 
 @dataclass(slots=True, frozen=True)
 class Levels:
-    """0 to `top`. `table`: the level of each priority, an octet; `default`: of messages without one."""
+    """Levels 0 to `top`. `table`: one octet for each priority, its level; `default`: level of messages without one."""
 
     top: int
     table: bytes
     default: int
 
     def of(self, priority: int | None) -> int:
-        """The level of a message."""
+        """The level of a priority; None: of messages without one."""
         return self.default if priority is None else self.table[priority]
 
 
 @cache
 def up_to(top: int) -> Levels:
-    """A level for each priority up to this one; higher ones count as that (behaviour page 3.5)."""
+    """One level for each priority up to `top`; higher priorities count as `top` (behaviour page 3.5)."""
     return Levels(top, bytes(min(priority, top) for priority in range(256)), 0)
 
 
 ONE_LEVEL = up_to(0)
-#: RabbitMQ 4.0's quorum queues: above the default is high, everything else normal.
+#: Quorum queues of RabbitMQ 4.0: a priority above the default is high, every other is normal.
 TWO_CLASSES = Levels(1, bytes(priority > DEFAULT_PRIORITY for priority in range(256)), 0)
-#: RabbitMQ 4.3's quorum queues.
+#: Quorum queues of RabbitMQ 4.3: one level for each priority.
 ALL_LEVELS = Levels(LEVEL_TOP, up_to(LEVEL_TOP).table, DEFAULT_PRIORITY)
-#: By the number of them.
+#: The levels of quorum queues, by their number.
 OF_QUORUM = {0: None, 2: TWO_CLASSES, 32: ALL_LEVELS}

@@ -1,7 +1,7 @@
-"""A message in a queue, and what a run of messages has in common.
+"""A message in a queue, and the envelope that a run of messages shares.
 
-`Message` objects are per (message, queue): the content is shared, since the blob is one bytes object however many
-queues hold it. Their ids rise in the order of publishing, so an id is also the place in the queue.
+Each queue has its own `Message` object for a message; all of them share the blob, which is one bytes object. Ids rise
+in the order of publishing, so an id also gives the message's position in the queue.
 """
 
 from collections.abc import Mapping
@@ -12,25 +12,25 @@ from .field_table import Field, FieldTable
 
 
 class Envelope:
-    """Where a run of messages was published and how to read its blobs.
+    """Exchange, routing keys and property summary of a run of messages, and the framing of their blobs.
 
-    The facts' expiration must be valid (`arguments.check_expiration`). `opaque` belongs to the frontend that published:
-    what it needs to pass the blobs on unread.
+    The expiration in `facts` must be valid (`arguments.check_expiration`). `opaque`: data that the publishing frontend
+    needs to send the blobs on without decoding them.
     """
 
     __slots__ = (
         "_persisted",
         "_plain",
         "_stored",
-        "cause_id",  # of the message of which this is a dead letter; 0: none
-        "copies",  # more routing keys, of CC and BCC
+        "cause_id",  # id of the message that died, if this is its dead letter; 0: it is not a dead letter
+        "copies",  # further routing keys, from CC and BCC
         "exchange",
-        "expiration_ms",  # that counts: the property's, or what the address made of it
-        "expiry_is_settled",  # the message's address had a word in it, so that the queue's has none
+        "expiration_ms",  # the effective time to live: that of the property, or that of the address's policy
+        "expiry_is_settled",  # the message's address has applied its policy, so the queue's address must not
         "facts",
-        "first_id",  # under which the message was first published; 0: the one that it has
+        "first_id",  # the id of the first publish; 0: the message's current id
         "framing",
-        "is_plain",  # whether a queue without rules has nothing to look at
+        "is_plain",  # a queue without rules need not read the properties
         "opaque",
         "routing_key",
     )
@@ -64,7 +64,7 @@ class Envelope:
         return (self.routing_key, *self.copies)
 
     def with_expiration(self, expiration_ms: int | None) -> "Envelope":
-        """The same, but expiring as its address has settled. The property itself stays as published."""
+        """A copy with the time to live that its address determines (None: no expiry). The property does not change."""
         settled = self._like(self.facts, self.framing)
         settled.expiration_ms = expiration_ms
         settled.expiry_is_settled = True
@@ -72,13 +72,13 @@ class Envelope:
         return settled
 
     def published_first_as(self, id_: int) -> "Envelope":
-        """The same for one message that comes to a queue again, under another id."""
+        """A copy for a message that enters a queue again under another id."""
         again = self._like(self.facts, self.framing)
         again.first_id = id_
         return again
 
     def persisted(self) -> "Envelope":
-        """The same for a queue that stores whatever comes; always the same object. The property stays as published."""
+        """A persistent copy, for a queue that stores every message. Cached. The property does not change."""
         if self.facts.persistent:
             return self
         if self._persisted is None:
@@ -86,7 +86,7 @@ class Envelope:
         return self._persisted
 
     def stored(self) -> "Envelope":
-        """The same for blobs of the engine's own framing, as the journal gives them back; always the same object."""
+        """A copy for blobs in plain framing, in which the journal returns them. Cached."""
         if self.framing is PLAIN:
             return self
         if self._stored is None:
@@ -94,7 +94,7 @@ class Envelope:
         return self._stored
 
     def plain(self) -> "Envelope":
-        """The same for blobs of the engine's own framing that have a headers table now; always the same object."""
+        """A copy for blobs in plain framing to which a headers table was added. Cached."""
         if self.framing is PLAIN and self.facts.has_headers:
             return self
         if self._plain is None:
@@ -112,7 +112,7 @@ class Envelope:
         return changed
 
     def spliced(self, blob: bytes, added: FieldTable) -> bytes:
-        """A blob (of the engine's own framing; see `plain`) with these headers added or replaced."""
+        """The blob in plain framing (see `plain`), with these headers added or replaced."""
         header, body = self.framing.split(blob)
         return PLAIN.join(splice_header(header, added, set()), body)
 
@@ -121,14 +121,14 @@ class Envelope:
         return headers_of(self.framing.split(blob)[0]) if self.facts.has_headers else {}
 
     def opened_headers(self, blob: bytes) -> Mapping[str, Field]:
-        """The same, each decoded when it is asked for."""
+        """The headers table of one blob of this run; each entry is decoded on access."""
         return opened_headers(self.framing.split(blob)[0]) if self.facts.has_headers else {}
 
 
 class Message:
-    """One message in one queue. Slots only: there are millions of these."""
+    """One message in one queue. A queue may hold millions, so the object has nothing but slots."""
 
-    #: Whether a deep queue may not page it out: memory knows more of it than the journal does.
+    #: Whether paging must leave the message in memory, because the journal lacks some of its state.
     stays_in_memory: ClassVar[bool] = False
 
     __slots__ = ("blob", "deliveries", "envelope", "expires_ns", "holder", "id", "uncounted")
@@ -139,10 +139,10 @@ class Message:
         self.id = id_
         self.blob = blob
         self.envelope = envelope
-        self.holder = holder  # who has it unacknowledged (`consumer.holder_of`); None while it is ready
-        self.expires_ns = 0  # by the clock's monotonic reading; 0: never
-        self.uncounted = 0  # of the deliveries, those that were no attempt (clean closes, recovers)
-        self.deliveries = deliveries  # how often it was handed out; > 0 means redelivered from now on
+        self.holder = holder  # the holder of the unacknowledged delivery (`consumer.holder_of`); None while ready
+        self.expires_ns = 0  # monotonic time; 0: never
+        self.uncounted = 0  # deliveries that do not count as attempts (clean closes, recovers)
+        self.deliveries = deliveries  # number of deliveries; the next one is a redelivery if it is above 0
 
     @property
     def header(self) -> bytes:
@@ -156,7 +156,7 @@ class Message:
 
     @property
     def first_id(self) -> int:
-        """The id under which it was first published: dead letters, and what an operator moves, get others later."""
+        """The id of the first publish. Dead letters and moved messages get new ids."""
         return self.envelope.first_id or self.id
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Mixed runs: messages that follow each other and have envelopes of their own. The hot path of busy publishers."""
+"""Mixed runs: consecutive messages with one envelope each. On the hot path of busy publishers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
@@ -6,17 +6,17 @@ from typing import TypeAlias
 
 from .message import Envelope
 
-#: Of a run: the one that all its messages share, or one for each.
+#: The envelopes of a run: one that all its messages share, or one for each.
 Envelopes: TypeAlias = Envelope | Sequence[Envelope]
 
 
 def each_of(envelopes: Envelopes) -> Iterable[Envelope]:
-    """One for each message; endless where they share one."""
+    """One envelope for each message; an endless iterator if they share one."""
     return repeat(envelopes) if isinstance(envelopes, Envelope) else envelopes
 
 
 def stretches_alike(envelopes: Sequence[Envelope]) -> Iterator[tuple[int, int, Envelope]]:
-    """The runs of one envelope in it: offset of the first message, offset behind the last, envelope."""
+    """The stretches that share one envelope: offset of the first message, offset after the last, envelope."""
     start = 0
     last = envelopes[0]
     for offset, envelope in enumerate(envelopes):

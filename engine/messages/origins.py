@@ -1,4 +1,4 @@
-"""Where a dead letter came from, as its headers say, and the header without what tells of its death.
+"""The origin of a dead letter, read from its headers, and the removal of these headers.
 
 Source: behaviour page 3.4 (x-death, newest first); address-settings page 5.6 (`_AMQ_ORIG_*`); management page 16.
 """
@@ -12,7 +12,7 @@ from .message import Message
 
 _FACTS = ("queue", "reason", "exchange")
 _ORIGINS = dict.fromkeys((ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID, ACTUAL_EXPIRY), Field("V", None))
-#: Headers that tell of deaths, and of where a message was before.
+#: The headers of deaths and origins.
 DEATH_HEADERS = frozenset(
     {
         "x-death",
@@ -25,9 +25,10 @@ _ADDRESSES, _QUEUES = (ORIG_ADDRESS, "_HQ_ORIG_ADDRESS"), (ORIG_QUEUE, "_HQ_ORIG
 
 
 class Origin(NamedTuple):
-    """`queue`: where the message died last, empty where nothing says so; `reason`: of what; `time_s`: since 1970, or 0.
+    """`queue`: the queue of the last death, empty if unknown; `reason`: its reason; `time_s`: seconds since 1970, or 0.
 
-    `exchange` and `keys`: as it had been published there. `address`: that instead, where only our headers tell it.
+    `exchange`, `keys`: those with which the message was published to that queue. `address`: set instead of these if the
+    message has only `_AMQ_ORIG_*` headers.
     """
 
     queue: str
@@ -39,7 +40,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(message: Message) -> Origin | None:
-    """By the newest entry of x-death, else by the original address. None: no header says it."""
+    """The origin in the newest entry of x-death, else the original address. None: no header has either."""
     headers = headers_of(message.header)
     entries = _items(headers.get("x-death"))
     first = entries[0].value if entries else None
@@ -61,7 +62,7 @@ def origin_of(message: Message) -> Origin | None:
 
 
 def without_deaths(header: bytes) -> bytes:
-    """A header payload as it was before the message died; its expiration, which is gone, does not come back."""
+    """The header payload without the headers of deaths. The expiration, which the first death removed, stays away."""
     return splice_header(header, {}, {*DEATH_HEADERS, DELIVERY_COUNT})
 
 

@@ -1,14 +1,14 @@
-"""Shapes: what property lists that differ only in ids, time stamps and values of headers have in common.
+"""Shapes: the common part of property lists that differ only in ids, timestamps and values of headers.
 
-Clients put a unique id into each message, so that no list comes twice. A shape is the octets of a list on which its
-being valid or its facts depend; every list of that length that has these octets is valid and has the same facts.
-Finding that out compares two numbers, 0.3 us for 200 octets instead of 2 to scan them.
+Clients put a unique id into each message, so no property list occurs twice. A shape is the set of octets that determine
+a list's validity and its summary: every list of the same length with the same octets is valid and has the same summary.
+Finding the shape of a list of 200 octets compares two numbers and takes 0.3 us; scanning the list takes 2 us.
 """
 
 from .content import PROPERTIES, REPLY_TO_ME, PropertySummary
 from .field_table import table_spans
 
-#: Of which properties each fact is read; presence alone needs none. A new fact or mark belongs here, too.
+#: The properties whose values determine each field of a `PropertySummary`. New fields and marks must be added here.
 SOURCES = {
     "persistent": ("delivery_mode",),
     "priority": ("priority",),
@@ -17,29 +17,30 @@ SOURCES = {
     "has_headers": (),
     "is_marked": ("headers", "reply_to"),
 }
-#: Properties whose every octet counts. Of `headers` all but the values do; `reply_to` is compared with one word.
+#: Properties all of whose octets belong to the shape. Of `headers` everything but the values does; `reply_to` matters
+#: only if it may be `REPLY_TO_ME`.
 _SETTLED = {name for names in SOURCES.values() for name in names} - {"headers", "reply_to"}
 
-#: Longer lists have no shape: numbers of their size are slower to compare, and large to keep.
+#: Maximum length of a list with a shape, in octets: longer numbers are slow to compare and take memory.
 SIZE_MAX = 1024
-#: Shapes of lists of one length, and of all lengths.
+#: Maximum number of shapes: of lists of one length, and in total.
 ALIKE_MAX = 8
 SHAPES_MAX = 256
-#: Making a shape takes as long as scanning some lists: so many are scanned or found for each that is made; fewer before
-#: the first.
+#: Lists scanned or found for each shape that is made, because making one takes as long as scanning several lists. The
+#: first shape is made after `-CREDIT_FIRST` lists; `CREDIT_MAX` limits the saved credit.
 COST = 32
 CREDIT_FIRST = -8
 CREDIT_MAX = 1024
 
-#: (mask, value, facts): a list, read as one number, has these facts if `number & mask == value`.
+#: (mask, value, facts): a list, read as one number, has this summary if `number & mask == value`.
 Shape = tuple[int, int, PropertySummary]
 
 
 class Shapes:
-    """The shapes of the property lists of one connection. Bounded whatever the peer sends.
+    """The shapes of the property lists of one connection. Their number is limited whatever the peer sends.
 
-    `by_length`: octets of a list -> its shapes. A list of shapes, once there, stays the same object, so that readers
-    may keep it.
+    `by_length`: length of a property list in octets -> its shapes. Readers may keep such a list of shapes: the object
+    for a length never changes.
     """
 
     __slots__ = ("_count", "_credit", "by_length")
@@ -50,7 +51,7 @@ class Shapes:
         self._credit = CREDIT_FIRST
 
     def facts_of(self, properties: bytes) -> PropertySummary | None:
-        """The facts of a list that has a known shape."""
+        """The summary of a property list; None: its shape is not known."""
         shape = self.find(properties)
         if shape is None:
             return None
@@ -58,7 +59,7 @@ class Shapes:
         return shape[2]
 
     def find(self, properties: bytes) -> Shape | None:
-        """The shape of a list."""
+        """The shape of a property list; None: it is not known."""
         shapes = self.by_length.get(len(properties))
         if shapes:
             number = int.from_bytes(properties, "big")
@@ -68,13 +69,13 @@ class Shapes:
         return None
 
     def of_length(self, size: int) -> list[Shape] | None:
-        """The shapes of lists of so many octets, those to come as well. None: such lists have none."""
+        """The shapes of property lists of `size` octets, which is updated in place. None: longer than `SIZE_MAX`."""
         return self.by_length.setdefault(size, []) if size <= SIZE_MAX else None
 
     def learn(self, properties: bytes, facts: PropertySummary) -> bool:
-        """Make a shape of a list that has none, unless so many were needed that they would cost more than they save.
+        """Make a shape of a property list without one, unless shapes would cost more than they save (`COST`).
 
-        facts: those of the list. Returns: whether it has a shape from here on.
+        facts: the summary of the list. Returns: whether a shape was made.
         """
         if self._credit < CREDIT_MAX:
             self._credit += 1
@@ -98,9 +99,9 @@ class Shapes:
 
 
 def settled_octets(properties: bytes) -> bytes:
-    """For each octet of a valid, unmarked property list: 255 if its facts or its being valid depend on it, else 0.
+    """For each octet of a valid, unmarked property list: 255 if its summary or validity depends on the octet, else 0.
 
-    They depend on flags, lengths, tags and names of headers, on nested tables (not looked into), and on `SOURCES`.
+    They depend on flags, lengths, tags and names of headers, on nested tables (taken whole), and on `SOURCES`.
     """
     settled = bytearray(b"\xff" * len(properties))
     flags = int.from_bytes(properties[:2], "big")
@@ -122,7 +123,7 @@ def settled_octets(properties: bytes) -> bytes:
 
 
 def _release_value(settled: bytearray, properties: bytes, first: int, behind: int) -> None:
-    """The value of an entry of the headers may be any other of its length. `first`: where the entry begins."""
+    """Clear the octets of a header's value, which may be any value of that length. `first`: offset of the entry."""
     tag = first + 1 + properties[first]
     if properties[tag] in b"FA":
         return

@@ -1,4 +1,4 @@
-"""How large the bodies are that clients publish: a histogram, kept from the moment somebody asks for it first.
+"""A histogram of the body sizes that clients publish. Counting starts with the first request for it.
 
 Source: management page 12.1, 14.
 """
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from .message import Envelope
 
-#: Upper bounds of its buckets, in octets.
+#: Upper bounds of the buckets, in octets.
 BOUNDS = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
 
 
 class Sizes:
-    """`counts`: by the bounds, the last one above all of them; `octets`: of all bodies together.
+    """`counts`: number of bodies in each bucket, the last for bodies above all bounds. `octets`: size of all bodies.
 
-    What is beside the body, header and framing, is taken to be as large in a whole run as in its first message: exact
-    but for mixed runs. Some 0.3 us for one message, 0.05 us each in long runs that are alike.
+    The size of header and framing of a run's first message is assumed for the whole run, which is exact but for mixed
+    runs. Costs 0.3 us for one message, 0.05 us per message in long runs of equal size.
     """
 
     __slots__ = ("counts", "octets")
@@ -26,7 +26,7 @@ class Sizes:
         self.octets = 0
 
     def add(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        """A run of messages; `envelope`: of the first of them."""
+        """Count a run of messages; `envelope`: that of the first message."""
         first = envelope.framing.body_size(blobs[0])
         count, counts = len(blobs), self.counts
         if count == 1:
