@@ -1,7 +1,7 @@
-"""Queue and consumer arguments: which are known, what values they take, when two declarations agree.
+"""Queue and consumer arguments: the known ones, their valid values, and the equivalence of two declarations.
 
-One row an argument, in the order in which RabbitMQ 3.10 looks at them: of several faults it tells the first. Reasons
-are facts; their wording is the frontend's.
+The table has one row for each argument, in the order in which RabbitMQ 3.10 checks them, because the first fault is
+reported. A `Reason` is data; the frontend words it.
 Source: behaviour page 2.4.1, 3.1.
 """
 
@@ -29,11 +29,11 @@ from .stream_offset import start_of
 
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM, AMPS = "classic", "quorum", "stream", LEASED
-#: Of a consumer: which messages it gets (see consumer_filter.py).
+#: Consumer arguments that select messages (see consumer_filter.py).
 CONSUMER_FILTERS = ("x-filter", "x-selector")
-#: Argument of a consumer that takes the place of one with its tag, on a leased queue.
+#: Consumer argument, on a leased queue: the consumer replaces the one with its tag.
 REPLACE = "x-replace"
-#: What consumers may ask for; some of it of some queues only.
+#: The known consumer arguments; some apply only to some kinds of queues.
 CONSUMER_ARGUMENTS = frozenset(
     {
         *CONSUMER_FILTERS,
@@ -41,7 +41,7 @@ CONSUMER_ARGUMENTS = frozenset(
         OFFSET,
         "x-priority",
         "x-consumer-timeout",
-        "x-cancel-on-ha-failover",  # of RabbitMQ's mirrored queues: there are none, so none fails over
+        "x-cancel-on-ha-failover",  # of RabbitMQ's mirrored queues; accepted without effect
         "x-bookmark",
         "x-rate",
         "x-rate-max-gap",
@@ -56,7 +56,7 @@ EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-he
 
 @dataclass(slots=True, frozen=True)
 class Reason:
-    """Why a value is refused. `kind` is one of: type (expected an integer), unacceptable, text, tuple, atom, whole."""
+    """The reason to refuse a value. `kind`: type (expected an integer), unacceptable, text, tuple, atom, whole."""
 
     kind: str
     word: str = ""
@@ -139,7 +139,7 @@ def _or_minus_one(field: Field) -> Reason | None:
 
 
 def _number(low: float, high: float, *, above: bool = False) -> Check:
-    """A finite number from `low` (`above`: greater than it) to `high`."""
+    """Check for a finite number from `low` (`above`: greater than `low`) to `high`."""
 
     def check(field: Field) -> Reason | None:
         if field.tag not in NUMBER_TAGS:
@@ -172,9 +172,9 @@ def _anything(field: Field) -> Reason | None:
 
 @dataclass(slots=True, frozen=True)
 class Argument:
-    """One known queue argument: the queue types that take it, its check, whether a redeclaration compares it.
+    """One known queue argument. `types`: the queue types that accept it. `compared`: redeclarations must repeat it.
 
-    Other types take what the type takes that `QUEUE_TYPES` names for them.
+    Each other type accepts the arguments of the type that `QUEUE_TYPES` maps it to.
     """
 
     types: frozenset[str]
@@ -224,7 +224,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-consumer-timeout": Argument(_C | _Q | _S | _L, _integer()),
     "x-max-age": Argument(_S, _age),
     "x-stream-max-segment-size-bytes": Argument(_S, _integer(0, 3_000_000_000)),
-    # Ours, on every queue but streams (address-settings page 6.6; a deviation listed in docs/DEVIATIONS.md).
+    # Leveret's, for all queues but streams (address-settings page 6.6; a deviation listed in docs/DEVIATIONS.md).
     "x-ring-size": Argument(_C | _Q, _limit),
     "x-redelivery-delay": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-redelivery-delay-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
@@ -247,7 +247,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-group-rebalance-pause-dispatch": Argument(_C | _Q, _boolean),
     "x-group-first-key": Argument(_C | _Q, _string),
     SELECTOR: Argument(_C | _Q, _selector),
-    # RabbitMQ 4.3's, there on quorum queues alone, and LavinMQ's multiplier.
+    # RabbitMQ 4.3's, which has them on quorum queues only, and LavinMQ's multiplier.
     "x-delayed-retry-type": Argument(
         _C | _Q,
         _one_of((b"disabled", b"failed", b"returned", b"all"), lambda _: Reason("atom", "invalid_delayed_retry_type")),
@@ -256,12 +256,12 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
-# Those of leased queues, two of which others have, too, are read by `settings/leases.py` (queues page A.3).
+# Arguments of leased queues, two of them shared with other types, are read by `settings/leases.py` (queues page A.3).
 for _name in BY_ARGUMENT:
     _shared = ARGUMENTS.get(_name)
     ARGUMENTS[_name] = Argument(_L, _anything) if _shared is None else replace(_shared, types=_shared.types | _L)
 
-#: In which order a redeclaration is compared where it isn't that above; what is not named here comes behind.
+#: The order in which a redeclaration is compared, as far as it differs from the table's; other arguments follow.
 _COMPARED_FIRST: dict[str, tuple[str, ...]] = {
     CLASSIC: (),
     AMPS: (),
@@ -287,7 +287,7 @@ _COMPARED: dict[str, tuple[str, ...]] = {
 
 
 def queue_type_of(arguments: FieldTable) -> str:
-    """One of `QUEUE_TYPES`; classic when unsaid or unreadable."""
+    """One of `QUEUE_TYPES`; classic if the argument is missing or invalid."""
     field = arguments.get("x-queue-type")
     if field is None or field.tag != "S" or field.text not in QUEUE_TYPES:
         return CLASSIC
@@ -297,9 +297,9 @@ def queue_type_of(arguments: FieldTable) -> str:
 def with_default_type(
     arguments: FieldTable, default: str | None, *, durable: bool, exclusive: bool, auto_delete: bool
 ) -> FieldTable:
-    """The arguments of a client's declaration in a virtual host with a default type: it is as if they had said it.
+    """The arguments of a client's declaration, with the virtual host's default type if they name none.
 
-    Quorum and stream queues are durable, of nobody, and stay: others are classic whatever the default is.
+    A queue that is transient, exclusive or auto-delete is classic whatever the default is.
     """
     if default is None or "x-queue-type" in arguments:
         return arguments
@@ -309,11 +309,11 @@ def with_default_type(
 
 
 def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> None:
-    """Refuse impossible values of known arguments; unknown ones are accepted as they are.
+    """Refuse invalid values of known arguments; unknown arguments are accepted.
 
     Raises: InvalidDeadLetterExchange, UnsupportedArgument, InvalidArgument.
     """
-    if not arguments:  # as most queues: 6 us
+    if not arguments:  # true for most queues; saves 6 us
         return
     exchange = arguments.get("x-dead-letter-exchange")
     if exchange is not None and exchange.tag != "S":
@@ -322,7 +322,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
         )
     queue_type = queue_type_of(arguments)
     takes = QUEUE_TYPES[queue_type]
-    # The type, then the values of what it knows, then what only other types know, in the order in which it was sent.
+    # First the type, then the arguments of this type, then those of other types in the order in which they were sent.
     for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
         if field is None or takes not in argument.types or (queue_type == AMPS and key in BY_ARGUMENT):
@@ -344,21 +344,21 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
 
 
 def unknown_arguments(names: Iterable[str], known: Collection[str] | None = None) -> dict[str, str]:
-    """Arguments `x-..` that nobody reads, each with the one that it looks like, or an empty text.
+    """Unknown arguments `x-..`, each with the most similar known argument, or an empty text.
 
-    `known`: what is read; if not given, what queues of any type read.
+    `known`: the known arguments; by default those of queues of any type.
     """
     known = ARGUMENTS if known is None else known
     unknown = [name for name in names if name.startswith("x-") and name not in known]
     if not unknown:
         return {}
-    from difflib import get_close_matches  # only for mistakes
+    from difflib import get_close_matches  # loaded only for unknown arguments
 
     return {name: next(iter(get_close_matches(name[:100], known, 1, 0.8)), "") for name in unknown}
 
 
 def plain_arguments(arguments: FieldTable) -> dict[str, object]:
-    """A queue's arguments as settings read them: int, bool, float, str; tables and arrays as they are."""
+    """A queue's arguments as plain values for settings: int, bool, float, str; tables and arrays are not converted."""
     return {key: _plain(field) for key, field in arguments.items()}
 
 
@@ -367,7 +367,7 @@ def _plain(field: Field) -> object:
 
 
 def check_same_fields(kind: str, current: object, fields: dict[str, object], *, name: str, vhost: str) -> None:
-    """The first field that differs refuses a redeclaration. Raises: InequivalentField."""
+    """Refuse a redeclaration with a different field. Raises: InequivalentField, for the first one."""
     for field, received in fields.items():
         is_now = getattr(current, field)
         if received != is_now:
@@ -381,7 +381,7 @@ def _word(value: object) -> object:
 
 
 def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
-    """Refuse a redeclaration whose arguments, of those that the queue's type knows, differ.
+    """Refuse a redeclaration with a different argument; only arguments of the queue's type are compared.
 
     Raises: InequivalentArgument.
     """
@@ -390,14 +390,17 @@ def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str
 
 
 def check_same_alternate(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
-    """The one argument that an exchange's redeclaration compares. Raises: InequivalentArgument."""
+    """Refuse an exchange's redeclaration with a different alternate exchange, the only argument that is compared.
+
+    Raises: InequivalentArgument.
+    """
     key = "alternate-exchange"
     _check_same(key, current.get(key), received.get(key), "exchange", name, vhost)
 
 
 def _check_same(key: str, old: Field | None, new: Field | None, kind: str, name: str, vhost: str) -> None:
     if key == "x-queue-type" and (old is None or new is None):
-        # An explicit classic is the same as none; beside another type it is told as it was sent.
+        # An explicit classic equals none; next to another type it is reported as it was sent.
         old, new = (None if field is not None and field.value == b"classic" else field for field in (old, new))
     if (old is None) != (new is None) or (old is not None and new is not None and _differ(old, new)):
         raise InequivalentArgument(key=key, kind=kind, name=name, vhost=vhost, received=new, current=old)
@@ -413,7 +416,7 @@ _LEADING_DIGITS = re.compile(rb"-?[0-9]+")
 
 
 def check_expiration(value: bytes | None) -> None:
-    """Refuse an expiration property that is no decimal number of milliseconds from 0 to ten years.
+    """Refuse an expiration property that is not a decimal number of milliseconds from 0 to ten years.
 
     Raises: InvalidExpiration. Source: behaviour page 2.10.
     """
@@ -442,7 +445,7 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
     if reason is not None:
         raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
     offset = arguments.get(OFFSET)
-    if offset is None or queue_type == AMPS:  # there it replays, beside other arguments
+    if offset is None or queue_type == AMPS:  # on leased queues it starts a replay: see replay_rules.py
         return
     if queue_type != STREAM:
         raise UnsupportedArgument(key=OFFSET, name=name, vhost=vhost, queue_type=queue_type)

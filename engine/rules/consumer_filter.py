@@ -1,4 +1,4 @@
-"""Which messages a consumer gets: its arguments x-filter and x-selector; and which a queue or a divert takes.
+"""The filters of consumers (arguments x-filter and x-selector), queues and diverts.
 
 Source: queues page A.2, B.2.
 """
@@ -11,16 +11,16 @@ from ..errors import InvalidArgument
 from ..messages.field_table import FieldTable
 from .arguments import CONSUMER_FILTERS, Reason
 
-#: The argument, and the dialect of its text.
+#: The arguments, and the dialect of their texts.
 _DIALECTS: dict[str, Dialect] = dict(zip(CONSUMER_FILTERS, (AMPS, JMS)))
-#: Filters that are kept ready for use, for the next consumer that has one of them.
+#: Number of compiled filters in the cache.
 KEPT = 256
 
 
 def filter_of(arguments: FieldTable, facts: Mapping[str, Value], *, name: str, vhost: str) -> Expression | None:
-    """What the arguments of a consumer ask for; None: all messages. `facts`: of its client (see `compiled`).
+    """The filter in a consumer's arguments; None: all messages. `facts`: of its client (see `compiled`).
 
-    Raises: InvalidArgument: no text, no expression, or both arguments.
+    Raises: InvalidArgument: not a text, not an expression, or both arguments.
     """
     given = [key for key in _DIALECTS if key in arguments]
     if not given:
@@ -42,7 +42,7 @@ def filter_of(arguments: FieldTable, facts: Mapping[str, Value], *, name: str, v
 
 
 def selector(text: str) -> Expression:
-    """What a queue or a divert takes. Raises: ExpressionError."""
+    """The filter of a queue or a divert. Raises: ExpressionError."""
     return _compiled(text, JMS, ())
 
 

@@ -1,10 +1,10 @@
-"""Diverts: messages to one address go to others, too or instead. Source: address-settings page 3.7."""
+"""Diverts: messages to one address are also, or only, published to another. Source: address-settings page 3.7."""
 
 from collections.abc import Iterable
 
 from ...settings import Divert
 
-#: A message is diverted at most so often, whatever circle the configuration makes.
+#: Maximum number of diverts that one message passes, because a configuration may contain a cycle.
 HOPS_MAX = 16
 
 
@@ -19,7 +19,7 @@ class Diverts:
             self._by_address.setdefault(divert.address, []).append(divert)
 
     def of(self, address: str) -> tuple[Divert, ...]:
-        """Those that may take messages to `address`: the exclusive ones alone if one of these takes all."""
+        """The diverts of messages to `address`; only the exclusive ones if one of these has no filter."""
         found = self._by_address.get(address, [])
         takes_all = any(one.is_exclusive and not one.filter for one in found)
         return tuple([one for one in found if one.is_exclusive] if takes_all else found)

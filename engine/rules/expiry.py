@@ -1,6 +1,6 @@
-"""When messages of an address expire whatever their publisher said. Pure arithmetic, frozen.
+"""The expiry policy of an address, which may replace a message's own time to live. Pure arithmetic, frozen.
 
-Source: address-settings page 3.2; which address counts: address-settings page 1.3.
+Source: address-settings page 3.2; the address that applies: address-settings page 1.3.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ...settings import ResolvedSettings
 
 @dataclass(slots=True, frozen=True)
 class ExpiryPolicy:
-    """None: not said. `no_expiry` is stronger than `delay_ms`, that one than `min_ms` and `max_ms`."""
+    """None: not set. `no_expiry` has precedence over `delay_ms`, and `delay_ms` over `min_ms` and `max_ms`."""
 
     no_expiry: bool = False
     delay_ms: int | None = None
@@ -18,7 +18,7 @@ class ExpiryPolicy:
     max_ms: int | None = None
 
     def applied_to(self, expiration_ms: int | None) -> int | None:
-        """The time to live that counts, for a message that was published with this one (None: for ever)."""
+        """The effective time to live in ms of a message published with `expiration_ms`. None: no expiry."""
         if self.no_expiry:
             return None
         if self.delay_ms is not None:
@@ -36,7 +36,7 @@ NO_EXPIRY_POLICY = ExpiryPolicy()
 
 
 def has_expiry(settings: ResolvedSettings) -> bool:
-    """Whether the address has a policy of its own."""
+    """Whether the address has an expiry policy."""
     return (
         settings.no_expiry
         or settings.expiry_delay_ms >= 0
@@ -46,7 +46,7 @@ def has_expiry(settings: ResolvedSettings) -> bool:
 
 
 def expiry_policy(settings: ResolvedSettings) -> ExpiryPolicy:
-    """The policy of an address; `NO_EXPIRY_POLICY` itself when there is none."""
+    """The expiry policy of an address; the object `NO_EXPIRY_POLICY` if it has none."""
     if not has_expiry(settings):
         return NO_EXPIRY_POLICY
     return ExpiryPolicy(

@@ -1,4 +1,4 @@
-"""How an address that is full holds its publishers, resolved.
+"""The flow control of an address: its memory limit, and its behavior when it is full. Resolved.
 
 Source: queues page E.1, E.2; address-settings page 3.3.
 """
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from ...settings import ResolvedSettings
 
-#: Where the messages of a queue are: in the journal beyond a share of its limit, in memory, in the temp store.
+#: The storage of a queue's messages: journal beyond a share of the memory limit, memory, temp store.
 STORE, VM, FILE = "store", "vm", "file"
 
 
 @dataclass(slots=True, frozen=True)
 class FlowRules:
-    """`memory_limit`: octets, 0: none. `holds`: publishers wait (producer flow control), and else nothing does.
+    """`memory_limit`: octets; 0: none. `holds`: publishers are blocked (producer flow control).
 
-    `fails`: they are refused instead; `fails_after_ms`: when they have waited so long; 0: never. `minimum_size`: what
-    each message counts for at least, in octets. `warning_interval_ms`: between warnings that publishers wait; 0: none.
+    `fails`: they are refused instead; `fails_after_ms`: refused after this wait; 0: never. `minimum_size`: smaller
+    messages count as this many octets. `warning_interval_ms`: between two warnings of blocked publishers; 0: none.
     """
 
     memory_limit: int = 0
@@ -34,15 +34,15 @@ class FlowRules:
         return self.cursor != VM
 
     def pages(self, *, is_own_limit: bool) -> bool:
-        """Whether messages are paged out beyond a share of a limit of memory: its own, or that of the broker.
+        """Whether messages are paged out beyond a share of a memory limit: the address's own, or the broker's.
 
-        Within the broker's own, publishers are held first, unless the queue says otherwise.
+        The broker's limit blocks publishers instead, unless the address is configured otherwise.
         """
         return self.cursor != VM and (is_own_limit or self.cursor == FILE or not self.holds)
 
 
 def flow_rules(settings: ResolvedSettings) -> FlowRules | None:
-    """Those of an address; None: nothing of that is configured for it."""
+    """The flow rules of an address; None: none are configured."""
     if not settings.is_flow_controlled:
         return None
     return FlowRules(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class LeasedRules:
-    """`filter`: only messages that it takes are captured. `priority`, `barrier`: asked once, as a message arrives."""
+    """`filter`: selects the messages to capture. `priority`, `barrier`: evaluated once, when a message arrives."""
 
     settings: LeasedSettings
     filter: "Expression | None"
@@ -22,11 +22,11 @@ class LeasedRules:
     barrier: "Expression | None"
 
     def selects(self, topic: str) -> bool:
-        """Whether messages of a topic are captured, as far as its name goes."""
+        """Whether the queue captures messages of this topic, before its filter is applied."""
         return selects(self.settings.underlying_topic)(topic)
 
     def lifetime_ms(self, message_ms: int | None) -> int | None:
-        """How long a message may be in the queue; None: for ever. `message_ms`: by its own expiration, if it has one.
+        """The time to live of a message in the queue, in ms; None: no limit. `message_ms`: the message's expiration.
 
         Source: queues page A.5.
         """
@@ -43,9 +43,9 @@ class LeasedRules:
 def leased_rules(
     name: str, arguments: FieldTable, given: Mapping[str, object], known: LeasedRules | None = None
 ) -> LeasedRules:
-    """Those of the leased queue of that name; `known` itself if it has them. Its arguments were checked.
+    """The rules of the leased queue `name`; `known` itself if they are equal. The arguments are already checked.
 
-    `given`: what its policy gives in addition or makes smaller; what contradicts the declaration is passed over.
+    `given`: arguments that its policy adds or lowers; those that contradict the declaration are ignored.
     Raises: LeasedFault.
     """
     declared, given = plain_arguments(arguments), dict(given)
@@ -64,6 +64,6 @@ def leased_rules(
 def _compiled(text: str | None) -> "Expression | None":
     if text is None:
         return None
-    from ...expressions.language import AMPS, compiled  # 20 ms, and 2 MiB, that others need not have
+    from ...expressions.language import AMPS, compiled  # loading takes 20 ms and 2 MiB
 
     return compiled(text, AMPS)

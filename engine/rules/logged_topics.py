@@ -1,4 +1,4 @@
-"""Which topics of a virtual host are logged, where a configuration lists them. Source: queues page A.2, A.3.2, H.1."""
+"""The topics of a virtual host that the configuration lists as logged. Source: queues page A.2, A.3.2, H.1."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from ...settings import LoggedTopic
 
 
 class LoggedTopics:
-    """Those of one virtual host, of which there is at least one."""
+    """The logged topics of one virtual host; at least one."""
 
     __slots__ = ("_names", "_patterns")
 
@@ -16,5 +16,5 @@ class LoggedTopics:
         self._patterns = tuple(topic.records() for topic in topics if topic.is_pattern)
 
     def has(self, topic: str) -> bool:
-        """Whether messages of the topic of that name are logged. O(patterns)."""
+        """Whether messages of this topic are logged. O(patterns)."""
         return topic in self._names or any(records(topic) for records in self._patterns)

@@ -1,4 +1,4 @@
-"""How many messages wait for a slow subscriber, and which of them go when there are more, resolved.
+"""The limit of messages that wait for a slow subscriber, and the choice of those to evict. Resolved.
 
 Source: queues page E.1, "pendingMessageLimitStrategy", "eviction"; E.6.
 """
@@ -12,8 +12,9 @@ OLDEST, LOWEST_PRIORITY, UNIQUE_PROPERTY = "oldest", "lowest-priority", "unique-
 
 @dataclass(slots=True, frozen=True)
 class PendingRules:
-    """`limit`: messages beyond what is out; None: `prefetch_rate` times what may be out. `eviction`: which of them go;
-    `key`: the header that `UNIQUE_PROPERTY` compares.
+    """`limit`: ready messages beside the unacknowledged ones; None: `prefetch_rate` times the prefetch limits.
+
+    `eviction`: the choice of the messages to evict. `key`: the header that `UNIQUE_PROPERTY` compares.
     """
 
     limit: int | None
@@ -22,9 +23,9 @@ class PendingRules:
     key: str
 
     def limit_for(self, prefetches: list[int]) -> int | None:
-        """How many may wait for consumers with such prefetch limits (0: unlimited). None: any number.
+        """The limit for consumers with these prefetch limits (0: unlimited). None: no limit.
 
-        A multiple of an unlimited prefetch is no limit; without a consumer there is nothing to multiply.
+        `prefetch_rate` gives no limit if a prefetch is unlimited or if there is no consumer.
         """
         if self.limit is not None:
             return self.limit
@@ -32,7 +33,7 @@ class PendingRules:
 
 
 def pending_rules(settings: ResolvedSettings) -> PendingRules | None:
-    """Those of a subscriber's queue; None: all of its messages are kept."""
+    """The pending rules of a subscriber's queue; None: no message is evicted."""
     limit, rate = settings.pending_message_limit, settings.pending_message_limit_prefetch_rate
     if limit < 0 and rate < 0:
         return None

@@ -1,6 +1,6 @@
-"""What is special about a queue: limits, times, where its dead go. Resolved once, frozen.
+"""The rules of a queue: its limits, times and dead-letter targets. Resolved once, frozen.
 
-A queue without anything special has no rules at all, and pays for none.
+A queue without any rule shares `NO_RULES`, and its hot path checks none.
 Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...expressions.language import Expression
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
-#: Which returns RabbitMQ's delayed retry delays: those that count as attempts, the others, all of them.
+#: The returns that RabbitMQ's delayed retry delays: (returns that count as attempts, other returns).
 RETRY_TYPES = {"disabled": (False, False), "failed": (True, False), "returned": (False, True), "all": (True, True)}
 RING = "x-ring-size"
 LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
@@ -34,7 +34,7 @@ LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
 
 @dataclass(slots=True, frozen=True)
 class Resources:
-    """Queues for the dead, or the expired, of an address: PREFIX + address + SUFFIX (address-settings page 5.5)."""
+    """The name of an address's dead-letter or expiry queue: PREFIX + address + SUFFIX (address-settings page 5.5)."""
 
     prefix: str
     suffix: str
@@ -42,18 +42,18 @@ class Resources:
 
 @dataclass(slots=True, frozen=True)
 class DelayedRetry:
-    """RabbitMQ 4.3's x-delayed-retry-*: the wait grows by `min_ms` with each attempt, up to `max_ms`."""
+    """RabbitMQ 4.3's x-delayed-retry-*: the delay grows by `min_ms` with each attempt, up to `max_ms`."""
 
     delays_failed: bool
     delays_returned: bool
     min_ms: int
     max_ms: int | None
-    multiplier: float | None = None  # LavinMQ's: None grows linearly, else by this factor
+    multiplier: float | None = None  # LavinMQ's: the delay grows by this factor; None: linearly
 
 
 @dataclass(slots=True, frozen=True)
 class QueueRules:
-    """None: no such rule."""
+    """The rules of one queue. None: no such rule."""
 
     message_ttl_ms: int | None = None
     expires_ms: int | None = None
@@ -68,38 +68,38 @@ class QueueRules:
     redelivery_delay_multiplier: float = 1.0
     redelivery_collision_avoidance_factor: float = 0.0
     max_redelivery_delay_ms: int | None = None  # None: ten times the delay
-    max_delivery_attempts: int | None = None  # deliveries in all; None: unlimited
+    max_delivery_attempts: int | None = None  # total of deliveries; None: unlimited
     dead_letter_address: str | None = None
     dead_letter_resources: Resources | None = None
-    makes_missing_queues: bool = False  # where nothing is bound to one of these two addresses
+    makes_missing_queues: bool = False  # if nothing is bound to the dead-letter or expiry address
     expiry_address: str | None = None
     expiry_resources: Resources | None = None
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
     size: SizeRules = NO_SIZE_RULES
     flow: FlowRules | None = None
-    pending: PendingRules | None = None  # of the queues of transient subscribers
+    pending: PendingRules | None = None  # for queues of transient subscribers
     slow: SlowRules | None = None
     delayed_retry: DelayedRetry | None = None
-    last_value_key: str | None = None  # a header
+    last_value_key: str | None = None  # name of a header
     non_destructive: bool = False
     single_active_consumer: bool = False
-    active_consumer_yields: bool = False  # to one of higher priority, once it has nothing out
+    active_consumer_yields: bool = False  # to one of higher priority, once its deliveries are settled
     max_consumers: int | None = None
     purge_on_no_consumers: bool = False
     consumers_before_dispatch: int = 0
-    delay_before_dispatch_ms: int | None = None  # None: wait for the consumers for ever
-    group_buckets: int = -1  # -1: each group for itself; 0: no groups; else so many buckets
+    delay_before_dispatch_ms: int | None = None  # None: no limit to the wait for consumers
+    group_buckets: int = -1  # -1: one bucket for each group; 0: no groups; else number of buckets
     group_rebalance: bool = False
     group_rebalance_pause_dispatch: bool = False
     group_first_key: str | None = None
     is_quorum: bool = False
-    default_delivery_attempts: int | None = None  # where neither settings nor the queue say anything
-    filter: "Expression | None" = None  # only what it takes enters the queue
-    leased: LeasedRules | None = None  # of a leased queue: most of the others do not concern it
+    default_delivery_attempts: int | None = None  # if neither settings nor arguments limit the attempts
+    filter: "Expression | None" = None  # only matching messages enter the queue
+    leased: LeasedRules | None = None  # of a leased queue, which ignores most other rules
 
     @property
     def counts_deliveries(self) -> bool:
-        """Whether clients are told how often a message was tried (x-delivery-count; ruling 14)."""
+        """Whether deliveries carry the number of attempts (x-delivery-count; ruling 14)."""
         return (
             self.is_quorum
             or self.redelivery_delay_ms > 0
@@ -109,7 +109,7 @@ class QueueRules:
 
     @property
     def concerns_messages(self) -> bool:
-        """Whether a new message meets a rule beside limits; the other rules are about returns, deaths and consumers."""
+        """Whether a rule other than a limit applies to new messages (not only to returns, deaths or consumers)."""
         return (
             self.message_ttl_ms is not None
             or self.levels is not None
@@ -120,11 +120,13 @@ class QueueRules:
 
     @property
     def has_limit(self) -> bool:
-        """Whether the number or size of ready messages is bounded."""
+        """Whether the number or size of ready messages is limited."""
         return self.max_length is not None or self.max_length_bytes is not None
 
     def dead_letter_target(self, reason: str) -> str | None:
-        """Exchange or address that messages dead of `reason` go to. An exchange named by the client wins for all."""
+        """The exchange or address of messages that die of `reason`. A dead-letter exchange has precedence over both
+        addresses. None: these messages are not dead-lettered.
+        """
         if self.dead_letter_exchange is not None:
             return self.dead_letter_exchange
         if reason == EXPIRED:
@@ -132,22 +134,22 @@ class QueueRules:
         return None if reason == MAXLEN else self.dead_letter_address
 
 
-#: A queue without rules behaves like this.
+#: The rules of a queue without rules.
 NO_RULES = QueueRules()
 
 
 def own_settings(arguments: FieldTable) -> Layer:
-    """What a queue's arguments say of the settings of its address. Raises: ArgumentFault (contradictions)."""
+    """The address settings that a queue's arguments override. Raises: ArgumentFault (contradictions)."""
     if not arguments:
         return NOTHING_SET
     plain = plain_arguments(arguments)
-    if queue_type_of(arguments) == AMPS:  # two of its arguments mean something else there
+    if queue_type_of(arguments) == AMPS:  # two of these arguments have another meaning in leased queues
         plain = {key: value for key, value in plain.items() if key not in BY_ARGUMENT}
     return settings_of_arguments(plain).settings
 
 
 def effective_arguments(declared: FieldTable, layer: PolicyLayer) -> FieldTable:
-    """What a queue declared, with what its policy gives in addition or makes smaller."""
+    """The declared arguments with those that the policy adds or lowers."""
     if not layer.arguments:
         return declared
     return {**declared, **{key: _field(value) for key, value in layer.arguments.items()}}
@@ -168,11 +170,11 @@ def rules_of(
     quorum_delivery_limit: int | None = None,
     quorum_priorities: int = 0,
 ) -> QueueRules:
-    """The rules of a new queue; `NO_RULES` itself when there are none.
+    """The rules of a new queue; the object `NO_RULES` if there are none.
 
-    `arguments` are checked, and effective; `settings` are those of the queue: its arguments over those of its address.
-    `quorum_delivery_limit`: of quorum queues that say none; N means N + 1 deliveries. `quorum_priorities`: how many
-    levels these have, as in `BrokerOptions`; where they have any, consumers have precedence by theirs, too.
+    `arguments`: checked and effective. `settings`: those of the address, overridden by the arguments.
+    `quorum_delivery_limit`: limit of quorum queues without their own; N means N + 1 deliveries. `quorum_priorities`:
+    number of their levels, as in `BrokerOptions`; with levels, a single active consumer yields to higher priorities.
     """
     if not arguments:
         return _rules_of_settings(settings)
@@ -187,14 +189,14 @@ def _levels(max_priority: int | None) -> Levels | None:
     return up_to(max_priority) if max_priority else None
 
 
-#: The rules of queues without arguments, by the identity of their settings, which stand beside them: to look for equal
-#: ones takes 3 us, as they have 50 fields, and most queues share one object.
+#: The rules of queues without arguments, by the identity of their settings, which the value keeps alive. A look-up by
+#: equality takes 3 us, because settings have 50 fields; most queues share one settings object.
 _KNOWN: dict[int, tuple[ResolvedSettings, QueueRules]] = {}
 _KNOWN_MAX = 256
 
 
 def _rules_of_settings(settings: ResolvedSettings) -> QueueRules:
-    """Those of a queue without arguments, as most are: worked out once, and then looked up."""
+    """The rules of a queue without arguments. Cached, because most queues have none."""
     known = _KNOWN.get(id(settings))
     if known is None:
         if len(_KNOWN) >= _KNOWN_MAX:
@@ -228,14 +230,14 @@ def _worked_out(arguments: FieldTable, settings: ResolvedSettings, quorum_delive
 def changed_rules(
     rules: QueueRules, arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None
 ) -> QueueRules:
-    """The rules of a queue that exists, when its effective arguments or its settings changed."""
+    """The rules of an existing queue after a change of its effective arguments or settings."""
     if rules.leased is not None:
         return rules_of_leased(rules.leased, arguments, settings)
     return with_live(_with_arguments(rules, arguments, quorum_delivery_limit), settings)
 
 
 def rules_of_leased(leased: LeasedRules, arguments: FieldTable, settings: ResolvedSettings) -> QueueRules:
-    """The rules of a leased queue: its own, where its dead go, when it goes unused, how much it may hold."""
+    """The rules of a leased queue: leases, dead-letter targets, expiry of the unused queue, size limits."""
     live = with_live(_with_arguments(NO_RULES, arguments, None), settings)
     return QueueRules(
         leased=leased,
@@ -253,7 +255,7 @@ def rules_of_leased(leased: LeasedRules, arguments: FieldTable, settings: Resolv
 
 
 def _with_arguments(rules: QueueRules, arguments: FieldTable, quorum_delivery_limit: int | None) -> QueueRules:
-    """The rules with what policies may change in queues that exist."""
+    """The rules, updated with the arguments that policies may change in existing queues."""
     is_quorum = queue_type_of(arguments) == QUORUM
     overflow = _text(arguments.get("x-overflow")) or DROP_HEAD
     if is_quorum and overflow == REJECT_PUBLISH_DLX:
@@ -282,7 +284,7 @@ def _integer(field: Field | None) -> int | None:
 
 
 def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
-    """The rules with what settings rule also for queues that exist (address-settings page 3.8)."""
+    """The rules, updated with the settings that also apply to existing queues (address-settings page 3.8)."""
     has_delay = settings.redelivery_delay_ms > 0
     live = replace(
         rules,
@@ -315,17 +317,17 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
 
 
 def _limit(value: int) -> int | None:
-    """A positive number; everything else means no limit."""
+    """A positive limit; None for every other value."""
     return value if value > 0 else None
 
 
 def _limit_or_zero(value: int) -> int | None:
-    """A number from 0; everything below means none."""
+    """A limit from 0; None for a negative value."""
     return value if value >= 0 else None
 
 
 def _delayed_retry(arguments: FieldTable) -> DelayedRetry | None:
-    """What x-delayed-retry-type, -min, -max (and LavinMQ's -multiplier) say; None: nothing is delayed by them."""
+    """Read x-delayed-retry-type, -min, -max and LavinMQ's -multiplier; None: they delay nothing."""
     kind = _text(arguments.get("x-delayed-retry-type"))
     min_ms = _integer(arguments.get("x-delayed-retry-min"))
     failed, returned = RETRY_TYPES.get(kind or "disabled", (False, False))
@@ -344,7 +346,7 @@ def _delayed_retry(arguments: FieldTable) -> DelayedRetry | None:
 def _filter(field: Field | None) -> "Expression | None":
     if field is None:
         return None
-    from .consumer_filter import selector  # with the language of filters, which few queues need
+    from .consumer_filter import selector  # loads the filter language, which few queues need
 
     return selector(field.text)
 

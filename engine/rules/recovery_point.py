@@ -1,4 +1,4 @@
-"""From which point of the log on a leased queue is built, if nothing is known of it. Source: queues page A.3, C.5."""
+"""The point of the log from which a leased queue without stored state is built. Source: queues page A.3, C.5."""
 
 import re
 
@@ -11,7 +11,7 @@ _BOOKMARK = re.compile(r"([0-9]{1,20})\|([0-9]{1,20})\|")
 
 
 def edge_of(point: str) -> Edge | None:
-    """Where it stands; None: at what comes from now on. `point` was checked (E-RP)."""
+    """The edge of a valid recovery point (E-RP); None: only new messages."""
     if point == EPOCH:
         return Edge()
     if is_timestamp(point):
@@ -21,6 +21,6 @@ def edge_of(point: str) -> Edge | None:
 
 
 def is_known(point: str, first_id: int, next_id: int) -> bool:
-    """Whether a log whose messages have ids from `first_id` up to `next_id` has it: bookmarks alone may be unknown."""
+    """Whether a log with ids from `first_id` to before `next_id` has the point. Only bookmarks can be unknown."""
     found = _BOOKMARK.fullmatch(point)
     return found is None or (int(found[1]) == ORIGIN and first_id <= int(found[2]) < next_id)

@@ -1,6 +1,6 @@
-"""Redelivery: how long a returned message waits before it is ready again.
+"""Redelivery: the delay before a returned message is ready again.
 
-Pure arithmetic; who returns what, and how it counts, is decided in `queues/returns.py`.
+Pure arithmetic; the queue decides which returns count as attempts.
 Source: address-settings page 5.1, 5.3.
 """
 
@@ -10,11 +10,11 @@ INT64_MAX = 2**63 - 1
 
 
 def redelivery_delay_ms(rules: QueueRules, attempts: int, chance: float, *, counted: bool = True) -> int | None:
-    """The wait before a message that was delivered `attempts` times is deliverable again; None: no wait at all.
+    """The delay in ms before a message that was delivered `attempts` times is ready again; None: it is ready at once.
 
-    delay x multiplier^(attempts - 1), with up to `collision_avoidance_factor` of it added or taken away by `chance`
-    (uniform in [0, 1); 0.5 changes nothing), and capped. A wait of 0 is a wait all the same. RabbitMQ's delayed retry
-    overrules that; it asks whether this return `counted` as an attempt.
+    delay x multiplier^(attempts - 1), changed by up to `collision_avoidance_factor` of it either way by `chance`
+    (uniform in [0, 1); 0.5 changes nothing), and capped. A delay of 0 still schedules the message. RabbitMQ's delayed
+    retry replaces this formula; it depends on whether the return `counted` as an attempt.
     """
     if rules.delayed_retry is not None:
         return _delayed_retry_ms(rules.delayed_retry, attempts, counted)

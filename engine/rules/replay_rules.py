@@ -1,4 +1,4 @@
-"""What a consumer that replays asks for: its arguments x-stream-offset, x-bookmark, x-rate, x-rate-max-gap. Frozen.
+"""The arguments of a replaying consumer: x-stream-offset, x-bookmark, x-rate, x-rate-max-gap. Frozen.
 
 Source: queues page A.8, C.3, H.2.
 """
@@ -18,7 +18,7 @@ from .arguments import Reason
 from .stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, start_of
 
 BOOKMARK, RATE, GAP = "x-bookmark", "x-rate", "x-rate-max-gap"
-#: Whoever has one of these replays; the others are about how.
+#: Each of these arguments starts a replay; the others set its rate.
 REPLAYS = (OFFSET, BOOKMARK)
 REPLAY_ARGUMENTS = frozenset((*REPLAYS, RATE, GAP))
 _BOOKMARK = re.compile(r"([0-9]{1,20})\|([0-9]{1,20})\|")
@@ -29,25 +29,25 @@ BOOKMARKS_MAX = 1000
 
 
 class Edge(NamedTuple):
-    """Where a replay begins or ends: at a message, or at a time (wall ms; 0: at a message)."""
+    """The start or end of a replay: a message id, or a wall time in ms (0: a message id)."""
 
     id: int = 0
     wall_ms: int = 0
     is_included: bool = True
 
     def is_before(self, id_: int, wall_ms: int) -> bool:
-        """Whether a message stands behind this edge."""
+        """Whether this edge lies before a message, or at it if included."""
         here, there = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
         return here < there or (here == there and self.is_included)
 
     def is_after(self, id_: int, wall_ms: int) -> bool:
-        """Whether a message stands before this edge."""
+        """Whether this edge lies after a message, or at it if included."""
         here, there = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
         return there < here or (here == there and self.is_included)
 
 
 class Rate(NamedTuple):
-    """How fast: so many messages, or octets, a second, or so many times as fast as they were published (0: not so)."""
+    """Messages per second, octets per second, or a multiple of the speed of publishing; the others are 0."""
 
     messages: float = 0
     octets: float = 0
@@ -56,7 +56,7 @@ class Rate(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class ReplayRules:
-    """`first`: None: from now on. `last`: None: it goes on for ever. `gap_ms`: the longest pause that is kept."""
+    """`first`: None: only new messages. `last`: None: no end. `gap_ms`: maximum pause between messages."""
 
     first: Edge | None
     last: Edge | None = None
@@ -67,9 +67,9 @@ class ReplayRules:
 def replay_rules(
     arguments: FieldTable, *, last_id: int, next_id: int, now_ms: int, name: str, vhost: str
 ) -> ReplayRules:
-    """What the arguments ask for, some of which are of `REPLAY_ARGUMENTS`.
+    """Parse a consumer's arguments, of which at least one is in `REPLAY_ARGUMENTS`.
 
-    `last_id`: of the newest message; 0: there is none. `next_id`: no message has an id from here on.
+    `last_id`: id of the newest message; 0: there is none. `next_id`: above the ids of all messages.
     Raises: InvalidArgument.
     """
     given = [key for key in REPLAYS if key in arguments]
@@ -95,7 +95,7 @@ def replay_rules(
 
 
 class _Bad(ValueError):
-    """What is wrong with an argument."""
+    """An invalid argument; the text is the reason for the client."""
 
 
 def _text(field: Field) -> str:
@@ -132,7 +132,7 @@ def _of_bookmark(text: str, next_id: int) -> tuple[Edge | None, Edge | None]:
 
 
 def _begin(text: str, next_id: int) -> Edge | None:
-    """Where it starts: behind the oldest that is known of several bookmarks; now if none is."""
+    """The start of a replay. Of several bookmarks: after the oldest that this log knows. None: only new messages."""
     if text == "0":
         return Edge()
     if is_timestamp(text):
@@ -159,7 +159,7 @@ def _edge(text: str) -> Edge | None:
 
 
 def wall_ms_of(timestamp: str) -> int:
-    """A time as AMPS writes it, which is UTC (queues page H.2)."""
+    """Parse a timestamp of AMPS, in UTC (queues page H.2)."""
     whole, _, rest = timestamp.rstrip("Z").partition(".")
     at = datetime.strptime(whole, "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     return max(int(at.timestamp()) * 1000 + int((rest + "000")[:3]), 1)

@@ -1,4 +1,4 @@
-"""What an address may hold, and what it does with messages when it is full, resolved.
+"""The size limits of an address, and its behavior when it is full. Resolved.
 
 Source: address-settings page 3.3; ruling 16.
 """
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from ...settings import ResolvedSettings
 
-#: What an address that is full does with a new message. PAGE: takes it, and leaves it to the disk (ruling 16).
+#: What a full address does with a new message. PAGE: accept it, and page it out to disk (ruling 16).
 PAGE, DROP, FAIL, BLOCK = "PAGE", "DROP", "FAIL", "BLOCK"
 
 
 @dataclass(slots=True, frozen=True)
 class SizeRules:
-    """`messages_max`, `octets_max`: at which the address is full, and does as `policy` says.
+    """`messages_max`, `octets_max`: the limits of the address; when one is reached, `policy` applies.
 
-    `refused_above`: octets above which an address that blocks refuses instead. `paged_messages_max`,
-    `paged_octets_max`: what an address that pages takes beyond its size; then it does as `page_policy` says.
-    None: no such limit. `disk_policy`: what becomes of messages that have to be stored while the disk is full; None: it
-    goes by the publisher, see docs/operating.md.
+    `refused_above`: octets above which an address with policy BLOCK refuses instead. `paged_messages_max`,
+    `paged_octets_max`: limits of paged messages with policy PAGE; when one is reached, `page_policy` applies.
+    None: no such limit. `disk_policy`: applies to messages that must be stored while the disk is full; None: the
+    behavior depends on the publisher, see docs/operating.md.
     """
 
     policy: str = PAGE
@@ -32,46 +32,46 @@ class SizeRules:
 
     @property
     def drops(self) -> bool:
-        """Whether an address that is full takes no message, and holds nobody."""
+        """Whether a full address drops or refuses messages instead of blocking publishers."""
         return self.policy in (DROP, FAIL)
 
     @property
     def pages(self) -> bool:
-        """Whether it leaves messages beyond a size of its own to the disk."""
+        """Whether it pages out messages beyond its own limit."""
         return self.policy == PAGE and (self.messages_max is not None or self.octets_max is not None)
 
     @property
     def may_drop(self) -> bool:
-        """Whether it may become so by a limit of its own."""
+        """Whether its own limits can make it drop messages."""
         if self.drops:
             return self.messages_max is not None or self.octets_max is not None
         return self.page_policy is not None
 
     @property
     def counts_octets(self) -> bool:
-        """Whether the octets of all its messages are asked for, wherever these are."""
+        """Whether a limit needs the octets of all its messages, in memory and paged out."""
         return self.counts_exactly or self.paged_octets_max is not None
 
     @property
     def counts_exactly(self) -> bool:
-        """Whether that has to be right to the octet, so that its messages stay in memory."""
+        """Whether that count must be exact to the octet, so that its messages stay in memory."""
         return (self.policy != PAGE and self.octets_max is not None) or self.refused_above is not None
 
     @property
     def holds(self) -> bool:
-        """Whether a limit of its own holds publishers, or refuses them in their stead."""
+        """Whether its own limits block or refuse publishers."""
         return self.policy == BLOCK and (
             self.messages_max is not None or self.octets_max is not None or self.refused_above is not None
         )
 
 
-#: No limit.
+#: The rules of an address without limits.
 NO_SIZE_RULES = SizeRules()
 _BY_POLICY = {policy: SizeRules(policy) for policy in (PAGE, DROP, FAIL, BLOCK)}
 
 
 def size_rules(settings: ResolvedSettings) -> SizeRules:
-    """Those of an address; limits that its policy does not look at are left out."""
+    """The size rules of an address, without limits that its policy does not use."""
     policy = settings.address_full_policy
     messages_max, octets_max = _or_none(settings.max_size_messages), _or_none(settings.max_size_bytes)
     refused_above = _or_none(settings.max_size_bytes_reject_threshold) if policy == BLOCK else None

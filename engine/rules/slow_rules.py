@@ -1,4 +1,4 @@
-"""When a consumer is too slow, and what happens to it, resolved.
+"""The definition of a slow consumer, and its consequence. Resolved.
 
 Source: queues page E.1, "abortSlowConsumerStrategy", E.6; address-settings page 3.6.
 """
@@ -18,10 +18,11 @@ _SECONDS = {
 
 @dataclass(slots=True, frozen=True)
 class AbortRules:
-    """ActiveMQ's strategies. A consumer is slow while it gets nothing though messages wait.
+    """ActiveMQ's strategies. A consumer is slow while it receives nothing although messages are ready.
 
-    `after_ms`: for how long; `checks`: at how many checks in a row. `ack_after_ms`: how long it may acknowledge
-    nothing, `ignores_idle`: while it has something to acknowledge. None: whatever it is. `closes`: its connection.
+    A consumer is aborted after `after_ms` of being slow, after `checks` checks in a row that found it slow, or after
+    `ack_after_ms` without an acknowledgement (`ignores_idle`: only while it has something to acknowledge); None: never.
+    `closes`: aborting closes its connection.
     """
 
     period_ms: int
@@ -34,7 +35,7 @@ class AbortRules:
 
 @dataclass(slots=True, frozen=True)
 class RateRules:
-    """Artemis' threshold: `count` messages in `seconds`. `kills`: slower consumers; else they are reported."""
+    """Artemis' threshold: `count` messages in `seconds`. `kills`: slower consumers are killed, otherwise reported."""
 
     period_ms: int
     count: int
@@ -44,14 +45,14 @@ class RateRules:
 
 @dataclass(slots=True, frozen=True)
 class SlowRules:
-    """None: not configured."""
+    """The rules of one queue. None: not configured."""
 
     abort: AbortRules | None
     rate: RateRules | None
 
 
 def slow_rules(settings: ResolvedSettings) -> SlowRules | None:
-    """Those of a queue; None: its consumers may be as slow as they like, and nobody looks."""
+    """The slow-consumer rules of a queue; None: its consumers are not checked."""
     abort, rate = _abort_rules(settings), _rate_rules(settings)
     return None if abort is None and rate is None else SlowRules(abort, rate)
 

@@ -1,4 +1,4 @@
-"""Where a consumer of a stream begins: the argument x-stream-offset. Source: behaviour page 3.7."""
+"""The start position of a stream consumer: the argument x-stream-offset. Source: behaviour page 3.7."""
 
 import re
 from typing import NamedTuple
@@ -11,14 +11,14 @@ FIRST, LAST, NEXT, AT_OFFSET, AT_TIME, AGO = "first", "last", "next", "offset", 
 
 
 class Start(NamedTuple):
-    """`value`: of AT_OFFSET the offset, of AT_TIME the wall time in ms, of AGO how many ms ago."""
+    """`value`: the offset (AT_OFFSET), wall time in ms (AT_TIME) or age in ms (AGO)."""
 
     kind: str
     value: int = 0
 
 
 def start_of(field: Field | None) -> Start | None:
-    """What the argument means; the end of the stream when it is not given. None: nothing that makes sense."""
+    """Parse the argument; without it, reading starts at the end of the stream. None: the argument is invalid."""
     if field is None:
         return Start(NEXT)
     value = field.value
@@ -38,6 +38,6 @@ def start_of(field: Field | None) -> Start | None:
 
 
 def age_ms(text: bytes) -> int | None:
-    """A time span such as 7D or 5m; None when it is none. M is a month of 30 days, m a minute."""
+    """Parse a time span such as 7D or 5m into ms; None: it is none. M is a month of 30 days, m a minute."""
     match = _AGE.fullmatch(text)
     return None if match is None else int(match[1]) * _UNIT_MS[match[2]]
