@@ -1,7 +1,7 @@
-"""Users: who may log in, from where, into which virtual hosts, and what they may do there.
+"""Users: their logins, virtual hosts and permissions.
 
-A `User` is a settled fact: changing one means putting another in its place (`Broker.replace_user`), which clients that
-are connected see at once. Source: behaviour page 1.4, 3.14, 3.15.
+A `User` is immutable. `Connections.replace_user` replaces it, with immediate effect on connected clients.
+Source: behaviour page 1.4, 3.14, 3.15.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,21 +15,21 @@ from .permissions import EXCHANGE, Permissions, TopicPermission
 
 #: The tag of users that are links between brokers (queues page E.5.2).
 INTERNAL_LINK = "x-internal-link"
-#: What a user can be beside an owner of permissions; only the first and the last two mean anything to AMQP.
+#: The known tags of users; only the first and the last two have a meaning in AMQP.
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", INTERNAL_LINK)
-#: The name that the default exchange has in permissions.
+#: The name of the default exchange in permissions.
 DEFAULT_EXCHANGE = "amq.default"
 
 
 @dataclass(slots=True, frozen=True)
 class User:
-    """`permissions`: by virtual host, none where it is not named; None: everything everywhere.
+    """`permissions`: by virtual host; no access to hosts that are missing; None: full access to all hosts.
 
     `max_connections`, `max_channels`: over all connections of the user; None: no limit.
-    `tags`: in the order in which they were given, which clients read back.
-    `waiting_topics`: topic permissions by virtual host and exchange, where the user has no permissions yet: they open
-    nothing, and belong to the permissions once these are set.
-    `is_configured`: the configuration made it, and makes it again when the broker starts.
+    `tags`: in the order in which they were set, because clients read them back.
+    `waiting_topics`: topic permissions by virtual host and exchange, for hosts without permissions of the user. They
+    grant nothing until permissions are set there.
+    `is_configured`: the user is defined in the configuration, which restores it when the broker starts.
     """
 
     name: str
@@ -44,16 +44,16 @@ class User:
 
     @property
     def is_administrator(self) -> bool:
-        """May rule the broker through its control table."""
+        """Whether the user may administer the broker."""
         return "administrator" in self.tags
 
     @property
     def is_internal_link(self) -> bool:
-        """Publishes of a link are never refused for want of room, only held."""
+        """Whether this is the user of a link. A full queue blocks a link's publishes but never refuses them."""
         return INTERNAL_LINK in self.tags
 
     def topics(self) -> Iterator[tuple[str, str, TopicPermission]]:
-        """Virtual host, exchange, topic permission: all that are set, in force or waiting."""
+        """All topic permissions, effective and waiting: (virtual host, exchange, permission)."""
         for vhost, permissions in (self.permissions or {}).items():
             for exchange, topic in permissions.grant.topics.items():
                 yield vhost, exchange, topic
@@ -62,7 +62,7 @@ class User:
                 yield vhost, exchange, topic
 
     def check_vhost(self, vhost: str) -> None:
-        """Raises: VirtualHostRefused, when the user has no permissions there, not even empty ones."""
+        """Raises: VirtualHostRefused, if the user has no permissions there, not even empty ones."""
         if self.permissions is not None and vhost not in self.permissions:
             raise VirtualHostRefused(vhost=vhost, user=self.name)
 
@@ -74,18 +74,18 @@ class User:
         return permissions is not None and permissions.allows(action, _name(kind, name))
 
     def require(self, action: str, kind: str, name: str, vhost: str) -> None:
-        """Raises: PermissionRefused."""
+        """Check a permission. Raises: PermissionRefused."""
         if not self.may(action, kind, name, vhost):
             raise PermissionRefused(action=action, kind=kind, name=_name(kind, name), vhost=vhost, user=self.name)
 
     def require_all(self, action: str, kind: str, name: str, vhost: str) -> None:
-        """The permission on all names, which `name` may mean. Raises: PermissionRefused."""
+        """Check the permission on all names, for a pattern `name`. Raises: PermissionRefused."""
         permissions = None if self.permissions is None else self.permissions.get(vhost)
         if self.permissions is not None and (permissions is None or not permissions.allows_all(action)):
             raise PermissionRefused(action=action, kind=kind, name=name, vhost=vhost, user=self.name)
 
     def require_topic(self, action: str, exchange: str, routing_key: str, vhost: str) -> None:
-        """The permission on a key of a topic exchange. Raises: TopicRefused."""
+        """Check the permission on a key of a topic exchange. Raises: TopicRefused."""
         if self.permissions is None:
             return
         permissions = self.permissions.get(vhost)
@@ -97,14 +97,14 @@ def _name(kind: str, name: str) -> str:
     return DEFAULT_EXCHANGE if kind == EXCHANGE and not name else name
 
 
-#: By which mechanism the console logs in.
+#: The login mechanism of the console.
 HTTP = "HTTP"
 
 
 class Users:
-    """All users by name. Change them through `Broker`, which tells those who are connected.
+    """All users by name. Change them through `Connections`, which also updates connected clients.
 
-    `brake`: makes guessing slow; None: nobody guesses.
+    `brake`: delays logins after failures; None: no delays.
     """
 
     __slots__ = ("_by_name", "_is_used", "attempts", "brake")
@@ -113,14 +113,14 @@ class Users:
         self._by_name = {user.name: user for user in users}
         self._is_used = bool(self._by_name)
         self.brake = brake
-        #: By the protocol: how many logins succeeded, and how many failed.
+        #: By protocol: [logins that succeeded, logins that failed].
         self.attempts: dict[str, list[int]] = {"http": [0, 0], "amqp091": [0, 0]}
 
     def __iter__(self) -> Iterator[User]:
         return iter(tuple(self._by_name.values()))
 
     def find(self, name: str) -> User | None:
-        """The user as it is now."""
+        """The current user of this name, or None."""
         return self._by_name.get(name)
 
     def add(self, user: User) -> None:
@@ -129,13 +129,13 @@ class Users:
         self._is_used = True
 
     def remove(self, name: str) -> None:
-        """Forget a user."""
+        """Remove a user, if it exists."""
         self._by_name.pop(name, None)
 
     def current(self, user: User, vhost: str) -> User:
-        """The user as it is now, who logged in a while ago; where there never were users, any is as good.
+        """The current state of a user who logged in earlier. If there never were any users, `user` itself.
 
-        Raises: VirtualHostRefused, when it was removed meanwhile.
+        Raises: VirtualHostRefused, if the user was removed after the login.
         """
         known = self._by_name.get(user.name)
         if known is None and self._is_used:
@@ -143,10 +143,10 @@ class Users:
         return known or user
 
     def log_in(self, name: str, password: str, *, mechanism: str, is_loopback: bool, origin: str = "") -> User:
-        """The user, if name and password are right and the peer may be where it is.
+        """The user, if name and password are right and the user may log in from there.
 
-        `origin`: whom the peer is counted as, see `address_origin`.
-        Raises: LoginRefused, without saying why: the reason belongs into the log only.
+        `origin`: the peer's origin, by which failures are counted; see `address_origin`.
+        Raises: LoginRefused, which does not reveal the reason to the peer.
         """
         brake = self.brake
         if brake is not None and (wait_ns := brake.wait_ns(name, origin)):
@@ -154,7 +154,7 @@ class Users:
             raise LoginBraked(mechanism=mechanism, wait_ns=wait_ns)
         try:
             user = self._by_name.get(name)
-            # Compared even for unknown users, so that the answer takes as long.
+            # Also compared for unknown users, so that the answer takes the same time.
             right = (user.password if user is not None else NO_PASSWORD).is_right(password)
             if user is None or not right:
                 raise self._refused(mechanism)
@@ -168,7 +168,7 @@ class Users:
         return user
 
     def identify(self, name: str, *, mechanism: str, is_loopback: bool) -> User:
-        """The user whose identity was proven in another way. Raises: LoginRefused."""
+        """The user, whose identity another mechanism has proven. Raises: LoginRefused."""
         user = self._by_name.get(name)
         if user is None:
             raise self._refused(mechanism)

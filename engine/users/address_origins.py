@@ -1,14 +1,16 @@
-"""Whom strangers are counted as, by where they come from. Pure."""
+"""The origin of a peer, by which failed logins are counted. Pure."""
 
 from ipaddress import IPv6Address
 
-#: The origin of what comes over loopback or a Unix socket.
+#: The origin of peers over loopback or a Unix socket.
 THIS_MACHINE = "this machine"
 
 
 def address_origin(host: str, *, is_loopback: bool) -> str:
-    """One machine, as far as can be known: an owner of one IPv6 address usually has its whole /64, and this machine all
-    of 127.0.0.0/8. What is no address stands for itself."""
+    """The machine of a peer: an IPv4 address, or the /64 network of an IPv6 address, which usually has one owner.
+
+    All loopback addresses are `THIS_MACHINE`. A host that is not an IP address is its own origin.
+    """
     if is_loopback:
         return THIS_MACHINE
     try:

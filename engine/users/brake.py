@@ -1,8 +1,8 @@
-"""What makes guessing passwords slow: logins that failed are counted, by user and origin, whatever the protocol. Pure.
+"""Slows the guessing of passwords: counts failed logins by user and origin, over all protocols. Pure.
 
-The first few cost nothing. After each further one nobody's password is looked at for a while, the right one as little
-as a wrong one, so that the answer tells nothing. Only logins of that user from there are refused: others stay free, and
-the user is from elsewhere. Source: management page 20.
+The first failures cost nothing. After each further one, logins of this user from this origin are refused for a while
+without comparing the password, so that the refusal reveals nothing. Other users, and the user from other origins, are
+not affected. Source: management page 20.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from ..clock import MS
 
-#: Failures in a row that cost nothing.
+#: Number of failures in a row without a delay.
 FREE_FAILURES = 5
-#: How long nothing is looked at after the next one; it doubles with each more, up to the second.
+#: The delay after the next failure; it doubles with each further one, up to `LONGEST_NS`.
 FIRST_NS, LONGEST_NS = 200 * MS, 5_000 * MS
-#: After so long without a failure all are forgotten.
+#: The failures of a pair are forgotten after this time without another one.
 FORGOTTEN_NS = 15 * 60_000 * MS
-#: Pairs of user and origin that are remembered, those that failed last; names of one origin, which count together when
-#: there are more; and characters of a name.
+#: Maximum number of stored pairs of user and origin (the latest stay), of names of one origin (further names share one
+#: count), and of characters of a name.
 REMEMBERED_MAX, NAMES_MAX, NAME_MAX = 10_000, 100, 64
 _OTHERS = "\0others"
 
@@ -30,31 +30,31 @@ class _Failures:
     last_ns: int
 
     def over_ns(self) -> int:
-        """When the next password is looked at."""
+        """The end of the delay, in monotonic ns."""
         over = self.count - FREE_FAILURES
         return self.last_ns + (0 if over <= 0 else min(LONGEST_NS, FIRST_NS << min(over - 1, 30)))
 
 
 class LoginBrake:
-    """`now_ns`: monotonic. All methods O(1)."""
+    """Counts failed logins and computes delays. `now_ns`: monotonic. All methods are O(1)."""
 
     __slots__ = ("_failures", "_names", "_now_ns")
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
-        self._failures: dict[_Key, _Failures] = {}  # that which failed last stands last
-        self._names: dict[str, int] = {}  # of each origin
+        self._failures: dict[_Key, _Failures] = {}  # the latest failure last
+        self._names: dict[str, int] = {}  # number of names by origin
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def wait_ns(self, name: str, origin: str) -> int:
-        """How long no password of the user is looked at; 0: one is."""
+        """The rest of the user's delay in ns; 0: the password may be compared."""
         found = self._failures.get(self._key(name, origin))
         return 0 if found is None else max(0, found.over_ns() - self._now_ns())
 
     def failed(self, name: str, origin: str) -> None:
-        """A password was wrong, or there is no such user: nobody learns which."""
+        """Count a failure: a wrong password or an unknown user, which the peer cannot distinguish."""
         key, now_ns = self._key(name, origin), self._now_ns()
         found = self._forget(key)
         is_old = found is None or now_ns - found.last_ns > FORGOTTEN_NS
@@ -64,9 +64,9 @@ class LoginBrake:
             self._forget(next(iter(self._failures)))
 
     def succeeded(self, name: str, origin: str) -> None:
-        """The password was right, and looked at."""
+        """Forget the failures of a user whose password was right."""
         key = self._key(name, origin)
-        if key[1] != _OTHERS:  # or whoever guesses would end it with a name of his own
+        if key[1] != _OTHERS:  # otherwise one valid account would clear the shared count
             self._forget(key)
 
     def _key(self, name: str, origin: str) -> _Key:

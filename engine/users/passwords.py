@@ -22,7 +22,7 @@ ALGORITHMS = {
 
 @dataclass(slots=True, frozen=True)
 class PasswordHash:
-    """`octets`: salt and digest; empty: no password is right. Never shown whole: `repr` is safe for logs."""
+    """`octets`: salt and digest; empty: no password is right. `repr` hides the hash and is safe for logs."""
 
     octets: bytes = b""
     algorithm: str = SHA256
@@ -31,12 +31,12 @@ class PasswordHash:
         return f"PasswordHash({'...' if self.octets else 'none'}, {self.algorithm})"
 
     def is_right(self, password: str) -> bool:
-        """Whether this is the password. Takes as long whether it is, is not, or there is none."""
+        """Whether the password is right. The time does not depend on the answer, nor on whether a hash is set."""
         salt = self.octets[:SALT_SIZE] or bytes(SALT_SIZE)
         return hmac.compare_digest(_octets(password, salt, self.algorithm), self.octets) and password != ""
 
     def text(self) -> str:
-        """As definitions have it: base64."""
+        """The base64 text for definitions."""
         return base64.b64encode(self.octets).decode()
 
 
@@ -44,16 +44,16 @@ NO_PASSWORD = PasswordHash()
 
 
 def hash_password(password: str, salt: bytes, algorithm: str = SHA256) -> PasswordHash:
-    """The hash to keep. An empty password is never right."""
+    """The hash of a password. An empty password is never right."""
     assert len(salt) == SALT_SIZE
     return PasswordHash(_octets(password, salt, algorithm), algorithm) if password else NO_PASSWORD
 
 
 def read_password_hash(text: str, algorithm: str | None = None) -> PasswordHash:
-    """A hash out of definitions or a configuration; empty text: no login by password.
+    """Read a hash from definitions or a configuration; empty text: no login by password.
 
-    `algorithm`: None where the writer does not say, as RabbitMQ until 3.6.0: its length tells.
-    Raises: ValueError, which does not show the text.
+    `algorithm`: None: inferred from the length, as for definitions of RabbitMQ up to 3.6.0.
+    Raises: ValueError, whose text does not contain the hash.
     """
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(f"one of {', '.join(ALGORITHMS)}")

@@ -1,7 +1,7 @@
-"""What a user may do in one virtual host, by patterns on the names of queues and exchanges, and on routing keys.
+"""A user's permissions in one virtual host: patterns on names of queues and exchanges, and on routing keys.
 
-Looked at when something is declared, deleted, bound, consumed from, got from, purged, and when a route is looked up:
-never for each message. Source: behaviour page 3.14.
+They are checked for each declare, delete, bind, consume, get, purge and route look-up, never for each message.
+Source: behaviour page 3.14.
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 QUEUE, EXCHANGE = "queue", "exchange"
-#: Patterns that allow every name, as operators write them.
+#: The patterns, in operators' spellings, that allow every name.
 ALL = frozenset((".*", "^.*", ".*$", "^.*$"))
-#: Answers that are remembered for each user and virtual host.
+#: Maximum number of cached answers for each user and virtual host.
 MEMORY_MAX = 1000
 
 
 @dataclass(slots=True, frozen=True)
 class TopicPermission:
-    """On routing keys (write) and binding keys (read) of one topic exchange."""
+    """Patterns on routing keys (write) and binding keys (read) of one topic exchange."""
 
     write: str = ".*"
     read: str = ".*"
@@ -30,7 +30,7 @@ class TopicPermission:
 
 @dataclass(slots=True, frozen=True)
 class Grant:
-    """The texts of a user's permissions in a virtual host. `topics` by exchange; one that is missing allows all."""
+    """The pattern texts of a user's permissions in a virtual host. `topics`: by exchange; missing ones allow all."""
 
     configure: str = ".*"
     write: str = ".*"
@@ -39,7 +39,7 @@ class Grant:
 
 
 class Permissions:
-    """A grant to be asked. Patterns are read when they are needed: a user may have thousands."""
+    """A grant with its compiled patterns. They are compiled on first use, because a user may have thousands."""
 
     __slots__ = ("_allowed", "_known", "_names", "_topics", "grant")
 
@@ -51,7 +51,7 @@ class Permissions:
         self._allowed: dict[tuple[str, str], bool] = {}
 
     def check(self) -> None:
-        """Read all patterns. Raises: PatternFault."""
+        """Compile all patterns. Raises: PatternFault."""
         for action in (CONFIGURE, WRITE, READ):
             self._name_pattern(action)
         for exchange in self.grant.topics:
@@ -59,7 +59,7 @@ class Permissions:
             self._topic_pattern(READ, exchange)
 
     def allows(self, action: str, name: str) -> bool:
-        """Whether this may be done with the queue or exchange of that name."""
+        """Whether the user may do `action` with the queue or exchange `name`."""
         key = (action, name)
         allowed = self._allowed.get(key)
         if allowed is None:
@@ -69,11 +69,11 @@ class Permissions:
         return allowed
 
     def allows_all(self, action: str) -> bool:
-        """Whether this may be done with all queues and exchanges, also with those that come, and with all keys."""
+        """Whether the user may do `action` with all queues and exchanges, also future ones, and with all keys."""
         return getattr(self.grant, action) in ALL and not self.grant.topics
 
     def allows_topic(self, action: str, exchange: str, routing_key: str) -> bool:
-        """Whether this may be done with a routing or binding key of that topic exchange."""
+        """Whether the user may do `action` with a routing or binding key of a topic exchange."""
         return exchange not in self.grant.topics or self._topic_pattern(action, exchange).search(routing_key)
 
     def _name_pattern(self, action: str) -> "Pattern":
@@ -91,6 +91,6 @@ class Permissions:
 
 
 def _read(text: str, literals: dict[str, str] | None = None) -> "Pattern":
-    from ...expressions.patterns.patterns import permission_pattern  # 3 ms that users who may do all need not wait
+    from ...expressions.patterns.patterns import permission_pattern  # loading takes 3 ms
 
     return permission_pattern(text, literals)
