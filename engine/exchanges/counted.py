@@ -1,6 +1,6 @@
-"""Values with how often each is held, in as little memory as there is to say: most bindings are alone at their place.
+"""Counted values in little memory: most keys have one binding.
 
-`Held` is None for nothing, the value itself where it is alone and there once, else a dict of counts.
+`Held` is None for no value, the value itself for a single one, else a dict of counts.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ Held: TypeAlias = dict[T, int] | T | None
 
 
 def with_one(held: Held[T], value: T) -> Held[T]:
-    """`value` is held once more. A dict is changed in place."""
+    """Increment the count of `value`. A dict is changed in place."""
     if held is None:
         return value
     counts = held if isinstance(held, dict) else {held: 1}
@@ -21,7 +21,7 @@ def with_one(held: Held[T], value: T) -> Held[T]:
 
 
 def without_one(held: Held[T], value: T) -> Held[T]:
-    """`value` is held once less. It must be there."""
+    """Decrement the count of `value`, which must be there."""
     if not isinstance(held, dict):
         assert held == value
         return None

@@ -1,7 +1,7 @@
-"""The exchange type of RabbitMQ's delayed-message plugin: routes as another type does, and messages wait first.
+"""The exchange type of RabbitMQ's delayed-message plugin: routes like another type, and delays messages.
 
-A message with a header `x-delay` (milliseconds) is routed when it is published and waits in the queues that it came
-to, where operators see it; the plugin keeps it in the exchange and routes it later (docs/DEVIATIONS.md).
+A message with a header `x-delay` (milliseconds) is routed when it is published, and waits in its queues, where
+operators see it. The plugin keeps it in the exchange and routes it after the delay (docs/DEVIATIONS.md).
 """
 
 import builtins
@@ -14,13 +14,13 @@ from ..options import BrokerOptions
 from .exchange import EXCHANGE_TYPES, Binding, Destination, Exchange
 from .routed import Routed
 
-#: Longer delays are no delays, as in the plugin.
+#: Maximum delay in ms. A longer one is ignored, as in the plugin.
 DELAY_MAX_MS = 2**32 - 1
 DELAYED_TYPE = "x-delayed-type"
 
 
 class DelayedExchange(Exchange):
-    """Made with the argument `x-delayed-type`: the name of the type that it routes as."""
+    """Requires the argument `x-delayed-type`, the name of the type by whose rules it routes."""
 
     type = "x-delayed-message"
     __slots__ = ("_router",)
@@ -36,32 +36,32 @@ class DelayedExchange(Exchange):
 
     @property
     def decides_each(self) -> bool:  # type: ignore[override]
-        """As the type that it routes as."""
+        """That of the underlying type."""
         return self._router.decides_each
 
     @property
     def is_topic(self) -> bool:  # type: ignore[override]
-        """As the type that it routes as."""
+        """That of the underlying type."""
         return self._router.is_topic
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:
-        """As the type that it routes as."""
+        """Check as the underlying type does."""
         self._router.check(routing_key, arguments)
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
-        """As the type that it routes as."""
+        """Check as the underlying type does."""
         self._router.check_limits(routing_key, arguments, vhost, options)
 
     @property
     def routes_as(self) -> "builtins.type[Exchange]":
-        """The type that it routes as."""
+        """The underlying type."""
         return type(self._router)
 
     def match(self, message: Routed) -> Sequence[Destination]:
         return self._router.match(message)
 
     def forget_routes(self, binding: Binding) -> None:
-        """As the type that it routes as."""
+        """Make routes stale as the underlying type does."""
         self._router.forget_routes(binding)
 
     def _index(self, binding: Binding) -> None:
@@ -75,7 +75,7 @@ EXCHANGE_TYPES[DelayedExchange.type] = DelayedExchange
 
 
 def delay_ms(headers: FieldTable) -> int | None:
-    """How long a message is to wait; None: not at all. Numbers, or digits in a string."""
+    """The delay of a message in ms, from a number or a string of digits; None: no delay."""
     field: Field | None = headers.get(DELAY)
     if field is None:
         return None

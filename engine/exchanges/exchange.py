@@ -1,7 +1,8 @@
-"""Exchanges and bindings: which destinations a routing key reaches.
+"""Exchanges and bindings, which map a routing key to destinations.
 
-An exchange answers for itself only; following exchange-to-exchange bindings is the virtual host's walk. Look-ups are
-not on the hot path: their results are routes, which the exchange makes stale when its bindings change.
+An exchange returns its direct destinations only; the virtual host's router follows exchange-to-exchange bindings.
+Look-ups are not on the hot path: their results are cached as routes, which the exchange makes stale when its bindings
+change.
 """
 
 from abc import ABC, abstractmethod
@@ -20,14 +21,14 @@ from .routed import Routed
 from .topic import TopicPatterns, has_wildcards
 from .topic_routes import TopicRouteMemory
 
-#: Conditions of headers bindings that are compared for one of `Routed.cost`.
+#: Conditions of headers bindings compared per unit of `Routed.cost`.
 CONDITIONS_A_STEP = 4
-#: Shared by all bindings that have none.
+#: Shared by all bindings without arguments.
 NO_ARGUMENTS: FieldTable = {}
 
 
 class Destination(Protocol):
-    """A queue or another exchange: what a binding leads to, and knows by name alone. Hashable."""
+    """The destination of a binding: a queue or an exchange. Hashable."""
 
     name: str
     durable: bool
@@ -44,7 +45,7 @@ class Binding:
         self.destination = destination
         self.routing_key = routing_key
         self.arguments = arguments or NO_ARGUMENTS
-        #: Equal for two bindings that are one and the same; the wire's field order does not matter.
+        #: Equal for equal bindings of one exchange; the order of the arguments does not matter.
         self.identity: tuple[object, ...] = (destination, routing_key)
         if arguments:
             same = frozenset((key, field.tag, repr(field.value)) for key, field in arguments.items())
@@ -52,12 +53,12 @@ class Binding:
 
 
 class Exchange(ABC):
-    """What all types share: the set of bindings. Subclasses keep an index of it and answer `match`."""
+    """An exchange with its set of bindings. Subclasses, one for each type, index the bindings and implement `match`."""
 
     type: ClassVar[str]
-    #: Whether `match` depends on more than the routing keys, so that routes can't be cached by key alone.
+    #: Whether `match` depends on more than the routing keys, so that routes cannot be cached by key.
     decides_each: ClassVar[bool] = False
-    #: Whether routing keys are words with patterns: names of topics.
+    #: Whether routing keys are topics, matched by patterns of words.
     is_topic: ClassVar[bool] = False
 
     __slots__ = (
@@ -90,18 +91,18 @@ class Exchange(ABC):
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments or {}
-        #: The name of the exchange that gets what no binding of this one matches.
+        #: The name of the exchange that receives messages without a matching binding.
         self.alternate: str | None = None
         self.set_policy(NO_POLICY)
-        self.bindings: dict[tuple[object, ...], Binding] = {}  # where this is the source
-        self.incoming: dict[Binding, None] = {}  # where this is the destination
-        self.destinations: dict[Destination, int] = {}  # with how many bindings lead there
+        self.bindings: dict[tuple[object, ...], Binding] = {}  # those of which this is the source
+        self.incoming: dict[Binding, None] = {}  # those of which this is the destination
+        self.destinations: dict[Destination, int] = {}  # with the number of their bindings
         self.routes = RouteMemory()
-        #: Messages that were published here, and messages that it put into queues: of one that went to two, two.
+        #: Messages published to this exchange, and messages it put into queues (counted once for each queue).
         self.published_in = self.published_out = 0
 
     def set_policy(self, policy: EffectivePolicy) -> None:
-        """This holds from now on; an alternate exchange of the declaration wins."""
+        """Apply a policy. An alternate exchange in the declaration has precedence."""
         self.policy = policy
         declared = self.arguments.get("alternate-exchange")
         if declared is not None and isinstance(declared.value, bytes):
@@ -111,13 +112,13 @@ class Exchange(ABC):
             self.alternate = said if isinstance(said, str) else None
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:  # noqa: B027 - most types refuse nothing
-        """Refuse bindings that this type can't use."""
+        """Refuse bindings that are invalid for this type."""
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:  # noqa: B027
-        """Refuse a further binding that would make every look-up too dear; most types look up what they have."""
+        """Refuse a new binding that would make look-ups too expensive; most types have no limit."""
 
     def add(self, binding: Binding) -> bool:
-        """Add a binding; False when there is an equal one already."""
+        """Add a binding. Returns False if there is an equal one."""
         if binding.identity in self.bindings:
             return False
         self.bindings[binding.identity] = binding
@@ -127,7 +128,7 @@ class Exchange(ABC):
         return True
 
     def discard(self, binding: Binding) -> bool:
-        """Remove the binding that equals this one; False when there is none."""
+        """Remove the binding that equals this one. Returns False if there is none."""
         found = self.bindings.pop(binding.identity, None)
         if found is None:
             return False
@@ -137,7 +138,7 @@ class Exchange(ABC):
         return True
 
     def forget_bindings(self) -> list[Binding]:
-        """It is gone, and nobody looks anything up in it any more. Returns what was bound to it."""
+        """Remove all outgoing bindings of an exchange that is deleted, without updating its index. Returns them."""
         gone = list(self.bindings.values())
         for binding in gone:
             binding.destination.incoming.pop(binding, None)
@@ -147,13 +148,13 @@ class Exchange(ABC):
         return gone
 
     def index(self, binding: Binding) -> None:
-        """Look it up from now on."""
+        """Add a binding to the index and to the destinations."""
         destination = binding.destination
         self.destinations[destination] = self.destinations.get(destination, 0) + 1
         self._index(binding)
 
     def unindex(self, binding: Binding) -> None:
-        """Look it up no more."""
+        """Remove a binding from the index and from the destinations."""
         destination = binding.destination
         self.destinations[destination] -= 1
         if not self.destinations[destination]:
@@ -161,25 +162,25 @@ class Exchange(ABC):
         self._unindex(binding)
 
     def forget_routes(self, binding: Binding) -> None:
-        """What this binding matches leads to other queues now. Where each message is looked at, no route says where."""
+        """Make the routes stale that a new or removed binding may match. With `decides_each` no route depends on it."""
         if not self.decides_each:
             self.routes.forget_all()
 
     @abstractmethod
     def match(self, message: Routed) -> Sequence[Destination]:
-        """Destinations of a message, perhaps some of them twice. What that took is added to its `cost`."""
+        """The destinations of a message, possibly with duplicates. Adds the cost of the look-up to `message.cost`."""
 
     @abstractmethod
     def _index(self, binding: Binding) -> None:
-        """Take a new binding into the index."""
+        """Add a new binding to the index."""
 
     @abstractmethod
     def _unindex(self, binding: Binding) -> None:
-        """Take a binding out of the index."""
+        """Remove a binding from the index."""
 
 
 class DirectExchange(Exchange):
-    """Routing key equals binding key, octet for octet."""
+    """Matches if the routing key equals the binding key."""
 
     type = "direct"
     __slots__ = ("_by_key",)
@@ -211,7 +212,7 @@ class DirectExchange(Exchange):
 
 
 class FanoutExchange(Exchange):
-    """Everything bound, whatever the key."""
+    """Matches all bindings, whatever the key."""
 
     type = "fanout"
     __slots__ = ()
@@ -227,7 +228,7 @@ class FanoutExchange(Exchange):
 
 
 class TopicExchange(Exchange):
-    """Patterns of words."""
+    """Matches routing keys with patterns of words."""
 
     type = "topic"
     is_topic = True
@@ -253,7 +254,7 @@ class TopicExchange(Exchange):
             self.routes.forget(binding.routing_key)
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
-        """A key may lead through all crowded states, word by word. Raises: TopicStatesMaxReached."""
+        """Limit the crowded states, because a key may step through all of them. Raises: TopicStatesMaxReached."""
         limit = options.topic_states_max
         further = self._patterns.crowded_by(routing_key)
         if further and self._patterns.crowded + further > limit > 0:
@@ -267,7 +268,7 @@ class TopicExchange(Exchange):
 
 
 class HeadersExchange(Exchange):
-    """Headers against binding arguments; the routing key is ignored."""
+    """Matches headers with the arguments of bindings; the routing key is ignored."""
 
     type = "headers"
     decides_each = True
@@ -282,7 +283,7 @@ class HeadersExchange(Exchange):
         check_headers_match(arguments)
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
-        """A message may have to be compared with all conditions. Raises: ConditionsMaxReached."""
+        """Limit the conditions, because a message may be compared with all of them. Raises: ConditionsMaxReached."""
         limit = options.headers_conditions_max
         pattern = HeadersPattern(arguments)
         if self._patterns.conditions + pattern.conditions > limit > 0 and pattern.identity not in self._patterns:
@@ -307,7 +308,7 @@ EXCHANGE_TYPES: dict[str, type[Exchange]] = {
     kind.type: kind for kind in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange)
 }
 
-#: What every virtual host has from the start: (name, type, internal). All are durable.
+#: The exchanges that every virtual host has from the start: (name, type, internal). All are durable.
 PREDECLARED = (
     ("", "direct", False),
     ("amq.direct", "direct", False),

@@ -1,7 +1,7 @@
-"""The exchange type of RabbitMQ's consistent-hash plugin: each message goes to one destination, equal ones to the same.
+"""The exchange type of RabbitMQ's consistent-hash plugin: messages with equal keys go to the same one destination.
 
-The routing key of a binding is its weight. A destination that is added takes messages over from the others and moves
-none between them: jump consistent hashing (Lamping and Veach, 2014) as in the plugin, over weights laid end to end.
+The routing key of a binding is its weight. A new destination takes messages over from the others and moves none between
+them: jump consistent hashing (Lamping and Veach, 2014) as in the plugin, over the weights laid end to end.
 Source: behaviour page 3.9.
 """
 
@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class HashExchange(Exchange):
-    """Hashes the routing keys or, by argument, the value of a header (`hash-header`) or of a property."""
+    """Hashes the routing keys, or the header or property that its arguments name."""
 
     type = "x-consistent-hash"
     __slots__ = ("_bound", "_ends", "_header", "_property", "_targets")
@@ -41,17 +41,17 @@ class HashExchange(Exchange):
 
     @property
     def decides_each(self) -> bool:  # type: ignore[override]
-        """By its keys alone a message need not be looked at."""
+        """Whether it hashes a header or property, so that routes cannot be cached by routing key."""
         return self._header is not None or self._property is not None
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:
-        """The routing key is a weight from 1. Raises: InvalidWeight."""
+        """Check the weight, an integer from 1. Raises: InvalidWeight."""
         is_integer = _INTEGER.fullmatch(routing_key) is not None
         if not is_integer or int(routing_key) < 1:
             raise InvalidWeight(value=routing_key.encode(), is_integer=is_integer)
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """See `Exchange`: one destination, or none when nothing is bound."""
+        """See `Exchange`: one destination, or none if there is no binding."""
         if self._targets is None:
             message.cost += len(self._bound) // 2
             self._lay_out()
@@ -62,7 +62,7 @@ class HashExchange(Exchange):
         return (self._targets[bisect_right(self._ends, bucket)],)
 
     def _hashed(self, message: Routed) -> bytes:
-        """What counts of a message; those without it are all alike."""
+        """The octets to hash; equal for all messages without the header or property."""
         if self._header is not None:
             field = message.headers.get(self._header)
             return b"" if field is None else repr(field.comparable()).encode()
@@ -71,7 +71,7 @@ class HashExchange(Exchange):
         return "\0".join(message.keys).encode()
 
     def _lay_out(self) -> None:
-        """The first binding of each destination counts, in order of binding."""
+        """Lay the shares end to end, in order of binding. Only the first binding of each destination counts."""
         weights: dict[Destination, int] = {}
         for binding in self._bound:
             weights.setdefault(binding.destination, int(binding.routing_key))
@@ -91,7 +91,7 @@ EXCHANGE_TYPES[HashExchange.type] = HashExchange
 
 
 def jump(key: int, buckets: int) -> int:
-    """A bucket from 0 to `buckets` - 1 for a key of 64 bits. O(log buckets)."""
+    """The bucket, from 0 to `buckets` - 1, of a key of 64 bits. O(log buckets)."""
     bucket, following = -1, 0
     while following < buckets:
         bucket = following

@@ -20,26 +20,26 @@ class HeadersPattern:
         match = check_headers_match(arguments)
         with_x = match.endswith(b"-with-x")
         self.wants_any = match.startswith(b"any")
-        #: Key and value; None: any value.
+        #: (key, value) of each condition; a value of None: the header only has to be present.
         self.wanted = [
             (key, None if field.tag == "V" else field.comparable())
             for key, field in arguments.items()
             if key != "x-match" and (with_x or not key.startswith("x-"))
         ]
-        #: Equal for two that match the same headers.
+        #: Equal for patterns that match the same headers.
         self.identity: Hashable = (self.wants_any, frozenset(self.wanted))
-        #: How much there is to compare: one for each condition, and for what long and nested values have in them.
+        #: The cost of a comparison: one for each condition, more for long and nested values.
         self.conditions = 1 + sum(weight_of(field) for field in arguments.values())
 
     def matches(self, headers: "Comparables") -> bool:
-        """Whether a message with these headers takes the binding. No conditions: all matches, any does not."""
+        """Whether the binding matches these headers. Without conditions `all` matches, and `any` does not."""
         if self.wants_any:
             return any(_holds(headers, key, wanted) for key, wanted in self.wanted)
         return all(_holds(headers, key, wanted) for key, wanted in self.wanted)
 
 
 class Comparables:
-    """The headers of one message, each made comparable once however many bindings ask."""
+    """The headers of one message. Each is made comparable once, for all bindings."""
 
     __slots__ = ("_headers", "_known")
 
@@ -48,7 +48,7 @@ class Comparables:
         self._known: dict[str, object] = {}
 
     def known_of(self, keys: Collection[str]) -> list[str]:
-        """Those of some keys that the message has. O(the smaller number)."""
+        """Those of `keys` that the message has. O(the smaller number)."""
         headers = self._headers
         few: Collection[str] = headers
         many: Container[str] = keys
@@ -67,7 +67,7 @@ class Comparables:
 
 
 def weight_of(field: Field) -> int:
-    """One for a value, more for what is long or has values of its own."""
+    """The cost of comparing a value: one, more for a long or nested value."""
     value = field.value
     if isinstance(value, bytes):
         return 1 + len(value) // 64
@@ -79,7 +79,7 @@ def weight_of(field: Field) -> int:
 
 
 def check_headers_match(arguments: FieldTable) -> bytes:
-    """The validated `x-match` of binding arguments; all when absent."""
+    """The validated `x-match` of binding arguments; `all` if absent. Raises as `HeadersPattern` does."""
     field = arguments.get("x-match")
     if field is None:
         return b"all"
@@ -92,5 +92,5 @@ def check_headers_match(arguments: FieldTable) -> bytes:
 
 
 def _holds(headers: Comparables, key: str, wanted: object) -> bool:
-    """A void condition (None) asks only for presence."""
+    """Whether the headers meet one condition; for a `wanted` of None the key only has to be present."""
     return key in headers and (wanted is None or headers[key] == wanted)

@@ -1,8 +1,8 @@
-"""The bindings of a headers exchange: found by what a message has, not by looking at each of them.
+"""The bindings of a headers exchange, indexed by their conditions.
 
-A pattern that wants all its conditions stands under one of them only, the one that fewest others stand under; one that
-is content with any stands under each. A message is compared with those that stand under a condition it meets. Source:
-behaviour page 3.9, "headers".
+A pattern that requires all its conditions is filed under one of them only, the one with the fewest other patterns; a
+pattern that requires any is filed under each. A message is compared with the patterns under the conditions it meets.
+Source: behaviour page 3.9, "headers".
 """
 
 from collections.abc import Hashable
@@ -14,12 +14,12 @@ from .headers import Comparables, HeadersPattern
 
 D = TypeVar("D")
 
-#: Stands for any value in a condition that only asks for presence; no header has it.
+#: The value in the index for a condition on presence; no header equals it.
 _PRESENT = object()
 
 
 class _Group(Generic[D]):
-    """The destinations of bindings that ask for the same. `places`: under which keys and values it stands."""
+    """The destinations of bindings with equal patterns. `places`: the keys and values under which it is filed."""
 
     __slots__ = ("held", "pattern", "places", "serial")
 
@@ -31,7 +31,7 @@ class _Group(Generic[D]):
 
 
 class HeadersPatterns(Generic[D]):
-    """`conditions`: of all bindings that ask for different things. `cost`: conditions compared so far."""
+    """`conditions`: number of conditions of all different patterns. `cost`: number of conditions compared so far."""
 
     __slots__ = ("_groups", "_serial", "_standing", "_unconditional", "conditions", "cost")
 
@@ -39,7 +39,7 @@ class HeadersPatterns(Generic[D]):
         self.conditions = 0
         self.cost = 0
         self._serial = 0
-        self._groups: dict[Hashable, _Group[D]] = {}  # by what they ask for
+        self._groups: dict[Hashable, _Group[D]] = {}  # by the identities of their patterns
         self._standing: dict[str, dict[object, dict[_Group[D], None]]] = {}  # by key and value
         self._unconditional: dict[_Group[D], None] = {}
 
@@ -47,7 +47,7 @@ class HeadersPatterns(Generic[D]):
         return identity in self._groups
 
     def add(self, arguments: FieldTable, destination: D) -> None:
-        """One more binding."""
+        """Add a binding."""
         pattern = HeadersPattern(arguments)
         group = self._groups.get(pattern.identity)
         if group is None:
@@ -58,7 +58,7 @@ class HeadersPatterns(Generic[D]):
         group.held = with_one(group.held, destination)
 
     def remove(self, arguments: FieldTable, destination: D) -> None:
-        """One less. It must be there."""
+        """Remove a binding, which must be there."""
         identity = HeadersPattern(arguments).identity
         group = self._groups[identity]
         group.held = without_one(group.held, destination)
@@ -68,7 +68,7 @@ class HeadersPatterns(Generic[D]):
             self._leave(group)
 
     def match(self, headers: Comparables) -> list[D]:
-        """The destinations of all bindings that a message meets, in the order in which these first came."""
+        """The destinations of all matching bindings, in the order in which their patterns were first added."""
         standing, spent = self._standing, 0
         found: dict[int, _Group[D]] = {group.serial: group for group in self._unconditional}
         for key in headers.known_of(standing):
@@ -82,7 +82,7 @@ class HeadersPatterns(Generic[D]):
         return [destination for serial in sorted(found) for destination in values_of(found[serial].held)]
 
     def _stand(self, group: _Group[D]) -> None:
-        """Put it where messages that meet it are sure to come by."""
+        """File a group so that every message that matches it is compared with it."""
         pattern = group.pattern
         places = [(key, _PRESENT if value is None else value) for key, value in pattern.wanted]
         if not pattern.wants_any:
@@ -95,7 +95,7 @@ class HeadersPatterns(Generic[D]):
             self._standing.setdefault(key, {}).setdefault(value, {})[group] = None
 
     def _crowd(self, place: tuple[str, object]) -> int:
-        """How many stand there. A value before presence, which most messages have."""
+        """The number of groups at a place, doubled so that of two equal ones a value is preferred to presence."""
         key, value = place
         return 2 * len(self._standing.get(key, {}).get(value, ())) + (value is _PRESENT)
 

@@ -1,6 +1,6 @@
-"""The exchange type of RabbitMQ's random plugin: each message goes to one of the bound destinations, by chance.
+"""The exchange type of RabbitMQ's random plugin: each message goes to one random destination.
 
-Routing keys play no part, neither of messages nor of bindings. Source: behaviour page 3.9.
+Routing keys of messages and bindings are ignored. Source: behaviour page 3.9.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from .routed import Routed
 
 
 class RandomExchange(Exchange):
-    """All destinations alike, however many bindings each has."""
+    """All destinations are equally likely, whatever the number of their bindings."""
 
     type = "x-random"
     decides_each = True
@@ -36,7 +36,7 @@ class RandomExchange(Exchange):
 
 
 class LocalRandomExchange(RandomExchange):
-    """RabbitMQ 4.0's, in its core: among the queues of this node, which here are all."""
+    """RabbitMQ 4.0's core type, which chooses among the queues of the node. Leveret has one node."""
 
     type = "x-local-random"
     __slots__ = ()

@@ -1,7 +1,7 @@
-"""Which routes lead through an exchange, so that a change there makes stale those that it touches, and no others.
+"""The routes that lead through an exchange, so that a change of its bindings makes only the affected routes stale.
 
-Frontends own the routes; here are weak references, which are gone as soon as the last frontend forgets its route. So
-there are never more than frontends keep, which is bounded.
+Frontends own the routes; this file has weak references, which end with the last frontend's reference. So the limit of
+the frontends' caches also limits their number.
 """
 
 from collections.abc import Iterable
@@ -10,18 +10,18 @@ from weakref import ref
 
 
 class RememberedRoute(Protocol):
-    """What was found for a routing key, and holds until somebody makes it stale."""
+    """The result of a look-up of a routing key. It is valid until `is_stale` is set."""
 
     routing_key: str
     is_stale: bool
 
 
 class Registration(ref[RememberedRoute]):
-    """A route, and the memories of all exchanges that it leads through."""
+    """A weak reference to a route, with the memories of all exchanges that it leads through."""
 
     __slots__ = ("routing_key", "through")
     __eq__ = object.__eq__
-    __hash__ = object.__hash__  # itself: that of the route is out of reach when the route is gone
+    __hash__ = object.__hash__  # by identity: the route's own hash is lost when the route is freed
 
     def __new__(cls, route: RememberedRoute, through: "Iterable[RouteMemory]") -> "Registration":
         return super().__new__(cls, route, _forgotten)
@@ -32,7 +32,7 @@ class Registration(ref[RememberedRoute]):
 
 
 class RouteMemory:
-    """The routes of one exchange: those that begin there, one a routing key, and those that come by."""
+    """The routes of one exchange: those that begin there, one for each routing key, and those that pass through."""
 
     __slots__ = ("_beginning", "_passing")
 
@@ -44,7 +44,7 @@ class RouteMemory:
         return len(self._beginning) + sum(map(len, self._passing.values()))
 
     def find(self, routing_key: str) -> RememberedRoute | None:
-        """The route that begins here, if somebody has it and it holds."""
+        """The valid route of a key that begins here; None: no frontend has one."""
         found = self._beginning.get(routing_key)
         route = None if found is None else found()
         return None if route is None or route.is_stale else route
@@ -59,7 +59,7 @@ class RouteMemory:
             memory._note(route.routing_key)
 
     def forget(self, routing_key: str) -> None:
-        """What leads through here with this key may lead to other queues now. O(those)."""
+        """Make the routes with this key stale. O(these routes)."""
         found = self._beginning.pop(routing_key, None)
         passing = self._passing.pop(routing_key, None)
         if found is not None:
@@ -70,7 +70,7 @@ class RouteMemory:
             self._drop_note(routing_key)
 
     def forget_all(self) -> None:
-        """What leads through here may change. O(those), each of which was looked up since the last time."""
+        """Make all routes stale. O(routes), each of which was looked up since the last call."""
         beginning, self._beginning = self._beginning, {}
         passing, self._passing = self._passing, {}
         for found in beginning.values():
@@ -80,7 +80,7 @@ class RouteMemory:
                 _make_stale(found)
 
     def drop(self, registration: Registration) -> None:
-        """Nobody has this one any more."""
+        """Remove the registration of a route that was freed."""
         key = registration.routing_key
         if self._beginning.get(key) is registration:
             del self._beginning[key]
@@ -93,10 +93,10 @@ class RouteMemory:
             self._drop_note(key)
 
     def _note(self, routing_key: str) -> None:
-        """There is a route with this key."""
+        """Called when a route with this key was registered."""
 
     def _drop_note(self, routing_key: str) -> None:
-        """There is none any more."""
+        """Called when the last route with this key was removed."""
 
 
 def _make_stale(registration: Registration) -> None:

@@ -1,4 +1,4 @@
-"""What exchanges may look at when they choose where a message goes."""
+"""The view of a message by which exchanges choose its destinations."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,9 +15,9 @@ def _never() -> float:
 class Routed:
     """A message on its way through exchanges: its routing keys (the first, then those of CC and BCC) and its content.
 
-    Without an envelope there is no message yet: a route is looked up for all messages with these keys. Exchanges whose
-    choice depends on the message say so (`Exchange.decides_each`) and are asked for each. `cost` is what they looked at
-    until now, in the measure of `Effort` (one is about 1.2 us).
+    Without an envelope it stands for all messages with these keys, whose route is looked up. Exchanges whose choice
+    depends on the message (`Exchange.decides_each`) are asked again for each message. `cost`: the cost of all look-ups
+    so far, in units of `Effort` (one is about 1.2 us).
     """
 
     __slots__ = ("_blob", "_comparables", "_envelope", "_headers", "chance", "cost", "keys")
@@ -39,7 +39,7 @@ class Routed:
 
     @property
     def headers(self) -> Mapping[str, Field]:
-        """Opened once, however many exchanges ask, and decoded entry by entry."""
+        """The headers: parsed once for all exchanges, each entry decoded on access."""
         if self._headers is None:
             self._headers = self._envelope.opened_headers(self._blob) if self._envelope is not None else {}
             self.cost += len(self._headers)
@@ -47,18 +47,18 @@ class Routed:
 
     @property
     def comparables(self) -> Comparables:
-        """The headers, to be compared with those of bindings."""
+        """The headers, for comparison with those of bindings."""
         if self._comparables is None:
             self._comparables = Comparables(self.headers)
         return self._comparables
 
     def as_message(self) -> "Message | None":
-        """The message, as filters look at it; None: there is none yet."""
+        """The message, for filters; None: there is no message yet."""
         return None if self._envelope is None else Message(0, self._blob, self._envelope)
 
     @property
     def properties(self) -> dict[str, PropertyValue]:
-        """All properties by name; empty when they can't be read."""
+        """All properties by name; empty if they are invalid or there is no message yet."""
         if self._envelope is None:
             return {}
         try:

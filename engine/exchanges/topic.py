@@ -1,9 +1,9 @@
-"""Topic patterns: `*` is exactly one word, `#` is any number of them, words are split at dots.
+"""Topic patterns: `*` is exactly one word, `#` is any number of words, dots separate words.
 
-Three indexes share the work, so that an ordinary look-up costs the words of the key and the worst one is bounded:
-patterns without wildcards are looked up whole; those with few `*`, and a `#` at most at the end, stand in a tree; the
-rest, whose words may stand in many places of a key, go through automata. Wildcards in a row mean the same in any
-order, and `#.#` is `#`: they are indexed as so many `*` and at most one `#`.
+Three indexes share the work, so that an ordinary look-up costs the words of the key, and the worst one is bounded: a
+dictionary for patterns without wildcards; a tree for those with few `*` and at most one `#`, at the end; automata for
+the others, whose words may match at many positions of a key. Consecutive wildcards mean the same in any order, and
+`#.#` means `#`: they are indexed as their `*` and at most one `#`.
 Source: AMQP 0-9-1 3.1.3.3; behaviour page 3.9.
 """
 
@@ -15,14 +15,14 @@ from .topic_tree import TopicTree
 
 T = TypeVar("T")
 
-#: So many `*` may a pattern of the tree have: each may be a branch that a look-up takes as well.
+#: Maximum number of `*` in a pattern of the tree: each may add a branch to a look-up.
 TREE_STARS_MAX = 3
 
 
 class TopicPatterns(Generic[T]):
-    """A multiset of (pattern, value); look-ups give each value once.
+    """A multiset of (pattern, value); a look-up returns each value once.
 
-    `cost` is that of all look-ups until now, in the measure of `Effort`: it rises only.
+    `cost`: the cost of all look-ups so far, in units of `Effort`. It never falls.
     """
 
     __slots__ = ("_automata", "_exact", "_tree", "cost")
@@ -40,16 +40,16 @@ class TopicPatterns(Generic[T]):
 
     @property
     def crowded(self) -> int:
-        """States that look-ups may have to step through for every word of a key (see `TopicAutomata.crowded`)."""
+        """The number of states that a look-up may have to step through (see `TopicAutomata.crowded`)."""
         return self._automata.crowded
 
     def crowded_by(self, pattern: str) -> int:
-        """What one more pattern would add to `crowded`."""
+        """The number of states that another pattern would add to `crowded`."""
         words = normalised(pattern)
         return self._automata.crowded_by(words) if _is_loose(words) else 0
 
     def add(self, pattern: str, value: T) -> None:
-        """Add one (pattern, value). O(words)."""
+        """Add a pair. O(words)."""
         if not has_wildcards(pattern):
             self._exact[pattern] = with_one(self._exact.get(pattern), value)
             return
@@ -60,7 +60,7 @@ class TopicPatterns(Generic[T]):
             self._tree.add(words, value)
 
     def remove(self, pattern: str, value: T) -> None:
-        """Take one (pattern, value) out. It must be there."""
+        """Remove a pair, which must be there."""
         if not has_wildcards(pattern):
             held = without_one(self._exact[pattern], value)
             if held is None:
@@ -75,7 +75,7 @@ class TopicPatterns(Generic[T]):
             self._tree.remove(words, value)
 
     def match(self, routing_key: str) -> list[T]:
-        """The values whose pattern matches, each once, in no particular order."""
+        """The values of matching patterns, each once, in no particular order."""
         words = split(routing_key)
         found: dict[T, None] = dict.fromkeys(values_of(self._exact.get(routing_key)))
         self.cost += self._tree.match(words, found) + self._automata.match(words, found)
@@ -83,7 +83,7 @@ class TopicPatterns(Generic[T]):
 
 
 def split(key: str) -> list[str]:
-    """The words of a key or pattern: the empty key has none, empty words count."""
+    """The words of a key or pattern. The empty key has none; empty words count."""
     return key.split(".") if key else []
 
 
@@ -93,7 +93,7 @@ def has_wildcards(pattern: str) -> bool:
 
 
 def normalised(pattern: str) -> tuple[str, ...]:
-    """The words of an equal pattern in which `#` stands only before a word that is no wildcard, or at the end."""
+    """The words of an equivalent pattern, in which `#` stands only before a word that is no wildcard, or at the end."""
     words: list[str] = []
     many = False
     for word in split(pattern):
@@ -110,6 +110,6 @@ def normalised(pattern: str) -> tuple[str, ...]:
 
 
 def _is_loose(words: tuple[str, ...]) -> bool:
-    """Whether a normalised pattern has words that may stand in many places, and so needs an automaton."""
+    """Whether the words of a normalised pattern may match at many positions, so that it needs an automaton."""
     stars = words.count("*")
     return "#" in words[:-1] or (stars > TREE_STARS_MAX and stars + (words[-1] == "#") < len(words))

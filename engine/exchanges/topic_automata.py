@@ -1,11 +1,12 @@
 """Topic patterns with a `#` before other words or many `*`, as automata whose states are bits of one integer.
 
-A state is "so many words of the pattern are met"; `#` is a state that stays. All states of a bundle of patterns go on
-with one shift and two masks for each word of the key, whichever of them are active: there is no pattern and no key that
-make a look-up cost more than words of the key by bundles (Baeza-Yates and Gonnet's shift-and, 1992).
+State number n of a pattern means that its first n words have matched; `#` lets a state stay active. One shift and two
+masks for each word of the key advance all states of a bundle of patterns, whichever are active. So the cost of a
+look-up is at most the words of the key times the bundles, for all patterns and keys (Baeza-Yates and Gonnet's
+shift-and, 1992).
 
-A pattern is looked at only when the key has a certain word of it: of its words the one that fewest others are kept
-under. So patterns that have a word of their own cost the others nothing.
+Each pattern is filed under one of its words, the one with the fewest other patterns, and is tried only if the key has
+that word. So a pattern with a rare word adds no cost to the look-ups of keys without it.
 """
 
 from collections.abc import Iterable
@@ -17,14 +18,14 @@ T = TypeVar("T")
 
 Words = tuple[str, ...]
 
-#: States of one bundle: 256 octets an integer, which is what one step of Python costs anyway.
+#: States of one bundle. Operations on integers of this size (256 octets) take no longer than a step of Python.
 BUNDLE_STATES = 2048
-#: Words that a bundle is matched with, and states of one that is made again, for one in the measure of `Effort`.
+#: Words of a key matched with a bundle, and states of a bundle built, per unit of `Effort`.
 WORDS_A_STEP, STATES_A_STEP = 4, 12
 
 
 class _Bundle(Generic[T]):
-    """Some patterns that share their automaton, made again when it is needed after a change."""
+    """Some patterns that share an automaton. After a change, the next look-up builds it again."""
 
     __slots__ = ("_automaton", "patterns", "states")
 
@@ -34,24 +35,24 @@ class _Bundle(Generic[T]):
         self._automaton: _Automaton[T] | None = None
 
     def put(self, words: Words, held: Held[T]) -> None:
-        """One that is not here yet."""
+        """Add a pattern. It must not be here yet."""
         self.patterns[words] = held
         self.states += states_of(words)
         self._automaton = None
 
     def take(self, words: Words) -> None:
-        """Away with one."""
+        """Remove a pattern."""
         del self.patterns[words]
         self.states -= states_of(words)
         self._automaton = None
 
     def hold(self, words: Words, held: Held[T]) -> None:
-        """Other values for one that is here."""
+        """Replace the values of a pattern."""
         self.patterns[words] = held
         self._automaton = None
 
     def match(self, words: list[str], found: dict[T, None]) -> int:
-        """Returns what that cost."""
+        """Add the values of matching patterns to `found`. Returns the cost in units of `Effort`."""
         cost = 1 + len(words) // WORDS_A_STEP
         if self._automaton is None:
             self._automaton = _Automaton(self.patterns.items())
@@ -64,7 +65,7 @@ class _Automaton(Generic[T]):
 
     def __init__(self, patterns: Iterable[tuple[Words, Held[T]]]) -> None:
         self._starts = self._stays = self._any = self._ends = 0
-        self._exact: dict[str, int] = {}  # word -> the states that it leads to, with those of `*`
+        self._exact: dict[str, int] = {}  # word -> the states that it can enter, with those of `*`
         self._held: dict[int, Held[T]] = {}  # by the number of the last state
         state = 0
         for words, held in patterns:
@@ -85,7 +86,7 @@ class _Automaton(Generic[T]):
             self._exact[word] |= self._any
 
     def match(self, words: list[str], found: dict[T, None]) -> int:
-        """Returns how many patterns match."""
+        """Add the values of matching patterns to `found`. Returns the number of matching patterns."""
         active, stays, any_, exact = self._starts, self._stays, self._any, self._exact.get
         for word in words:
             active = active << 1 & exact(word, any_) | active & stays
@@ -102,7 +103,7 @@ class _Automaton(Generic[T]):
 
 
 class _Group(Generic[T]):
-    """The patterns that are kept under one word."""
+    """The patterns that are filed under one word."""
 
     __slots__ = ("bundles", "roomy", "states")
 
@@ -113,11 +114,11 @@ class _Group(Generic[T]):
 
     @property
     def crowded(self) -> int:
-        """States beyond those of one bundle."""
+        """The number of states beyond those of one bundle."""
         return max(0, self.states - BUNDLE_STATES)
 
     def put(self, words: Words, held: Held[T]) -> _Bundle[T]:
-        """Into a bundle with room. O(words)."""
+        """Add a pattern to a bundle with room. O(words)."""
         bundle = self.roomy
         if bundle is None:
             bundle = self.roomy = _Bundle()
@@ -129,7 +130,10 @@ class _Group(Generic[T]):
         return bundle
 
     def take(self, words: Words, bundle: _Bundle[T]) -> tuple[list[Words], _Bundle[T]]:
-        """Out of its bundle. Two that are at most half full become one: returns the patterns that moved, and where."""
+        """Remove a pattern from its bundle, and merge two bundles that are at most half full.
+
+        Returns: the patterns that moved to another bundle, and that bundle.
+        """
         bundle.take(words)
         self.states -= states_of(words)
         if not bundle.patterns:
@@ -159,8 +163,8 @@ class TopicAutomata(Generic[T]):
     def __init__(self) -> None:
         self._groups: dict[str, _Group[T]] = {}
         self._places: dict[Words, tuple[str, _Bundle[T]]] = {}
-        #: States of patterns under words that more than a bundle are kept under: every key that has all these words,
-        #: however many, may have to go through all of them.
+        #: The sum, over all words, of the states beyond one bundle. A key that has all these words, however many, may
+        #: have to step through all of them.
         self.crowded = 0
 
     @property
@@ -169,14 +173,14 @@ class TopicAutomata(Generic[T]):
         return not self._places and not self._groups
 
     def crowded_by(self, words: Words) -> int:
-        """What one more pattern would add to `crowded`."""
+        """The number of states that another pattern would add to `crowded`."""
         if words in self._places:
             return 0
         held_there = min(self._states_under(word) for word in _exact(words))
         return min(states_of(words), max(0, held_there + states_of(words) - BUNDLE_STATES))
 
     def add(self, words: Words, value: T) -> None:
-        """Add one. O(words)."""
+        """Add a pair of pattern and value. O(words)."""
         place = self._places.get(words)
         if place is not None:
             bundle = place[1]
@@ -191,7 +195,7 @@ class TopicAutomata(Generic[T]):
         self.crowded += group.crowded
 
     def remove(self, words: Words, value: T) -> None:
-        """Take one out. It must be there. O(patterns of a bundle) at worst."""
+        """Remove a pair, which must be there. O(patterns of a bundle) at worst."""
         word, bundle = self._places[words]
         held = without_one(bundle.patterns[words], value)
         if held is not None:
@@ -208,7 +212,10 @@ class TopicAutomata(Generic[T]):
             del self._groups[word]
 
     def match(self, words: list[str], found: dict[T, None]) -> int:
-        """Add the values whose pattern matches to `found`. O(words of the key by bundles under them): returns that."""
+        """Add the values of matching patterns to `found`. Returns the cost in units of `Effort`.
+
+        O(words of the key x bundles under them).
+        """
         cost = 0
         if self._groups:
             for word in set(words):
@@ -224,10 +231,10 @@ class TopicAutomata(Generic[T]):
 
 
 def states_of(words: Words) -> int:
-    """States of one pattern: its words without `#`, and the start."""
+    """The number of states of a pattern: its words without `#`, and the start."""
     return 1 + len(words) - words.count("#")
 
 
 def _exact(words: Words) -> Iterable[str]:
-    """The words that are no wildcards. There is at least one."""
+    """The words of a pattern that are not wildcards; at least one."""
     return (word for word in words if word != "*" and word != "#")

@@ -1,16 +1,16 @@
-"""The routes of a topic exchange, found by words of their keys: a new pattern concerns those that it may match."""
+"""The routes of a topic exchange, found by words of their keys: a new pattern makes only possible matches stale."""
 
 from itertools import takewhile
 
 from .route_memory import RouteMemory
 from .topic import normalised, split
 
-#: Words of a key, from its start, by which its route is found: bounds what one costs.
+#: The number of leading words of a key that are indexed: limits the cost of one route.
 WORDS_MAX = 8
 
 
 class TopicRouteMemory(RouteMemory):
-    """See `RouteMemory`."""
+    """A `RouteMemory` with an index of its keys by word and position."""
 
     __slots__ = ("_keys",)
 
@@ -19,7 +19,7 @@ class TopicRouteMemory(RouteMemory):
         self._keys: dict[tuple[int, str], dict[str, None]] = {}  # (place, word) -> keys that have it there
 
     def forget_pattern(self, pattern: str) -> None:
-        """What matches the pattern may lead to other queues now, and perhaps some more. O(words, and those)."""
+        """Make the routes stale that the pattern may match, and perhaps some others. O(words + these routes)."""
         start = takewhile(lambda word: word != "#", normalised(pattern)[:WORDS_MAX])
         places = [place for place in enumerate(start) if place[1] != "*"]
         if not places:

@@ -1,7 +1,7 @@
-"""Topic patterns that are compared word by word from the start: some `*`, `#` at most at the end.
+"""A radix tree of topic patterns with some `*`, and `#` at most at the end, compared word by word from the start.
 
-Each edge carries as many words as no pattern branches at, so there are at most twice as many nodes as patterns. A node
-stands at one place of a key only: a look-up visits it at most once.
+Words without a branch between them share one edge, so there are at most twice as many nodes as patterns. A node matches
+at one position of a key only, so a look-up visits it at most once.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,10 @@ Words = tuple[str, ...]
 
 
 class _Node(Generic[T]):
-    """`label`: the words that lead here from the node before. `here` ends there, `beyond` goes on with a `#`.
+    """`label`: the words that lead here from the parent. `here`: the values of the pattern that ends here; `beyond`:
+    those of the pattern that continues with a `#`.
 
-    `pick` takes as many words of a key and gives what has to equal `wanted`: no loop in Python (10 times as fast).
+    `pick` selects the exact words of a part of a key, to be compared with `wanted`: 10 times as fast as a Python loop.
     """
 
     __slots__ = ("beyond", "children", "here", "label", "pick", "wanted")
@@ -62,7 +63,7 @@ class TopicTree(Generic[T]):
         return not root.children and root.here is None and root.beyond is None
 
     def add(self, words: Words, value: T) -> None:
-        """Add one. O(words)."""
+        """Add a pair of pattern and value. O(words)."""
         goes_on = words[-1:] == ("#",)
         node, rest = self._root, words[:-1] if goes_on else words
         while rest:
@@ -80,7 +81,7 @@ class TopicTree(Generic[T]):
             node.here = with_one(node.here, value)
 
     def remove(self, words: Words, value: T) -> None:
-        """Take one out; nodes at which nothing ends or branches any more go. It must be there."""
+        """Remove a pair, which must be there, and the nodes that are no longer needed."""
         goes_on = words[-1:] == ("#",)
         rest = words[:-1] if goes_on else words
         node = self._root
@@ -98,9 +99,9 @@ class TopicTree(Generic[T]):
             path.pop()
 
     def match(self, words: list[str], found: dict[T, None]) -> int:
-        """Add the values whose pattern matches to `found`. O(words), times the branches that `*` opens.
+        """Add the values of matching patterns to `found`. O(words x branches that `*` opens).
 
-        Returns how many nodes were visited.
+        Returns: the number of nodes visited.
         """
         count = len(words)
         visited = 0
@@ -127,14 +128,14 @@ class TopicTree(Generic[T]):
 
 
 def _common(label: Words, words: Words) -> int:
-    """How many words both begin with."""
+    """The length of the common prefix, in words."""
     if label == words[: len(label)]:
         return len(label)
     return next(index for index, (one, other) in enumerate(zip((*label, None), (*words, None))) if one != other)
 
 
 def _split(parent: _Node[T], child: _Node[T], common: int) -> _Node[T]:
-    """A new node between the two, after so many words of the child's label."""
+    """Insert a node between the two, after the first `common` words of the child's label."""
     middle: _Node[T] = _Node(child.label[:common])
     child.relabel(child.label[common:])
     middle.put(child)
@@ -143,7 +144,10 @@ def _split(parent: _Node[T], child: _Node[T], common: int) -> _Node[T]:
 
 
 def _dissolve(parent: _Node[T], node: _Node[T]) -> bool:
-    """Take a node away that is of no use; True when its parent may have become so."""
+    """Remove a node without values and branches, or merge it with its only child.
+
+    Returns: whether it was removed, so that its parent may be unnecessary, too.
+    """
     if node.here is not None or node.beyond is not None:
         return False
     assert parent.children is not None
