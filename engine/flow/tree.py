@@ -1,4 +1,4 @@
-"""The usage tree: the nodes of the broker and of addresses, and which of them the meter of a queue feeds.
+"""The usage tree: the nodes of the broker and of addresses, and the choice of those that a queue's meter feeds.
 
 Source: queues page E.1, E.2; address-settings page 3.3; docs/decisions/0010-flow-control.md.
 """
@@ -16,12 +16,12 @@ from .meter import Meter, all_messages, all_octets, memory, messages_in_memory, 
 from .parked import ParkedTotal
 from .usage import UNLIMITED, Usage
 
-#: Limits on what all addresses hold together.
+#: The names of the limits on all addresses together.
 WHOLE_OCTETS, WHOLE_MESSAGES = "global-max-size", "global-max-messages"
 
 
 class Metered(Protocol):
-    """A queue, as far as this file knows it."""
+    """The part of a queue that this file uses."""
 
     name: str
     address: str
@@ -29,17 +29,17 @@ class Metered(Protocol):
 
     @property
     def meter(self) -> Meter | None:
-        """None: nobody asks what is in it."""
+        """The queue's meter; None: no limit applies to it."""
 
     def stores(self, envelope: Envelope) -> bool:
-        """Whether messages of this kind survive a restart in this queue."""
+        """Whether messages with this envelope survive a restart in this queue."""
 
 
 class MeterSettings(NamedTuple):
-    """What the meter of a queue depends on: as long as that is equal, it stays.
+    """The settings of a queue's meter. A change of any of them requires a new meter.
 
-    `rules`: flow control of its address, or of the broker. `size`: what its address may hold. `keeps`: acknowledged
-    messages stay in it. `evicts`: what is too much goes, so that nobody is held (queues page E.4, row 14).
+    `rules`: flow control of its address, or of the broker. `size`: size limits of its address. `keeps`: acknowledged
+    messages stay in the queue. `evicts`: the queue evicts messages instead of blocking (queues page E.4, row 14).
     """
 
     rules: FlowRules | None
@@ -50,9 +50,10 @@ class MeterSettings(NamedTuple):
 
 
 class UsageTree(ABC):
-    """`generation`: changes when limits of the broker are switched on or off, so that queues get other meters.
+    """The nodes of one broker.
 
-    `parked`: what frontends hold of publishers that wait.
+    `generation`: incremented when a limit of the broker is added or removed, so that queues get new meters.
+    `parked`: the publishes that frontends park for blocked clients.
     """
 
     __slots__ = ("_changed", "_flow", "_nodes", "_roots", "_whole", "generation", "parked", "system")
@@ -60,8 +61,8 @@ class UsageTree(ABC):
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, str, Hashable], Usage] = {}  # (limit, virtual host, name)
         self._roots: dict[str, Usage] = {}
-        self._changed: dict[Meter, None] = {}  # of which the nodes have not heard yet
-        self._whole: list[Usage] = []  # those of the roots that all addresses share, whatever their policy
+        self._changed: dict[Meter, None] = {}  # whose changes are not yet added to the nodes
+        self._whole: list[Usage] = []  # the roots of the limits on all addresses
         self._flow = Flow()
         self.system: SystemUsage | None = None
         self.generation = 0
@@ -69,19 +70,19 @@ class UsageTree(ABC):
 
     @abstractmethod
     def _note_eased(self, node: Usage) -> None:
-        """It is no longer full: who waits for it may go on."""
+        """The node is no longer full: its waiting clients may continue."""
 
     @abstractmethod
     def _note_changed(self, meter: Meter) -> None:
-        """It has new messages, which may still be paged out: the nodes hear of it soon (`_settle`)."""
+        """The meter has new messages, which may yet be paged out; `_settle` adds them to the nodes later."""
 
     def _settle(self) -> None:
-        """Have the nodes know all."""
+        """Add the changes of all meters to the nodes."""
         while self._changed:
             self._changed.popitem()[0].settle()
 
     def configure(self, system: SystemUsage | None, flow: Flow, whole: WholeLimits = NO_WHOLE_LIMITS) -> None:
-        """The broker's own limits, and how full nodes ease; all may change while it runs. Queues follow by reviews."""
+        """Set the broker's limits and the low marks, at the start or on reload. `generation` tells queues to follow."""
         self._flow, self.system = flow, system
         self.parked.share(0 if system is None else system.memory)
         limits = {} if system is None else {"memory": system.memory, "store": system.store, "temp": system.temp}
@@ -107,33 +108,37 @@ class UsageTree(ABC):
         self._whole = [self._roots[name] for name in (WHOLE_OCTETS, WHOLE_MESSAGES) if name in limits]
 
     def temp_changed(self, used: int) -> None:
-        """So much is in the temp store. What is held there makes nobody wait: it would wait for itself."""
+        """Set the use of the temp store to `used` octets. Parked publishes there do not count, because a client must
+        not wait for its own.
+        """
         node = self._roots.get("temp")
         if node is not None:
             node.change(used - self.parked.spooled - node.used)
 
     @property
     def is_on(self) -> bool:
-        """Whether there is any limit."""
+        """Whether there is any node."""
         return bool(self._nodes or self._roots)
 
     @property
     def has_whole_limit(self) -> bool:
-        """Whether there is one on what all addresses hold together."""
+        """Whether there is a limit on all addresses together."""
         return bool(self._whole)
 
     @property
     def is_at_whole_limit(self) -> bool:
-        """Whether all addresses count as full, each with its own policy; without a low mark (`SizeRules.drops`)."""
+        """Whether a limit on all addresses is reached, so that each address applies its policy. Without a low mark
+        (`SizeRules.drops`).
+        """
         self._settle()
         return any(root.used >= root.limit for root in self._whole)
 
     def meter_settings_of(
         self, rules: FlowRules | None, size: SizeRules, *, keeps: bool, evicts: bool
     ) -> MeterSettings | None:
-        """What the meter of a queue with such rules is to be like; None: it needs none.
+        """The settings of the meter for a queue with these rules; None: it needs no meter.
 
-        `keeps`: acknowledged messages stay in it, which leaves its memory to the journal by itself.
+        `keeps`: acknowledged messages stay in the queue; such a queue pages out by itself and ignores flow control.
         """
         if keeps:
             rules = None
@@ -146,13 +151,13 @@ class UsageTree(ABC):
         return MeterSettings(rules, size, keeps, evicts, self.generation)
 
     def make_meter(self, queue: Metered, vhost: str, metering: MeterSettings, *, has_journal: bool) -> Meter:
-        """The meter of a queue."""
+        """Make the meter of a queue, connected to the nodes that it feeds."""
         rules, size = metering.rules or FlowRules(), metering.size
         meter = Meter(
             metering, forbids_paging=rules.cursor == VM or size.counts_exactly, minimum_size=rules.minimum_size
         )
         meter.fails, meter.fails_after_ms = rules.fails, rules.fails_after_ms
-        held: list[Usage] = []  # by publishes of either kind
+        held: list[Usage] = []  # the nodes that block stored and transient publishes alike
         if metering.rules is not None:
             for node in self._memory_nodes(queue, vhost, rules):
                 charge = meter.charge(node, memory)
@@ -200,7 +205,9 @@ class UsageTree(ABC):
             yield self._roots["memory"]
 
     def _size_nodes(self, queue: Metered, vhost: str, size: SizeRules) -> Iterator[Usage]:
-        """Of an address that blocks; first the one that refuses, so that nobody waits for another meanwhile."""
+        """The nodes of an address with policy BLOCK. The refusing one comes first: a publish that will be refused must
+        not wait for another node before.
+        """
         where = f"address '{queue.address}' in vhost '{vhost}'"
         if size.refused_above is not None:
             node = self._node("max-size-bytes-reject-threshold", vhost, queue.address, where, size.refused_above + 1)
@@ -212,9 +219,9 @@ class UsageTree(ABC):
             yield self._node("max-size-messages", vhost, queue.address, where, size.messages_max, in_messages=True)
 
     def _page_beyond(self, meter: Meter, queue: Metered, vhost: str, size: SizeRules) -> None:
-        """Of an address that pages: what is in memory stays within its size."""
+        """Keep the messages in memory within the size of an address with policy PAGE."""
         where = f"address '{queue.address}' in vhost '{vhost}'"
-        key = ("in memory", queue.address)  # an address with several queues may have both: some page, and some block
+        key = ("in memory", queue.address)  # its own node: other queues of the address may block instead
         if size.octets_max is not None:
             node = self._node("max-size-bytes", vhost, key, where, size.octets_max)
             meter.bound(meter.charge(node, octets_in_memory), partial(int, size.octets_max))
@@ -229,11 +236,11 @@ class UsageTree(ABC):
         node = self._nodes.get(key)
         if node is None:
             node = self._nodes[key] = Usage(where, limit_name, self._note_eased, in_messages=in_messages)
-        node.set_limit(max(1, limit), self._flow)  # 0 messages, or octets, is always full
+        node.set_limit(max(1, limit), self._flow)  # a limit of 0 is always full; in `Usage` 0 means no limit
         return node
 
     def forget(self, meter: Meter) -> None:
-        """The queue is gone, or gets another meter: what nobody feeds any more holds nobody."""
+        """End the meter of a queue that is deleted or gets a new meter, and remove nodes that no meter feeds."""
         self._changed.pop(meter, None)
         for node in meter.end():
             if not node.is_root:
@@ -243,20 +250,22 @@ class UsageTree(ABC):
                         del self._nodes[key]
 
     def _end(self, node: Usage) -> None:
-        """It limits nothing any more: all who wait go on."""
+        """Remove the limit of a node, and let its waiting clients continue."""
         node.is_full = False
         node.limit = 0
         if node.round_robin:
             self._note_eased(node)
 
     def nodes(self) -> list[Usage]:
-        """All of them, the broker's first."""
+        """All nodes, those of the broker first."""
         self._settle()
         return [*self._roots.values(), *self._nodes.values()]
 
 
 def _memory_for(node: Usage, rules: FlowRules) -> int:
-    """What of a limit messages may use before they are paged out: no more than lets publishers that wait go on."""
+    """The octets that messages may use before they are paged out: a share of the limit, and at most its low mark if
+    publishers are blocked, so that paging lets them continue.
+    """
     if not node.limit:
         return UNLIMITED
     share = node.limit * rules.cursor_high_water_percent // 100
