@@ -1,7 +1,7 @@
-"""The broker itself, as a pure machine: no I/O, no clock, no chance of its own.
+"""The broker as a pure machine: no I/O, no tasks; clock and chance are passed in.
 
-What is outside this room uses what is named here and nothing else; `errors` has a class for each refusal. The journal
-has a second door, `engine.state`, for what recovery has to put back.
+This is the public interface: other packages import these names only. `errors` has a class for each refusal. The journal
+also imports `engine.state`, to restore the state after a restart.
 """
 
 from ..settings.queue_types import QUEUE_TYPES

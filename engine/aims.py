@@ -1,7 +1,7 @@
-"""Where a message goes that an operator moves: into a queue, to an exchange, or back to where it came from.
+"""The destinations of messages that an operator moves: a queue, an exchange, or the message's origin.
 
-Nothing is created on the way, and no rule of an address is applied again (duplicates, delays, diverts): the message
-has been through those. Source: management page 16.
+A move creates no queues, and does not apply the rules of addresses again (duplicates, delays, diverts): they applied
+when the message was published. Source: management page 16.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ _COUNT = DELIVERY_COUNT.encode()
 
 
 class Unmovable(Exception):
-    """The message stays; the text says why."""
+    """The message cannot be moved; the text is the reason."""
 
 
 class Place(NamedTuple):
-    """Where one message goes. `title`: the place, as operators name it. `exchange`: by which it gets there."""
+    """The destination of one message. `title`: its name for operators. `exchange`: the exchange that routes to it."""
 
     title: str
     exchange: Exchange
@@ -35,18 +35,18 @@ class Place(NamedTuple):
     blob: bytes
 
 
-#: Of one message. Raises: Unmovable, EngineError.
+#: Finds the destination of one message. Raises: Unmovable, EngineError.
 Aim = Callable[[Message], Place]
 
 
 def to_queue(client: Client, name: str) -> Aim:
-    """Straight into a queue, with the exchange and the routing key that each message was published with."""
+    """Move directly into a queue, keeping exchange and routing key of each message."""
     client.user.require(WRITE, QUEUE, name, client.host.name)
     return lambda message: _into(client, name, message, *_as_it_is(message))
 
 
 def to_exchange(client: Client, name: str, routing_key: str | None) -> Aim:
-    """To an exchange, with this routing key, or each with its own."""
+    """Move to an exchange, with this routing key; None: with that of each message."""
 
     def aim(message: Message) -> Place:
         key = message.envelope.routing_key if routing_key is None else routing_key
@@ -56,9 +56,8 @@ def to_exchange(client: Client, name: str, routing_key: str | None) -> Aim:
 
 
 def to_origin(client: Client, *, into_queue: bool, without_history: bool) -> Aim:
-    """To the exchange that each message came through, with its routing keys; or `into_queue`: where it died.
-
-    `without_history`: headers that tell of deaths are left behind.
+    """Move back to the exchange and routing keys with which each message was published. `into_queue`: move directly
+    into the queue in which it died. `without_history`: remove the headers of its deaths.
     """
 
     def aim(message: Message) -> Place:
@@ -85,7 +84,7 @@ def _into(client: Client, name: str, message: Message, envelope: Envelope, blob:
     if queue is None:
         raise Unmovable(f"there is no queue {name!r}")
     default = host.exchanges[""]
-    if queue.rules.leased is not None:  # it captures by topic and content: it may not want this one
+    if queue.rules.leased is not None:  # it selects messages by topic and content
         return _through(client, "", (name,), message, without_history=False)
     if not queue.is_open:
         raise Unmovable(f"queue {name!r} takes no messages now")
@@ -93,7 +92,7 @@ def _into(client: Client, name: str, message: Message, envelope: Envelope, blob:
 
 
 def _through(client: Client, name: str, keys: tuple[str, ...], message: Message, *, without_history: bool) -> Place:
-    """By the exchange's bindings, as the user may."""
+    """Route by the exchange's bindings, with the user's permissions."""
     host, user = client.host, client.user
     user.require(WRITE, EXCHANGE, name, host.name)
     exchange = host.exchanges.get(name)
@@ -113,7 +112,7 @@ def _through(client: Client, name: str, keys: tuple[str, ...], message: Message,
 
 
 def _as_it_is(message: Message) -> tuple[Envelope, bytes]:
-    """The same content, in the same envelope: with a count of deliveries that begins again."""
+    """The same content and envelope, without the delivery count."""
     envelope = message.envelope
     if not envelope.facts.has_headers or _COUNT not in message.header:
         return envelope, message.blob
@@ -121,7 +120,7 @@ def _as_it_is(message: Message) -> tuple[Envelope, bytes]:
 
 
 def _again(message: Message, exchange: str, keys: tuple[str, ...], without_history: bool) -> tuple[Envelope, bytes]:
-    """The content as it would be published there."""
+    """The content as published to another exchange with these keys, without the delivery count."""
     header, body = message.envelope.framing.split(message.blob)
     if without_history:
         header = without_deaths(header)

@@ -1,4 +1,4 @@
-"""Work that is too much for one turn: each end of a turn does a slice of each kind."""
+"""Work that is too long for one turn. The end of each turn does a slice of each kind."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -10,25 +10,26 @@ if TYPE_CHECKING:
     from .queues.queue import Queue
     from .stores.store import Ready
 
-#: Messages given back to the allocator in one slice of a purge or delete (about 2 ms).
+#: Messages freed in one slice of a purge or delete (about 2 ms).
 FREE_SLICE = 20_000
 
 
 class Task(Protocol):
-    """One kind of work that others do: of flow control, of reloading, of departures."""
+    """One kind of work: that of flow control, reloading or disconnects."""
 
     @property
     def pending(self) -> bool:
-        """Whether something is left to do."""
+        """Whether work is left."""
 
     def work(self) -> None:
-        """One slice. Called while `pending`."""
+        """Do one slice. Called only while `pending`."""
 
 
 class Background:
-    """Of one broker. `pending`: whether something may be left to do; a plain attribute, since each turn looks at it.
+    """The background work of one broker.
 
-    Whoever gives it work, or has a background task with something to do, sets that.
+    `pending`: whether work may be left. A plain attribute, because each turn reads it; set by every method that adds
+    work, and by tasks that get work.
     """
 
     __slots__ = ("_context", "_freed", "_tasks", "_trimmed", "pending")
@@ -41,23 +42,23 @@ class Background:
         self.pending = False
 
     def free(self, messages: "Ready") -> None:
-        """Give the memory of messages back to the allocator, in slices if there are many."""
+        """Free the memory of messages, in slices if there are many."""
         if len(messages) > FREE_SLICE:
             self._freed.append(messages)
             self.pending = True
 
     def trim_later(self, queue: "Queue") -> None:
-        """A queue holds more than it may: `Queue.trim` drops a slice at the end of each turn."""
+        """Have `Queue.trim` drop a slice at the end of each turn, because the queue exceeds its limits."""
         self._trimmed[queue] = None
         self.pending = True
 
     def run(self, steps: Iterator[None]) -> None:
-        """Long work of others: take these steps of some milliseconds, one at the end of each turn, of each in turn."""
+        """Run an iterator of steps of some milliseconds. Each end of a turn does a step of one iterator, in turn."""
         self._tasks.append(steps)
         self.pending = True
 
     def work(self) -> None:
-        """A slice of each kind; they may give each other more to do."""
+        """Do a slice of each kind. A slice may add work of another kind."""
         context = self._context
         flow, reloading, disconnects = context.flow, context.reloading, context.disconnects
         _work(flow)
@@ -81,13 +82,13 @@ class Background:
             self._freed.popleft()
 
     def _trim(self) -> None:
-        """A slice of one queue, unless there were dead letters: between two slices the journal has its chance."""
+        """Trim a slice of one queue, unless there were dead letters: the journal must be able to commit in between."""
         if self._context.dead_letters.were_waiting:
             return
         queue = next(iter(self._trimmed))
         del self._trimmed[queue]
         if not queue.deleted:
-            queue.trim()  # which may ask for more
+            queue.trim()  # may call `trim_later` again
 
     def _step(self) -> None:
         steps = self._tasks.popleft()

@@ -1,4 +1,4 @@
-"""The bindings of a virtual host: who may make them, and what goes with the last one.
+"""The bindings of a virtual host: permissions and limits, and the deletion of auto-delete exchanges.
 
 Source: behaviour page 2.2, 3.14.
 """
@@ -19,9 +19,10 @@ from .users.permissions import EXCHANGE, QUEUE, READ, WRITE
 
 
 class Bindings:
-    """Of one virtual host. `count`: of all its exchanges.
+    """The bindings of one virtual host. `count`: number of bindings of all its exchanges.
 
-    `kind`: what the destination is, "queue" or "exchange". `client`: who does it, and may; None: the broker itself.
+    `kind`: the kind of the destination, "queue" or "exchange". `client`: the caller, whose permissions apply; None: the
+    broker itself.
     """
 
     __slots__ = ("_context", "count")
@@ -39,7 +40,7 @@ class Bindings:
         arguments: FieldTable,
         client: Client | None = None,
     ) -> None:
-        """Bind a queue, or an exchange, to an exchange; once more changes nothing.
+        """Bind a queue or an exchange to an exchange. A second equal binding changes nothing.
 
         Raises: DefaultExchangeRefused, ExchangeNotFound (the source first), QueueNotFound, ResourceLocked,
             InvalidHeadersMatch(Type), PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached,
@@ -49,7 +50,7 @@ class Bindings:
         self._check(client, kind, destination, source, routing_key)
         exchange = host.exchanges.named(source)
         target: Destination = host.queues.named(destination) if kind == QUEUE else host.exchanges.named(destination)
-        exchange.check(routing_key, arguments)  # before the queue's owner is looked at, as RabbitMQ does
+        exchange.check(routing_key, arguments)  # before the check of the queue's owner, as in RabbitMQ
         if kind == QUEUE:
             self.accessible(destination, client)
         binding = Binding(exchange, target, routing_key, arguments)
@@ -74,7 +75,7 @@ class Bindings:
         arguments: FieldTable,
         client: Client | None = None,
     ) -> None:
-        """What is missing (binding, destination, source) is fine.
+        """Remove a binding. A missing binding, destination or source is no error.
 
         Raises: DefaultExchangeRefused, ResourceLocked (of a binding that is there), PermissionRefused, TopicRefused.
         """
@@ -90,30 +91,30 @@ class Bindings:
         self._unbind(binding)
 
     def unbind_all(self, destination: Destination) -> None:
-        """The destination is gone: nothing leads there any more."""
+        """Remove all bindings to a destination that was deleted."""
         for binding in list(destination.incoming):
             self._unbind(binding)
 
     def unbind_some(self, destination: Destination, count: int) -> None:
-        """The destination is going: so many fewer lead there."""
+        """Remove `count` bindings to a destination that is being deleted."""
         for binding in list(islice(destination.incoming, count)):
             self._unbind(binding)
 
     def forget_all_of(self, source: Exchange) -> None:
-        """An exchange goes, with its outgoing bindings."""
+        """Remove the outgoing bindings of an exchange that is deleted."""
         self.count -= len(source.bindings)
         for binding in source.forget_bindings():
             self._context.router.bindings_changed(binding.destination)
 
     def accessible(self, name: str, client: Client | None) -> Queue:
-        """A queue that is not exclusive to another client. Raises: QueueNotFound, ResourceLocked."""
+        """The queue `name`, unless it is exclusive to another client. Raises: QueueNotFound, ResourceLocked."""
         queue = self._context.queues.named(name)
         if queue.owner is not None and client is not None and queue.owner is not client:
             raise ResourceLocked(name=name, vhost=self._context.name)
         return queue
 
     def _check(self, client: Client | None, kind: str, destination: str, source: str, routing_key: str) -> None:
-        """Who may (un)bind, in the order in which RabbitMQ asks: before it looks what is there."""
+        """Check the permissions, in RabbitMQ's order and before the existence of the objects."""
         require(client, WRITE, kind, destination)
         if not source or (kind == EXCHANGE and not destination):
             raise DefaultExchangeRefused
@@ -131,7 +132,7 @@ class Bindings:
             raise BindingsMaxReached(kind=kind, name=destination.name, limit=limit)
 
     def _unbind(self, binding: Binding) -> None:
-        """Take a binding away; auto-delete exchanges go with their last outgoing one, and so on up the chain."""
+        """Remove a binding. Auto-delete exchanges are deleted with their last outgoing binding, recursively."""
         host = self._context
         unused = [binding]
         while unused:

@@ -1,7 +1,7 @@
 """The broker: virtual hosts, users, the deadlines, and the turn.
 
-A frontend does its work in turns: it calls into sessions and virtual hosts as often as one socket read asks for, and
-then `end_turn` once. Nothing here waits, reads a clock of its own, or knows what a socket is.
+A frontend works in turns: it makes all calls into sessions and virtual hosts that one socket read requires, and then
+calls `end_turn` once. The engine never waits, has no clock, and knows no sockets.
 Source: docs/architecture.md; rulings 3 to 6.
 """
 
@@ -32,20 +32,20 @@ from .users.access import Users
 from .virtual_host import Service
 from .virtual_hosts import VirtualHosts
 
-#: Rounds of dispatch and flush in one turn; what is left is for the next, so that no peer keeps the others waiting.
+#: Maximum rounds of dispatch and flush in one turn. The rest waits for the next turn, so that other peers are served.
 ROUNDS_MAX = 4
-#: What the end of a turn does before others have theirs, by the measure of `Effort` (5 to 10 ms).
+#: Work at the end of a turn before other connections have theirs, in units of `Effort` (5 to 10 ms).
 TURN_SPREAD = 4_000
-#: The same where somebody else does what is left over, between the turns of all.
+#: The same for a short turn (see `end_turn`), after which another call does the rest.
 SHORT_SPREAD = 500
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
 
 
 class Broker:
-    """Everything that one broker process serves, whatever its frontends: its parts, by name, and the turn.
+    """One broker: its parts, by name, and the turn. It is independent of the frontends.
 
-    `context`: its state. `parameters`: what operators give it to keep.
+    `context`: its state. `parameters`: values that operators store in it.
     """
 
     def __init__(
@@ -80,35 +80,35 @@ class Broker:
         self.virtual_hosts.create("/")
 
     def more_is_safe(self) -> None:
-        """The journal got on, or failed: clients that wait for it are flushed, queues have a turn, publishers that wait
-        for the disk may go on.
+        """Called when the journal has written more or has failed. Flushes the clients and dispatches the queues that
+        wait for it, and lets publishers that wait for the disk continue.
         """
         context = self.context
         durability, disk = context.storage.durability, self.flow.disk
         if disk.is_full and (durability is None or not durability.has_failed):
             disk.switch(None)
-            context.deadlines.set(context.clock.monotonic_ns(), _nothing)  # a turn ends soon, whoever is flushed now
+            context.deadlines.set(context.clock.monotonic_ns(), _nothing)  # makes the edge end a turn soon
         if self.scheduler.more_is_safe():
             context.deadlines.set(context.clock.monotonic_ns(), _nothing)
         for client in list(context.awaiting):
             del context.awaiting[client]
-            client.flush()  # also one that is closed: its last words may be among what waits
+            client.flush()  # also a closed one, which may have unsent output
 
     # -- the turn ---------------------------------------------------------------------------------------------------
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether what was recorded last is whole only with what is still to come: for a journal the turn goes on.
+        """Whether the latest records belong together with records to come, so that the journal must not commit yet.
 
-        So with dead letters, whose deaths are recorded, and in the middle of a large commit, purge or deletion.
+        True while the dead letters of recorded deaths are not published, and during a large commit, purge or deletion.
         """
         return bool(self.dead_letters.waiting) or self.commits.is_under_way or bool(self.context.bulk_deletes)
 
     def end_turn(self, *, is_short: bool = False) -> bool:
         """Dispatch marked queues, flush touched clients, do a slice of each background task. True: call again soon.
 
-        is_short: somebody calls again in any case, and others' turns end before that; so little is dispatched, and no
-        background task done.
+        is_short: dispatch little, and do no background task. The caller calls again in any case, after the turns of
+        other connections.
         """
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         if marked or touched or letters.waiting or letters.late or letters.were_waiting:
@@ -125,7 +125,7 @@ class Broker:
         return bool(commits.waiting) and commits.pending
 
     def _hand_out(self, spread: int) -> None:
-        """Rounds of dispatch and flush, until nothing is left or the turn has become long enough."""
+        """Rounds of dispatch and flush, until nothing is left or the turn has spent `spread` units of `Effort`."""
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         dead = letters.waiting
         effort = self.context.effort
@@ -158,17 +158,17 @@ class Broker:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def next_deadline_ns(self) -> int | None:
-        """When to call `advance` next, by the clock's monotonic reading."""
+        """The time of the next deadline, at which to call `advance` (monotonic ns); None: there is none."""
         return self.context.deadlines.next_ns()
 
     def advance(self) -> int:
-        """Do what is due by now. Returns how many deadlines that were; end the turn afterwards."""
+        """Run the actions that are due. Returns their number. The caller ends the turn afterwards."""
         return self.context.deadlines.advance(self.context.clock.monotonic_ns())
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def count_sizes(self) -> Sizes:
-        """Sizes of what clients publish, since this was called first."""
+        """The sizes of published bodies. Counting starts with the first call."""
         context = self.context
         if context.sizes is None:
             context.sizes = Sizes()
@@ -179,7 +179,7 @@ class Broker:
         return statistics_of(self.statistics_in_steps())
 
     def statistics_in_steps(self) -> Generator[None, None, BrokerStatistics]:
-        """The same; each step is about a millisecond, and queues may change between two."""
+        """The same in steps of about a millisecond; queues may change in between."""
         return statistics_in_steps(
             list(self.virtual_hosts.values()),
             clients=len(self.connections),
@@ -189,4 +189,4 @@ class Broker:
 
 
 def _nothing() -> None:
-    """Only for the turn that ends behind it."""
+    """A deadline's action that does nothing: the edge ends a turn after each deadline."""

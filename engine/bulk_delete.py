@@ -1,8 +1,8 @@
-"""A queue with very much in it is purged or deleted: first it is made small, a slice at the end of each turn.
+"""Purges and deletions of large queues: the queue is first made small, by a slice at the end of each turn.
 
-It hands nothing out meanwhile, and who wants to look into it waits (`Queue.is_busy`). Messages need slices only where
-somebody listens: a journal lists them, and has them as one (`Broker.is_unfinished`). What was begun is done, also when
-its client is gone.
+Meanwhile it delivers nothing, and gets, purges and deletions wait (`Queue.is_busy`). Slices are needed only if there
+are listeners, such as a journal, which records each message, and all slices as one unit (`Broker.is_unfinished`). The
+work is completed even if its client disconnects.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,19 +11,18 @@ from operator import attrgetter
 from .clients.client import Client
 from .queues.queue import Queue
 
-#: Messages, and bindings, that go in one slice: about 2 ms with a journal, for each connection's turn ends with one. A
-#: queue that has no more is not large.
+#: Messages, and bindings, removed in one slice (about 2 ms with a journal, at the end of each connection's turn). A
+#: queue with at most this many is not large.
 MESSAGES_SLICE, BINDINGS_SLICE = 10_000, 200
-#: For so many ends of turns it stays as it is, small, for the one who asked to end it; then it is ended all the same.
+#: Ends of turns to wait for the client to finish the small queue; after that the broker finishes it.
 WAIT_MAX = 1_000
 
 _ID = attrgetter("id")
 
 
 class BulkDelete:
-    """Made by `begin_purge`, `begin_delete`. When the queue `is_small` it is to be ended as any other; then `finish`.
-
-    `count`: messages that went so far.
+    """Made by `begin_purge` and `begin_delete`. Once `is_small`, the caller purges or deletes the queue as any other
+    and then calls `finish`. `count`: messages removed so far.
     """
 
     __slots__ = ("_asker", "_broker", "_end", "_queue", "_unbind", "count", "is_small")
@@ -36,9 +35,9 @@ class BulkDelete:
         unbind: Callable[[Queue, int], None] | None,
         end: Callable[[Queue], int],
     ) -> None:
-        """`unbind`: takes so many of its bindings away; None: it keeps them, for it is not deleted.
+        """`unbind`: removes a number of bindings of the queue; None: a purge, which keeps the bindings.
 
-        `end`: what was asked for, where nobody is left to do it.
+        `end`: purges or deletes the small queue if the client does not.
         """
         self._queue = queue
         self._asker = asker
@@ -49,7 +48,7 @@ class BulkDelete:
         self.is_small = False
 
     def steps(self) -> Iterator[None]:
-        """A slice each."""
+        """The steps of the work, a slice each."""
         queue, under_way = self._queue, self._broker.bulk_deletes
         queue.freeze()
         under_way.add(self)
@@ -58,7 +57,7 @@ class BulkDelete:
                 self._slice()
                 durability = self._broker.storage.durability
                 if durability is not None:
-                    durability.take_sync_lsn()  # nobody else's answer waits for it
+                    durability.take_sync_lsn()  # other clients' answers need not wait for these records
                 yield
             self.is_small = True
             for _ in range(WAIT_MAX):
@@ -73,7 +72,7 @@ class BulkDelete:
             queue.unfreeze()
 
     def finish(self) -> int:
-        """What was asked for is done. Returns how many messages had gone before."""
+        """Note that the caller has purged or deleted the queue. Returns the number of messages removed before."""
         self._broker.bulk_deletes.discard(self)
         return self.count
 
@@ -91,13 +90,13 @@ class BulkDelete:
 
 
 def is_large(queue: Queue, *, deletes: bool) -> bool:
-    """Whether ending it, or what is in it, would be a long turn."""
+    """Whether purging or deleting the queue at once would take a long turn."""
     if deletes and len(queue.incoming) > BINDINGS_SLICE:
         return True
     store = queue.store
     return (
         queue.events.has_listeners
         and not queue.keeps
-        and not store.level_max  # a level's ids lie among those of others: the journal could not say it in short
+        and not store.level_max  # ids of levels are interleaved, so the journal could not record a slice as a range
         and store.in_memory > MESSAGES_SLICE
     )

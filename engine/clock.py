@@ -1,37 +1,37 @@
-"""Time, as the engine is given it."""
+"""The clock that is passed to the engine."""
 
 from typing import Protocol
 
 MS = 1_000_000
-#: Nothing lies further ahead than a hundred years: no time leaves the 64 bits that journals and stores have for it.
+#: Maximum wait in ms, a hundred years, so that every time fits into the 64 bits of journals and stores.
 AHEAD_MS_MAX = 36_525 * 86_400_000
 
 
 def bounded_ms(wait_ms: int) -> int:
-    """A wait of ms as clocks can take it: from none to `AHEAD_MS_MAX`."""
+    """A wait in ms, limited to 0 .. `AHEAD_MS_MAX`."""
     return max(0, min(wait_ms, AHEAD_MS_MAX))
 
 
 class Clock(Protocol):
-    """Two readings: what runs is monotonic, what is written down is wall time."""
+    """A clock with two readings: monotonic for deadlines, wall time for everything that is stored."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds that only grow; for deadlines."""
+        """Nanoseconds that never decrease, for deadlines."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 UTC; for timestamps."""
+        """Milliseconds since 1970 UTC, for timestamps."""
 
 
 def due_after(clock: Clock, wait_ms: int) -> int:
-    """When so many ms will have gone, by the monotonic clock; see `bounded_ms`.
+    """The monotonic time in ns after a wait in ms, which is limited by `bounded_ms`.
 
-    Here waits become times, those of all who ask: clients, operators, settings, formulas.
+    All waits (of clients, operators, settings, formulas) become times here, so that all are limited.
     """
     return clock.monotonic_ns() + bounded_ms(wait_ms) * MS
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move: for tests and simulations."""
+    """A clock that moves only by its methods, for tests and simulations."""
 
     __slots__ = ("_now_ns", "_wall_start_ms")
 
@@ -46,11 +46,11 @@ class ManualClock:
         return self._wall_start_ms + self._now_ns // 1_000_000
 
     def jump_wall_ms(self, delta_ms: int) -> None:
-        """Somebody sets the wall clock; what is monotonic goes on as before."""
+        """Change the wall time alone."""
         self._wall_start_ms += delta_ms
 
     def advance_ns(self, delta_ns: int) -> int:
-        """Move forward; returns the new monotonic reading."""
+        """Move both readings forward. Returns the new monotonic reading."""
         assert delta_ns >= 0
         self._now_ns += delta_ns
         return self._now_ns

@@ -1,4 +1,4 @@
-"""Commits of transactions: applied at once, or, if they are too much for one turn, a slice at the end of each."""
+"""Commits of transactions: applied at once, or, if too large for one turn, by a slice at the end of each turn."""
 
 from collections import deque
 from typing import TYPE_CHECKING
@@ -8,12 +8,12 @@ from .context import BrokerContext
 if TYPE_CHECKING:
     from .clients.commit import Commit
 
-#: Messages times queues that a commit publishes in one slice (2 to 5 ms); one with less is applied at once.
+#: Messages times queues that a commit publishes in one slice (2 to 5 ms). A smaller commit is applied at once.
 COMMIT_SLICE = 2_000
 
 
 class Commits:
-    """Of one broker. Of those `waiting` only the first is under way."""
+    """The large commits of one broker. Of those `waiting` only the first may be under way."""
 
     __slots__ = ("_context", "waiting")
 
@@ -23,7 +23,7 @@ class Commits:
 
     @property
     def pending(self) -> bool:
-        """Whether one is to go on. None begins while the journal takes nothing."""
+        """Whether there is work to do. No commit begins while the journal cannot write."""
         waiting = self.waiting
         if not waiting:
             return False
@@ -32,7 +32,7 @@ class Commits:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether one has begun, and is not done."""
+        """Whether a commit is partly applied."""
         return bool(self.waiting) and self.waiting[0].has_begun
 
     def apply(self, commit: "Commit") -> None:
@@ -43,7 +43,7 @@ class Commits:
             self.waiting.append(commit)
 
     def work(self) -> None:
-        """A slice of the first; none begins before what was recorded before is written."""
+        """Do a slice of the first commit. It begins only when no dead letters are left to publish."""
         commit = self.waiting[0]
         if not commit.has_begun and (self._context.dead_letters.waiting or not self.pending):
             return

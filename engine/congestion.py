@@ -1,6 +1,6 @@
-"""Which queue publishes crowd: its consumers have not taken what came. A pure fact; nobody is held up here.
+"""The queue that recent publishes congested, because its consumers have not kept up. Nothing waits here.
 
-A frontend that reads its publishers no faster than consumers take asks for it: see `amqp_frontend/flow/throttle.py`.
+A frontend that reads publishers no faster than consumers take messages uses it: see `amqp_frontend/flow/throttle.py`.
 Source: queues page E.1 (producer flow control).
 """
 
@@ -8,24 +8,24 @@ from typing import Any, Protocol
 
 
 class Throttle(Protocol):
-    """Where publishers into one queue wait for it to become shorter; see `Queue.throttle`."""
+    """The publishers that wait for one queue to become shorter; see `Queue.throttle`."""
 
     def drained(self, queue: Any) -> None:
-        """Messages may have left the queue, or it is deleted. Called within turns: it only wakes somebody."""
+        """Called, within turns, when messages may have left the queue or it was deleted. It only wakes tasks."""
 
 
 class Congestible(Protocol):
-    """A queue, as far as this file knows it."""
+    """The part of a queue that this file uses."""
 
     @property
     def ready_count(self) -> int:
-        """How many messages are ready in it."""
+        """Number of ready messages."""
 
 
 class Congestion:
-    """`queue`: the longest of those with consumers that publishes left with more than `ready_max` ready messages.
+    """`queue`: of the queues with consumers that publishes left with more than `ready_max` ready messages, the longest.
 
-    Who wants to know what its own publishes did sets it to None before them. Dead letters are nobody's publishes.
+    Reset it before publishing to learn which queue those publishes congested. Dead letters do not count.
     """
 
     __slots__ = ("queue", "ready_max")
@@ -35,7 +35,7 @@ class Congestion:
         self.queue: Any = None
 
     def note(self, queue: Congestible) -> None:
-        """A run was published into a queue that has consumers, and has more than `ready_max` ready."""
+        """Note a queue with consumers and more than `ready_max` ready messages, into which a run was published."""
         other = self.queue
         if other is None or (other is not queue and other.ready_count < queue.ready_count):
             self.queue = queue

@@ -1,4 +1,4 @@
-"""Who is connected, and as whom: connecting, and what becomes of clients when users change or go."""
+"""The connected clients: opening and closing, and the effects of changed and deleted users."""
 
 from collections.abc import Callable
 from types import MappingProxyType
@@ -25,9 +25,9 @@ class Connections(dict[Client, None]):
     def open(
         self, vhost: str, user: User, *, name: str, flush: Callable[[], object], properties: FieldTable | None = None
     ) -> Client:
-        """A client in a virtual host. `flush` is called when a turn left effects in its outbox.
+        """Open a client in a virtual host. `flush` is called when a turn left effects in its outbox.
 
-        `properties`: what the client says of itself.
+        `properties`: the client's properties from the handshake.
 
         Raises: VirtualHostNotFound, VirtualHostRefused, ConnectionsMaxReached, UserConnectionsMaxReached.
         """
@@ -46,7 +46,7 @@ class Connections(dict[Client, None]):
         return client
 
     def _check_max(self, vhost: VirtualHost, user: User) -> None:
-        """O(clients), where there is a limit."""
+        """Check the limits of connections. O(clients) if there is a limit."""
         limit = vhost.context.limits.max_connections
         if limit is not None and sum(client.vhost is vhost for client in self) >= limit:
             raise ConnectionsMaxReached(vhost=vhost.name, user=user.name, limit=limit)
@@ -55,7 +55,7 @@ class Connections(dict[Client, None]):
             raise UserConnectionsMaxReached(user=user.name, limit=limit)
 
     def forget(self, client: Client) -> None:
-        """Part of `Client.close`."""
+        """Remove a client that closes. Called by `Client.close`."""
         context = self._context
         if self.pop(client, client) is None:  # the first time
             activity, link = context.activity, client.link
@@ -72,15 +72,14 @@ class Connections(dict[Client, None]):
             context.emit(ConnectionEvent(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name))
 
     def sessions_of(self, user: str) -> int:
-        """Open sessions of a user. O(clients)."""
+        """The number of open sessions of a user. O(clients)."""
         return sum(len(client.sessions) for client in self if client.user.name == user)
 
     # -- users --------------------------------------------------------------------------------------------------------
 
     def replace_user(self, user: User) -> None:
-        """Add a user, or change one: what its clients may do changes now, with the next thing that they ask for.
-
-        Subscriptions that they have go on. O(clients).
+        """Add or change a user. New permissions apply to the next operation of its clients; existing subscriptions
+        continue. O(clients).
         """
         context = self._context
         context.users.add(user)
@@ -89,7 +88,7 @@ class Connections(dict[Client, None]):
         self._change_clients(user)
 
     def delete_user(self, name: str) -> None:
-        """Forget a user; its clients may do nothing any more and are sent away at the ends of turns. O(clients)."""
+        """Delete a user. Its clients lose all permissions and are disconnected at the ends of turns. O(clients)."""
         context = self._context
         context.users.remove(name)
         if context.listeners:
@@ -98,7 +97,7 @@ class Connections(dict[Client, None]):
             context.disconnects.expel(client, UserDeleted(user=name))
 
     def _change_clients(self, user: User) -> list[Client]:
-        """The clients of a user, who has other permissions now: their routes are to be looked up again."""
+        """Set the changed user in its clients, and make their routes stale. Returns these clients."""
         clients = [client for client in self if client.user.name == user.name]
         for client in clients:
             client.user = user

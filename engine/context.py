@@ -1,8 +1,8 @@
-"""The state of a broker and of a virtual host, with the parts that work on it: what all of the engine shares.
+"""The state of a broker and of a virtual host, with references to the parts that work on it.
 
-State stands here, below all that works on it, with its real types: a part takes the context, reads and writes that, and
-calls other parts by their names. A queue has the `HostContext` of its virtual host. What it asks others to do is in
-`Scheduler` (its turns), `Background` (what takes longer than a turn), `DeadLetters`, `Router` and `DeclaredQueues`.
+A part receives the context, reads and writes its state, and calls the other parts by name. A queue has the
+`HostContext` of its virtual host. It calls `Scheduler` (its turns), `Background` (work longer than a turn),
+`DeadLetters`, `Router` and `DeclaredQueues`.
 """
 
 from collections import deque
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 class BrokerContext:
     """The state of one broker. Settings, policies and options are replaced as a whole when they are reloaded.
 
-    `chance`: a number in [0, 1), uniform in a real broker; 0.5 stands for "nothing happens by chance".
-    `unsent_max`: octets that may be on their way to a client before it is paused.
-    `services`: handlers of exchanges behind which the broker itself listens, in every virtual host, by name.
-    `effort`: work done. `sizes`: of what clients publish, once they are asked for. `touched`: clients with effects in
-    their outboxes; `awaiting`: clients to flush when more is safe. `bulk_deletes`: purges and deletions under way.
-    `on_unlogged`: called when a leased queue selects a topic that is not logged, where logged topics are listed.
-    `on_unknown_arguments`: called with a kind of object, its name, virtual host, and its unknown arguments.
+    `chance`: returns a number in [0, 1), uniform in a real broker; 0.5 means "no random change".
+    `unsent_max`: maximum octets on their way to a client before its deliveries pause.
+    `services`: handlers of the broker's own exchanges, in every virtual host, by name of the exchange.
+    `effort`: work done. `sizes`: body sizes of publishes, counted from the first request on. `touched`: clients with
+    effects in their outboxes; `awaiting`: clients to flush when the journal has written more. `bulk_deletes`: large
+    purges and deletions under way. `on_unlogged`: called if logged topics are listed and a leased queue selects a topic
+    that is not. `on_unknown_arguments`: called with an object's kind, name, virtual host and unknown arguments.
     """
 
     clock: Clock
@@ -88,7 +88,7 @@ class BrokerContext:
     on_unknown_arguments: Callable[[str, str, str, dict[str, str]], object] = lambda *of: None
     congestion: Congestion = field(init=False)
 
-    # Parts. The broker sets each of them once, before anything happens.
+    # Parts. `Broker` sets each of them once, at construction.
     virtual_hosts: "VirtualHosts" = field(init=False)
     connections: "Connections" = field(init=False)
     scheduler: "Scheduler" = field(init=False)
@@ -108,7 +108,7 @@ class BrokerContext:
         self.congestion = Congestion(self.options.busy_queue_ready_max)
 
     def emit(self, event: "Event") -> None:
-        """Call each listener with what happened. Callers look for `listeners` first: with none, no event is created."""
+        """Call each listener with an event. Callers check `listeners` first, to create no event if there are none."""
         for listener in self.listeners:
             listener(event)
 
@@ -117,8 +117,8 @@ class BrokerContext:
 class HostContext:
     """The state of one virtual host.
 
-    `id_caches`: ids of messages that were published to an address, by address. `retained`: messages for queues to come,
-    by address. `is_being_deleted`: it was deleted, and nobody can find it. `firehose`: while it is traced.
+    `id_caches`: the duplicate ids of each address. `retained`: the messages that each address retains for new queues.
+    `is_being_deleted`: it was deleted, and its objects are being removed. `firehose`: set while it is traced.
     """
 
     broker: BrokerContext
@@ -129,7 +129,7 @@ class HostContext:
     is_being_deleted: bool = False
     firehose: "Firehose | None" = None
 
-    # Parts. The virtual host sets each of them once, before anything happens.
+    # Parts. `VirtualHost` sets each of them once, at construction.
     exchanges: "DeclaredExchanges" = field(init=False)
     queues: "DeclaredQueues" = field(init=False)
     reply_queues: "ReplyQueues" = field(init=False)
@@ -138,5 +138,5 @@ class HostContext:
     past_sessions: "PastSessions" = field(init=False)
 
     def queue_named(self, name: str) -> "Queue | None":
-        """Where the default exchange sends a routing key."""
+        """The queue to which the default exchange routes this key, reply queues included."""
         return self.queues.get(name) or self.reply_queues.get(name)

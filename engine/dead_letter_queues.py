@@ -1,4 +1,4 @@
-"""Which queues dead letters go to, as the other queues' rules say now. Source: address-settings page 5.5, 6.7."""
+"""The queues that receive dead letters by the current rules of other queues. Source: address-settings page 5.5, 6.7."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,12 +8,12 @@ from .messages.deaths import EXPIRED, REJECTED
 from .queues.queue import Queue
 from .rules.queue_rules import NO_RULES, QueueRules
 
-#: Queues whose rules are looked at in one step.
+#: Queues whose rules are read in one step.
 SLICE = 200
 
 
 def dead_letter_queues(host: HostContext) -> Iterator[list[Queue]]:
-    """Each of them once, some in each step. What nobody's rules lead to is none, whatever is in it."""
+    """The dead-letter queues of a virtual host, each once, some in each step. Only rules count, not the messages."""
     known: dict[Queue, None] = {}
     places: dict[tuple[str, str | None], None] = {}
     for count, queue in enumerate(list(host.queues.values()), 1):
@@ -29,7 +29,7 @@ def dead_letter_queues(host: HostContext) -> Iterator[list[Queue]]:
 
 
 def _places_of(host: HostContext, queue: Queue, rules: QueueRules) -> Iterator[tuple[str, str | None]]:
-    """Exchange and routing key; None: that of each message."""
+    """The dead-letter targets of a queue: (exchange, routing key); None: the routing key of each message."""
     if rules.dead_letter_exchange is not None:
         yield rules.dead_letter_exchange, rules.dead_letter_routing_key
         return

@@ -1,7 +1,7 @@
-"""Dead letters on their way: published at the ends of turns, a slice at a time.
+"""The dead letters to publish: a slice at the end of each turn.
 
-Their publication may cause more deaths. A chain of queues where nothing may wait would have no end before its own, and
-the journal none to commit: so dead letters cause no deaths for now while there are many (`is_congested`).
+Publishing them may cause more deaths. In a chain of queues in which nothing may wait this would not stop before the end
+of the chain, and the journal could not commit. So they cause no deaths while there are many (`is_congested`).
 Source: behaviour page 2.11; address-settings page 6.7.
 """
 
@@ -15,48 +15,51 @@ from .publishing.auto_created import targets_of
 from .publishing.publish import publish_dead
 from .queues.queue import Queue
 
-#: How much of `Effort` dead letters may cost in one turn: half of what a turn may (about 3 to 5 ms).
+#: Units of `Effort` for dead letters in one turn: half of a turn's (about 3 to 5 ms).
 DEAD_SPREAD = 2_000
-#: What a dead letter costs by that measure: it, each queue that it goes to, and so many octets of it.
+#: The cost of a dead letter in units of `Effort`: for itself, and for each of its queues; and octets of it per unit.
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
-#: While so many dead letters are on their way, or are out since there were none, they cause no more (`is_congested`).
+#: Dead letters waiting, or published since the last time that none were waiting, at which they cause no more deaths.
 LETTERS_MAX = 500
 
 
 class DeadLetters:
-    """Of one broker: those `waiting` for their publication. `were_waiting`: some, when the turn began to end."""
+    """The dead letters of one broker that are `waiting` to be published.
+
+    `were_waiting`: whether there were any when the turn began to end. `late`: queues with expired messages that wait.
+    """
 
     __slots__ = ("_context", "late", "published", "waiting", "were_waiting")
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.waiting: deque[tuple[Queue, Message, str]] = deque()
-        self.late: dict[Queue, None] = {}  # where messages have expired, and have to wait for that
-        self.published = 0  # since there were none on their way
+        self.late: dict[Queue, None] = {}
+        self.published = 0  # since the last time that none were waiting
         self.were_waiting = False
 
     @property
     def count(self) -> int:
-        """How many are still to be published."""
+        """The number of dead letters to publish."""
         return len(self.waiting)
 
     @property
     def is_congested(self) -> bool:
-        """Whether dead letters cause no deaths for now: first those are to be out that are on their way."""
+        """Whether there are so many that publishing must cause no deaths until all are published."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 
     def add(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
+        """Publish messages that died in a queue with a dead-letter target, from the end of this turn on."""
         self.waiting.extend((queue, message, reason) for message in messages)
 
     def expire_later(self, queue: Queue) -> None:
-        """Messages have expired, and are to go when the dead letters are out that are on their way."""
+        """Expire the messages of a queue when all waiting dead letters are published."""
         self.late[queue] = None
 
     def begin(self) -> None:
-        """A turn begins to end: what has expired goes if no dead letter is on its way.
+        """Called as a turn begins to end. Expires the messages of `late` queues if no dead letters are waiting.
 
-        Called when there is one, or something has expired, or there was one when the last turn began to end.
+        Called only if dead letters are waiting, were waiting at the last call, or queues are `late`.
         """
         self.were_waiting = bool(self.waiting)
         if self.late and not self.waiting:
@@ -65,7 +68,7 @@ class DeadLetters:
                 queue.expire_now()
 
     def publish(self, until: int | None = None) -> None:
-        """A slice of them, until so much `Effort`."""
+        """Publish dead letters until `Effort.spent` reaches `until`; None: a slice."""
         effort, waiting = self._context.effort, self.waiting
         if until is None:
             until = effort.spent + DEAD_SPREAD
@@ -107,7 +110,7 @@ class DeadLetters:
                 broker.unroutable_letters.note(host.name, queue.name, target)
 
     def _address_of(self, queue: Queue, message: Message) -> str | None:
-        """What a dead letter tells as the message's address; None where only a dead-letter exchange rules (6.7)."""
+        """The address for the headers of a dead letter; None: only a dead-letter exchange applies (6.7)."""
         broker = self._context
         if queue.rules.dead_letter_exchange is not None:
             settings = broker.settings.resolve(queue.address, queue.vhost_name)

@@ -1,6 +1,6 @@
-"""The one heap of everything that happens later: heartbeats, handshakes, expiry, redelivery.
+"""The heap of all deadlines: heartbeats, handshakes, expiry, redelivery.
 
-The heap never sleeps and never asks for the time: the edge does both and calls `advance`.
+The heap never sleeps and never reads a clock: the edge does both and calls `advance`.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Action = Callable[[], object]
 
 
 class Deadline:
-    """One thing to do at `due_ns`. Cancelled by clearing its action; the heap forgets it when it comes up."""
+    """An action at `due_ns`. Cancelling clears the action; the entry stays in the heap until it is due."""
 
     __slots__ = ("action", "due_ns", "order")
 
@@ -32,7 +32,7 @@ class Deadlines:
         self._heap: list[Deadline] = []
         self._order = 0
         self._cancelled = 0
-        #: Called when the next deadline has become an earlier one, so that the edge sleeps less.
+        #: Called when a new deadline becomes the next one, so that the edge wakes earlier.
         self.on_earlier: Callable[[], None] | None = None
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Deadlines:
         return deadline
 
     def cancel(self, deadline: Deadline | None) -> None:
-        """Forget `deadline`; harmless when it is None, done or cancelled already. Amortised O(log n)."""
+        """Cancel `deadline`; None, or a deadline that is done or cancelled, is ignored. Amortised O(log n)."""
         if deadline is None or deadline.action is None:
             return
         deadline.action = None
@@ -59,7 +59,7 @@ class Deadlines:
             self._cancelled = 0
 
     def next_ns(self) -> int | None:
-        """When the next deadline is due, or None."""
+        """The time of the next deadline; None: there is none."""
         heap = self._heap
         while heap and heap[0].action is None:
             heappop(heap)
@@ -67,7 +67,7 @@ class Deadlines:
         return heap[0].due_ns if heap else None
 
     def advance(self, now_ns: int) -> int:
-        """Do what is due by `now_ns`, in order. Returns how many deadlines that were."""
+        """Run the actions that are due by `now_ns`, in order. Returns their number."""
         done = 0
         while (due_ns := self.next_ns()) is not None and due_ns <= now_ns:
             deadline = heappop(self._heap)

@@ -23,12 +23,15 @@ from .publishing.service import Handler, ServiceExchange
 from .rules.arguments import EXCHANGE_ARGUMENTS, check_same_alternate, check_same_fields, unknown_arguments
 from .users.permissions import CONFIGURE, EXCHANGE, READ, WRITE
 
-#: Exchanges that hear of changed policies in one step, and what looking for theirs may cost in it (2 to 4 ms).
+#: Exchanges that follow changed policies in one step, and the cost of matching their policies in it (2 to 4 ms).
 EXCHANGES_SLICE, POLICIES_SLICE = 1_000, 3_000
 
 
 class DeclaredExchanges(dict[str, Exchange]):
-    """Of one virtual host, by name. `client`: who does it, and may; None: the broker itself."""
+    """The exchanges of one virtual host, by name.
+
+    `client`: the caller, whose permissions apply; None: the broker itself.
+    """
 
     __slots__ = ("_by_alternate", "_context")
 
@@ -38,14 +41,14 @@ class DeclaredExchanges(dict[str, Exchange]):
         self._by_alternate: dict[str, dict[Exchange, None]] = {}  # by the name of their alternate exchange
 
     def named(self, name: str) -> Exchange:
-        """Raises: ExchangeNotFound."""
+        """The exchange `name`. Raises: ExchangeNotFound."""
         try:
             return self[name]
         except KeyError:
             raise ExchangeNotFound(name=name, vhost=self._context.name) from None
 
     def add_predeclared(self, services: dict[str, Handler]) -> None:
-        """Those that every virtual host has, services among them."""
+        """Add the exchanges that every virtual host has, including those of services."""
         for name, kind, internal in PREDECLARED:
             self[name] = EXCHANGE_TYPES[kind](name, durable=True, internal=internal)
         for name, handler in services.items():
@@ -65,7 +68,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         passive: bool = False,
         client: Client | None = None,
     ) -> Exchange:
-        """Create an exchange, or check that the one there is the same (`passive`: is there at all).
+        """Create an exchange, or check that the existing one is equivalent (`passive`: only that it exists).
 
         Raises: UnknownExchangeType, DefaultExchangeRefused, ExchangeNotFound, InequivalentField,
             InequivalentArgument, ReservedName, InvalidDeadLetterExchange, PermissionRefused.
@@ -103,7 +106,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         broker.effort.spent += broker.policies.spent - spent
         self[name] = exchange
         self._note_alternate(exchange)
-        for sending in self._by_alternate.get(name, ()):  # they may have waited for it as their alternate
+        for sending in self._by_alternate.get(name, ()):  # it may be their alternate, missing until now
             sending.routes.forget_all()
         if arguments and (unknown := unknown_arguments(arguments, EXCHANGE_ARGUMENTS)):
             broker.on_unknown_arguments("exchange", name, host.name, unknown)
@@ -112,7 +115,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         return exchange
 
     def delete(self, name: str, *, if_unused: bool = False, client: Client | None = None) -> None:
-        """Delete an exchange and its bindings; a missing one is fine.
+        """Delete an exchange and its bindings. A missing exchange is no error.
 
         Raises: DefaultExchangeRefused, SystemExchangeRefused, PermissionRefused, InUse (it is the source of a binding).
         """
@@ -129,15 +132,15 @@ class DeclaredExchanges(dict[str, Exchange]):
         self._remove(exchange)
 
     def remove_all(self) -> None:
-        """The virtual host goes, with all but those that every one has."""
+        """Delete all exchanges of a virtual host that is deleted, except the predeclared ones."""
         predeclared = {name for name, _, _ in PREDECLARED}
         for exchange in list(self.values()):
             is_own = exchange.name not in predeclared and not isinstance(exchange, ServiceExchange)
-            if is_own and self.get(exchange.name) is exchange:  # it may have gone with one before
+            if is_own and self.get(exchange.name) is exchange:  # it may have been deleted with an earlier one
                 self._remove(exchange)
 
     def policies_changed(self) -> Iterator[None]:
-        """Other policies hold from now on: steps in which the exchanges hear of it. O(exchanges, times policies)."""
+        """Apply changed policies to all exchanges, in steps. O(exchanges x policies)."""
         broker = self._context.broker
         until = broker.policies.spent + POLICIES_SLICE
         for number, exchange in enumerate(list(self.values()), 1):
@@ -159,7 +162,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         self._context.bindings.unbind_all(exchange)
 
     def drop(self, exchange: Exchange) -> None:
-        """Forget an exchange with its outgoing bindings; the incoming ones are the caller's."""
+        """Remove an exchange with its outgoing bindings; the caller removes the incoming ones."""
         host = self._context
         del self[exchange.name]
         if exchange.alternate is not None:

@@ -1,4 +1,7 @@
-"""Declaring the queues of a virtual host, and what ends them. Source: behaviour page 2.6; address-settings page 3.5."""
+"""Declaring, purging and deleting the queues of a virtual host.
+
+Source: behaviour page 2.6; address-settings page 3.5.
+"""
 
 from itertools import islice
 
@@ -49,12 +52,15 @@ from .rules.leased_rules import leased_rules
 from .rules.queue_rules import NO_RULES, effective_arguments, own_settings, rules_of, rules_of_leased
 from .users.permissions import CONFIGURE, QUEUE, READ
 
-#: AMQP has no longer names.
+#: Maximum length of a name in AMQP, in octets.
 NAME_OCTETS_MAX = 255
 
 
 class DeclaredQueues(dict[str, Queue]):
-    """Of one virtual host, by name. `client`: who does it, and may; None: the broker itself."""
+    """The queues of one virtual host, by name.
+
+    `client`: the caller, whose permissions apply; None: the broker itself.
+    """
 
     __slots__ = ("_context",)
 
@@ -63,7 +69,7 @@ class DeclaredQueues(dict[str, Queue]):
         self._context = context
 
     def named(self, name: str) -> Queue:
-        """Raises: QueueNotFound."""
+        """The queue `name`. Raises: QueueNotFound."""
         try:
             return self[name]
         except KeyError:
@@ -83,10 +89,11 @@ class DeclaredQueues(dict[str, Queue]):
         passive: bool = False,
         server_named: bool = False,
     ) -> Queue:
-        """Create a queue, or check that the one there is the same (`passive`: is there and accessible).
+        """Create a queue, or check that the existing one is equivalent (`passive`: only that it exists and is
+        accessible).
 
-        `client` None: the broker itself declares it; such a queue is not exclusive.
-        `server_named`: the frontend made the name up, so its prefix is allowed.
+        `client` None: the broker itself declares the queue, which is not exclusive.
+        `server_named`: the frontend generated the name, so a reserved prefix is allowed.
         Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
             PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
@@ -106,10 +113,10 @@ class DeclaredQueues(dict[str, Queue]):
                 exclusive=exclusive,
                 auto_delete=auto_delete,
             )
-        durable = durable and not exclusive  # an exclusive queue is gone before a restart could find it
+        durable = durable and not exclusive  # an exclusive queue does not survive its connection
         current = self.get(name)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
-            raise ReservedName(kind="queue", name=name)  # also when it is there: only passively
+            raise ReservedName(kind="queue", name=name)  # an existing one may only be declared passively
         require(client, CONFIGURE, QUEUE, name)
         if current is not None:
             self._check_same(current, client, durable, exclusive, auto_delete, arguments)
@@ -150,7 +157,7 @@ class DeclaredQueues(dict[str, Queue]):
     def create(
         self, name: str, *, arguments: FieldTable | None = None, address: str | None = None, is_auto_created: bool
     ) -> Queue:
-        """A durable queue that the broker makes itself, or the one that is there. The arguments are not checked."""
+        """Create a durable queue for the broker itself, or return the existing one. The arguments are not checked."""
         queue = self.get(name)
         if queue is None:
             queue = self._make(name, True, None, False, arguments or {}, address, is_auto_created)
@@ -159,9 +166,9 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def create_missing(self, name: str) -> bool:
-        """A durable queue for what nobody else gets, made now if it is not there. False: it may not be.
+        """Create a durable queue for otherwise unroutable messages, if it does not exist.
 
-        That is because of its name, of a limit on queues, or because the journal takes nothing.
+        Returns: False if it cannot be created, because of its name, a limit on queues, or a failed journal.
         """
         if name in self:
             return True
@@ -187,7 +194,7 @@ class DeclaredQueues(dict[str, Queue]):
         is_auto_created: bool,
         may_make_queues: bool = True,
     ) -> Queue:
-        """A durable queue that was there before a restart."""
+        """Restore a durable queue after a restart."""
         queue = self._make(
             name,
             True,
@@ -204,19 +211,19 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def review(self, queue: Queue) -> None:
-        """A leased queue that was there before a restart is built from its recovery point."""
+        """Build a leased queue from its recovery point after a restart."""
         since = self._context.router.captures.logged_since(queue)
         queue.begin_review(since, self._context.broker.next_id, was_there=True)
 
     def knows_point(self, point: str) -> bool:
-        """Whether the log has the recovery point of a leased queue (queues page C.5, E-RP-UNKNOWN)."""
+        """Whether the log contains the recovery point of a leased queue (queues page C.5, E-RP-UNKNOWN)."""
         from .rules.recovery_point import is_known
 
         log = self._context.broker.storage.log
         return "|" not in point or is_known(point, log.first_id(), log.next_id())
 
     def for_consumer(self, name: str, client: Client | None = None) -> Queue:
-        """The queue to consume or get from, made now where its settings ask for that (address-settings page 3.5).
+        """The queue to consume or get from, auto-created if its settings require that (address-settings page 3.5).
 
         A queue is auto-created only for a user who could declare it.
         Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
@@ -239,8 +246,9 @@ class DeclaredQueues(dict[str, Queue]):
             raise InvalidArgument(key=fault.key, name=name, vhost=vhost, reason=Reason("text", fault.problem)) from None
 
     def _check_logged(self, name: str, arguments: FieldTable) -> None:
-        """Whether the topics of a leased queue are among those that are listed as logged, and the log has its recovery
-        point. Raises: InvalidArgument.
+        """Check that the topics of a leased queue are logged and the log contains its recovery point.
+
+        Raises: InvalidArgument.
         """
         try:
             settings = leased_settings(name, plain_arguments(arguments))
@@ -252,7 +260,7 @@ class DeclaredQueues(dict[str, Queue]):
             raise InvalidArgument(key=fault.argument, name=name, vhost=self._context.name, reason=reason) from None
 
     def _check_max(self, name: str) -> None:
-        """Raises: QueuesMaxReached, AllQueuesMaxReached."""
+        """Check the limits on queues. Raises: QueuesMaxReached, AllQueuesMaxReached."""
         host = self._context
         limit = host.limits.max_queues
         if limit is not None and len(self) >= limit:
@@ -308,7 +316,7 @@ class DeclaredQueues(dict[str, Queue]):
         if queue_type == STREAM:
             rules = NO_RULES
         elif queue_type == AMPS:
-            # A broker without leased queues need not have what they load: 30 ms, 2 MiB.
+            # Loaded only for leased queues: 30 ms, 2 MiB.
             from .leases.control import EXCHANGE, LeaseControl
 
             if EXCHANGE not in host.exchanges:
@@ -347,7 +355,7 @@ class DeclaredQueues(dict[str, Queue]):
     # -- the end of a queue -------------------------------------------------------------------------------------------
 
     def purge(self, name: str, client: Client) -> int:
-        """Drop the ready messages; returns how many.
+        """Drop the ready messages. Returns their number.
 
         Raises: PermissionRefused, QueueNotFound, ResourceLocked, StreamOperationNotSupported.
         """
@@ -361,7 +369,7 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def begin_purge(self, name: str, client: Client) -> BulkDelete:
-        """Of a queue that `is_large`: make it small, before `purge`, which raises the same."""
+        """Start to make a large queue (`is_large`) small, before `purge`. Raises as `purge` does."""
         return self._made_small(self._purgeable(name, client), client, deletes=False)
 
     def _made_small(self, queue: Queue, client: Client, *, deletes: bool) -> BulkDelete:
@@ -373,12 +381,12 @@ class DeclaredQueues(dict[str, Queue]):
             end=self.remove if deletes else Queue.purge,
         )
         steps = bulk_delete.steps()
-        next(steps)  # the first slice; from here on the queue is busy
+        next(steps)  # the first slice, which also makes the queue busy
         host.broker.background.run(steps)
         return bulk_delete
 
     def delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Delete a queue; returns how many ready messages went with it. A missing queue is fine.
+        """Delete a queue. Returns the number of its ready messages. A missing queue is no error.
 
         Raises: PermissionRefused, ResourceLocked, NotEmpty, InUse, ConditionalDeleteNotSupported.
         """
@@ -388,7 +396,7 @@ class DeclaredQueues(dict[str, Queue]):
         return self.remove(self._deletable(name, client, if_unused, if_empty))
 
     def begin_delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> BulkDelete:
-        """Of a queue that `is_large`: make it small, before `delete`, which raises the same."""
+        """Start to make a large queue (`is_large`) small, before `delete`. Raises as `delete` does."""
         require(client, CONFIGURE, QUEUE, name)
         return self._made_small(self._deletable(name, client, if_unused, if_empty), client, deletes=True)
 
@@ -403,7 +411,7 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def remove(self, queue: Queue) -> int:
-        """Take a queue away, for whatever reason; its consumers are told. Returns how many messages were ready."""
+        """Remove a queue, for any reason, and cancel its consumers. Returns the number of ready messages."""
         if queue.kind is REPLY:
             return self._context.reply_queues.remove(queue)
         broker = self._context.broker
@@ -432,11 +440,11 @@ class DeclaredQueues(dict[str, Queue]):
             consumer.session.notify_cancelled(consumer)
 
     def publish_again(self, queue: Queue, message: Message, cause: str) -> None:
-        """Publish a message into this queue alone, as if it came now; `cause` says why."""
+        """Publish a message into this queue only, as a new one. `cause`: the reason for events."""
         publish_into(self._context, queue, message.envelope, message.blob, cause)
 
     def remove_some(self, count: int) -> bool:
-        """The virtual host goes: delete up to `count` queues; True when none is left."""
+        """Delete up to `count` queues of a deleted virtual host. Returns whether none is left."""
         for queue in list(islice(self.values(), count)):
             self.remove(queue)
         return not self

@@ -1,6 +1,6 @@
-"""Clients that an operator sends away, and virtual hosts that go: a slice at the end of each turn (ruling 5).
+"""Disconnects by operators and deletions of virtual hosts: a slice at the end of each turn (ruling 5).
 
-Answers of the turn are out by then, so that one who deletes himself hears that it was done.
+By then the answers of the turn are sent, so that a client that deletes its own user or host receives the answer.
 """
 
 from collections import deque
@@ -11,13 +11,15 @@ from .context import BrokerContext
 from .errors import EngineError, VirtualHostDeleted
 from .virtual_host import VirtualHost
 
-#: In one slice (about 5 ms).
+#: Clients disconnected, and queues deleted, in one slice (about 5 ms).
 CLIENTS_SLICE = 50
 QUEUES_SLICE = 200
 
 
 class Disconnects:
-    """`pending` while there is something left to do. The queues of a virtual host go when all clients are gone."""
+    """The disconnects and deletions to do. `pending`: work is left. A virtual host's queues are deleted after all
+    clients are disconnected.
+    """
 
     __slots__ = ("_clients", "_context", "_vhosts", "pending")
 
@@ -28,24 +30,24 @@ class Disconnects:
         self._vhosts: deque[VirtualHost] = deque()
 
     def expel(self, client: Client, error: EngineError) -> None:
-        """Send a client away; the error is what it hears."""
+        """Disconnect a client with this error."""
         self._clients.append((client, error))
         self.pending = self._context.background.pending = True
 
     def begin_delete(self, vhost: VirtualHost, clients: Iterable[Client]) -> None:
-        """Take a virtual host down that nobody can find any more."""
+        """Disconnect the clients of a virtual host and delete its queues. It must be removed from `VirtualHosts`."""
         for client in clients:
             self.expel(client, VirtualHostDeleted(vhost=vhost.name))
         self._vhosts.append(vhost)
         self.pending = self._context.background.pending = True
 
     def finish(self, vhost: str) -> None:
-        """What is left of a virtual host of that name goes now: another one of its name is to come."""
+        """Complete the deletion of a virtual host of this name at once, because a new one is to be created."""
         while any(one.name == vhost for one in self._vhosts):
             self.work()
 
     def work(self) -> None:
-        """One slice."""
+        """Do one slice."""
         for _ in range(min(CLIENTS_SLICE, len(self._clients))):
             client, error = self._clients.popleft()
             if not client.closed:

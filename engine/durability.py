@@ -1,69 +1,69 @@
-"""What the engine knows of a journal: that something was recorded, and how far it is safe.
+"""The engine's interface to a journal: what was recorded, and up to which LSN it is safe.
 
-The journal listens to events like anybody else; this is the way back.
+The journal itself receives events as a listener.
 Source: ruling 21; docs/architecture.md, "The path of a message".
 """
 
 from typing import Protocol
 
-#: A barrier that is reached when nothing is behind any more.
+#: A sync LSN that is reached only when all that was not recorded is recorded again (`is_behind` ends).
 UNTIL_STATED = 1 << 62
 
 
 class Durability(Protocol):
-    """A journal, as sessions that wait for it see it. LSNs rise; 0: nothing.
+    """A journal, for the sessions that wait for it. LSNs rise; 0: nothing to wait for.
 
-    What somebody has a barrier for is written at once when the turn ends, the rest in a while.
+    Records below a requested sync LSN are written when the turn ends, other records later.
     """
 
     @property
     def takes_transient(self) -> bool:
-        """Whether it also records what no restart brings back."""
+        """Whether it also records transient messages."""
 
     def take_sync_lsn(self) -> int:
-        """The LSN behind what was recorded since this was last asked and must be safe before anybody hears of it."""
+        """The LSN after the records since the last call that must be safe before a client is answered."""
 
     @property
     def safe_lsn(self) -> int:
-        """Everything below this is as safe as it ever will be."""
+        """All records below this LSN are as safe as they will be."""
 
     def sync_lsn_of_all(self) -> int:
-        """The LSN behind all that was recorded for any client; 0: it is safe already, or it can't be now (no room)."""
+        """The LSN after all records, of all clients; 0: all are safe, or cannot be made safe now (no room)."""
 
     def recall(self, id_: int, place: int, size: int) -> None:
-        """A message that was published long ago comes into a queue next.
+        """Announce that an old message enters a queue next.
 
-        `place`: where its content is, which has a body of so many octets.
+        `place`: the location of its content in the journal. `size`: octets of its body.
         """
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
-        """A duplicate id came to an address, which remembers the last `size`, with the messages from `first_id` on.
+        """Record the duplicate id of messages, whose ids start at `first_id`. The address stores the last `size` ids.
 
-        Returns: whether any of them is recorded. Then the id is as safe as they are, where ids are kept.
+        Returns: whether any of these messages is recorded. Then the id is as safe as they are, if ids are persistent.
         """
 
     def await_recorded(self) -> None:
-        """The next barrier is behind all that was recorded: an answer says that an earlier message is safe."""
+        """Make the next sync LSN cover all records, because an answer confirms an earlier message."""
 
     def retain(self, ms: int) -> None:
-        """What was recorded is kept for so long at least, whoever needs it; 0: as long as a queue needs it."""
+        """Keep all records for at least this time, even if no queue needs them; 0: only while a queue does."""
 
     @property
     def has_failed(self) -> bool:
-        """Whether nothing more is taken now: confirms that wait are refused."""
+        """Whether the journal cannot write now. Publishes that wait for a confirm are nacked."""
 
     @property
     def failed_ms(self) -> int:
-        """Since when (wall time), if it has failed."""
+        """The wall time of the failure in ms, if it has failed."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether things happened that were not recorded: until all is stated again, none counts as safe."""
+        """Whether events were not recorded. Until the whole state is recorded again, nothing counts as safe."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether so much waits to be written that publishers should wait, too."""
+        """Whether so many records wait to be written that publishers should wait."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether that will never be: the disk is not to be trusted before a restart."""
+        """Whether the journal cannot recover before a restart, because the disk is not trustworthy."""

@@ -1,25 +1,25 @@
-"""How much work the broker has done, so that a turn can end before it becomes long. A pure count: nobody is timed."""
+"""A count of the broker's work, by which a turn ends before it becomes long. It does not measure time."""
 
 import sys
 
-#: A run is not cut into parts of less: most of the cost of a part does not depend on its size, ...
+#: Minimum messages in a part of a run, because most of a part's cost does not depend on its size, ...
 PART_MIN = 4
-#: ... unless so few messages, times their queues, are more than this (about 6 ms).
+#: ... unless these messages times their queues exceed this cost (about 6 ms).
 PART_COST_MAX = 5_000
-#: What a connection may do in a turn, however many have more to do: what a turn costs beside its work is a tenth of it.
+#: Minimum work of a connection in a turn, however many are waiting. A turn's fixed cost is a tenth of it.
 SHARE_MIN = 250
 
 
 def part_of(budget: int, queues: int) -> int:
-    """How many messages of a run to publish at once to so many queues (at least 1) with so much `Effort`."""
+    """The number of messages of a run to publish at once to `queues` queues (at least 1) with a budget of `Effort`."""
     return max(1, min(PART_MIN, PART_COST_MAX // queues), budget // queues)
 
 
 class Effort:
-    """`spent`: work that costs more than its octets, in messages times queues (one is about 1.2 us). It only rises.
+    """`spent`: work done, in messages times queues (one is about 1.2 us), without copying octets. It never falls.
 
-    `turn_max`: while a turn ends, the `spent` at which the rest is left to the next turn. `waiting`: connections with
-    more to do than fitted into a turn; each goes on in the next round of turns.
+    `turn_max`: while a turn ends, the `spent` at which the rest is left to the next turn. `waiting`: the number of
+    connections whose input did not fit into a turn; each continues in the next round of turns.
     """
 
     __slots__ = ("spent", "turn_max", "waiting")
@@ -30,6 +30,6 @@ class Effort:
         self.waiting = 0
 
     def share_until(self, most: int) -> int:
-        """The `spent` at which a turn is cut that may spend so much alone: those that wait share it."""
+        """The `spent` at which a turn must stop. `most`: its budget, which is shared with the waiting connections."""
         waiting = self.waiting
         return self.spent + (max(SHARE_MIN, most // (waiting + 1)) if waiting else most)

@@ -1,11 +1,11 @@
-"""What the engine refuses, in its own words.
+"""The engine's refusals.
 
-A frontend owns one table that says which reply each class becomes; the facts that a reply names are attributes.
+A frontend has one table that maps each class to a reply; the fields that a reply names are attributes.
 """
 
 
 class EngineError(Exception):
-    """Base of all refusals; a refused operation has changed nothing."""
+    """Base of all refusals. A refused operation has changed nothing."""
 
     def __init__(self, **facts: object) -> None:
         super().__init__(", ".join(f"{key}={value!r}" for key, value in facts.items()))
@@ -13,11 +13,11 @@ class EngineError(Exception):
 
 
 class BadRequest(ValueError):
-    """A request about a leased queue that makes no sense; its text says why. It becomes an answer, not a reply."""
+    """An invalid request about a leased queue; the text is the reason. It becomes an answer, not a reply."""
 
 
 class NotFound(EngineError):
-    """Something that was named does not exist."""
+    """An object that the operation names does not exist."""
 
 
 class VirtualHostNotFound(NotFound):
@@ -33,7 +33,7 @@ class ExchangeNotFound(NotFound):
 
 
 class AccessRefused(EngineError):
-    """The thing exists, or could, but not for this user or this operation."""
+    """The object exists, or could, but not for this user or this operation."""
 
 
 class LoginRefused(AccessRefused):
@@ -41,7 +41,7 @@ class LoginRefused(AccessRefused):
 
 
 class LoginBraked(LoginRefused):
-    """Too many failed: no password was looked at, right or wrong. Facts: mechanism, wait_ns (until one is)."""
+    """Refused without comparing the password, after too many failures. Facts: mechanism, wait_ns (until the next)."""
 
     wait_ns: int
 
@@ -55,7 +55,7 @@ class PermissionRefused(AccessRefused):
 
 
 class TopicRefused(AccessRefused):
-    """A routing or binding key. Facts: action, topic, name (of the exchange), vhost, user."""
+    """No permission on a routing or binding key. Facts: action, topic, name (of the exchange), vhost, user."""
 
 
 class ReservedName(AccessRefused):
@@ -75,11 +75,11 @@ class InternalExchangeRefused(AccessRefused):
 
 
 class ExclusiveConsumerRefused(AccessRefused):
-    """The queue has, or would get, an exclusive consumer beside others. Facts: name, vhost."""
+    """The queue has an exclusive consumer, or would get one beside others. Facts: name, vhost."""
 
 
 class ConsumersMaxReached(AccessRefused):
-    """The queue's settings allow no more consumers. Facts: name, vhost, limit."""
+    """The queue has its maximum number of consumers. Facts: name, vhost, limit."""
 
 
 class ResourceLocked(EngineError):
@@ -87,7 +87,7 @@ class ResourceLocked(EngineError):
 
 
 class PreconditionFailed(EngineError):
-    """The state of things forbids the operation."""
+    """The state of the broker forbids the operation."""
 
 
 class UnknownExchangeType(PreconditionFailed):
@@ -103,7 +103,7 @@ class InequivalentArgument(PreconditionFailed):
 
 
 class InvalidArgument(PreconditionFailed):
-    """A declare or consume argument with an impossible value. Facts: key, name, vhost, reason."""
+    """A declare or consume argument with an invalid value. Facts: key, name, vhost, reason."""
 
 
 class UnsupportedArgument(PreconditionFailed):
@@ -123,15 +123,15 @@ class UnsupportedProperty(PreconditionFailed):
 
 
 class TransientQueueRefused(EngineError):
-    """A queue that is neither durable nor exclusive, where those are no more."""
+    """A queue that is neither durable nor exclusive, which the broker's options forbid."""
 
 
 class ServerNamedRefused(PreconditionFailed):
-    """Queue types that need a name of the client's. Facts: queue_type."""
+    """A queue of a type whose name the client must choose. Facts: queue_type."""
 
 
 class InvalidHeadersMatch(PreconditionFailed):
-    """x-match of a headers binding. Facts: value."""
+    """Invalid x-match of a headers binding. Facts: value."""
 
 
 class InvalidHeadersMatchType(PreconditionFailed):
@@ -143,15 +143,15 @@ class InvalidWeight(PreconditionFailed):
 
 
 class HashesContradict(PreconditionFailed):
-    """A consistent-hash exchange that is to hash a header and a property."""
+    """A consistent-hash exchange declared with both a header and a property."""
 
 
 class UnsupportedHashProperty(PreconditionFailed):
-    """A consistent-hash exchange can't hash that. Facts: property."""
+    """A property that a consistent-hash exchange can't hash. Facts: property."""
 
 
 class ReplyConsumerMissing(PreconditionFailed):
-    """A request for a direct reply on a session that does not consume any."""
+    """A request for a direct reply on a session without a consumer of direct replies."""
 
 
 class ReplyConsumerTaken(PreconditionFailed):
@@ -159,7 +159,7 @@ class ReplyConsumerTaken(PreconditionFailed):
 
 
 class ReplyConsumerAcknowledges(PreconditionFailed):
-    """A consumer of direct replies that wants to acknowledge."""
+    """A consumer of direct replies with acknowledgements, which must be without."""
 
 
 class InvalidCopies(PreconditionFailed):
@@ -181,7 +181,7 @@ class PartialCommit(PreconditionFailed):
 
 
 class InUse(PreconditionFailed):
-    """Deletion "if unused" of something in use. Facts: kind, name, vhost."""
+    """Deletion "if unused" of a queue or exchange in use. Facts: kind, name, vhost."""
 
 
 class NotEmpty(PreconditionFailed):
@@ -197,47 +197,47 @@ class NotTransactional(PreconditionFailed):
 
 
 class ConfirmAfterTx(PreconditionFailed):
-    """confirm mode asked for on a transactional session."""
+    """confirm.select on a transactional session."""
 
 
 class TxAfterConfirm(PreconditionFailed):
-    """Transactions asked for on a session in confirm mode."""
+    """tx.select on a session in confirm mode."""
 
 
 class MessageTooLarge(PreconditionFailed):
-    """Facts: size, limit (octets)."""
+    """A body above the maximum size. Facts: size, limit (octets)."""
 
 
 class QueuesMaxReached(PreconditionFailed):
-    """No more queues in a virtual host. Facts: name, vhost, limit."""
+    """Maximum number of queues in a virtual host. Facts: name, vhost, limit."""
 
 
 class AllQueuesMaxReached(PreconditionFailed):
-    """No more queues in this broker. Facts: name, limit."""
+    """Maximum number of queues in the broker. Facts: name, limit."""
 
 
 class BindingsMaxReached(PreconditionFailed):
-    """No more bindings in this broker. Facts: kind, name, limit."""
+    """Maximum number of bindings in the broker. Facts: kind, name, limit."""
 
 
 class ConditionsMaxReached(PreconditionFailed):
-    """No more conditions in the bindings of a headers exchange. Facts: name (of the exchange), vhost, limit."""
+    """Maximum conditions in the bindings of a headers exchange. Facts: name (of the exchange), vhost, limit."""
 
 
 class TopicStatesMaxReached(PreconditionFailed):
-    """No more topic patterns whose words may stand anywhere in a key. Facts: name (of the exchange), vhost, limit."""
+    """Maximum states of patterns that match anywhere in a key. Facts: name (of the topic exchange), vhost, limit."""
 
 
 class DestinationFull(EngineError):
-    """A publish was refused for want of room. Facts: destination, limit (queues page E.4, rows 5 to 8)."""
+    """A publish was refused because a limit is reached. Facts: destination, limit (queues page E.4, rows 5 to 8)."""
 
 
 class TransactionTooLarge(PreconditionFailed):
-    """More was published than a transaction may hold. Facts: limit (octets)."""
+    """The publishes of a transaction exceed its maximum size. Facts: limit (octets)."""
 
 
 class UnackedMaxReached(PreconditionFailed):
-    """A get while too many deliveries of the session are unsettled. Facts: name, limit."""
+    """A get on a session with too many unacknowledged deliveries. Facts: name, limit."""
 
 
 class GetBesideActiveConsumerRefused(EngineError):
@@ -249,11 +249,11 @@ class PrefetchMissing(PreconditionFailed):
 
 
 class NotSupported(EngineError):
-    """Queues of this type can't do that. Facts: name, vhost."""
+    """The operation is not supported by this type of queue. Facts: name, vhost."""
 
 
 class GlobalPrefetchNotSupported(NotSupported):
-    """A prefetch shared by the consumers of a session, one of them of a quorum queue. Facts: name, vhost."""
+    """A global prefetch on a session with a consumer of a quorum queue. Facts: name, vhost."""
 
 
 class ConditionalDeleteNotSupported(NotSupported):
@@ -277,19 +277,19 @@ class ConsumerTagInUse(NotAllowed):
 
 
 class LimitReached(NotAllowed):
-    """A configured limit. Facts: what, limit."""
+    """A configured limit is reached. Facts: what, limit."""
 
 
 class ConnectionsMaxReached(NotAllowed):
-    """No more connections to a virtual host. Facts: vhost, user, limit."""
+    """Maximum connections to a virtual host. Facts: vhost, user, limit."""
 
 
 class UserConnectionsMaxReached(NotAllowed):
-    """No more connections of a user. Facts: user, limit."""
+    """Maximum connections of a user. Facts: user, limit."""
 
 
 class UserChannelsMaxReached(NotAllowed):
-    """No more sessions of a user. Facts: user, limit."""
+    """Maximum sessions of a user. Facts: user, limit."""
 
 
 class Expelled(EngineError):

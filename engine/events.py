@@ -1,7 +1,7 @@
-"""The one vocabulary of what can happen to a message, a queue, a connection (a leaf: imports nothing of ours).
+"""The kinds of events of messages, queues and connections, and their counters (a leaf: imports nothing of ours).
 
-The same words are the journal's record kinds, the metrics' names, the test broker's history and the columns of the
-Spark tables. Source: rulings, "Events".
+The same words name the journal's records, the metrics, the test broker's history and the columns of the Spark tables.
+Source: rulings, "Events".
 """
 
 from enum import Enum
@@ -9,7 +9,7 @@ from operator import attrgetter
 
 
 class EventKind(Enum):
-    """Every event, spelt as it is written everywhere."""
+    """All kinds of events, with their spelling everywhere."""
 
     PUBLISHED = "published"
     ROUTED = "routed"
@@ -44,7 +44,7 @@ class EventKind(Enum):
     CONSUMER_REMOVED = "consumer_removed"
 
 
-#: After one of these a message is no longer in the queue; at most one of them per (message, queue).
+#: The events that remove a message from a queue; at most one of them for each (message, queue).
 TERMINAL = frozenset(
     {
         EventKind.ACKED,
@@ -61,7 +61,7 @@ TERMINAL = frozenset(
 )
 
 
-#: Counters of events, by their names.
+#: The names of the counters of events.
 _EVENTS = (
     "acknowledged",
     "cancelled",
@@ -79,15 +79,15 @@ _EVENTS = (
     "routed",
     "unroutable",
 )
-#: Of the deliveries: without acknowledgements, to gets, both, not for the first time; gets that got nothing; of the
-#: returned ones those that have to wait; and of the enqueued ones those that the broker published (dead letters).
+#: Further counters. Deliveries: without acknowledgements, to gets, both, redeliveries; gets from an empty queue;
+#: requeued messages that are delayed; enqueued messages that the broker itself published (dead letters).
 _SORTS = ("no_ack", "got", "got_no_ack", "redelivered", "get_empty", "delayed", "own")
 
 
 class Counters:
-    """Plain integers, bumped once a run: what an event costs when nobody listens.
+    """Plain integers, incremented once for each run: the only cost of an event without listeners.
 
-    `deaths`: messages by reason and whether they went on as dead letters; None: none.
+    `deaths`: number of dead messages by reason and by whether they were dead-lettered; None: none.
     """
 
     __slots__ = (*_EVENTS, *_SORTS, "deaths")
@@ -124,7 +124,7 @@ class Counters:
     own: int
 
     def died(self, reason: str, count: int, *, goes_on: bool) -> None:
-        """Messages died. `goes_on`: there is a target for dead letters."""
+        """Count dead messages. `goes_on`: they are dead-lettered."""
         deaths = self.deaths
         if deaths is None:
             deaths = self.deaths = {}
@@ -133,13 +133,13 @@ class Counters:
     def add(self, other: "Counters") -> None:
         """Add another's counts to these."""
         for name, count in zip(_COUNTS, _ALL_OF(other)):
-            if count:  # few of a queue's are
+            if count:  # most counters of a queue are 0
                 setattr(self, name, getattr(self, name) + count)
         for (reason, goes_on), count in (other.deaths or {}).items():
             self.died(reason, count, goes_on=goes_on)
 
     def as_dict(self) -> dict[str, int]:
-        """Counter name -> value: those of events."""
+        """The counters of events by name."""
         return dict(zip(_EVENTS, _ALL_OF(self)))
 
 
@@ -148,15 +148,15 @@ _ALL_OF = attrgetter(*_COUNTS)
 
 
 class Activity:
-    """What happened to clients and queues since the broker started. None of it is touched on the hot path.
+    """Counters of clients and queues since the broker started. The hot path touches none of them.
 
-    `queues_declared`: successful declarations of queues; `queues_created`: those that made one.
+    `queues_declared`: successful declarations of queues; `queues_created`: those that created one.
 
-    `confirmable`, `confirmed`: publishes on confirming sessions that are closed, and how many of them were confirmed.
-    `octets_in`, `octets_out`, `reads`, `writes`: of connections that are closed.
-    `returned`, `dropped`: unroutable publishes, by what became of them. `own`: messages that the broker published
-    itself (dead letters and the like), which `Counters.published` has as well.
-    `gone`: what happened in deleted queues, by their type; classic ones are in the broker's counters alone.
+    `confirmable`, `confirmed`: publishes on closed sessions in confirm mode, and those of them that were confirmed.
+    `octets_in`, `octets_out`, `reads`, `writes`: of closed connections.
+    `returned`, `dropped`: unroutable publishes. `own`: messages that the broker itself published, such as dead letters;
+    `Counters.published` includes them.
+    `gone`: the counters of deleted queues by type; those of classic queues are only in the broker's counters.
     """
 
     __slots__ = (
@@ -187,7 +187,7 @@ class Activity:
         self.gone: dict[str, Counters] = {}
 
     def queue_deleted(self, queue_type: str, counters: Counters) -> None:
-        """A queue is gone, with all that happened in it."""
+        """Add the counters of a deleted queue."""
         self.queues_deleted += 1
         if queue_type != "classic":
             self.gone.setdefault(queue_type, Counters()).add(counters)

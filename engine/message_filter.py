@@ -1,6 +1,6 @@
-"""Which messages an operator means: by what they say, where they were, and what they died of.
+"""Filters for operators: select messages by content, properties and death.
 
-The language of filters is loaded when somebody writes one. Source: docs/expressions.md; management page 16.
+The filter language is loaded on first use. Source: docs/expressions.md; management page 16.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ Takes = Callable[[Message], bool]
 
 
 def takes_all(message: Message) -> bool:
-    """No choice is made."""
+    """The filter that selects all messages."""
     return True
 
 
@@ -31,11 +31,11 @@ def chosen_by(
     message_id: str | None = None,
     correlation_id: str | None = None,
 ) -> Takes:
-    """What takes a message that meets all of these, as far as they are given.
+    """A filter that selects messages that meet all given conditions.
 
-    `filter_text`: a content filter. `headers`: name -> value, compared as text. `routing_key`: it was published with.
-    `text`: somewhere in its body. `cause`, `origin`: the reason of its last death, and the queue. `message_id`,
-    `correlation_id`: its properties. Raises: BadRequest.
+    `filter_text`: a content filter. `headers`: name -> value, compared as text. `routing_key`: that of the publish.
+    `text`: part of the body. `cause`, `origin`: reason and queue of the last death. `message_id`, `correlation_id`:
+    properties. Raises: BadRequest.
     """
     tests: list[Takes] = []
     if routing_key is not None:

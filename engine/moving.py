@@ -1,8 +1,8 @@
-"""An operator moves, replays or discards ready messages of one queue: in slices, each of which loses nothing.
+"""Moving, replaying or discarding the ready messages of one queue for an operator, in slices.
 
-A slice is done within one turn, which the journal has whole or not at all: after a kill each message is in one place
-or the other. A message that cannot go where it should stays where it is; where there is no room the rest waits.
-Messages keep everything but their ids and their counts of deliveries; their time to live begins again.
+A slice is done within one turn, which the journal records whole or not at all: after a kill each message is in exactly
+one of the queues. A message that cannot be moved stays; if a destination has no room, the rest waits. Messages keep
+everything but their ids and delivery counts; their time to live starts again.
 Source: management page 16; queues page F.2 (scans); ruling 5.
 """
 
@@ -19,18 +19,18 @@ from .publishing.publish import publish_run
 from .publishing.route import Route
 from .queues.queue import Queue
 
-#: Messages that a slice looks at, octets of contents that end it, and messages that it moves: together below 5 ms.
+#: Maximum of a slice: messages read, octets of their contents, and messages moved. Together below 5 ms.
 LOOKED_AT, OCTETS, MOVED = 100, 256 * 1024, 50
-#: Why messages left a queue, as events tell it.
+#: The reason in the events of discarded messages.
 DISCARDED = "discarded"
 
 
 class QueueGone(Exception):
-    """The queue was deleted meanwhile."""
+    """The queue was deleted during the request."""
 
 
 class Looked(NamedTuple):
-    """What a dry run saw of one message: `place`, or why it would stay."""
+    """A dry run's result for one message: its `place`, or the `reason` for which it would stay."""
 
     message: Message
     position: int
@@ -40,7 +40,7 @@ class Looked(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Choice:
-    """Which messages: of those at `positions` (None: all) what `takes` says, the first `limit` of it (None: all)."""
+    """The messages to move: of those at `positions` (None: all), those that `takes` selects, at most `limit`."""
 
     takes: Callable[[Message], bool]
     positions: frozenset[int] | None = None
@@ -48,17 +48,18 @@ class Choice:
 
 
 class Moving:
-    """One such request. `aim`: where each message goes; None: away.
+    """One request. `aim`: finds the destination of each message; None: discard it.
 
-    `total`: messages that were ready as it began, which alone it concerns; `looked_at` of them; `done`: so many went;
-    `kept`: so many stay, by reason. `waits_for`: what there is no room in, empty: nothing. `is_done`: no more will go.
+    `total`: number of messages that were ready at the start; later ones are not moved. `looked_at`: number read so far;
+    `done`: number moved; `kept`: number that stay, by reason. `waits_for`: what has no room now; empty: nothing.
+    `is_done`: the request is complete.
     """
 
     __slots__ = ("_after", "_choice", "_client", "_last", "_last_id", "_seen", "_why", "aim", "done", "is_done", "kept",
                  "looked_at", "queue", "total", "waits_for")  # fmt: skip
 
     def __init__(self, queue: Queue, client: Client, choice: Choice, aim: Aim | None, why: str) -> None:
-        """`why`: the word for it in events. `client`: who asked, whose permissions hold."""
+        """`why`: the reason in events. `client`: the caller, whose permissions apply."""
         self.queue, self.aim = queue, aim
         self._client, self._choice, self._why = client, choice, why
         self._last_id = client.broker.next_id - 1
@@ -72,7 +73,10 @@ class Moving:
         self.is_done = False
 
     def look(self) -> list[Looked]:
-        """A slice of a dry run. `done` counts what would go, `kept` what would not. Raises: QueueGone, Unreadable."""
+        """Do a slice of a dry run. `done` counts messages that would be moved, `kept` the others.
+
+        Raises: QueueGone, Unreadable.
+        """
         found: list[Looked] = []
         for position, message in self._chosen(LOOKED_AT):
             place, reason = self._place_of(message)
@@ -82,7 +86,7 @@ class Moving:
         return found
 
     def work(self, wanted: int = MOVED) -> None:
-        """A slice: at most so many messages go. Raises: QueueGone, Unreadable."""
+        """Do a slice: move at most `wanted` messages. Raises: QueueGone, Unreadable."""
         durability, congestion = self._durability, self.queue.context.broker.congestion
         self.waits_for = ""
         if durability is not None and durability.has_failed:
@@ -96,11 +100,11 @@ class Moving:
             self.done += len(gone)
         else:
             self._move(chosen)
-        congestion.queue = congested  # this is nobody's publish
+        congestion.queue = congested  # a move is not a client's publish
         if chosen:
             self.queue.mark()
         if durability is not None:
-            durability.take_sync_lsn()  # nobody else's answer waits for it
+            durability.take_sync_lsn()  # other clients' answers need not wait for these records
         self._note_end()
 
     @property
@@ -112,7 +116,7 @@ class Moving:
         self.is_done = self.is_done or (limit is not None and self.done >= limit)
 
     def _chosen(self, wanted: int) -> list[tuple[int, Message]]:
-        """The next messages that are meant, with their positions, of those that one slice looks at."""
+        """The selected messages, with their positions, among those that one slice reads."""
         queue, choice = self.queue, self._choice
         if queue.deleted:
             raise QueueGone
@@ -136,7 +140,7 @@ class Moving:
             self._seen.append(position)
             octets += len(message.blob)
             if message.id > self._last_id:
-                continue  # it came, or came back as another one, since this began
+                continue  # published, or published again, after the start
             self.looked_at += 1
             if 0 < message.expires_ns <= now_ns or not (choice.positions is None or position in choice.positions):
                 continue
@@ -147,7 +151,7 @@ class Moving:
         return found
 
     def _place_of(self, message: Message) -> tuple[Place | None, str]:
-        """Where a message goes; or why it stays, which is counted."""
+        """The destination of a message, or the reason for which it stays; the latter is counted in `kept`."""
         if self.aim is None:
             return None, ""
         try:
@@ -168,7 +172,7 @@ class Moving:
         return taken.messages
 
     def _move(self, chosen: Sequence[tuple[int, Message]]) -> None:
-        """Taken first, so that what cannot be read ends this before anything is published."""
+        """Take the messages first, so that `Unreadable` ends the slice before anything is published."""
         queue = self.queue
         places = {message.id: (at, place) for at, message in chosen if (place := self._place_of(message)[0])}
         back = {message.id: message for message in self._take([at for at, _ in places.values()])}
@@ -190,7 +194,7 @@ class Moving:
                 queue.merge([back[id_] for id_ in sorted(back, reverse=True)])
 
     def _full(self, place: Place, message: Message) -> str:
-        """What has no room for it; empty: it may go. Nothing is pushed out of its place by what is moved."""
+        """The name of a destination without room for the message; empty: there is room. A move must evict nothing."""
         broker = self._client.broker
         for queue in place.queues:
             if not queue.has_room(message):
@@ -201,12 +205,12 @@ class Moving:
         return "the end of the alarm" if broker.flow.alarm.is_full else ""
 
     def _publish(self, message: Message, place: Place) -> bool:
-        """Whether all of its queues took it; one that did not has counted it as refused."""
+        """Publish a message. Returns whether all of its queues took it; a queue that did not has counted a refusal."""
         broker = self._client.broker
         broker.activity.own += 1
         route = Route(place.exchange, place.envelope.routing_key, place.queues)
         envelope = place.envelope
-        if any(queue.rules.last_value_key is not None for queue in place.queues):  # it is as old as it was
+        if any(queue.rules.last_value_key is not None for queue in place.queues):  # keeps its age among values
             envelope = envelope.published_first_as(message.first_id)
         outcome = publish_run(self._client.host, route, envelope, (place.blob,), cause=self._why)
         if outcome.refused:
@@ -215,13 +219,13 @@ class Moving:
         return not outcome.refused
 
     def _look_again(self, position: int) -> None:
-        """From this one on."""
+        """Continue from this position in the next slice."""
         self.looked_at -= sum(one >= position for one in self._seen)
         self._after, self.is_done = position - 1, False
 
 
 def why_not(queue: Queue) -> str:
-    """Why nothing can be moved out of a queue, as a sentence; empty: it can."""
+    """The reason, as a sentence, for which messages cannot be moved out of a queue; empty: they can."""
     if queue.type == "stream":
         return "a stream keeps its messages: publish them anew, or let it expire them"
     if queue.keeps:

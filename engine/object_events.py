@@ -1,4 +1,4 @@
-"""What happens to named objects, as listeners get it: one class for each sort of object, `kind` says what happened."""
+"""The events of named objects: one class for each type of object."""
 
 from dataclasses import dataclass, field
 
@@ -45,7 +45,7 @@ class BindingEvent(ObjectEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class VirtualHostEvent(ObjectEvent):
-    """A virtual host was declared, has other limits, or was undeclared. `is_going`: what is in it still has to go."""
+    """A virtual host was declared, got new limits, or was undeclared. `is_going`: its objects still exist."""
 
     is_going: bool = False
 
@@ -68,7 +68,7 @@ class UserDeclaredEvent(ObjectEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class UserUndeclaredEvent(ObjectEvent):
-    """A user was deleted. Only the name is left, the subject."""
+    """A user, the subject, was deleted."""
 
     kind: EventKind = field(default=EventKind.UNDECLARED, init=False)
 
@@ -79,7 +79,7 @@ class UserUndeclaredEvent(ObjectEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class PolicyEvent(ObjectEvent):
-    """A policy was added, changed or deleted. `policy`: as it is, or as it was."""
+    """A policy was added, changed or deleted. `policy`: the new one, or the deleted one."""
 
     policy: Policy
 
@@ -90,7 +90,7 @@ class PolicyEvent(ObjectEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ParameterEvent(ObjectEvent):
-    """A parameter, the subject, was set or deleted. `vhost`, `component` empty: of none. `value`: JSON, as it is."""
+    """A parameter, the subject, was set or deleted. `vhost`, `component`: empty: of none. `value`: a JSON value."""
 
     component: str
     value: object
@@ -109,7 +109,7 @@ class SettingsEvent(ObjectEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ConnectionEvent(ObjectEvent):
-    """A client, the subject, connected or is gone. `user`: the name of who connected; None: who is gone."""
+    """A client, the subject, connected or disconnected. `user`: its user's name if it connected, else None."""
 
     user: str | None = None
 

@@ -1,4 +1,4 @@
-"""What a broker does in general, whatever the address: switches of the configuration's [broker] table. Frozen.
+"""The options of a broker that apply to all addresses: the configuration's [broker] table. Frozen.
 
 Source: address-settings page 1.3, 3.5, 5.6, 7.1; ruling 8.
 """
@@ -11,7 +11,7 @@ from ..settings import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 
 
 class MessageAddress(Enum):
-    """What a message's address is, when it was published to a named exchange."""
+    """The address of a message that was published to a named exchange."""
 
     EXCHANGE = "exchange"
     EXCHANGE_AND_KEY = "exchange-and-key"
@@ -20,26 +20,27 @@ class MessageAddress(Enum):
 
 @dataclass(slots=True, frozen=True)
 class BrokerOptions:
-    """`address_queue_scan_period_ms`: how often unused auto-created queues are looked for; None: never.
+    """`address_queue_scan_period_ms`: period of the scan for unused auto-created queues; None: no scan.
 
-    `consumer_timeout_ms`: how long a delivery may stay unsettled before its session ends; None: for ever.
-    `delays_everywhere`: the header x-delay counts on every exchange, not only on those of type x-delayed-message.
-    `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it is as global=false.
-    `quorum_delivery_limit`: x-delivery-limit of quorum queues that have no limit of attempts; None: they have none.
-    `quorum_priorities`: how many levels of priority quorum queues have: 0, 2 (above 4 is high) or 32.
-    `continues_deaths`: an x-death header that a client publishes counts on; else the broker's own alone do.
+    `consumer_timeout_ms`: maximum time for which a delivery may stay unacknowledged, after which its session is closed;
+    None: unlimited.
+    `delays_everywhere`: the header x-delay applies on every exchange, not only on those of type x-delayed-message.
+    `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it acts as global=false.
+    `quorum_delivery_limit`: x-delivery-limit of quorum queues without a limit of attempts; None: unlimited.
+    `quorum_priorities`: number of priority levels of quorum queues: 0, 2 (above 4 is high) or 32.
+    `continues_deaths`: the broker continues an x-death header that a client published; else only its own.
     `tells_last_death`: dead letters have the headers x-last-death-*.
     `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
-    `headers_conditions_max`: what the bindings of one headers exchange may ask for (`HeadersPattern.conditions`): each
-    message that comes there is compared with all of it. `topic_states_max`: what the patterns of one topic exchange may
-    have of states that any key may have to go through (`TopicPatterns.congested`).
-    `transaction_size_max`: octets published and not committed.
-    `unacked_per_session_max`: consumers that never settle get no more than that.
-    `busy_queue_ready_max`: with more ready messages a queue that has consumers is congested (`Congestion`).
-    `system_usage`: what the broker may use; None: no such limits. `whole_limits`: what all addresses together may hold.
-    `flow`: how publishes are held (queues page E).
-    `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
-    `has_consumer_filters`: x-filter and x-selector of consumers mean something.
+    `headers_conditions_max`: maximum conditions in the bindings of one headers exchange (`HeadersPattern.conditions`),
+    because a message may be compared with all of them. `topic_states_max`: maximum crowded states in the patterns of
+    one topic exchange (`TopicPatterns.crowded`), because a key may step through all of them.
+    `transaction_size_max`: maximum octets published and not committed.
+    `unacked_per_session_max`: maximum unacknowledged deliveries of a session.
+    `busy_queue_ready_max`: a queue with consumers and more ready messages is congested (`Congestion`).
+    `system_usage`: the broker's limits; None: none. `whole_limits`: limits on all addresses together.
+    `flow`: the low marks of flow control (queues page E).
+    `classic_tells_attempts`: x-delivery-count also on classic queues whose rules limit or delay attempts.
+    `has_consumer_filters`: the broker applies x-filter and x-selector of consumers.
     """
 
     nack_counts: bool = True
@@ -49,7 +50,7 @@ class BrokerOptions:
     legacy_hornetq_headers: bool = False
     address_queue_scan_period_ms: int | None = 30_000
     delays_everywhere: bool = True
-    queues_max: int = 0  # in all virtual hosts, as far as clients declare them; 0: unlimited
+    queues_max: int = 0  # queues in all virtual hosts, checked when clients declare; 0: unlimited
     bindings_max: int = 0
     headers_conditions_max: int = 100_000
     topic_states_max: int = 200_000
@@ -70,7 +71,7 @@ class BrokerOptions:
     flow: Flow = Flow()
 
     def address_of(self, exchange: str, routing_key: str) -> str:
-        """The address of a message published to `exchange` with `routing_key`: settings are looked up by it."""
+        """The address of a message published to `exchange` with `routing_key`, by which settings are resolved."""
         if not exchange or self.message_address is MessageAddress.KEY:
             return routing_key
         if self.message_address is MessageAddress.EXCHANGE_AND_KEY:
@@ -83,9 +84,9 @@ DEFAULT_OPTIONS = BrokerOptions()
 
 @dataclass(slots=True, frozen=True)
 class VirtualHostLimits:
-    """What may be in one virtual host; None: as much as there is. `is_configured`: the configuration says so.
+    """The limits of one virtual host; None: no limit. `is_configured`: they are set in the configuration.
 
-    `default_queue_type`: of queues whose declaration says none, if they can be of that type.
+    `default_queue_type`: the type of queues declared without one, if they can be of that type.
     """
 
     max_connections: int | None = None

@@ -1,4 +1,4 @@
-"""What operators give the broker to keep and give back: parameters of plug-ins, descriptions, names. It reads none.
+"""Parameters that operators store in the broker: those of plug-ins, descriptions, names. The broker reads none.
 
 Source: management page 8.2; behaviour page 5.3.
 """
@@ -9,12 +9,12 @@ from .context import BrokerContext
 from .events import EventKind
 from .object_events import ParameterEvent
 
-#: (virtual host, component, name); a virtual host or component that is empty: of none.
+#: (virtual host, component, name); an empty virtual host or component: of none.
 Identity = tuple[str, str, str]
 
 
 class Parameters:
-    """Those of one broker: any JSON values, in the order in which they came."""
+    """The parameters of one broker: any JSON values, in the order in which they were set."""
 
     __slots__ = ("_context", "_values")
 
@@ -32,16 +32,16 @@ class Parameters:
         return iter(list(self._values.items()))
 
     def get(self, identity: Identity) -> object:
-        """Its value; None: there is none."""
+        """The value of a parameter; None: there is none."""
         return self._values.get(identity)
 
     def set(self, identity: Identity, value: object) -> None:
-        """New, or in place of the one that is there. Nobody changes `value` afterwards."""
+        """Set or replace a parameter. `value` must not be changed afterwards."""
         self._values[identity] = value
         self._tell(EventKind.DECLARED, identity, value)
 
     def remove(self, identity: Identity) -> bool:
-        """Whether it was there."""
+        """Remove a parameter. Returns whether there was one."""
         if identity not in self._values:
             return False
         del self._values[identity]
@@ -49,7 +49,7 @@ class Parameters:
         return True
 
     def forget(self, vhost: str) -> None:
-        """A virtual host goes, with all of its own."""
+        """Remove the parameters of a virtual host."""
         for identity in [identity for identity in self._values if identity[0] == vhost]:
             self.remove(identity)
 

@@ -1,4 +1,4 @@
-"""Other settings, options, policies or diverts for a broker that runs: they hold at once, for what is there, too."""
+"""Reloading of settings, options, policies and diverts in a running broker. They also apply to existing objects."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,14 +14,14 @@ from .queues.queue import Queue
 from .queues.reconfigure import policy_changed, settings_changed
 from .rules.diverts import Diverts
 
-#: Queues that are asked whether a changed policy concerns them, and those that it concerns, in one slice (about 5 ms).
+#: Queues checked against changed policies, and queues changed by them, in one slice (about 5 ms).
 REVIEW_SLICE, CONCERNED_SLICE = 500, 50
-#: Queues that follow reloaded settings in one slice (about 5 ms).
+#: Queues that apply reloaded settings in one slice (about 5 ms).
 SETTINGS_SLICE = 150
 
 
 class Reloading:
-    """Of one broker. `pending`: some queues have not heard of changed policies, or of reloaded settings."""
+    """The reloading of one broker. `pending`: some queues have not applied changed policies or settings yet."""
 
     __slots__ = ("_context", "_waiting", "pending")
 
@@ -31,10 +31,10 @@ class Reloading:
         self.pending = False
 
     def replace_settings(self, settings: SettingsRepository, options: BrokerOptions | None = None) -> None:
-        """The operator's settings are these from now on (address-settings page 3.8).
+        """Replace the operator's settings (address-settings page 3.8).
 
-        What is published, declared or created finds them at once; queues that exist follow a slice now and one at the
-        end of each turn, where there are many. O(queues).
+        They apply at once to publishes and new objects. Existing queues follow: a slice now, and one at the end of each
+        turn. O(queues).
         """
         context = self._context
         context.settings = settings
@@ -49,20 +49,18 @@ class Reloading:
         if settings.deletes_declared_queues:
             context.reaper.watch()
         for vhost in context.virtual_hosts.values():
-            vhost.router.routes_changed()  # they know what the address of a message does with it
+            vhost.router.routes_changed()  # routes contain the settings of the message's address
             if context.listeners:
                 context.emit(SettingsEvent(vhost.name, ""))
         queues: list[Queue] = []
         for vhost in context.virtual_hosts.values():
-            queues.extend(vhost.queues.values())  # not one by one: they may be very many
+            queues.extend(vhost.queues.values())  # without a loop over queues, which may be very many
         self._review(queues, None)
         self.work()
 
     def replace_policies(self, policies: Policies) -> None:
-        """The policies are these from now on; what they say of queues and exchanges that exist holds at once.
-
-        "At once" is a slice now and one at the end of each turn, where there are many queues: O(queues, times changed
-        policies).
+        """Replace the policies. New objects use them at once. Existing queues follow: a slice now, and one at the end
+        of each turn. O(queues x changed policies).
         """
         context = self._context
         before, context.policies = context.policies, policies
@@ -84,7 +82,7 @@ class Reloading:
             self.work()
 
     def replace_diverts(self, diverts: Iterable[Divert]) -> None:
-        """The operator's diverts are these from now on; virtual hosts that they name and are not there are not made."""
+        """Replace the operator's diverts. Diverts of virtual hosts that do not exist are ignored."""
         by_vhost: dict[str, list[Divert]] = {}
         for divert in diverts:
             by_vhost.setdefault(divert.vhost, []).append(divert)
@@ -93,7 +91,7 @@ class Reloading:
             vhost.router.routes_changed()
 
     def replace_logged_topics(self, topics: Sequence[LoggedTopic]) -> None:
-        """These are listed as logged from now on. Where none is, a topic is logged as a leased queue captures it."""
+        """Replace the list of logged topics. If it is empty, a topic is logged once a leased queue captures it."""
         context = self._context
         if list(topics) == list(context.logged_topics):
             return
@@ -106,12 +104,12 @@ class Reloading:
     # -- queues, in slices --------------------------------------------------------------------------------------------
 
     def _review(self, queues: list[Queue], changed: list[Policy] | None) -> None:
-        """These policies changed, and may concern some of these queues; None: the settings of all were reloaded."""
+        """Add queues that must apply changed policies; None: reloaded settings."""
         self._waiting.append((iter(queues), changed))
         self.pending = self._context.background.pending = True
 
     def work(self) -> None:
-        """A slice."""
+        """Do a slice."""
         queues, changed = self._waiting[0]
         if changed is None:
             for queue in islice(queues, SETTINGS_SLICE):

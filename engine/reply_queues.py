@@ -1,4 +1,4 @@
-"""The queues behind consumers of direct replies, of one virtual host. Source: behaviour page 3.10."""
+"""The queues of direct replies in one virtual host. Source: behaviour page 3.10."""
 
 from .clients.client import Client
 from .context import HostContext
@@ -9,7 +9,7 @@ from .rules.queue_rules import NO_RULES
 
 
 class ReplyQueues(dict[str, Queue]):
-    """By their addresses. Everybody may publish there; none is in a list of queues."""
+    """The reply queues by their addresses. Every client may publish to them; they are not listed among the queues."""
 
     __slots__ = ("_context",)
 
@@ -18,9 +18,9 @@ class ReplyQueues(dict[str, Queue]):
         self._context = context
 
     def add(self, address: str, owner: Client) -> Queue:
-        """Direct replies to `address` go to this queue until it loses its consumer.
+        """Make the queue of direct replies to `address`, which exists as long as its consumer.
 
-        Not exclusive by the book: everybody may publish there, and no other client can consume.
+        It is not an exclusive queue: every client may publish to it, and only `owner` can consume.
         """
         queue = self[address] = REPLY.make(
             self._context,
@@ -36,9 +36,9 @@ class ReplyQueues(dict[str, Queue]):
         return queue
 
     def has(self, name: str) -> bool:
-        """Whether somebody waits for direct replies there. The name that stands for one's own is always right.
+        """Whether `name` is a reply queue. `REPLY_TO`, the client's own reply queue, always is.
 
-        Raises: QueueNotFound for an address where nobody does.
+        Raises: QueueNotFound, for the address of a reply queue that does not exist.
         """
         if name in self or name == REPLY_TO:
             return True
@@ -47,7 +47,7 @@ class ReplyQueues(dict[str, Queue]):
         return False
 
     def remove(self, queue: Queue) -> int:
-        """Its consumer is gone; replies on their way are, too. Returns how many were ready."""
+        """Remove the queue of a consumer that ended, with its replies. Returns the number of ready messages."""
         queue.begin_delete()
         del self[queue.name]
         count = queue.end()

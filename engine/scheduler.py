@@ -1,4 +1,4 @@
-"""When queues have their turns: before the turn of the frontend ends, between turns, or when the journal got on."""
+"""The scheduling of queues: dispatch before a frontend's turn ends, loading between turns, waits for the journal."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 class Scheduler:
-    """Of one broker. `marked`: what has a turn before this one ends; `hungry`: queues that want more of their tails in
-    memory; `awaiting`: queues that have a turn when more is safe.
+    """The scheduler of one broker.
 
-    `round`: of turns, since the broker started; `round_width`: how many queues have a turn in it.
+    `marked`: queues to dispatch before the turn ends; `hungry`: queues that need more of their tails in memory;
+    `awaiting`: queues to dispatch when the journal has written more.
+    `round`: number of rounds of dispatch since the broker started; `round_width`: number of queues in this round.
     """
 
     __slots__ = ("_ahead", "_context", "_is_on", "awaiting", "hungry", "marked", "round", "round_width")
@@ -23,7 +24,7 @@ class Scheduler:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.marked: dict[Marked, None] = {}
-        self._ahead: list[Marked] = []  # of those that were marked, the next one last
+        self._ahead: list[Marked] = []  # queues left in this round, the next one last
         self._is_on = False
         self.hungry: dict[Queue, None] = {}
         self.awaiting: dict[Queue, None] = {}
@@ -33,19 +34,21 @@ class Scheduler:
     # -- before the turn ends -----------------------------------------------------------------------------------------
 
     def mark(self, queue: "Marked") -> None:
-        """Look at this queue again before the turn ends."""
+        """Dispatch this queue before the turn ends."""
         self.marked[queue] = None
 
     def is_marked(self, queue: "Queue") -> bool:
-        """Whether it will be looked at."""
+        """Whether the queue is marked."""
         return queue in self.marked
 
     def waiting_count(self) -> int:
-        """While the marked queues have their turns: how many of them wait for theirs."""
+        """During `dispatch`, the number of queues that wait; else 0."""
         return len(self.marked) if self._is_on else 0
 
     def dispatch_now(self, queue: "Queue") -> None:
-        """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
+        """Publish dead letters, expire and dispatch before a get, purge or deletion, because waiting consumers have
+        precedence.
+        """
         context = self._context
         if context.dead_letters.waiting:
             crowded = context.congestion.queue
@@ -59,7 +62,7 @@ class Scheduler:
                 queue.dispatch()
 
     def dispatch(self) -> None:
-        """All marked queues in the order of the marks; those that are marked meanwhile come behind them."""
+        """Dispatch all marked queues in order; queues that are marked meanwhile follow in the next round."""
         marked = self.marked
         if len(marked) == 1:
             queue, _ = marked.popitem()
@@ -87,11 +90,11 @@ class Scheduler:
     # -- later --------------------------------------------------------------------------------------------------------
 
     def load_later(self, queue: "Queue") -> None:
-        """Bring some of what is paged out into memory between turns."""
+        """Load some paged-out messages of this queue between turns."""
         self.hungry[queue] = None
 
     def load(self) -> bool:
-        """Between turns: bring a slice of some queue's tail into memory. True: there is more to do now."""
+        """Between turns: load a slice of the tail of one queue. Returns whether there may be more to load."""
         hungry = self.hungry
         if not hungry:
             return False
@@ -99,7 +102,7 @@ class Scheduler:
         del hungry[queue]
         if queue.deleted:
             return bool(hungry)
-        if queue.is_hungry():  # else something else loaded it meanwhile, such as a get, and its consumers still wait
+        if queue.is_hungry():  # false if a get, for example, loaded it; its consumers still need a dispatch
             queue.load()
         self.mark(queue)
         if queue.is_hungry():
@@ -107,11 +110,11 @@ class Scheduler:
         return True
 
     def await_safe(self, queue: "Queue") -> None:
-        """Dispatch it when the journal got on."""
+        """Dispatch this queue when the journal has written more."""
         self.awaiting[queue] = None
 
     def more_is_safe(self) -> bool:
-        """The journal got on, or failed. Returns whether queues waited for that."""
+        """Called when the journal has written more or failed. Marks the queues that wait; returns whether any did."""
         if not self.awaiting:
             return False
         for queue in self.awaiting:

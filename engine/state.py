@@ -1,6 +1,6 @@
-"""The journal's door: what it needs beside the façade, to record what is in a queue and to put it back after a restart.
+"""The names that only the journal needs, to record the contents of queues and to restore them after a restart.
 
-Only names of other files; nothing outside the engine but the journal imports them.
+No package but the journal imports this file.
 """
 
 from .messages.duplicates import IdCache

@@ -1,4 +1,4 @@
-"""A snapshot of what the broker holds."""
+"""A snapshot of the broker's counts."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from .events import Counters
 from .virtual_host import VirtualHost
 
-#: Queues that one step counts: about a millisecond.
+#: Queues counted in one step (about 1 ms).
 QUEUES_A_STEP = 500
 
 
 @dataclass(slots=True, frozen=True)
 class BrokerStatistics:
-    """What the broker holds now, and what has happened since it started (counters by event name)."""
+    """The numbers of the broker's objects and messages, and the counters since its start by name of event."""
 
     clients: int
     vhosts: int
@@ -29,7 +29,7 @@ class BrokerStatistics:
 def statistics_in_steps(
     vhosts: Sequence[VirtualHost], *, clients: int, deadlines: int, past: Counters
 ) -> Generator[None, None, BrokerStatistics]:
-    """`past`: what happened to exchanges, and in queues that are gone. O(queues)."""
+    """Count in steps. `past`: the counters of exchanges and deleted queues. O(queues)."""
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
     counters = Counters()
     counters.add(past)
@@ -57,7 +57,7 @@ def statistics_in_steps(
 
 
 def statistics_of(steps: Generator[None, None, BrokerStatistics]) -> BrokerStatistics:
-    """All steps at once."""
+    """Run all steps at once."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""The virtual hosts of a broker: making, limiting, tracing and deleting them, and what is in all of them."""
+"""The virtual hosts of a broker: creating, limiting, tracing and deleting them, and counts over all of them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ from .virtual_host import VirtualHost
 
 
 class VirtualHosts(dict[str, VirtualHost]):
-    """By name."""
+    """The virtual hosts by name."""
 
     __slots__ = ("_context", "_firehose", "_parameters")
 
@@ -27,7 +27,7 @@ class VirtualHosts(dict[str, VirtualHost]):
         self._firehose = Firehose(context)
 
     def create(self, name: str) -> VirtualHost:
-        """The virtual host of that name, new or as it is."""
+        """Create a virtual host, or return the existing one."""
         context = self._context
         vhost = self.get(name)
         if vhost is None:
@@ -38,7 +38,7 @@ class VirtualHosts(dict[str, VirtualHost]):
         return vhost
 
     def delete(self, name: str) -> None:
-        """Nobody gets into it any more; its clients are sent away and its queues deleted at the ends of turns.
+        """Delete a virtual host. Its clients are disconnected and its queues deleted at the ends of turns.
 
         Raises: VirtualHostNotFound.
         """
@@ -58,7 +58,7 @@ class VirtualHosts(dict[str, VirtualHost]):
             context.reloading.replace_policies(context.policies.without(gone))
         self._parameters.forget(name)
         vhost.context.is_being_deleted = True
-        # At once, and whole: one that was said to be gone does not come back with half of its queues.
+        # The journal records the deletion at once and whole, so that a restart does not restore half of the queues.
         if vhost.context.firehose is not None:
             self.trace(vhost, on=False)
         if context.listeners:
@@ -66,25 +66,25 @@ class VirtualHosts(dict[str, VirtualHost]):
         context.disconnects.begin_delete(vhost, [client for client in context.connections if client.vhost is vhost])
 
     def limit(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:
-        """What may be in it from now on; what is there stays."""
+        """Set the limits of a virtual host; existing objects stay."""
         vhost.context.limits = limits
         context = self._context
         if context.listeners:
             context.emit(VirtualHostEvent(EventKind.DECLARED, vhost.name, vhost.name))
 
     def trace(self, vhost: VirtualHost, *, on: bool) -> None:
-        """The firehose of a virtual host: copies of what clients publish and get go to amq.rabbitmq.trace, or no more.
+        """Switch the firehose of a virtual host, which copies publishes and deliveries to amq.rabbitmq.trace.
 
-        Not kept over a restart, as in RabbitMQ.
+        A restart switches it off, as in RabbitMQ.
         """
         self._firehose.switch(vhost.name, on=on)
         vhost.context.firehose = self._firehose if on else None
         vhost.router.routes_changed()
 
     def review_queues(self, *, all_of_them: bool = False) -> None:
-        """After a start: leased queues that were not built from the recovery point that they have, or all of them, are.
+        """After a start: build leased queues again that were not built from their current recovery point.
 
-        Source: queues page C.5.
+        `all_of_them`: all leased queues. Source: queues page C.5.
         """
         for queue in list(self.queues()):
             leased = queue.rules.leased
@@ -94,18 +94,18 @@ class VirtualHosts(dict[str, VirtualHost]):
                 self[queue.vhost_name].queues.review(queue)
 
     def queues(self) -> Iterator[Queue]:
-        """Those of all virtual hosts."""
+        """The queues of all virtual hosts."""
         return (queue for vhost in self.values() for queue in vhost.queues.values())
 
     def queues_count(self) -> int:
-        """In all virtual hosts. O(those)."""
+        """The number of queues in all virtual hosts. O(virtual hosts)."""
         return sum(len(vhost.queues) for vhost in self.values())
 
     def bindings_count(self) -> int:
-        """In all virtual hosts. O(those)."""
+        """The number of bindings in all virtual hosts. O(virtual hosts)."""
         return sum(vhost.bindings.count for vhost in self.values())
 
     def routes_changed(self) -> None:
-        """All routes are to be looked up again. O(exchanges, and routes)."""
+        """Make all routes stale. O(exchanges + routes)."""
         for vhost in self.values():
             vhost.router.routes_changed()
