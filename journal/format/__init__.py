@@ -1,1 +1,1 @@
-"""What stands in a journal, octet by octet: blocks, records, their heaps, names (docs/journal-format.md)."""
+"""The octets of a journal: blocks, records, their heaps, names (docs/journal-format.md)."""

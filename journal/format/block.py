@@ -1,8 +1,8 @@
-"""A block: what one commit wrote in one piece. Header, records, heap, all under one CRC; little-endian.
+"""A block: a header, records and their heap under one CRC, written in one piece; little-endian.
 
 | offset | field | type | meaning |
 |---|---|---|---|
-| 0 | crc | u32 | CRC-32 (0x04C11DB7 reflected, as zlib) of all after these four octets |
+| 0 | crc | u32 | CRC-32 (0x04C11DB7 reflected, as zlib) of all octets after these four |
 | 4 | magic | u32 | 0x314A564C: the octets "LVJ1" |
 | 8 | record_count | u32 | records |
 | 12 | heap | u32 | octets of heap |
@@ -14,8 +14,8 @@
 
 A block without records is a tick: it only carries a newer durable LSN. A gap block (its heap begins with an i64) says
 that a repair lost the records from base_lsn up to, not including, that LSN; the records in it (`head`, `define`) have
-no LSN and repeat what other segments tell of the names that may have stood there. A turn of the broker is never split
-over blocks, so what one turn did (a transaction, say) is in the journal whole or not at all.
+no LSN and repeat, from other segments, the names that the lost records may have defined. A turn of the broker is never
+split over blocks, so all records of one turn (a transaction, say) are in the journal, or none.
 Source: Spark page 4; ruling 21.
 """
 
@@ -63,7 +63,7 @@ _GAP = Struct("<q")
 
 
 class Header(NamedTuple):
-    """A block header that has been read; sizes are not yet believed."""
+    """A block header as it was read; its sizes are not checked yet."""
 
     crc: int
     magic: int
@@ -90,7 +90,7 @@ class Header(NamedTuple):
 
     @property
     def scope(self) -> str:
-        """What the writer recorded."""
+        """The journal's scope when the block was written: `durable` or `all`."""
         return SCOPES[bool(self.flags & HAS_ALL)]
 
 
@@ -103,7 +103,7 @@ class Block(NamedTuple):
 
     @property
     def end_lsn(self) -> int:
-        """LSN behind its last record; of a gap, behind what is lost."""
+        """LSN behind its last record; of a gap, behind the last lost record."""
         if self.header.flags & IS_GAP:
             return int(_GAP.unpack_from(self.data, self.heap_start)[0])
         return self.header.base_lsn + self.header.record_count
@@ -130,15 +130,15 @@ class Block(NamedTuple):
 
     def records(self) -> Iterator[tuple[int, Record]]:
         """(LSN, record) in order. Raises: BadRecord."""
-        step = 0 if self.header.flags & IS_GAP else 1  # what stands in a gap has no LSN of its own
+        step = 0 if self.header.flags & IS_GAP else 1  # the records in a gap block have no LSN
         for index, fields in enumerate(self.fields()):
             yield self.header.base_lsn + index * step, from_fields(fields, self.heap_of(fields))
 
 
 def read_block(data: memoryview, position: int, offset: int) -> Block | None:
-    """The block at `position` of `data`, or None when what is there is no whole block with the right CRC.
+    """The block at `position` of `data`; None when there is no whole block with the right CRC.
 
-    `offset`: where it stands in the file, for the result.
+    `offset`: the block's offset in the file, for the result.
     """
     if position + HEADER_SIZE > len(data):
         return None
@@ -149,8 +149,7 @@ def read_block(data: memoryview, position: int, offset: int) -> Block | None:
     return Block(offset, header, data[position:end])
 
 
-#: Parts of a block that are joined at once (2 ms): the broker's thread cannot go on meanwhile, and a large transaction
-#: has a million.
+#: Parts of a block joined in one call (2 ms), which blocks the broker's thread. A large transaction has a million.
 JOIN_SLICE = 20_000
 
 
@@ -176,7 +175,7 @@ def encode_records(base_lsn: int, flags: int, records: Sequence[Record], *, lag:
 
 
 def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Record] = ()) -> bytearray:
-    """A gap block: what is in [base_lsn, next_lsn) is lost; `names`: head and names that stood there."""
+    """A gap block: the records in [base_lsn, next_lsn) are lost. `names`: head and names that they may have defined."""
     offsets = accumulate((len(record.heap) for record in names), initial=_GAP.size)
     packed = [record.pack(offset) for record, offset in zip(names, offsets)]
     heap = (_GAP.pack(next_lsn), *(record.heap for record in names))
@@ -184,8 +183,8 @@ def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Rec
 
 
 class BlockBuilder:
-    """The block that the broker's turns fill, encoded as they go (measured against encoding in the writer's thread:
-    the same CPU, and the thread does not hold the interpreter for milliseconds while the broker wants it).
+    """The block that the broker's turns fill. Each record is encoded when it is added: measured against encoding in
+    the writer's thread, the CPU is the same, and that thread does not hold the interpreter for milliseconds.
 
     A run of n like records costs about 0.6 us + 0.05 us n; a published message 0.3 us more.
     """
@@ -200,7 +199,7 @@ class BlockBuilder:
         self.heap_size = 0
         self.ts_us = 0
         self.ts_min = self.ts_max = 0  # of the turns in it; 0: none yet
-        self.needs: frozenset[str] = frozenset()  # see needs.py: said before it is written
+        self.needs: frozenset[str] = frozenset()  # see needs.py: in the file `format` before the block is written
 
     @property
     def next_lsn(self) -> int:
@@ -209,11 +208,11 @@ class BlockBuilder:
 
     @property
     def size(self) -> int:
-        """Octets of the block as it is."""
+        """Octets of the block so far."""
         return HEADER_SIZE + RECORD_SIZE * self.count + self.heap_size
 
     def stamp(self, ts_us: int) -> None:
-        """The wall time of the records that come now."""
+        """Set the wall time of the following records."""
         self.ts_us = ts_us
         if not self.ts_min or ts_us < self.ts_min:
             self.ts_min = ts_us
@@ -221,7 +220,7 @@ class BlockBuilder:
             self.ts_max = ts_us
 
     def add(self, record: Record) -> int:
-        """One record, with the builder's time unless it has its own. Returns its LSN."""
+        """Append a record, with the builder's time unless it has one. Returns its LSN."""
         self._room(len(record.heap))
         if not record.ts_us:
             record = record._replace(ts_us=self.ts_us)
@@ -248,7 +247,7 @@ class BlockBuilder:
         attempt: int = 0,
         link: int = 0,
     ) -> int:
-        """Records that differ in nothing but the message. Returns the LSN of the first."""
+        """Append records that differ only in the message id. Returns the LSN of the first."""
         tail = RUN_TAIL.pack(
             arg, 0, kind, flags, priority, reason, address_id, queue_id, consumer_id, conn_id, attempt, 0, 0, 0, link
         )
@@ -270,9 +269,9 @@ class BlockBuilder:
         address_ids: int | Sequence[int] = 0,
         conn_id: int = 0,
     ) -> int:
-        """Messages with their content. `prefixes`: `heap.content_prefix`.
+        """Append messages with their contents. `prefixes`: results of `heap.content_prefix`.
 
-        prefixes, priorities, address_ids: what all share, or one for each. Returns the LSN of the first.
+        prefixes, priorities, address_ids: one for all, or one for each. Returns the LSN of the first.
         """
         length = len(ids)
         columns, sizes, body_sizes = contents
@@ -325,9 +324,9 @@ class BlockBuilder:
         priorities: int | Sequence[int] = 0,
         attempt: int = 0,
     ) -> int:
-        """Messages into a queue; the content of the first is at `content_lsn`, of the next behind it, and so on.
+        """Append that messages entered a queue; their contents are in records from `content_lsn` on, one after another.
 
-        `sizes`: octets of body of each. `priorities`: what all share, or one for each. Returns the LSN of the first.
+        `sizes`: octets of each body. `priorities`: one for all, or one for each. Returns the LSN of the first.
         """
         lsn = self.base_lsn + self.count
         link = lsn - content_lsn
@@ -366,5 +365,5 @@ class BlockBuilder:
 
 
 def _each(numbers: int | Sequence[int]) -> Iterable[int]:
-    """One for each record."""
+    """A number for each record."""
     return repeat(numbers) if isinstance(numbers, int) else numbers

@@ -1,8 +1,8 @@
-"""What the journal refuses, and what has become of it, in its own words."""
+"""Errors of the journal."""
 
 
 class JournalError(Exception):
-    """Base of all; the text is a sentence for an operator."""
+    """Base of the journal's errors; the text is a sentence for an operator."""
 
 
 class DirectoryLocked(JournalError):
@@ -10,15 +10,15 @@ class DirectoryLocked(JournalError):
 
 
 class ForeignDirectory(JournalError):
-    """The directory holds something else, or a journal of a format that this version does not read."""
+    """The directory holds foreign files, or a journal of a format that this version does not read."""
 
 
 class NewerJournal(ForeignDirectory):
-    """A newer program wrote it: it has a version, or holds something, that this one does not know."""
+    """A newer program wrote the journal: this program does not know its version or one of its needs."""
 
 
 class Damaged(JournalError):
-    """Bytes that were durable are not what was written. `segment`: file name; `offset`: octets from its start."""
+    """Durable octets have changed since they were written. `segment`: file name; `offset`: octets from its start."""
 
     def __init__(self, segment: str, offset: int, why: str) -> None:
         super().__init__(f"segment {segment}, offset {offset}: {why}")
@@ -28,7 +28,7 @@ class Damaged(JournalError):
 
 
 class BadRecord(JournalError):
-    """A record, a heap entry or a block header has a value that cannot be."""
+    """A record, a heap entry or a block header has an impossible value."""
 
 
 class NotInJournal(JournalError):
@@ -36,15 +36,15 @@ class NotInJournal(JournalError):
 
 
 class JournalFull(JournalError):
-    """No room on the disk: nothing is lost, the same bytes are written again by `retry`. Raised by no append."""
+    """The disk is full. Nothing is lost: `retry` writes the same octets again. No append raises it."""
 
 
 class JournalFailed(JournalError):
-    """A write or an fsync failed: what follows the durable LSN is unknown until the directory is opened again."""
+    """A write or an fsync failed: the fate of records after the durable LSN is unknown until the next opening."""
 
 
 class DirectoryLost(JournalFailed):
-    """The directory was deleted, moved away or made read-only beneath the journal: nothing can be kept there."""
+    """The open journal's directory was deleted, moved away or made read-only: nothing can be written there."""
 
 
 class JournalClosed(JournalError):

@@ -1,8 +1,8 @@
-"""The heap entries: what a record holds beyond its fixed part, one documented schema a kind, version first.
+"""Heap entries: the variable part of a record, with one schema for each kind, version first.
 
-All numbers are little-endian but those inside `content` and `arguments`, which are AMQP's own octets. Names are UTF-8
-as AMQP carries them (undecodable octets survive as surrogates). A reader skips octets behind what it knows of version
-1: later minor additions go there; a change of what is there is version 2.
+All numbers are little-endian except those inside `content` and `arguments`, which are AMQP's own octets. Names are
+UTF-8 as AMQP carries them (undecodable octets survive as surrogates). A reader skips octets behind the fields that it
+knows of version 1: later minor additions go there; a change of existing fields is version 2.
 
 - published, moved: `CONTENT_HEAD` = u8 version, u8 octets of routing key, u16 queues reached, i64 expiry (wall ms, 0
   never), i64 id of the message that this one is a dead or diverted copy of (0 none); then i32 a queue; routing key;
@@ -11,12 +11,12 @@ as AMQP carries them (undecodable octets survive as surrogates). A reader skips 
 - define: u8 version, u8 object, u16 0, i32 id of its virtual host (0 none), name.
 - declared, undeclared: u8 version, u8 object, u8 properties (1 durable, 2 auto-delete, 4 internal, 8 exclusive), u8
   octets of type, i32 0, type, u32 octets of arguments, arguments (an AMQP field table with its length, or empty).
-- bound, unbound: u8 version, u8 object that is bound (queue or exchange), u16 octets of routing key, i32 id of what is
-  bound, routing key, u32 octets of arguments, arguments.
+- bound, unbound: u8 version, u8 kind of the destination (queue or exchange), u16 octets of routing key, i32 id of the
+  destination, routing key, u32 octets of arguments, arguments.
 - terminal kinds with flag range, when the ids are not all from the first to the last: u8 version, 3 octets 0, u32 runs,
   then i64 first id and u32 ids of each run.
-- head: u8 version, 7 octets 0, 16 octets journal id, i64 begin and i64 end of the last checkpoint (0 none), text: the
-  program that wrote.
+- head: u8 version, 7 octets 0, 16 octets journal id, i64 begin and i64 end of the last checkpoint (0 none), text: name
+  of the program that wrote it.
 - ids_seen: u8 version, u8 0, u16 octets of address, u32 ids that the address remembers, u32 ids here, address; then of
   each id i64 message id, u16 octets, text.
 - snapshot: see snapshot.py. footer: see segment.py.
@@ -93,7 +93,7 @@ class Bound(NamedTuple):
 class IdsSeen(NamedTuple):
     """Heap of `ids_seen`; the virtual host is the record's `arg`.
 
-    `size`: so many the address remembers. `ids`: each with the id of the message that brought it.
+    `size`: how many ids the address remembers. `ids`: duplicate ids, each with the id of its message.
     """
 
     address: str
@@ -138,7 +138,7 @@ def _slice(heap: bytes, start: int, length: int, what: str) -> bytes:
 
 
 def content_prefix(routing_key: bytes, queue_ids: Sequence[int], expires_ms: int, cause_id: int) -> bytes:
-    """What stands before the content of a published message: the same for a run of like messages.
+    """The part of a heap entry before the content of a published message; the same for a run of like messages.
 
     Raises: BadRecord when the key is longer than 255 octets or more than 65535 queues were reached.
     """
@@ -256,7 +256,7 @@ def decode_ids_seen(heap: bytes) -> IdsSeen:
 
 
 def encode_link(content_lsn: int) -> bytes:
-    """Heap entry of an `enqueued` whose content is too far back for the fixed part."""
+    """Heap entry of an `enqueued` record when the distance to the content does not fit into `link`."""
     return _LONG_LINK.pack(VERSION, content_lsn)
 
 
@@ -266,7 +266,7 @@ def decode_link(heap: bytes) -> int:
 
 
 def encode_runs(ids: Sequence[int]) -> bytes:
-    """Heap entry of a terminal record with flag range: which ids (rising) it stands for."""
+    """Heap entry of a terminal record with flag range: the ids (rising) that it covers."""
     runs: list[list[int]] = []
     for id_ in ids:
         if runs and id_ == runs[-1][0] + runs[-1][1]:
@@ -277,14 +277,14 @@ def encode_runs(ids: Sequence[int]) -> bytes:
 
 
 def decode_runs(heap: bytes) -> list[tuple[int, int]]:
-    """(first id, how many) of each run. Raises: BadRecord."""
+    """(first id, length) of each run. Raises: BadRecord."""
     _, count = _open(_RUNS, heap, "range")
     runs = _slice(heap, _RUNS.size, count * _RUN.size, "range")
     return [(first, length) for first, length in _RUN.iter_unpack(runs)]
 
 
 def encode_text(text: str) -> bytes:
-    """Heap entry of the kinds that say something in words; empty for empty text."""
+    """Heap entry of the kinds with a text; empty for empty text."""
     return _TEXT.pack(VERSION) + _name(text) if text else b""
 
 

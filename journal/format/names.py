@@ -1,7 +1,7 @@
-"""Ids for names: records name `queue 7`, and a DEFINE record holds what queue 7 is called. Ids are never given twice.
+"""Ids of names: records refer to `queue 7`, and a DEFINE record holds its name. An id is never assigned twice.
 
-A live name has one id; only connections and consumers may be called alike. The name of an exchange that is gone is kept
-under its id, retired, while messages may say that they were published to it.
+A live name has one id; only connections and consumers may share a name. The id of a deleted exchange is retired: its
+name stays while records of messages may refer to it.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from .record import DEFINE, DURABLE, EXCHANGE, VHOST, Record
 
 
 class Names:
-    """The names that are alive, both ways, and those that are retired, by id."""
+    """Maps live names to ids and back, and retired ids to names."""
 
     __slots__ = ("_by_id", "_ids", "_retired", "next_id")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Define] = {}
         self._ids: dict[Define, int] = {}
-        self._retired: dict[int, int] = {}  # id -> LSN before which records speak of it
+        self._retired: dict[int, int] = {}  # id -> LSN before which records refer to it
         self.next_id = 1
 
     def set(self, id_: int, define: Define, retired_lsn: int = 0) -> None:
-        """As a record has it. A later one wins. `retired_lsn`: see `retire`; 0: it is alive."""
+        """Define a name as a DEFINE record does; a later one wins. `retired_lsn`: see `retire`; 0: it is alive."""
         self._by_id[id_] = define
         self.next_id = max(self.next_id, id_ + 1)
         if retired_lsn:
@@ -31,7 +31,7 @@ class Names:
             self._ids[define] = id_
 
     def clear(self) -> None:
-        """A segment's head lists all names. Ids are not given again all the same."""
+        """Forget all names before a segment's head lists them again. `next_id` stays: ids are not assigned twice."""
         self._by_id.clear()
         self._ids.clear()
         self._retired.clear()
@@ -41,14 +41,14 @@ class Names:
         return self._ids.get(Define(what, vhost_id, name))
 
     def new(self, what: int, vhost_id: int, name: str) -> tuple[int, Record]:
-        """An id for a name that has none, and the record that defines it."""
+        """Assign an id to a name that has none. Returns it with the record that defines it."""
         define = Define(what, vhost_id, name)
         id_ = self.next_id
         self.set(id_, define)
         return id_, define_record(id_, define)
 
     def forget(self, id_: int) -> None:
-        """It is gone: the next segment does not define it. A virtual host is forgotten with all that is in it."""
+        """Remove the name: the next segment does not define it. A virtual host's names are removed with it."""
         define = self._by_id.pop(id_, None)
         if define is None:
             return
@@ -61,9 +61,9 @@ class Names:
                 self.forget(other)
 
     def retire(self, id_: int, lsn: int) -> None:
-        """An exchange is gone, other objects are forgotten: records of messages before `lsn` refer to it.
+        """Retire an exchange, to whose id records of messages before `lsn` refer; forget any other object.
 
-        The name may get another id. A later LSN wins: its messages were moved forward.
+        The name may get another id. A later LSN wins, because its messages were moved forward.
         """
         define = self._by_id.get(id_)
         if define is None:
@@ -76,16 +76,16 @@ class Names:
         self._retired[id_] = max(lsn, self._retired.get(id_, 0))
 
     def drop_retired(self, lsn: int) -> None:
-        """No message that is there was published before `lsn`. O(retired)."""
+        """Forget retired ids to which no record from `lsn` on, that of the oldest live content, refers. O(retired)."""
         for id_ in [id_ for id_, until in self._retired.items() if until <= lsn]:
             self.forget(id_)
 
     def is_retired(self, id_: int) -> bool:
-        """Whether the thing is gone, and its name is kept."""
+        """Whether the object is gone and its name is still known."""
         return id_ in self._retired
 
     def __getitem__(self, id_: int) -> Define:
-        """What an id stands for. Raises: KeyError."""
+        """The name and kind of an id. Raises: KeyError."""
         return self._by_id[id_]
 
     def __contains__(self, id_: int) -> bool:
@@ -95,12 +95,12 @@ class Names:
         return len(self._by_id)
 
     def text(self, id_: int) -> str:
-        """Its name, or "#7" when it is not defined."""
+        """The name of an id, or "#7" when it is not defined."""
         define = self._by_id.get(id_)
         return f"#{id_}" if define is None else define.name
 
     def vhost_text(self, id_: int) -> str:
-        """The name of the virtual host that it is in; empty when that is not known."""
+        """The name of the id's virtual host; empty when it is not known."""
         define = self._by_id.get(id_)
         if define is None:
             return ""
@@ -111,7 +111,7 @@ class Names:
         return [id_ for id_, define in self._by_id.items() if not kinds or define.what in kinds]
 
     def records(self) -> Iterator[Record]:
-        """A DEFINE for each name: virtual hosts have lower ids than what is in them."""
+        """A DEFINE for each name, ids rising: a virtual host has a lower id than its objects."""
         retired = self._retired
         return (define_record(id_, define, retired.get(id_, 0)) for id_, define in sorted(self._by_id.items()))
 

@@ -22,14 +22,15 @@
 
 `arg` by kind: published: expiry (wall ms, 0 never). enqueued: expiry in this queue (wall ms). requeued, scheduled: due
 (wall ms, 0 now). moved: LSN of the record it copies. With `RANGE`: last message id. define: the id.
-declared, undeclared: the id of what is neither queue nor exchange. ids_seen: the id of the virtual host. transaction: 1
-opens, 0 closes. checkpoint: LSN from which to replay. snapshot: octets of body in the part. head: the next free id.
+declared, undeclared: the id of an object that is neither queue nor exchange. ids_seen: the id of the virtual host.
+transaction: 1 opens, 0 closes. checkpoint: LSN from which to replay. snapshot: octets of body in the part. head: the
+next free id.
 
-`link` by kind: enqueued: own LSN minus that of the record with the content (0: see the heap). requeued: how many
-deliveries were no attempt.
+`link` by kind: enqueued: own LSN minus that of the record with the content (0: see the heap). requeued: deliveries that
+were no attempt.
 
 The LSN of a record is not in it: it is the block's base LSN plus the record's index.
-Source: Spark page 4; ruling 21. Nothing but two leaves of the engine is imported here.
+Source: Spark page 4; ruling 21. This module imports only two leaves of the engine.
 """
 
 from struct import Struct
@@ -42,18 +43,18 @@ RECORD_SIZE = 64
 TIME_MAX = 2**63 - 1
 assert RECORD.size == RECORD_SIZE
 
-#: For runs: all that differs between like records is the id (and the time is the turn's).
+#: Layout of runs of like records, which differ only in the id and the time of the turn.
 RUN_HEAD = Struct("<qq48s")
 RUN_TAIL = Struct("<qIBBBBiiiiHHIII")
 assert RUN_HEAD.size == RECORD_SIZE and RUN_TAIL.size == 48
-#: The same with contents of one size: they also differ in where these stand in the heap.
+#: Layout of like records with contents of one size, which also differ in their offset in the heap.
 CONTENT_RECORD = Struct("<qqqI36s")
 CONTENT_TAIL = Struct("<BBBBiiiiHHIII")
 assert CONTENT_RECORD.size == RECORD_SIZE and CONTENT_TAIL.size == 36
 
 # -- kinds ----------------------------------------------------------------------------------------------------------
 
-#: Codes of the events. They are for ever: a number is never given to another kind.
+#: Codes of the events, for ever: a number is never reused for another kind.
 CODE_OF: dict[EventKind, int] = {
     EventKind.PUBLISHED: 1,
     EventKind.ROUTED: 2,
@@ -92,7 +93,7 @@ CODE_OF: dict[EventKind, int] = {
 DEFINE = 64  # a name for an id; all live ones again at the start of each segment
 HEAD = 65  # first record of a segment
 FOOTER = 66  # last record of a sealed segment
-SNAPSHOT = 67  # a part of what is in a queue
+SNAPSHOT = 67  # some of the messages of a queue
 CHECKPOINT = 68  # the snapshot that began at `arg` is whole
 TRANSACTION = 69  # bracket; both ends stand in one block
 IDS_SEEN = 70  # duplicate ids that an address remembers
@@ -128,7 +129,7 @@ IDS_SEEN = 70  # duplicate ids that an address remembers
     )
 )
 
-#: Code -> the word that is used everywhere.
+#: Code -> name of the kind in texts.
 KIND_NAMES: dict[int, str] = {
     **{code: kind.value for kind, code in CODE_OF.items()},
     DEFINE: "define",
@@ -146,8 +147,8 @@ TERMINAL_CODES = frozenset(CODE_OF[kind] for kind in TERMINAL)
 
 DURABLE = 0x01  # a persistent message in a durable queue, or a durable object: recovery restores it
 KEPT = 0x02  # acked, but the queue keeps it (non-destructive and stream queues)
-RANGE = 0x04  # stands for every message of the queue with msg_id <= id <= arg; `size` says how many
-RESTATED = 0x08  # part of a snapshot: states again what is there, nothing happened
+RANGE = 0x04  # covers every message of the queue with msg_id <= id <= arg; `size` is their number
+RESTATED = 0x08  # part of a checkpoint: states what exists; no event
 COUNTED = 0x10  # delivered: the count was persisted before the delivery and is restored
 REDELIVERED = 0x20  # delivered: with the redelivered flag
 FLAG_NAMES = {
@@ -161,7 +162,7 @@ FLAG_NAMES = {
 
 # -- reasons --------------------------------------------------------------------------------------------------------
 
-#: Code = place in this tuple. Grows at the end only. "other": the heap has the text.
+#: Code = index in this tuple, which only grows at the end. `OTHER_REASON`: the heap has the text.
 REASONS = (
     "",
     "rejected",
@@ -193,7 +194,7 @@ REASONS = (
 REASON_CODES = {word: code for code, word in enumerate(REASONS)}
 OTHER_REASON = 255
 
-#: What a `declared`, `undeclared`, `bound` or DEFINE is about.
+#: Kinds of the objects of `declared`, `undeclared`, `bound` and DEFINE records.
 VHOST, EXCHANGE, QUEUE, CONSUMER, CONNECTION, USER, PERMISSION, POLICY, OPERATOR_POLICY, PARAMETER = range(1, 11)
 OBJECT_NAMES = {
     VHOST: "vhost",
@@ -208,14 +209,14 @@ OBJECT_NAMES = {
     PARAMETER: "parameter",
 }
 
-#: What operators set.
+#: Kinds of the objects that operators set.
 OPERATORS = frozenset({USER, PERMISSION, POLICY, OPERATOR_POLICY, PARAMETER})
 
 ATTEMPT_MAX = 0xFFFF
 
 
 class Record(NamedTuple):
-    """One record with its heap entry; the LSN is given by where it stands."""
+    """One record with its heap entry; its position gives the LSN."""
 
     kind: int
     ts_us: int = 0
@@ -235,11 +236,11 @@ class Record(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The kind's word; "kind N" for one that a later version has added."""
+        """Name of the kind; "kind N" for one of a later version."""
         return KIND_NAMES.get(self.kind, f"kind {self.kind}")
 
     def pack(self, heap_offset: int = 0) -> bytes:
-        """The 64 octets; the heap entry will start at `heap_offset`. Raises: struct.error (out of range)."""
+        """The 64 octets; `heap_offset`: of the heap entry in the heap. Raises: struct.error (out of range)."""
         return RECORD.pack(
             self.ts_us,
             self.msg_id,
@@ -265,7 +266,7 @@ Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, 
 
 
 def from_fields(fields: Fields, heap: bytes) -> Record:
-    """A record from what `RECORD.unpack` gives and its heap entry."""
+    """A record from the result of `RECORD.unpack` and its heap entry."""
     ts_us, msg_id, arg, _, kind, flags, priority, reason, address, queue, consumer, conn, attempt, _, size, _, link = (
         fields
     )
