@@ -1,1 +1,1 @@
-"""Files, the directory and its segments, the thread that writes them, room that is held back."""
+"""Files, the directory and its segments, the writer's thread, the reserve."""

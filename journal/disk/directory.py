@@ -1,6 +1,6 @@
 """The directory of a journal: its lock, its identity, its files.
 
-`format` (JSON: what this is, version, journal id), `lock` (held while a broker runs), `<LSN>.log` (segments),
+`format` (JSON: name of the format, version, journal id), `lock` (locked while a broker runs), `<LSN>.log` (segments),
 `readers/<name>.json` (`{"lsn": N}`: the first LSN that a reader still needs).
 """
 
@@ -18,25 +18,25 @@ from .segment import NAME, segment_name, segments_in
 
 FORMAT, LOCK, READERS = "format", "lock", "readers"
 FORMAT_NAME = "leveret-journal"
-#: A journal that every program can read, and one with a list of what a program must know. Version 2 is for the
-#: directories of clusters.
+#: Versions of a journal that every program can read, and of one with a list of features that a program must know.
+#: Version 2 is for the directories of clusters.
 PLAIN, WITH_NEEDS = 1, 3
-#: What a directory may hold that a journal is made in: what is left of a start that was cut short, or of a journal that
-#: was deleted, and what a file system makes at its root.
+#: Names that a directory without a journal may hold when one is made there: left by an interrupted start or by a
+#: deleted journal, or made by a file system at its root.
 _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
 READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 @dataclass(slots=True, frozen=True)
 class Format:
-    """What the file `format` says: which journal it is, and what a program must know that opens it."""
+    """The file `format`: the journal's id, and the features that a program must know to open it."""
 
     journal_id: bytes
     needs: frozenset[str] = frozenset()
 
     @property
     def octets(self) -> bytes:
-        """Of the file."""
+        """Content of the file."""
         said = {"format": FORMAT_NAME, "version": WITH_NEEDS if self.needs else PLAIN, "id": self.journal_id.hex()}
         if self.needs:
             said["needs"] = sorted(self.needs)
@@ -44,7 +44,7 @@ class Format:
 
 
 class Directory:
-    """A journal's directory that this process alone may write in, until `close`."""
+    """A journal's directory, locked for this process until `close`."""
 
     def __init__(self, files: Files, path: str, format_: Format, lock: int) -> None:
         self.files = files
@@ -54,9 +54,9 @@ class Directory:
 
     @classmethod
     def open(cls, path: str, files: Files = REAL, *, new_id: bytes | None = None) -> "Directory":
-        """Lock it, and make it if it is not there. `new_id`: 16 octets, random unless given.
+        """Lock the directory; make it if it does not exist. `new_id`: 16 octets, random unless given.
 
-        A directory with other people's files in it is left as it is.
+        A directory with foreign files in it is left as it is.
         Raises: DirectoryLocked, ForeignDirectory, OSError.
         """
         _check_is_ours(path, files)
@@ -76,11 +76,11 @@ class Directory:
 
     @property
     def journal_id(self) -> bytes:
-        """16 octets."""
+        """The journal's id: 16 octets."""
         return self._format.journal_id
 
     def add_needs(self, needs: Set[str]) -> None:
-        """Who opens it has to know these, too. Durable when it returns; can be repeated. Raises: OSError."""
+        """Add features that a program must know to open it. Durable when it returns; idempotent. Raises: OSError."""
         known = self._format.needs
         if not needs <= known:
             found = replace(self._format, needs=known | needs)
@@ -89,7 +89,7 @@ class Directory:
 
     @property
     def is_there(self) -> bool:
-        """Whether a journal still is at the path. Raises: OSError."""
+        """Whether the path still holds a journal. Raises: OSError."""
         return FORMAT in self.files.names(self.path)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Directory:
 
 
 def _check_is_ours(path: str, files: ReadableFiles) -> None:
-    """Nothing is changed. Raises: ForeignDirectory (it is neither a journal's, nor absent, nor empty), OSError."""
+    """Raises: ForeignDirectory (neither a journal's, nor absent, nor empty), OSError. Changes nothing."""
     names = files.names(path)
     if FORMAT in names:
         read_format(path, files)
@@ -111,14 +111,14 @@ def _check_is_ours(path: str, files: ReadableFiles) -> None:
 
 
 def read_identity(path: str, files: ReadableFiles = REAL) -> bytes:
-    """The id of the journal there; nothing is locked or changed. Raises: as `read_format`."""
+    """The id of the journal at `path`; nothing is locked or changed. Raises: as `read_format`."""
     return read_format(path, files).journal_id
 
 
 def read_format(path: str, files: ReadableFiles = REAL) -> Format:
-    """What the journal there is; nothing is locked or changed.
+    """The file `format` of the journal at `path`; nothing is locked or changed.
 
-    Raises: ForeignDirectory, NewerJournal (this program does not know all that it holds), OSError.
+    Raises: ForeignDirectory, NewerJournal (it needs a feature that this program does not know), OSError.
     """
     if FORMAT not in files.names(path):
         raise ForeignDirectory(f"{path}: no journal here (there is no file {FORMAT!r})")
@@ -139,15 +139,15 @@ def read_format(path: str, files: ReadableFiles = REAL) -> Format:
 
 
 def find_journal(path: str, files: ReadableFiles = REAL) -> str:
-    """The journal's directory, given that or the broker's data directory above it."""
+    """The journal's directory, given itself or the broker's data directory above it."""
     inner = os.path.join(path, "journal")
     return inner if FORMAT not in files.names(path) and FORMAT in files.names(inner) else path
 
 
 def forget_journal(path: str, files: Files = REAL) -> None:
-    """Delete the journal there, its readers' offsets too; the next one to open the directory begins a new one.
+    """Delete the journal at `path` with its readers' offsets; the next `open` makes a new one.
 
-    Cut short, what is left may be refused as damaged; once more finishes it. Raises: DirectoryLocked, OSError.
+    If interrupted, the rest may be refused as damaged; a second call finishes it. Raises: DirectoryLocked, OSError.
     """
     lock = files.lock(os.path.join(path, LOCK))
     if lock is None:
@@ -170,9 +170,9 @@ def forget_journal(path: str, files: Files = REAL) -> None:
 
 
 def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None:
-    """Say that reader `name` still needs the records from `lsn` on: their segments stay. Durable when it returns.
+    """Keep the segments with records from `lsn` on for reader `name`. Durable when it returns.
 
-    Raises: ValueError (letters, digits, `_.-`), OSError.
+    Raises: ValueError (a name has letters, digits, `_.-`), OSError.
     """
     if not READER_NAME.fullmatch(name) or name.startswith("."):
         raise ValueError(f"{name!r} is no name for a reader")
@@ -184,7 +184,7 @@ def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None
 
 
 def forget_reader(path: str, name: str, files: Files = REAL) -> None:
-    """The reader needs nothing any more."""
+    """Remove the reader: it keeps no segments."""
     directory = os.path.join(path, READERS)
     if f"{name}.json" in files.names(directory):
         files.unlink(os.path.join(directory, f"{name}.json"))
@@ -192,7 +192,7 @@ def forget_reader(path: str, name: str, files: Files = REAL) -> None:
 
 
 def reader_offsets(path: str, files: ReadableFiles = REAL) -> dict[str, int]:
-    """Reader -> the first LSN that it needs. Raises: JournalError for a file that cannot be understood, OSError."""
+    """The first LSN that each reader needs. Raises: JournalError for a file that cannot be understood, OSError."""
     directory = os.path.join(path, READERS)
     offsets: dict[str, int] = {}
     for name in files.names(directory):

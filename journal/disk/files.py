@@ -1,60 +1,61 @@
-"""The one thin layer through which every file operation of the journal goes, so that tests can put faults and power
-cuts beneath it. Paths are text; handles are integers. All methods raise OSError."""
+"""File operations of the journal in one thin layer, so that tests can put faults and power cuts beneath it.
+
+Paths are text; handles are integers. All methods raise OSError."""
 
 import contextlib
 import errno
 import os
 from typing import Protocol
 
-#: The process or the system is out of descriptors or memory for a while: what failed did nothing, and is done later.
+#: Errors of a process or system that is out of descriptors or memory: the call did nothing and is repeated later.
 LATER = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class SyncError(OSError):
-    """An fsync that failed, whatever the errno: what is on the disk is unknown."""
+    """A failed fsync, whatever the errno: the content of the disk is unknown."""
 
 
 class ReadableFiles(Protocol):
-    """What reading a journal asks of a file system."""
+    """File operations that reading a journal needs."""
 
     def open(self, path: str) -> int:
-        """A handle."""
+        """Open for reading. Returns a handle."""
 
     def close(self, handle: int) -> None:
-        """Give the handle back."""
+        """Close the handle."""
 
     def read(self, handle: int, length: int, offset: int) -> bytes:
         """Up to `length` octets from `offset`; fewer only at the end of the file."""
 
     def size(self, handle: int) -> int:
-        """Octets of the file."""
+        """Size of the file in octets."""
 
     def names(self, path: str) -> list[str]:
         """Names in a directory, sorted; empty when there is no such directory."""
 
 
 class Files(ReadableFiles, Protocol):
-    """What writing it asks beside that."""
+    """File operations that writing a journal needs in addition."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
-        """A handle. `create`: make it if it is not there (and open it for writing)."""
+        """Open a file. Returns a handle. `create`: make it if it does not exist, and open it for writing."""
 
     def write(self, handle: int, data: memoryview, offset: int) -> int:
-        """Write some of `data` at `offset`; returns how many octets that were (at least 1)."""
+        """Write some of `data` at `offset`; returns the number of octets written (at least 1)."""
 
     def truncate(self, handle: int, size: int) -> None:
-        """Cut or extend with zeros."""
+        """Cut the file, or extend it with zeros."""
 
     def preallocate(self, handle: int, offset: int, length: int) -> None:
-        """Reserve room (zeros) where the system can; else do nothing."""
+        """Reserve room (zeros) if the system can; otherwise do nothing."""
 
     def sync(self, handle: int) -> None:
         """Content and size are on stable storage when this returns."""
 
     def sync_directory(self, path: str) -> None:
-        """Names made, changed and taken away in the directory are on stable storage when this returns.
+        """Names that were made, changed and removed in the directory are on stable storage when this returns.
 
-        Raises: SyncError when it was the syncing that failed.
+        Raises: SyncError when the fsync itself failed.
         """
 
     def is_linked(self, handle: int) -> bool:
@@ -64,20 +65,20 @@ class Files(ReadableFiles, Protocol):
         """Replace `new` with `old` in one step."""
 
     def unlink(self, path: str) -> None:
-        """Take the name away."""
+        """Remove the name."""
 
     def make_directory(self, path: str) -> None:
-        """Make it and its parents unless it is there."""
+        """Make the directory and its parents unless they exist."""
 
     def lock(self, path: str) -> int | None:
-        """An exclusive lock on a file (made if need be) until the handle is closed or the process ends.
+        """Lock a file (made if need be) exclusively until the handle is closed or the process ends.
 
-        None: somebody else has it.
+        None: another process has the lock.
         """
 
 
 class RealFiles:
-    """The operating system's."""
+    """Files of the operating system."""
 
     __slots__ = ()
 
@@ -119,7 +120,7 @@ class RealFiles:
         getattr(os, "fdatasync", os.fsync)(handle)
 
     def sync_directory(self, path: str) -> None:
-        """See `Files`. Windows knows no such thing and orders names itself."""
+        """See `Files`. Windows cannot sync a directory; it orders names itself."""
         if os.name == "nt":
             return
         handle = self.open(path)
@@ -159,7 +160,7 @@ class RealFiles:
 
 
 def _lock(handle: int) -> None:
-    """Raises OSError when it is taken."""
+    """Raises: OSError when another process has the lock."""
     if os.name == "nt":
         import msvcrt
 
@@ -174,7 +175,7 @@ REAL = RealFiles()
 
 
 def write_all(files: Files, handle: int, data: bytes | bytearray | memoryview, offset: int) -> int:
-    """Write all of `data` at `offset`, whatever pieces the system takes. Returns the offset behind it."""
+    """Write all of `data` at `offset`, in as many calls as the system needs. Returns the offset behind it."""
     with memoryview(data) as view:
         position = 0
         while position < len(view):

@@ -1,4 +1,4 @@
-"""What the broker's thread asks of the writer's, in the order in which it is done. `size`: octets that wait."""
+"""Jobs that the broker's thread gives to the writer's thread, which does them in order. `size`: octets to write."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Roll:
 
     @property
     def size(self) -> int:
-        """Of the head."""
+        """Octets of the head."""
         return self.head.size
 
 
@@ -37,7 +37,7 @@ class Tick:
 
 @dataclass(slots=True)
 class Hold:
-    """The reserve is to be held back, if there is room for it."""
+    """Fill the reserve if the disk has room for it."""
 
     size: int = 0
 

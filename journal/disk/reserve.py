@@ -1,6 +1,6 @@
-"""Room on the disk that is held back in a file, for what makes room when there is no other: see serving/supervisor.py.
+"""The reserve: a file that keeps room on the disk for records that free room when it is full.
 
-The file's content means nothing. Source: docs/journal-format.md, "The crash model".
+It is released by serving/supervisor.py. Its content means nothing. Source: docs/journal-format.md, "The crash model".
 """
 
 import contextlib
@@ -16,19 +16,19 @@ _PIECE = bytes(1024 * 1024)
 
 
 class Reserve:
-    """`size`: octets; 0: nothing is held back. One thread at a time."""
+    """The reserve file. `size`: octets; 0: there is no reserve. For one thread at a time."""
 
     def __init__(self, files: Files, directory: str, size: int) -> None:
         self.size = size
         self.is_held = False
-        self.is_spent = False  # released, and not held back again since
+        self.is_spent = False  # released, and not filled again since
         self._files = files
         self._path = os.path.join(directory, NAME)
         self._was_left = NAME in files.names(directory)
         self._has_failed = False
 
     def hold(self) -> None:
-        """Hold it back unless it is already. Where there is no room for it, not now; that is logged once."""
+        """Fill the reserve unless it is full. If the disk has no room for it, do nothing; that is logged once."""
         if self.is_held or not self.size:
             return
         try:
@@ -48,7 +48,7 @@ class Reserve:
         self.is_held, self.is_spent, self._has_failed = True, False, False
 
     def release(self) -> bool:
-        """Others may have the room. Returns whether there was any."""
+        """Free the room for other files. Returns whether there was any."""
         if not (self.is_held or self._was_left) or not self.size:
             return False
         self.is_held = self._was_left = False
@@ -66,7 +66,7 @@ class Reserve:
                 files.truncate(handle, 0)
                 with contextlib.suppress(NotImplementedError):
                     files.preallocate(handle, 0, self.size)
-                while (size := files.size(handle)) < self.size:  # the system cannot reserve
+                while (size := files.size(handle)) < self.size:  # the system cannot preallocate
                     write_all(files, handle, memoryview(_PIECE)[: self.size - size], size)
         finally:
             files.close(handle)

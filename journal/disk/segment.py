@@ -1,8 +1,9 @@
 """A segment: one file of blocks, `<base LSN, 20 digits>.log`, that can be read without its neighbours.
 
 First block: flag head; record 0 is the `head` record, then a `define` for every name that is alive. Last block of a
-sealed segment: flag footer, one `footer` record, after an fsync of everything before it (so its durable LSN is its own)
-and followed by another. What is behind the footer, and zeros behind the last block of the open segment, is no data.
+sealed segment: flag footer, one `footer` record, written after an fsync of all blocks before it (so its durable LSN is
+its own) and followed by another fsync. Octets behind the footer, and zeros behind the last block of the open segment,
+are no data.
 
 Footer heap, version 1: `FOOTER_HEAD` = u8 version, u8 1 if there are gap blocks, u16 kinds, u32 index entries, i64 each
 of: first LSN, LSN behind the last record (the footer's own included), earliest and latest ts_us, id of the first and of
@@ -58,7 +59,7 @@ def segments_in(files: ReadableFiles, directory: str) -> list[int]:
 
 
 class Segment:
-    """What is known of a segment without its records: its facts as the footer has them, and a sparse index."""
+    """Summary of a segment: the fields of its footer, and a sparse index."""
 
     __slots__ = (
         "base_lsn",
@@ -95,11 +96,11 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """Its file's name."""
+        """Name of its file."""
         return segment_name(self.base_lsn)
 
     def note(self, block: Block) -> None:
-        """Take a block into account. The offset of its index entry is published before its LSN: one thread may write
+        """Add a block to the summary. The offset of its index entry is appended before its LSN: one thread may write
         while another looks up."""
         header, data = block.header, block.data
         if not self.index_offsets or block.offset >= self.index_offsets[-1] + INDEX_STEP:
@@ -120,7 +121,7 @@ class Segment:
             if checkpoint >= 0:
                 self.checkpoint_begin = RECORD.unpack_from(data, HEADER_SIZE + RECORD_SIZE * checkpoint)[2]
                 self.checkpoint_end = header.base_lsn + checkpoint + 1
-            # A block's times are those of whole turns, which rise but for jumps of the clock: the ends tell enough.
+            # A block's times are those of whole turns, which rise but for jumps of the clock: its ends are enough.
             for index in (0, header.record_count - 1):
                 ts_us = RECORD.unpack_from(data, HEADER_SIZE + RECORD_SIZE * index)[0]
                 self.ts_min = min(self.ts_min or ts_us, ts_us)
@@ -136,7 +137,7 @@ class Segment:
         return (self.index_lsns[found], self.index_offsets[found]) if found >= 0 else (self.base_lsn, 0)
 
     def footer(self, ts_us: int, flags: int) -> bytearray:
-        """The footer block; it takes LSN `end_lsn`."""
+        """The footer block; its record has LSN `end_lsn`."""
         kinds = dict(sorted({**self.kinds, FOOTER: 1}.items()))
         index = list(zip(self.index_lsns, self.index_offsets))
         heap = b"".join(
@@ -166,7 +167,7 @@ class Segment:
 
     @classmethod
     def from_footer(cls, block: Block) -> "Segment":
-        """What a footer holds. Raises: BadRecord."""
+        """The summary in a footer block. Raises: BadRecord."""
         try:
             (fields,) = block.fields()
             heap = block.heap_of(fields)
@@ -209,7 +210,7 @@ class Segment:
 
 
 def read_footer(files: ReadableFiles, handle: int) -> Segment | None:
-    """What the footer at the end of a file holds; None: there is none, or it is not whole. Raises: BadRecord."""
+    """The summary in the footer at the end of a file; None: it has no whole footer. Raises: BadRecord."""
     size = files.size(handle)
     trailer = files.read(handle, _TRAILER.size, max(size - _TRAILER.size, 0))
     if len(trailer) < _TRAILER.size or trailer[4:] != FOOTER_MAGIC:
@@ -224,7 +225,7 @@ def read_footer(files: ReadableFiles, handle: int) -> Segment | None:
 
 
 class Scan:
-    """The blocks of a segment, one after the other, until one is not whole, not its turn, or the file ends.
+    """Yields the blocks of a segment in order, until one is not whole or does not follow, or the file ends.
 
     Memory: a window of 1 MiB, or the largest block. `position`, `lsn`: where the next block should be, and its LSN.
     """
@@ -276,7 +277,7 @@ class Scan:
             yield block
 
     def _size_here(self, window: memoryview, at: int) -> int:
-        """How many octets must be there to judge what is at `at`."""
+        """Octets that the window must hold to decide whether a whole block begins at `at`."""
         if len(window) - at < HEADER_SIZE:
             return HEADER_SIZE
         header = Header._make(HEADER.unpack_from(window, at))
@@ -285,7 +286,7 @@ class Scan:
         return min(header.size, self.size - self.position)
 
     def rest_is_empty(self) -> bool:
-        """Whether only zeros (room reserved in advance) follow what has been read."""
+        """Whether only zeros (preallocated room) follow the blocks that were read."""
         position = self.position
         while position < self.size:
             data = self._files.read(self._handle, WINDOW_SIZE, position)
@@ -297,7 +298,7 @@ class Scan:
         return True
 
     def next_block(self, after: int | None = None) -> Block | None:
-        """The first whole block behind a bad one whose LSN fits: where reading can go on. O(rest of the file)."""
+        """The first whole block behind a bad one with a plausible LSN: reading can go on there. O(rest of the file)."""
         position = (self.position if after is None else after) + 1
         while position + HEADER_SIZE <= self.size:
             data = self._files.read(self._handle, WINDOW_SIZE, position)
@@ -323,10 +324,10 @@ class Scan:
         return read_block(memoryview(self._files.read(self._handle, header.size, offset)), 0, offset)
 
     def check_tail(self, name: str, *, is_last: bool) -> int:
-        """Octets of torn tail behind what has been read (0: none).
+        """Octets of torn tail behind the blocks that were read (0: none).
 
-        Torn is what nothing proves to have been durable: the newest segment alone can have it, and there only what no
-        later block calls durable. Raises: Damaged.
+        Octets are a torn tail if nothing proves that they were durable: only the newest segment can have one, and no
+        later block may call its records durable. Raises: Damaged.
         """
         if self.position >= self.size or (is_last and self.rest_is_empty()):
             if is_last or self.sealed:
@@ -351,7 +352,7 @@ class Scan:
 
 
 def _is_sane(block: Block) -> bool:
-    """Whether a gap has an end behind its begin."""
+    """Whether the block is no gap, or a gap with its end behind its begin."""
     header = block.header
     return not header.flags & IS_GAP or (header.heap_size >= 8 and block.end_lsn > header.base_lsn)
 

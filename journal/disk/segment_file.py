@@ -1,6 +1,6 @@
-"""The segment that is being written: its file, and how far it is written and synced.
+"""The open segment: its file, and the LSNs up to which it is written and synced.
 
-Only the writer's thread calls this; other threads may read how far it is.
+Only the writer's thread calls the methods; other threads may read the LSNs.
 Source: docs/journal-format.md, "The crash model".
 """
 
@@ -16,12 +16,12 @@ from .segment import Segment, path_of
 from .sync_times import SyncTimes
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-#: What was a directory that can be written in is that no more.
+#: Errors that mean that the directory is gone or no longer writable.
 LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 class SegmentFile:
-    """All records below `written_lsn` can be read, all below `durable_lsn` are fsynced.
+    """Writes and syncs the open segment. Records below `written_lsn` can be read, below `durable_lsn` are fsynced.
 
     `segment`: None before the first roll. `add_needs`: see `Directory`.
     """
@@ -66,19 +66,19 @@ class SegmentFile:
         return self.durable_lsn if self._mode == "commit" else self.written_lsn
 
     def wants_sync(self) -> bool:
-        """Whether what was written is to be synced now, by the mode."""
+        """Whether the mode requires a sync now."""
         if self.durable_lsn == self.written_lsn or self._mode == "never":
             return False
         return self._mode == "commit" or self._now_s() - self._synced_at >= self._interval_s
 
     def until_sync_s(self) -> float | None:
-        """How long until what was written is to be synced although nothing more comes; None: not at all."""
+        """Seconds until the mode `interval` requires a sync; None: no sync is pending."""
         if self._mode != "interval" or self.durable_lsn == self.written_lsn:
             return None
         return max(self._synced_at + self._interval_s - self._now_s(), 0)
 
     def do(self, job: Job) -> None:
-        """One job, which can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
+        """Do one job; it can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
         if isinstance(job, BlockBuilder):
             if job.needs:
                 self._add_needs(job.needs)
@@ -94,7 +94,7 @@ class SegmentFile:
             self.unlink(job.base_lsns)
 
     def _sync_directory(self) -> None:
-        """Raises: SyncError, or OSError: it could not be opened for want of descriptors or memory, or is gone."""
+        """Raises: SyncError; OSError if the directory is gone or cannot be opened for lack of descriptors or memory."""
         try:
             self._files.sync_directory(self._directory)
         except OSError as error:
@@ -103,7 +103,7 @@ class SegmentFile:
             raise SyncError(error.errno, f"fsync: {error.strerror}") from error
 
     def write(self, data: bytearray) -> None:
-        """A block behind what is there. Raises: OSError."""
+        """Append a block. Raises: OSError."""
         segment = self.segment
         assert segment is not None
         self._preallocate(segment.size + len(data))
@@ -114,7 +114,7 @@ class SegmentFile:
         self.written_lsn = block.end_lsn
 
     def _preallocate(self, size: int) -> None:
-        """Room ahead of what is written; where the system does not know how, never again."""
+        """Reserve room for later blocks; if the system cannot do that, it is not tried again."""
         if not self._preallocate_size or size <= self._allocated:
             return
         length = max(self._preallocate_size, size - self._allocated)
@@ -122,17 +122,17 @@ class SegmentFile:
             self._files.preallocate(self._handle, self._allocated, length)
         except OSError as error:
             if error.errno in NO_ROOM or error.errno in LATER:
-                return  # the write itself fails, if it does not fit
+                return  # if the block does not fit, the write itself fails
             self._preallocate_size = 0
         else:
             self._allocated += length
 
     def sync(self) -> None:
-        """Raises: SyncError, DirectoryLost."""
+        """Fsync the written blocks. Raises: SyncError, DirectoryLost."""
         began_s = self._now_s()
         _sync_file(self._files, self._handle)
         if self._counts_links and not self._files.is_linked(self._handle):
-            # A file without a name is lost at a restart.
+            # A file without a name is lost when the process ends.
             raise DirectoryLost(f"{self._directory}: the open segment was deleted")
         self.sync_count += 1
         self._synced_at = self._now_s()
@@ -142,7 +142,7 @@ class SegmentFile:
     def roll(self, job: Roll) -> None:
         """Seal the segment and begin another with this block.
 
-        Every step can be repeated after a full disk: nothing of ours changes before all have succeeded.
+        Every step can be repeated after a full disk: no attribute changes before all steps have succeeded.
         Raises: SyncError, OSError.
         """
         if self.segment is not None:
@@ -170,7 +170,7 @@ class SegmentFile:
         self.hold_back()
 
     def seal(self, ts_us: int) -> None:
-        """Footer and fsync; the records before it are synced first, so that it can say so. Idempotent."""
+        """Sync the records, write the footer (which calls them durable), sync again. Idempotent."""
         segment = self.segment
         assert segment is not None
         if segment.sealed:
@@ -197,19 +197,19 @@ class SegmentFile:
             try:
                 self._files.unlink(path_of(self._directory, base_lsn))
             except FileNotFoundError:
-                pass  # taken away before the directory could not be synced
+                pass  # removed by an earlier attempt, which then failed to sync the directory
             except OSError:
-                break  # it stays, and those after it, so that there is no gap; the next opening may be luckier
-            self._sync_directory()  # of several, a power cut may bring any back
+                break  # it stays, and so do the later ones, so that there is no gap; the next opening tries again
+            self._sync_directory()  # after each one: a power cut could bring back any of several
         self.hold_back()
 
     def hold_back(self) -> None:
-        """The reserve, if there is one and room for it."""
+        """Fill the reserve, if there is one and the disk has room for it."""
         if self._reserve is not None:
             self._reserve.hold()
 
     def close(self) -> None:
-        """The file. Raises: OSError."""
+        """Close the file. Raises: OSError."""
         self._files.close(self._handle)
 
 

@@ -1,4 +1,4 @@
-"""Files with some descriptors held back, so that the journal still opens its own when everybody else has taken all."""
+"""Files with spare descriptors, so that the journal can open its files when the process has no others left."""
 
 import contextlib
 import errno
@@ -11,8 +11,8 @@ _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class SpareFiles(RealFiles):
-    """Holds `count` descriptors of nothing. When the system has none left, one is given up for each file that is
-    opened, and taken again as files are closed. For any thread."""
+    """Keeps `count` descriptors of the null device open. When no descriptors are left, it closes one of them for each
+    file that it opens, and opens them again as files are closed. For any thread."""
 
     __slots__ = ("_count", "_lock", "_spares")
 
@@ -36,7 +36,7 @@ class SpareFiles(RealFiles):
             self._restock()
 
     def give_back(self) -> None:
-        """Nothing is held back any more."""
+        """Close all spare descriptors for good."""
         self._count = 0
         while self._give_one_up():
             pass

@@ -1,4 +1,4 @@
-"""How long syncs took: a histogram, which costs nothing beside a sync."""
+"""Histogram of the durations of syncs; its cost is negligible beside a sync."""
 
 from bisect import bisect_left
 
@@ -7,7 +7,7 @@ SYNC_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 
 
 class SyncTimes:
-    """`counts`: by the bounds, the last one above all of them; `seconds`: all together."""
+    """`counts`: syncs for each bound, and those above the last bound; `seconds`: their sum."""
 
     __slots__ = ("counts", "seconds")
 
@@ -16,6 +16,6 @@ class SyncTimes:
         self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Count a sync."""
         self.counts[bisect_left(SYNC_SECONDS, seconds)] += 1
         self.seconds += seconds

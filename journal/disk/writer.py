@@ -1,9 +1,9 @@
-"""The writer: one thread that commits what the broker's turns have appended.
+"""The writer: one thread that commits the records that the broker's turns have appended.
 
 The broker's thread fills a block a turn at a time (`begin_turn`, `end_turn`); when the last commit has ended and no
-turn is under way, the writer takes the block, writes it, syncs, and reports how far it is. No timer decides when a
-commit starts, but for what nobody waits for: acknowledgements go with the next commit, at the latest after
-`PATIENCE_SECONDS`. A commit of their own would cost as much as one of a hundred messages.
+turn is under way, the writer takes the block, writes it, syncs, and reports the LSN that it reached. No timer starts a
+commit, except for records with no answer waiting for them: acknowledgements go with the next commit, at the latest
+after `PATIENCE_SECONDS`. A separate commit for them would cost as much as one of a hundred messages.
 
 States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
 error of a write, or any of an fsync: the journal is not trusted until its directory is opened again); closed. When
@@ -26,18 +26,18 @@ from .segment_file import LOST, NO_ROOM, SegmentFile, as_block
 
 logger = logging.getLogger("leveret.journal")
 
-#: A block is closed when a turn finds it this large; one commit may write several.
+#: Octets of a block above which the next turn begins another; one commit may write several blocks.
 BLOCK_SIZE_MAX = 1024 * 1024
-#: How long what nobody waits for may wait for a commit that somebody does wait for.
+#: Seconds that records with no answer waiting for them may wait for the commit of other records.
 PATIENCE_SECONDS = 0.01
-#: How long until what found no descriptor or memory is tried again, ...
+#: Seconds until a job that failed for lack of descriptors or memory is tried again, ...
 LATER_SECONDS = 0.1
-#: ... and how often while the journal is being closed.
+#: ... and the number of such tries while the journal is being closed.
 LATER_TRIES_MAX = 50
 
 
 class WriterState(Enum):
-    """What the journal can do."""
+    """State of the journal's writer."""
 
     RUNNING = auto()
     FULL = auto()
@@ -52,7 +52,7 @@ class Writer:
     """Writes to one open segment; rolls to the next on request.
 
     `on_durable(lsn)`: all records below it are as safe as the mode promises (commit: fsynced; interval, never: with the
-    operating system). Also called, perhaps with the same LSN again, when all is written that had found no room.
+    operating system). Also called, perhaps with the same LSN again, when a full disk has room again and all is written.
     `on_failure(error)`: JournalFull or JournalFailed, once for each change of state. Both are called by the writer's
     thread, without a lock held, and must not raise.
     """
@@ -78,20 +78,20 @@ class Writer:
         self.on_durable = on_durable
         self.on_failure = on_failure
 
-        self._lock = lock = threading.Lock()  # taken directly each turn: a condition's own way in costs 0.2 us more
-        self._work = threading.Condition(lock)  # there is something to do
-        self._progress = threading.Condition(lock)  # something was done
+        self._lock = lock = threading.Lock()  # taken directly each turn: entering a condition costs 0.2 us more
+        self._work = threading.Condition(lock)  # notified of new jobs
+        self._progress = threading.Condition(lock)  # notified after each commit
         self._in_turn = False
-        self._is_awaited = False  # somebody waits for what is in the open block
-        self._is_idle = False  # the thread waits, and not only until patience is at an end
+        self._is_awaited = False  # an answer waits for records of the open block
+        self._is_idle = False  # the thread waits for jobs, not only until PATIENCE_SECONDS are over
         self._closing = False
         self._has_segment = False  # a roll has been asked for
         self._open = BlockBuilder(next_lsn)
         self._jobs: list[Job] = []
-        self._taken: list[Job] = []  # what the thread is writing, or could not
+        self._taken: list[Job] = []  # jobs that the thread is writing, or could not write
         self._thread: threading.Thread | None = None
 
-        # Below: changed by the thread alone.
+        # Only the thread changes the attributes below.
         self.state = RUNNING
         self.error: JournalError | None = None
         self.file = SegmentFile(
@@ -108,12 +108,12 @@ class Writer:
         )
         self.commit_count = 0
         self._later_count = 0  # tries in a row that found no descriptor or memory
-        self._was_full = False  # and what found no room is not all written yet
+        self._was_full = False  # the disk was full, and not all jobs of that time are written yet
 
     # -- the broker's thread ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Run the thread. Without it `run_once` does one commit in the caller's."""
+        """Start the thread. Without it, `run_once` does one commit in the caller's thread."""
         self._thread = threading.Thread(target=self._run, name="leveret-journal", daemon=True)
         self._thread.start()
 
@@ -133,9 +133,9 @@ class Writer:
         return block
 
     def end_turn(self, *, is_awaited: bool = True) -> int:
-        """What was appended may be written. Returns the LSN behind it.
+        """Let the writer take the turn's records. Returns the LSN behind them.
 
-        is_awaited: somebody waits for it, or for what was appended before; else it may go with the next commit.
+        is_awaited: an answer waits for these records, or for earlier ones; otherwise they may go with the next commit.
         """
         with self._lock:
             self._in_turn = False
@@ -145,13 +145,13 @@ class Writer:
             return self._open.next_lsn
 
     def hurry(self) -> None:
-        """Between turns: somebody waits for what was appended."""
+        """Between turns: commit now, because an answer began to wait for records that were appended before."""
         with self._lock:
             self._is_awaited = True
             self._work.notify()
 
     def roll(self, ts_us: int, checkpoint: tuple[int, int], fill: Callable[[BlockBuilder], object]) -> int:
-        """Between turns: everything appended from here on is in a new segment that begins with what `fill` writes.
+        """Between turns: begin a new segment for all later records. `fill` writes its head.
 
         Returns the base LSN of the new segment (the footer of the old one has the LSN before it).
         """
@@ -169,7 +169,7 @@ class Writer:
         return head.base_lsn
 
     def add(self, job: Job) -> None:
-        """Between turns: to be done after everything that was appended before."""
+        """Between turns: add a job, which is done after all that was appended before."""
         with self._work:
             block = self._open
             assert not self._in_turn
@@ -185,7 +185,7 @@ class Writer:
         return self._open.next_lsn
 
     def unwritten(self, lsn: int) -> Block | None:
-        """The block with this record, as far as it is filled, if it is only in memory. Encoded each time."""
+        """The block with this record, as far as it is filled; None if it is already written. Encodes it each time."""
         if lsn < self.written_lsn:
             return None
         with self._lock:
@@ -218,7 +218,7 @@ class Writer:
         return self.file.written_lsn
 
     def retry(self, *, spends_reserve: bool = False) -> None:
-        """There may be room now: try again what did not fit. `spends_reserve`: in the room that was held back."""
+        """Try again to write the jobs that did not fit. `spends_reserve`: release the reserve for them."""
         with self._work:
             if self.state is FULL:
                 if spends_reserve and self._reserve is not None:
@@ -227,7 +227,7 @@ class Writer:
                 self._work.notify()
 
     def wait(self, lsn: int, timeout_s: float | None = None) -> bool:
-        """Block until all below `lsn` is committed; False when time is up or it can't be. For tests and shutdown."""
+        """Block until all records below `lsn` are committed; False: timeout or failure. For tests and shutdown."""
         if self._thread is None:
             while self.committed_lsn < lsn and self.run_once():
                 pass
@@ -241,8 +241,10 @@ class Writer:
             )
 
     def close(self) -> None:
-        """Write what waits, seal the segment, end the thread. Raises: JournalFull, JournalFailed if that was not
-        possible; then the next opening finds what was written."""
+        """Write the pending jobs, seal the segment, end the thread.
+
+        Raises: JournalFull, JournalFailed (the next opening finds the records that were written).
+        """
         with self._work:
             if self._closing or self.state is CLOSED:
                 return
@@ -269,20 +271,20 @@ class Writer:
         self._finish()
 
     def run_once(self) -> bool:
-        """One commit of what is there now, in this thread. False: there was nothing, or it did not succeed."""
+        """Do one commit in this thread. False: there was nothing to commit, or it failed."""
         return self.take_now() and self.commit_taken()
 
     def take_now(self) -> bool:
-        """The first half of `run_once`: what is there now belongs to the commit. False: there is nothing to do."""
+        """The first half of `run_once`: take the jobs of the commit. False: there are none."""
         return self.state is RUNNING and self._take(wait=False)
 
     def commit_taken(self) -> bool:
-        """The second half, turns later perhaps, as when a thread writes. False: it did not succeed."""
+        """The second half of `run_once`, perhaps some turns later, as with a thread. False: it failed."""
         return self._commit()
 
     def _take(self, *, wait: bool) -> bool:
-        """Take what has been appended. False: nothing (without `wait`), or the end."""
-        is_patient = wait  # what nobody waits for is left where it is
+        """Take the jobs of the next commit. False: there are none (without `wait`), or the writer closed or failed."""
+        is_patient = wait  # an open block with no answer waiting for it stays open
         with self._work:
             while True:
                 if self.state is FAILED:
@@ -315,7 +317,7 @@ class Writer:
         return self.state is not FAILED
 
     def _commit(self) -> bool:
-        """Write the jobs that were taken, and sync if the mode wants it. What did not fit stays."""
+        """Write the jobs that were taken, and sync if the mode requires it. Jobs that did not fit stay."""
         before = self.committed_lsn
         jobs = self._taken
         failure: JournalError | None = None
@@ -338,14 +340,14 @@ class Writer:
             self._later_count = 0
             logger.warning("the journal goes on")
         is_done = failure is None and done == len(jobs)
-        has_room_again = is_done and self._was_full  # what waited may have been no record, so that no LSN tells
+        has_room_again = is_done and self._was_full  # the job may have been no record: then no LSN shows it
         if is_done:
             self._was_full = False
         self._report(before, failure, is_news=has_room_again)
         return is_done
 
     def _failure_of(self, error: OSError) -> JournalError | None:
-        """What an error of writing means; None: later the same may succeed."""
+        """The failure that an error of a write means; None: it is tried again later."""
         text = f"{self._directory}: {error}"
         if isinstance(error, SyncError):
             return JournalFailed(text)
@@ -385,7 +387,7 @@ class Writer:
             self.on_failure(failure)
 
     def _finish(self) -> None:
-        """Seal and let go."""
+        """Seal the segment and close its file."""
         failure: JournalError | None = None
         before = self.committed_lsn
         if self.file.segment is not None:
