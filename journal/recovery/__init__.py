@@ -1,1 +1,1 @@
-"""Reading: contents, live readers, replay, snapshots, checking, repair, what may be removed."""
+"""Reading a journal: contents, live readers, replay, snapshots, checking, repair, which segments can be deleted."""

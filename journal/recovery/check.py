@@ -1,4 +1,4 @@
-"""Looking at a journal without believing it."""
+"""Checks every octet of a journal."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ from .snapshot import load_part
 
 @dataclass(slots=True, frozen=True)
 class Fault:
-    """Damage: where, what, and what it costs."""
+    """A damage: its segment and offset, its kind, and the records that are lost by it."""
 
     segment: str
     offset: int
@@ -59,7 +59,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Report:
-    """What `verify` found."""
+    """Result of `verify`."""
 
     segments: int = 0
     blocks: int = 0
@@ -75,8 +75,8 @@ class Report:
 def verify(directory: str, files: Files = REAL) -> Report:
     """Check every octet of every segment: CRCs, LSNs without a gap, records, heap entries, names, footers.
 
-    Then ask recovery: where the broker refuses to start, there is a fault. It may start where there are other faults,
-    in what it need not read.
+    Also runs recovery: if the broker would refuse to start, that is a fault. It may start in spite of other faults, in
+    records that it need not read.
     Raises: ForeignDirectory (no journal there), OSError.
     """
     journal_id = read_identity(directory, files)
@@ -97,7 +97,7 @@ def verify(directory: str, files: Files = REAL) -> Report:
 
 
 def _ask_recovery(files: Files, directory: str, report: Report) -> None:
-    """What keeps the broker from starting, although each segment may be whole: what is missing between and before."""
+    """Add the fault that keeps the broker from starting: segments may be missing although the others are whole."""
     try:
         recover(files, directory)
     except Damaged as error:
@@ -114,7 +114,7 @@ def _verify_segment(
     try:
         scan = Scan(files, handle, base_lsn)
         seen, names = Segment(base_lsn), Names()
-        is_whole = True  # else what follows a bad block would be called bad as well
+        is_whole = True  # after a bad block, records are not checked: names that it defined are unknown
         while True:
             for block in scan:
                 report.blocks += 1
@@ -148,7 +148,7 @@ def _span(first: int, behind: int) -> str:
 
 
 def _faults_of(block: Block, seen: Segment, names: Names, journal_id: bytes) -> Iterator[str]:
-    """What is wrong with a block whose CRC is right: a fault of the program that wrote, or a forgery."""
+    """Faults of a block whose CRC is right: errors of the program that wrote it, or a forgery."""
     header = block.header
     if bool(header.flags & IS_HEAD) != (seen.size == 0):
         yield "a segment's head block is missing or not the first"
@@ -170,7 +170,7 @@ def _faults_of(block: Block, seen: Segment, names: Names, journal_id: bytes) -> 
 
 
 def _check_record(lsn: int, record: Record, names: Names | None, journal_id: bytes) -> None:
-    """`names`: None where a repair lost some. Raises: BadRecord."""
+    """Check one record. `names`: None if a repair lost some. Raises: BadRecord."""
     kind, heap = record.kind, record.heap
     if kind in (PUBLISHED, MOVED):
         for queue_id in decode_content(heap).queue_ids:

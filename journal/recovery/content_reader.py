@@ -1,4 +1,4 @@
-"""Contents by LSN, for the broker that writes the journal: one by one, or as they stand in a row.
+"""Contents by LSN, for the broker that writes the journal: single ones, or runs of consecutive ones.
 
 Source: ruling 21; queues page F.
 """
@@ -20,34 +20,34 @@ from .read_ahead import ReadAhead
 from .recovered import RecoveredMessage, RecoveredQueue
 
 OPEN_FILES_MAX = 16
-#: What one read of a content asks the system for: about the distance of index entries.
+#: Octets of one read of a file: about the distance of index entries.
 READ_SIZE = 128 * 1024
-#: The same where it is read ahead: what is left of a read is read once more.
+#: Octets of one read of a file when reading ahead; an incomplete block at its end is read again.
 AHEAD_READ_SIZE = 1024 * 1024
-#: So many records behind the last block it is worth reading on instead of looking up.
+#: Distance in records behind the last block up to which reading on is cheaper than a lookup.
 NEAR = 4096
-#: Of a record: where its heap entry is, exchange, octets of heap entry.
+#: Fields of a record: offset of its heap entry, exchange, octets of the heap entry.
 _PLACE = Struct("<24xI4xi20xI4x")
-#: Its octets that say exchange and octets of heap entry.
+#: Offsets of the octets that hold the exchange and the octets of the heap entry.
 _SAME = (*range(32, 36), *range(56, 60))
 
 
 class ContentRun(NamedTuple):
-    """Contents that stand one behind the other and have these in common."""
+    """Consecutive contents with the same exchange, routing key and cause."""
 
     exchange_id: int
     routing_key: bytes
     cause_id: int  # of the message that they are dead or diverted copies of; 0: none
-    header: bytes | None  # payload of the header that all of them have; None: they differ
+    header: bytes | None  # payload of their common header; None: headers differ
     contents: Sequence[bytes]  # bodies if the header is given, else blobs of the engine's plain framing
 
 
 class ContentReader:
     """Contents by the LSN of their `published` or `moved` record. For one thread at a time.
 
-    `open_segment`: the one that is being written, by the writer's own account (None: what is on the disk is all).
-    `unwritten(lsn)`: the block with a record that is not written yet, as it is now: of a turn that goes on, too, which
-    must not be cut in two by a reader.
+    `open_segment`: the writer's summary of the open segment (None: there is no writer).
+    `unwritten(lsn)`: the block with a record that is not written yet, as far as it is filled, without ending its turn:
+    a turn must not be split over blocks.
     `ahead`: whether runs are read ahead by a thread.
     """
 
@@ -67,14 +67,14 @@ class ContentReader:
         self._ahead = ahead
         self._bases: list[int] = []
         self._handles: OrderedDict[int, tuple[int, Segment]] = OrderedDict()
-        self._segment = 0  # that is being read
-        self._block: Block | None = None  # that was read last
-        self._blocks: Iterator[Block] = iter(())  # those behind it
-        self._like = ContentRun(0, b"", 0, None, ())  # what was read in one sweep last, ...
-        self._length, self._head = 0, b""  # ... octets of its heap entries, and what stands there before each body
+        self._segment = 0  # base LSN of the segment that is being read
+        self._block: Block | None = None  # the last block that was read
+        self._blocks: Iterator[Block] = iter(())  # the following blocks
+        self._like = ContentRun(0, b"", 0, None, ())  # the last even run, ...
+        self._length, self._head = 0, b""  # ... octets of each of its heap entries, and of the part before each body
 
     def forget(self, segment: int) -> None:
-        """A segment is gone."""
+        """Drop a segment that was deleted."""
         self._close(segment)
         if segment in self._bases:
             self._bases.remove(segment)
@@ -91,7 +91,7 @@ class ContentReader:
         self._block, self._blocks = None, iter(())
 
     def close(self) -> None:
-        """Give all handles back; what is read next is opened again."""
+        """Close all files; later reads open them again."""
         self._read_elsewhere()
         while self._handles:
             self._files.close(self._handles.popitem()[1][0])
@@ -112,7 +112,7 @@ class ContentReader:
             raise self._damaged(block, error) from error
 
     def block_at(self, lsn: int) -> tuple[Block, int]:
-        """The block that a record is in, and which of the block's it is. Raises: as `read`."""
+        """The block with a record, and the record's index in it. Raises: as `read`."""
         return self._find(lsn)
 
     def messages(self, queue: RecoveredQueue) -> Iterator[tuple[RecoveredMessage, Record, Content]]:
@@ -122,7 +122,7 @@ class ContentReader:
             yield message, record, content
 
     def runs(self, lsn: int, count: int) -> Iterator[ContentRun]:
-        """The contents of `count` records from `lsn` on. Raises: as `read`. 0.5 us a content beside its octets."""
+        """The contents of `count` records from `lsn` on. Raises: as `read`. Cost: 0.5 us a content, and its octets."""
         while count > 0:
             block, index = self._find(lsn, ahead=self._ahead)
             here = min(count, block.header.record_count - index)
@@ -134,7 +134,7 @@ class ContentReader:
             count -= here
 
     def _runs_in(self, block: Block, index: int, count: int) -> Iterable[ContentRun]:
-        """The contents of records of one block. Raises: BadRecord."""
+        """The contents of consecutive records of one block. Raises: BadRecord."""
         start = HEADER_SIZE + RECORD_SIZE * index
         records = bytes(block.data[start : start + RECORD_SIZE * count])
         _check_kinds(block, index, records)
@@ -147,9 +147,9 @@ class ContentReader:
         return _runs_of(list(_PLACE.iter_unpack(records)), bytes(heap)) if even is None else (even,)
 
     def _even_run(self, records: bytes, heap: memoryview, count: int) -> ContentRun | None:
-        """Contents of a size that differ in their bodies, or in bodies and headers, alone: cut out in one sweep.
+        """Contents of one size that differ only in bodies, or in bodies and headers: cut out with one `unpack`.
 
-        None: they differ in more, or a single one does from what was read before it. Raises: BadRecord.
+        None: they differ in more, or a single one differs from the last run. Raises: BadRecord.
         """
         if any(records[at::RECORD_SIZE] != records[at : at + 1] * count for at in _SAME):
             return None
@@ -178,20 +178,20 @@ class ContentReader:
         return Damaged(segment_name(self._segment), block.offset, str(error))
 
     def _find(self, lsn: int, *, ahead: bool = False) -> tuple[Block, int]:
-        """The block with a record, and the record's index in it. The block read last serves its neighbours."""
+        """The block with a record, and the record's index in it. Tries the last block first."""
         block = self._block
         if block is not None:
             index = lsn - block.header.base_lsn
             if 0 <= index < block.header.record_count and not block.header.flags & IS_GAP:
                 return block, index
             if 0 <= index < block.header.record_count + NEAR:
-                found = self._search(lsn)  # reading on in order, as a queue is drained
+                found = self._search(lsn)  # a queue that is drained reads on in order
                 if found is not None:
                     return found
         self._read_elsewhere()
         block = self._unwritten(lsn)
         if block is not None:
-            self._block = block  # it may grow, but what is in it stays
+            self._block = block  # the writer may append to it, but its records stay
             return block, lsn - block.header.base_lsn
         segment = self._segment_of(lsn)
         handle, facts = self._opened(segment)
@@ -207,7 +207,7 @@ class ContentReader:
         return found
 
     def _search(self, lsn: int) -> tuple[Block, int] | None:
-        """The block with the record among those that come."""
+        """The block with the record among the following blocks, and the record's index; None: not among them."""
         for block in self._blocks:
             index = lsn - block.header.base_lsn
             if index < 0:
@@ -261,21 +261,21 @@ class ContentReader:
             except OSError as error:
                 if error.errno not in LATER or not self._handles:
                     raise
-                self.close()  # no descriptor is left: those that are kept open for later make room
+                self.close()  # frees the descriptors of files that are kept open for later reads
                 return self._files.open(path)
         except FileNotFoundError as error:
             raise NotInJournal(f"segment {segment} is not in the journal any more") from error
 
 
 def _check_kinds(block: Block, index: int, records: bytes) -> None:
-    """Raises: NotInJournal, when not all of the records have contents."""
+    """Raises: NotInJournal, when some of the records have no contents."""
     kinds = records[28::RECORD_SIZE]
     if kinds.count(PUBLISHED) + kinds.count(MOVED) != len(kinds):
         raise NotInJournal(f"a record from {block.header.base_lsn + index} on has no content")
 
 
 def _runs_of(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[ContentRun]:
-    """The contents at `places`, from the first one's heap entry on. Raises: BadRecord."""
+    """The contents at `places`, as runs; `heap` begins with the first one's heap entry. Raises: BadRecord."""
     first = places[0][0]
     if sum(length for _, _, length in places) != len(heap):
         raise BadRecord("heap entries do not lie one behind the other in the heap")

@@ -1,4 +1,4 @@
-"""Moving forward: what is alive in an old segment is written again, so that the segment can go."""
+"""Moving forward: live contents of an old segment are written again, so that the segment can be deleted."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def contents_of(files: Files, directory: str, base_lsn: int) -> Iterator[tuple[i
 
 
 def moved_record(lsn: int, record: Record, queue_ids: Sequence[int]) -> Record:
-    """The copy of a record at `lsn` for the queues that the message is still in; it carries the original LSN."""
+    """The copy of the record at `lsn` for the queues that still hold the message; its `arg` is the original LSN."""
     content = decode_content(record.heap)
     return record._replace(
         kind=MOVED,

@@ -1,4 +1,4 @@
-"""What happens to the files before a journal is written to: recover, cut the torn tail, seal what a crash left open."""
+"""Prepares a directory for writing: recover, cut the torn tail, seal a segment that a crash left open."""
 
 from ..disk.files import Files, write_all
 from ..disk.segment import Scan, path_of, segments_in
@@ -7,13 +7,13 @@ from ..format.errors import ForeignDirectory
 from .recovery import recover
 from .replay import Recovered
 
-#: Message ids that a start leaves out, so that no id or bookmark of a record that was cut means another message; and
-#: how many may be used before the journal notes where they are, since not every message is recorded.
+#: Message ids that a start skips, so that no id or bookmark of a record that was cut is used for another message; and
+#: ids that may be used before the journal records the next id, because not every message is recorded.
 IDS_SKIPPED, IDS_UNNOTED_MAX = 1 << 32, 1 << 31
 
 
 def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Recovered:
-    """Recover; afterwards every segment is sealed and the next record has `next_lsn`. Crashing in it is harmless.
+    """Recover, and seal every segment; the next record has `next_lsn`. A crash on the way does no harm.
 
     `now_ms`: wall time.
 
@@ -26,7 +26,7 @@ def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Rec
     for base_lsn in reversed(segments_in(files, directory)):
         if base_lsn in known or (known and base_lsn < min(known)):
             break
-        files.unlink(path_of(directory, base_lsn))  # it was being made when the power went: nothing is in it
+        files.unlink(path_of(directory, base_lsn))  # made just before a power cut: it holds no records
         files.sync_directory(directory)
     if not recovered.segments:
         return recovered
@@ -36,7 +36,7 @@ def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Rec
     try:
         if not newest.sealed:
             files.truncate(handle, newest.size)
-            files.sync(handle)  # what was read is durable before a footer claims it
+            files.sync(handle)  # the records must be durable before the footer says so
             data = newest.footer(newest.ts_max, MODES.index("commit"))
             write_all(files, handle, data, newest.size)
             files.sync(handle)
@@ -48,8 +48,8 @@ def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Rec
         else:
             if files.size(handle) > newest.size:
                 files.truncate(handle, newest.size)
-            files.sync(handle)  # a broker that was killed before it synced the footer left it to the system
+            files.sync(handle)  # a broker may have been killed after writing the footer and before syncing it
     finally:
         files.close(handle)
-    files.sync_directory(directory)  # so it left the name of a segment that it had just begun
+    files.sync_directory(directory)  # it may have been killed before syncing the name of a new segment
     return recovered

@@ -1,5 +1,6 @@
-"""Blocks that a thread reads and checks while the broker is busy with those before: reading a file and its CRC need no
-interpreter, and a deep queue is drained in order.
+"""A thread that reads and checks blocks ahead while the broker handles the blocks before them.
+
+Reading a file and computing a CRC do not hold the interpreter's lock, and a deep queue is drained in order.
 """
 
 from collections import deque
@@ -8,17 +9,17 @@ from threading import Condition, Thread
 
 from ..format.block import Block
 
-#: Octets that may lie ready: what a fast consumer takes in some 10 ms.
+#: Octets of blocks that are read ahead at most: a fast consumer takes them in some 10 ms.
 AHEAD_OCTETS = 4 * 1024 * 1024
-#: Blocks are handed over together that have so many: each time, the threads wait for one another.
+#: Octets of blocks that are handed over together: at each handover the threads wait for one another.
 BATCH_OCTETS = 512 * 1024
 
 
 class ReadAhead(Iterator[Block]):
-    """The blocks of `blocks`, which only this object's thread touches from the second one on.
+    """Yields the blocks of an iterator, which this object's thread reads from the second one on.
 
-    The first is read by the caller: one that wants no more pays for no thread. What goes wrong is raised where the
-    block would have come.
+    The caller's thread reads the first, so that a single block costs no thread. An error is raised in place of the
+    block that could not be read.
     """
 
     def __init__(self, blocks: Iterator[Block], ahead_octets: int = AHEAD_OCTETS) -> None:
@@ -27,7 +28,7 @@ class ReadAhead(Iterator[Block]):
         self._changed = Condition()
         self._ready: deque[Block] = deque()
         self._octets = 0
-        self._is_full = False  # until half of it is taken: each time that the thread wakes, it takes the interpreter
+        self._is_full = False  # until half is taken: each time the thread wakes, it takes the interpreter's lock
         self._is_first = True
         self._thread: Thread | None = None
         self._is_over = False
@@ -41,7 +42,7 @@ class ReadAhead(Iterator[Block]):
             thread = Thread(target=self._read, name="leveret-read-ahead", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the system has no room for another thread now: this one reads
+            except RuntimeError:  # the system cannot start another thread now: this one reads
                 return next(self._blocks)
             self._thread = thread
         with self._changed:
@@ -59,7 +60,7 @@ class ReadAhead(Iterator[Block]):
         raise StopIteration
 
     def close(self) -> None:
-        """Stop reading; when this returns, nobody touches the file."""
+        """Stop reading; when this returns, the thread has ended."""
         with self._changed:
             self._is_over = True
             self._ready.clear()
@@ -89,7 +90,7 @@ class ReadAhead(Iterator[Block]):
             self._changed.notify()
 
     def _hand_over(self, batch: list[Block], octets: int) -> bool:
-        """Wait until there is room for more. False: nobody wants any more."""
+        """Hand blocks over, then wait until there is room for more. False: closed."""
         with self._changed:
             self._ready += batch
             self._octets += octets

@@ -1,7 +1,7 @@
-"""Reading the records of a journal in order, for everybody but the broker that writes it.
+"""Reads the records of a journal in order, for any program but the broker that writes it.
 
-A reader may trust: every record of a sealed segment; of the open one, the records below the highest durable LSN that
-any whole block carries. Source: ruling 21.
+A reader may trust every record of a sealed segment, and the records of the open one below the highest durable LSN in
+any whole block. Source: ruling 21.
 """
 
 import os
@@ -18,7 +18,7 @@ from ..format.record import DEFINE, Record
 
 
 class JournalReader:
-    """The records of a journal in order, with the names that they speak of. Locks nothing, changes nothing."""
+    """The records of a journal in order, with the names that they refer to. Locks and changes nothing."""
 
     def __init__(self, directory: str, files: Files = REAL) -> None:
         self.directory = directory
@@ -30,9 +30,9 @@ class JournalReader:
         return segments_in(self.files, self.directory)
 
     def records(self, from_lsn: int = 0, *, trust_open: bool = False) -> Iterator[tuple[int, Record]]:
-        """(LSN, record) from an LSN on, up to what may be trusted now; ask again later for what came since.
+        """(LSN, record) from an LSN on, up to the last record that may be trusted; call it again for later ones.
 
-        `trust_open`: also what no block calls durable yet. Raises: Damaged, OSError.
+        `trust_open`: also records that no block calls durable yet. Raises: Damaged, OSError.
         """
         bases = self.segments()
         start = max(bisect_right(bases, from_lsn) - 1, 0)
@@ -51,7 +51,7 @@ class JournalReader:
         handle = self.files.open(path_of(self.directory, base_lsn))
         try:
             scan = Scan(self.files, handle, base_lsn)
-            waiting: list[Block] = []  # not yet proved durable
+            waiting: list[Block] = []  # not known to be durable yet
             for block in scan:
                 waiting.append(block)
                 while waiting and (trust_open or scan.sealed or waiting[0].end_lsn <= scan.durable_lsn):

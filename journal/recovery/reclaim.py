@@ -1,8 +1,8 @@
-"""Reclaiming: how many messages of each segment are alive, which segments may go, which should be emptied.
+"""The ledger of segments: counts live messages of each, and says which can be deleted and which should be emptied.
 
-The count is per (message, queue), kept without memory for each message: ids rise with the LSN of publishing, so the
-segment is found from the id alone; the few exceptions (moved forward, published out of order) are in a dictionary.
-Segments go oldest first and without gaps, so that what is left is a whole history from some LSN on.
+It counts (message, queue) pairs without memory for each message: ids rise with the LSN of publishing, so the id alone
+gives the segment; a dictionary holds the few exceptions (moved forward, published out of order).
+Segments are deleted oldest first and without gaps, so that the others hold the whole history from some LSN on.
 Source: queues page C.1 (removal); docs/journal-format.md.
 """
 
@@ -14,24 +14,24 @@ from operator import le
 
 from .recovered import RecoveredQueue
 
-#: So many messages are counted segment by segment, if their ids rise, instead of one by one.
+#: Messages from which rising ids are counted segment by segment instead of one by one.
 MANY = 64
 
 
 @dataclass(slots=True)
 class SegmentRow:
-    """What the ledger knows of one segment."""
+    """The ledger's row of one segment."""
 
     base_lsn: int
-    first_id: int  # above all ids that were published before this segment
-    live: int = 0  # (message, queue) pairs whose content is here
-    entered: int = 0  # those that ever were
-    size: int = 0  # octets, once another has begun
-    ended_us: int = 0  # wall time when another began; 0: it is open
+    first_id: int  # above all ids published before this segment
+    live: int = 0  # (message, queue) pairs with their content in this segment
+    entered: int = 0  # all such pairs since the segment began
+    size: int = 0  # octets; set when the next segment begins
+    ended_us: int = 0  # wall time at which the next segment began; 0: it is open
 
 
 class Ledger:
-    """Live counts by segment."""
+    """Counts live (message, queue) pairs by segment."""
 
     __slots__ = ("_bases", "_first_ids", "_strays", "rows")
 
@@ -41,18 +41,18 @@ class Ledger:
         self._first_ids: list[int] = []
         self._strays: dict[int, list[SegmentRow]] = {}
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def begin(self, base_lsn: int, now_us: int, size_before: int, next_id: int) -> None:
-        """Another segment; the one before has `size_before` octets. `next_id`: above all that were published."""
-        if self.rows and not self.rows[-1].ended_us:  # else it was one of an earlier run
+        """Begin a segment; the one before has `size_before` octets. `next_id`: above all published ids."""
+        if self.rows and not self.rows[-1].ended_us:  # otherwise it is of an earlier run
             self.rows[-1].ended_us, self.rows[-1].size = now_us or 1, size_before
         self.rows.append(SegmentRow(base_lsn, next_id))
         self._bases.append(base_lsn)
         self._first_ids.append(next_id)
 
     def enqueued(self, ids: Sequence[int], content_lsn: int) -> None:
-        """Messages of one segment into one queue; ids rising."""
+        """Count messages that entered a queue, ids rising; their contents are in one segment."""
         row = self.rows[bisect_right(self._bases, content_lsn) - 1]
         row.live += len(ids)
         row.entered += len(ids)
@@ -62,7 +62,7 @@ class Ledger:
                     self._strays.setdefault(id_, []).append(row)
 
     def settled(self, ids: Sequence[int]) -> None:
-        """Messages gone from one queue."""
+        """Count messages that left a queue."""
         if not ids:
             return
         if not self._strays or (len(ids) >= MANY and self._strays.keys().isdisjoint(ids)):
@@ -83,7 +83,7 @@ class Ledger:
                     del self._strays[id_]
 
     def _settled_rising(self, ids: Sequence[int]) -> None:
-        """The same with rising ids, of which none is astray. O(segments)."""
+        """`settled` for rising ids without strays. O(segments)."""
         first_ids = self._first_ids
         at, start = max(bisect_right(first_ids, ids[0]) - 1, 0), 0
         while start < len(ids):
@@ -92,7 +92,7 @@ class Ledger:
             at, start = at + 1, stop
 
     def moved(self, id_: int, queue_count: int) -> None:
-        """The content of a message that is in so many queues is now in the open segment."""
+        """Count a content that was moved to the open segment; its message is in `queue_count` queues."""
         self.settled((id_,) * queue_count)
         row = self.rows[-1]
         row.live += queue_count
@@ -101,15 +101,15 @@ class Ledger:
             self._strays[id_] = [row] * queue_count
 
     def row_of_id(self, id_: int) -> SegmentRow:
-        """The first segment that may have this id, or a later one: with that message, if its content was not moved."""
+        """The segment in which this id was published (unless its content was moved), or the first one that is left."""
         return self.rows[max(bisect_right(self._first_ids, id_) - 1, 0)]
 
     # -- start --------------------------------------------------------------------------------------------------------
 
     def recovered(self, queue: RecoveredQueue) -> None:
-        """Count what a recovered queue holds. The segments must have begun. O(runs), but for ids that are astray."""
+        """Count the messages of a recovered queue. The segments must have begun. O(runs), plus O(strays)."""
         ids = queue.columns()[0]
-        # Contents of neighbours are neighbours: count what stays in one segment together.
+        # Contents of neighbors are neighbors: all those in one segment are counted together.
         row_at, start, first_lsn, end = -1, 0, 0, 0
         for position, _, lsn, count in queue.runs():
             at = bisect_right(self._bases, lsn) - 1
@@ -121,18 +121,18 @@ class Ledger:
         if end > start:
             self.enqueued(ids[start:end], first_lsn)
 
-    # -- what may go --------------------------------------------------------------------------------------------------
+    # -- segments that can be deleted ---------------------------------------------------------------------------------
 
     def nothing_is_after(self, now_us: int) -> None:
-        """A segment that ended in the future, by a clock that ran ahead, ended now. O(segments)."""
+        """Set ends in the future, from a clock that ran ahead, to now. O(segments)."""
         for row in self.rows:
             row.ended_us = min(row.ended_us, now_us)
 
     def removable(self, checkpoint_begin: int, keep_lsn: int | None, keep_us: int | None) -> list[int]:
-        """Base LSNs of segments that nobody needs, oldest first.
+        """Base LSNs of segments that are not needed, oldest first.
 
-        `checkpoint_begin`: recovery starts there. `keep_lsn`: the first LSN that a registered reader needs.
-        `keep_us`: what ended after this wall time is kept.
+        `checkpoint_begin`: LSN at which recovery starts. `keep_lsn`: the first LSN that a registered reader needs.
+        `keep_us`: segments that ended after this wall time are kept.
         """
         found: list[int] = []
         for row, after in zip(self.rows, self.rows[1:]):
@@ -146,9 +146,9 @@ class Ledger:
         return found
 
     def dead_size(self, open_size: int, keep_lsn: int | None, keep_us: int | None) -> int:
-        """Octets that `removable` segments would have if there were a checkpoint in a new one now.
+        """Octets of the segments that would be removable after a checkpoint in a new segment.
 
-        `open_size`: of the one that is open.
+        `open_size`: octets of the open segment.
         """
         size = 0
         for at, row in enumerate(self.rows):
@@ -161,14 +161,16 @@ class Ledger:
         return size
 
     def remove(self, base_lsns: Sequence[int]) -> None:
-        """They are gone."""
+        """Remove the rows of deleted segments."""
         for base_lsn in base_lsns:
             assert self.rows[0].base_lsn == base_lsn and not self.rows[0].live
             del self.rows[0], self._bases[0], self._first_ids[0]
 
     def to_empty(self, garbage_part: float = 0.5) -> int | None:
-        """The oldest segment, when moving what lives in it forward pays: when more than `garbage_part` of all octets
-        are dead, for then at most as much is written as is won. None: leave it."""
+        """The oldest segment, if moving its live contents forward pays; None: it does not.
+
+        It pays when more than `garbage_part` of all octets are dead: then at most as much is written as is freed.
+        """
         if len(self.rows) < 3 or not self.rows[0].live:
             return None
         closed = self.rows[:-1]
@@ -177,10 +179,10 @@ class Ledger:
         return self.rows[0].base_lsn if total and (total - alive) / total > garbage_part else None
 
     def first_live_lsn(self, otherwise: int) -> int:
-        """The LSN of the first segment in which a content lives. O(segments)."""
+        """Base LSN of the first segment with a live content. O(segments)."""
         return next((row.base_lsn for row in self.rows if row.live), otherwise)
 
     def holds(self, id_: int, base_lsn: int) -> bool:
-        """Whether the content of a live message is in that segment."""
+        """Whether the content of this live message is in that segment."""
         stray = self._strays.get(id_)
         return (stray[-1] if stray else self.row_of_id(id_)).base_lsn == base_lsn

@@ -1,8 +1,8 @@
-"""What is in one queue, in columns: about 21 octets a message (8 more where they expire, 1 where they have priorities),
-so that millions can be recovered in little memory.
+"""The recovered messages of one queue, in columns, so that millions can be recovered in little memory.
 
-Message ids rise in the order of publishing, which is nearly always the order of enqueuing; the few that come late (a
-transaction, a dead letter of an older id) go to a dictionary until the next compaction.
+A message takes about 21 octets, 8 more if messages of the queue expire, 1 more if they have priorities. Message ids
+rise in the order of publishing, which is nearly always the order of enqueuing; late ids (of a transaction, or a dead
+letter with an older id) go to a dictionary until the next compaction.
 """
 
 from array import array
@@ -18,10 +18,10 @@ Columns = tuple["array[int]", "array[int]", "array[int]", "array[int] | None"]
 
 
 class MessageState(NamedTuple):
-    """What a message in a queue has been through; most have the default."""
+    """Delivery count, due time and priority of a message in a queue; most messages have the default."""
 
-    deliveries: int = 0  # of the last `requeued`; more than 0 means redelivered
-    uncounted: int = 0  # of them, those that were no attempt
+    deliveries: int = 0  # as of the last `requeued`; more than 0 means redelivered
+    uncounted: int = 0  # deliveries that were no attempt
     due_ms: int = 0  # wall time until which it waits; 0: ready
     priority: int = 0
 
@@ -40,7 +40,7 @@ class RecoveredMessage(NamedTuple):
 
     @property
     def redelivered(self) -> bool:
-        """Whether it was handed out before."""
+        """Whether it was delivered before."""
         return self.state.deliveries > 0
 
 
@@ -67,29 +67,29 @@ class RecoveredQueue:
         self._ids = array("q")
         self._lsns = array("q")
         self._sizes = array("I")
-        self._starts = array("q")  # where a run begins: ids and LSNs rise by one within it
-        self._moved: set[int] = set()  # whose LSN is not what their run implies
-        self._expires: array[int] | None = None  # only when some message has one
-        self._priorities: bytearray | None = None  # likewise
+        self._starts = array("q")  # positions at which runs begin: ids and LSNs rise by one within a run
+        self._moved: set[int] = set()  # positions whose LSN differs from that of their run
+        self._expires: array[int] | None = None  # None: no message has one
+        self._priorities: bytearray | None = None  # None: no message has one
         self._gone = bytearray()
         self._gone_count = 0
-        self._head = 0  # everything before it is gone
+        self._head = 0  # all positions before it are gone
         self._highest_id = 0  # as of the last compaction
         self._late: dict[int, tuple[int, int, int, int]] = {}  # LSN, size, expiry, priority
-        self.states: dict[int, MessageState] = {}  # but for the priority
+        self.states: dict[int, MessageState] = {}  # without the priority
 
     def __len__(self) -> int:
         return len(self._ids) - self._gone_count + len(self._late)
 
     @property
     def last_id(self) -> int:
-        """The highest of those that ever were here; 0: none was."""
+        """The highest id that was ever added; 0: none."""
         return max(self._highest_id, self._ids[-1] if self._ids else 0)
 
-    # -- what records do to it ----------------------------------------------------------------------------------------
+    # -- changes by records -------------------------------------------------------------------------------------------
 
     def add(self, id_: int, content_lsn: int, size: int, expires_ms: int, priority: int = 0) -> None:
-        """Enqueued; also again, as a snapshot and a replay both say it."""
+        """Add a message that was enqueued. It may be there already: both a snapshot and a later record can state it."""
         ids = self._ids
         if not ids or id_ > ids[-1]:
             if expires_ms:
@@ -126,7 +126,7 @@ class RecoveredQueue:
         expires: Sequence[int] | None,
         priorities: bytes | None = None,
     ) -> None:
-        """Enqueued, many in a row: contents one behind the other. In bulk when they come behind all that are there."""
+        """Add many messages with consecutive ids and contents; in bulk if they are newer than all that are there."""
         if self._ids and ids[0] <= self._ids[-1]:
             for at, (id_, size) in enumerate(zip(ids, sizes)):
                 expires_ms = 0 if expires is None else expires[at]
@@ -162,7 +162,7 @@ class RecoveredQueue:
             self._priorities[at] = priority
 
     def _begin_run(self, id_: int, content_lsn: int) -> None:
-        """Before something is appended: note it unless it continues the last one."""
+        """Note the begin of a run, before a row is appended, unless the row continues the last run."""
         at = len(self._ids)
         if not (at and id_ == self._ids[-1] + 1 and content_lsn == self._lsns[-1] + 1):
             self._starts.append(at)
@@ -173,7 +173,7 @@ class RecoveredQueue:
             self._moved.add(at)
 
     def remove(self, id_: int) -> bool:
-        """Settled. False: it was not there."""
+        """Remove a message that was settled. False: it was not there."""
         if self.states:
             self.states.pop(id_, None)
         if self._late and self._late.pop(id_, None) is not None:
@@ -190,7 +190,7 @@ class RecoveredQueue:
         return True
 
     def remove_range(self, first_id: int, last_id: int) -> None:
-        """Settled, all from one id to another."""
+        """Remove all messages from one id to another."""
         start, end = bisect_left(self._ids, first_id), bisect_right(self._ids, last_id)
         self._gone_count += self._gone.count(0, start, end)
         self._gone[start:end] = b"\1" * (end - start)
@@ -204,7 +204,7 @@ class RecoveredQueue:
             self._compact()
 
     def move(self, id_: int, content_lsn: int) -> bool:
-        """Its content was moved. False: it is not here."""
+        """Note the new LSN of a content that was moved. False: the message is not there."""
         if id_ in self._late:
             self._late[id_] = (content_lsn, *self._late[id_][1:])
             return True
@@ -215,7 +215,7 @@ class RecoveredQueue:
         return True
 
     def change(self, id_: int, state: MessageState) -> None:
-        """Its state is this now; a priority stays unless the state has another. Without effect when it is not here."""
+        """Set a message's state, if it is there; priority 0 leaves its priority as it is."""
         if id_ not in self:
             return
         if state.priority:
@@ -248,7 +248,7 @@ class RecoveredQueue:
         return at if at < len(ids) and ids[at] == id_ else None
 
     def _compact(self) -> None:
-        """Leave out what is gone, put the late ones in their places. O(what is there), cheap where little is gone."""
+        """Drop the rows that are gone and insert the late ones. O(messages), cheap if few are gone."""
         self._highest_id = self.last_id
         old, late = (*self._columns(), self._priorities), deque(sorted(self._late.items()))
         moved, starts = sorted(self._moved), self._starts
@@ -278,7 +278,7 @@ class RecoveredQueue:
     def _append_stretch(
         self, old: tuple[*Columns, bytearray | None], start: int, end: int, starts: "array[int]", moved: list[int]
     ) -> None:
-        """A part of other columns, as it is."""
+        """Append a part of other columns unchanged."""
         ids, lsns, sizes, expires, priorities = old
         base = len(self._ids)
         self._begin_run(ids[start], lsns[start])
@@ -290,12 +290,12 @@ class RecoveredQueue:
         self._lsns.extend(lsns[start:end])
         self._sizes.extend(sizes[start:end])
         self._gone.extend(bytes(end - start))
-        if self._expires is not None:  # a late one may have brought it in
+        if self._expires is not None:  # a late message may have added the column
             self._expires.extend(bytes(end - start) if expires is None else expires[start:end])
         if self._priorities is not None:
             self._priorities.extend(bytes(end - start) if priorities is None else priorities[start:end])
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- content ------------------------------------------------------------------------------------------------------
 
     def _rows(self) -> Iterator[tuple[int, int, int, int, int]]:
         expires, priorities = self._expires, self._priorities
@@ -307,7 +307,7 @@ class RecoveredQueue:
             yield id_, *late
 
     def messages(self) -> Iterator[RecoveredMessage]:
-        """What is in the queue, ids rising; nothing may be added or removed meanwhile."""
+        """The messages, ids rising. Nothing may be added or removed during the iteration."""
         self.columns()
         states = self.states
         for id_, lsn, size, expires_ms, priority in self._rows():
@@ -321,7 +321,7 @@ class RecoveredQueue:
     def columns(self) -> Columns:
         """Ids (rising), LSNs of contents, octets of bodies, expiries in wall ms (None: nothing expires).
 
-        They are the queue's own: read them, don't keep them.
+        The arrays are not copies: read them, do not keep them.
         """
         if self._late or self._gone_count:
             self._compact()
@@ -329,15 +329,17 @@ class RecoveredQueue:
 
     @property
     def priorities(self) -> bytearray | None:
-        """A column more: priorities (None: all 0). Read it behind `columns`."""
+        """The column of priorities (None: all 0). Read it after `columns`."""
         return self._priorities
 
     def _columns(self) -> Columns:
         return self._ids, self._lsns, self._sizes, self._expires
 
     def runs(self) -> Iterator[tuple[int, int, int, int]]:
-        """(position in the columns, first id, LSN of its content, how many) of messages whose ids and LSNs rise by
-        one, in order; a run may come in parts. O(runs)."""
+        """(position in the columns, first id, LSN of its content, length) of runs whose ids and LSNs rise by one.
+
+        In order; a run may come in parts. O(runs).
+        """
         ids, lsns, _, _ = self.columns()
         moved = self._moved
         starts = sorted({*self._starts, *moved, *(at + 1 for at in moved)}) if moved else self._starts
@@ -352,7 +354,7 @@ class RecoveredQueue:
 
 
 def _stretches(gone: bytearray, start: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of what is not gone, in order."""
+    """(start, end) of the stretches of rows that are not gone, in order."""
     while (start := gone.find(0, start)) >= 0:
         end = gone.find(1, start)
         if end < 0:

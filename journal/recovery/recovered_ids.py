@@ -1,16 +1,16 @@
-"""The duplicate ids of one address, as records bring them: in any order, some of them more than once."""
+"""Collects the duplicate ids of one address from records, which may repeat ids and come in any order."""
 
 from collections.abc import Iterator
 from operator import itemgetter
 
 from ..format.heap import IdsSeen
 
-#: So many more than are remembered may gather before the oldest are left out.
+#: Ids beyond twice the cache size of the address that may gather before the oldest are dropped.
 SPARE = 1000
 
 
 class RecoveredIds:
-    """Whose message is newer was seen later: a checkpoint repeats old ids behind new ones."""
+    """Duplicate ids in the order of their messages' ids: a checkpoint may repeat old ids after new ones."""
 
     __slots__ = ("_numbers", "_size")
 
@@ -22,7 +22,7 @@ class RecoveredIds:
         return len(self._numbers)
 
     def add(self, seen: IdsSeen) -> None:
-        """What a record says. Not more is kept than twice what the address remembered, and a little."""
+        """Add the ids of a record. Memory is limited to twice the cache size of the address, plus `SPARE`."""
         numbers, self._size = self._numbers, seen.size
         for id_, number in seen.ids:
             if number > numbers.get(id_, 0):
@@ -31,6 +31,6 @@ class RecoveredIds:
             self._numbers = dict(self.newest(self._size))
 
     def newest(self, count: int) -> Iterator[tuple[str, int]]:
-        """The last `count` with the ids of their messages, oldest first."""
+        """The newest `count` ids with the ids of their messages, oldest first."""
         rising = sorted(self._numbers.items(), key=itemgetter(1))
         yield from rising[max(0, len(rising) - count) :]

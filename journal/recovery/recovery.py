@@ -1,6 +1,6 @@
-"""Recovery: the segments from the begin of the last whole checkpoint on, or from the first, are replayed in order.
+"""Recovery: replays the segments in order, from the begin of the last whole checkpoint on, or from the first.
 
-What records do is in replay.py; here is which segments are read, and what of them has to be there and whole.
+This module decides which segments are read and checks that they are whole; replay.py applies the records.
 Source: Spark page 4; rulings 21, 22.
 """
 
@@ -19,9 +19,9 @@ from .replay import Recovered, Replay
 def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recovered:
     """Read the journal in a directory; changes nothing.
 
-    `now_ms`: wall time; times that a clock wrote which ran ahead of it are moved back. None: all are as written.
+    `now_ms`: wall time; recorded times of a clock that ran ahead of it are moved back. None: they stay as written.
 
-    A torn tail is reported in `torn_bytes`; it starts at `segments[-1].size`. Raises: Damaged, OSError.
+    `torn_bytes` are the octets of a torn tail, which starts at `segments[-1].size`. Raises: Damaged, OSError.
     """
     found = replayed(files, directory, now_ms=now_ms)
     base_lsn = found.segments[0].base_lsn if found.segments else 1
@@ -32,14 +32,14 @@ def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recov
 
 
 def replayed(files: Files, directory: str, *, now_ms: int | None = None) -> Recovered:
-    """The same without a look at whether the contents are there. Raises: Damaged, OSError."""
+    """`recover` without the check that the contents of all messages are there. Raises: Damaged, OSError."""
     bases = segments_in(files, directory)
     found = Recovered()
     if not bases:
         return found
     found.next_lsn = bases[0]
     last = _scan_facts(files, directory, bases[-1])
-    if last is None:  # the newest was being made when the power went: nothing was in it
+    if last is None:  # made just before a power cut: it holds no records
         found.next_lsn = bases.pop()
         if not bases:
             return found
@@ -50,7 +50,7 @@ def replayed(files: Files, directory: str, *, now_ms: int | None = None) -> Reco
     now_us = TIME_MAX if now_ms is None else now_ms * 1000
     replay = _replay(files, directory, bases, begin, now_us)
     if any(first < end and begin < behind for first, behind in replay.gaps):
-        replay = _replay(files, directory, bases, 0, now_us)  # a repair lost a part of the snapshot
+        replay = _replay(files, directory, bases, 0, now_us)  # a repair lost a part of the checkpoint
         begin = end = 0
     replay.settle_names()
     replay.drop_lost()
@@ -59,7 +59,7 @@ def replayed(files: Files, directory: str, *, now_ms: int | None = None) -> Reco
 
 
 def first_content(found: Recovered) -> int:
-    """The lowest LSN of a content of a message that is there; where there is none, the next LSN. O(messages)."""
+    """The lowest LSN of a recovered message's content; the next LSN if there are none. O(messages)."""
     lowest = (min(queue.columns()[1], default=found.next_lsn) for queue in found.queues.values())
     return min(lowest, default=found.next_lsn)
 
@@ -70,7 +70,7 @@ def _missing(directory: str, base_lsn: int, expected: int) -> Damaged:
 
 
 def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: int) -> "Replay":
-    """All segments; records count from `begin` on."""
+    """Replay all segments; records before `begin` are skipped."""
     found = Recovered()
     start = max(bisect_right(bases, begin) - 1, 0)
     if begin and begin < bases[start]:
@@ -91,7 +91,7 @@ def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: 
 
 
 def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, replay: "Replay") -> None:
-    """A segment from before the checkpoint: only its footer is read (its contents when somebody asks for them)."""
+    """Note a segment from before the checkpoint. Only its footer is read; contents are read when they are needed."""
     handle = files.open(path_of(directory, base_lsn))
     try:
         segment = read_footer(files, handle)
@@ -113,7 +113,7 @@ def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, r
 
 
 def ended_us(directory: str, files: Files = REAL) -> int:
-    """The latest wall time (microseconds since 1970 UTC) in the newest segment there; 0: nothing is there.
+    """The latest wall time (microseconds since 1970 UTC) in the newest segment; 0: there is none.
 
     Raises: Damaged, OSError.
     """
@@ -125,7 +125,7 @@ def ended_us(directory: str, files: Files = REAL) -> int:
 
 
 def _scan_facts(files: Files, directory: str, base_lsn: int) -> Segment | None:
-    """What a segment is, block by block (its footer need not be there). None: it has no whole block."""
+    """The summary of a segment from its blocks (it needs no footer). None: it has no whole block."""
     handle = files.open(path_of(directory, base_lsn))
     try:
         scan = Scan(files, handle, base_lsn)

@@ -1,4 +1,4 @@
-"""Saving what can be saved of a damaged journal."""
+"""Copies the whole blocks of a damaged journal to a new one."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from .recovery import first_content, replayed
 
 @dataclass(slots=True)
 class Repaired:
-    """What `repair` did."""
+    """Result of `repair`."""
 
     records: int = 0
     lost: list[tuple[int, int]] = field(default_factory=list)  # LSNs: first, behind the last
@@ -24,10 +24,10 @@ class Repaired:
 
 
 def repair(directory: str, out: str, files: Files = REAL) -> Repaired:
-    """Copy every whole block to a new journal in `out`; gap blocks mark what is lost between them.
+    """Copy every whole block to a new journal in `out`; gap blocks mark the records that are lost between them.
 
-    LSNs stay. The broker starts from `out`: messages whose contents are lost are left out, and a message whose
-    acknowledgement is lost is there again. The old directory is not changed.
+    LSNs stay. The broker can start from `out`: messages whose contents are lost are left out, and a message whose
+    acknowledgement is lost is ready again. The old directory is not changed.
     Raises: ForeignDirectory (also when `out` is not empty), DirectoryLocked, OSError.
     """
     format_ = _format_of(files, directory)
@@ -56,7 +56,7 @@ def repair(directory: str, out: str, files: Files = REAL) -> Repaired:
 
 
 def _own_segments(files: Files, directory: str, journal_id: bytes) -> list[int]:
-    """Base LSNs of the segments that are of this journal, and not within the one before."""
+    """Base LSNs of the segments of this journal that do not overlap the one before."""
     found: list[int] = []
     end = 0
     for base_lsn in segments_in(files, directory):
@@ -76,14 +76,14 @@ def _own_segments(files: Files, directory: str, journal_id: bytes) -> list[int]:
 
 
 def _tell_what_is_before(files: Files, out: str, base_lsn: int, state: "_Known", result: Repaired) -> None:
-    """Where recovery would start, or a content that it needs, is in a segment that is gone: one that marks the gap."""
+    """Add a segment that marks a gap, if the checkpoint's begin or a needed content is before the first segment."""
     begin, _ = state.checkpoint
     first = base_lsn
     if begin < base_lsn and base_lsn != 1:
         first = max(begin - 1, 1)
         _Copy(files, out, first, state, result).finish(base_lsn)
     content = first_content(replayed(files, out))
-    if content < first:  # one segment and not two: the footer of each takes an LSN
+    if content < first:  # one segment instead of two: each footer takes an LSN
         if first != base_lsn:
             files.unlink(path_of(out, first))
             result.lost.pop()
@@ -91,7 +91,7 @@ def _tell_what_is_before(files: Files, out: str, base_lsn: int, state: "_Known",
 
 
 def _format_of(files: Files, directory: str) -> Format:
-    """That of the directory, if any segment agrees; else the id of the first segment that has one; else a new one.
+    """The directory's format, if any segment agrees; else one with the id of the first segment that has one; else new.
 
     Raises: NewerJournal; ForeignDirectory: no segment has a whole block.
     """
@@ -105,7 +105,7 @@ def _format_of(files: Files, directory: str) -> Format:
             return Format(ids[0])
         if not any(_has_whole_block(files, directory, base_lsn) for base_lsn in segments_in(files, directory)):
             raise ForeignDirectory(f"{directory}: no journal here, and no segment that tells of one") from None
-        return Format(os.urandom(16))  # which it was is lost, what it holds is not
+        return Format(os.urandom(16))  # the id is lost, but there are whole blocks
     return replace(told, journal_id=ids[0]) if ids and told.journal_id not in ids else told
 
 
@@ -118,7 +118,7 @@ def _has_whole_block(files: Files, directory: str, base_lsn: int) -> bool:
 
 
 def _id_of_segment(files: Files, directory: str, base_lsn: int) -> bytes | None:
-    """Which journal a segment belongs to; None: its head is lost."""
+    """The id of a segment's journal; None: the head is lost."""
     handle = files.open(path_of(directory, base_lsn))
     try:
         for block in Scan(files, handle, base_lsn):
@@ -134,7 +134,7 @@ def _id_of_segment(files: Files, directory: str, base_lsn: int) -> bytes | None:
 
 
 def _collect_names(files: Files, directory: str, base_lsn: int, names: Names) -> None:
-    """Every name that any whole block of the segment gives: ids are never given twice."""
+    """Add the names that any whole block of the segment defines; they agree, as no id is assigned twice."""
     handle = files.open(path_of(directory, base_lsn))
     try:
         scan: Scan | None = Scan(files, handle, base_lsn)
@@ -152,7 +152,7 @@ def _collect_names(files: Files, directory: str, base_lsn: int, names: Names) ->
 def _repair_segment(
     files: Files, directory: str, base_lsn: int, following: int | None, copy: "_Copy", result: Repaired
 ) -> None:
-    """`following`: where the next segment begins; what is of it or behind it is not taken from here."""
+    """Copy the blocks of a segment. `following`: base LSN of the next one, from which on no block is taken."""
     handle = files.open(path_of(directory, base_lsn))
     try:
         scan = Scan(files, handle, base_lsn)
@@ -175,7 +175,7 @@ def _repair_segment(
 
 
 class _Known:
-    """What is carried from segment to segment."""
+    """State that is carried from segment to segment: journal id, names, last checkpoint."""
 
     def __init__(self, journal_id: bytes) -> None:
         self.journal_id = journal_id
@@ -184,7 +184,7 @@ class _Known:
 
 
 class _Copy:
-    """A segment that is rewritten."""
+    """The copy of a segment."""
 
     def __init__(self, files: Files, out: str, base_lsn: int, known: _Known, result: Repaired) -> None:
         self._files = files
@@ -194,12 +194,12 @@ class _Copy:
         self._result = result
 
     def add(self, block: Block) -> None:
-        """A whole block, as it is; only the footer is made new."""
+        """Append a whole block unchanged, unless it is a footer: `finish` makes a new one."""
         segment = self._segment
         if block.header.flags & IS_FOOTER:
             return
         if not segment.size and not block.header.flags & IS_HEAD:
-            self.gap(block.end_lsn)  # the block before was the head, under another LSN: this one can't be the first
+            self.gap(block.end_lsn)  # the head was the block before, under another LSN: this cannot be the first block
             return
         if not segment.size:
             for _, record in block.records():
@@ -210,7 +210,7 @@ class _Copy:
         self._result.records += block.header.record_count
 
     def gap(self, next_lsn: int) -> None:
-        """What is up to there is lost. The gap block has the names that are known, after a head if that was lost."""
+        """Append a gap block for lost records up to `next_lsn`, with all known names, after a head if that was lost."""
         lsn = self._segment.end_lsn
         if next_lsn <= lsn:
             return
@@ -224,7 +224,7 @@ class _Copy:
         self._write(encode_gap(lsn, next_lsn, flags, names))
 
     def finish(self, next_base: int | None) -> None:
-        """Gap up to the next segment, if any is there; footer; fsync."""
+        """Add a gap up to the next segment, if there is one, and the footer; fsync."""
         segment = self._segment
         if next_base is not None:
             self.gap(next_base - 1)

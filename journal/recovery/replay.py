@@ -1,8 +1,8 @@
-"""Replay: from records to what the broker was: topology, and the messages of each queue with their states.
+"""Replay: rebuilds the broker's topology, and the messages of each queue with their states, from records.
 
-One forward pass. Every record states what is true from then on, so a message that is in a snapshot and in the records
-around it comes out once and right. A queue is made of columns (`RecoveredQueue`); contents stay on the disk and are
-known by LSN.
+It is one forward pass. Every record states what is true after it, so a message that is in a snapshot and in the records
+around it is recovered once, with its last state. A queue is made of columns (`RecoveredQueue`); contents stay on the
+disk, and messages refer to them by LSN.
 Source: Spark page 4; queues page C.5; rulings 21, 22; address-settings page 5.7 (delivery counts).
 """
 
@@ -61,15 +61,15 @@ from .recovered import FRESH, RecoveredQueue
 from .recovered_ids import RecoveredIds
 from .snapshot import load_part, moved_back
 
-#: Kinds of objects: a name of one has one id.
+#: Kinds of objects whose names have one id each.
 HAVE_ONE_ID = (VHOST, EXCHANGE, QUEUE, *OPERATORS)
-#: Kinds that say what ids mean; before the begin of the checkpoint they alone count.
+#: Kinds that define, retire or move ids; before the begin of the checkpoint only these are applied.
 OF_NAMES = frozenset({DEFINE, HEAD, UNDECLARED, MOVED})
 
 
 @dataclass(slots=True)
 class Recovered:
-    """What is there, as the journal has it."""
+    """The broker's durable state, as the journal states it."""
 
     journal_id: bytes = bytes(16)
     names: Names = field(default_factory=Names)
@@ -88,12 +88,12 @@ class Recovered:
     checkpoint_begin: int = 0
     checkpoint_end: int = 0
     segments: list[Segment] = field(default_factory=list)
-    #: octets of the newest segment that were cut: a write that a crash interrupted.
+    #: octets of the torn tail of the newest segment: a write that a crash interrupted.
     torn_bytes: int = 0
     #: messages whose content a repair lost: they are not in `queues`.
     lost_messages: int = 0
     record_count: int = 0
-    #: a clock that ran ahead wrote times, which are moved back here and not in the journal.
+    #: whether times of a clock that ran ahead were moved back, here and not in the journal.
     is_moved: bool = False
 
     def queue(self, queue_id: int) -> RecoveredQueue:
@@ -105,16 +105,16 @@ class Recovered:
 
 
 class Replay:
-    """Applies records to a `Recovered`. `now_us`: wall time; what is later was written by a clock that ran ahead."""
+    """Applies records to a `Recovered`. `now_us`: wall time; later records were written by a clock that ran ahead."""
 
     def __init__(self, found: Recovered, begin: int, salvages: bool, now_us: int) -> None:
         self.found = found
         self._now_us = now_us
-        self.salvages = salvages  # there is no whole checkpoint to start from: `moved` may be all there is of a message
+        self.salvages = salvages  # there is no whole checkpoint: `moved` may be the only record of a message
         self.begin = begin
         self.gaps: list[tuple[int, int]] = []
-        self._dropped: set[int] = set()  # queues and exchanges that went with their virtual host
-        self._nowhere = RecoveredQueue()  # what comes into those
+        self._dropped: set[int] = set()  # queues and exchanges that were deleted with their virtual host
+        self._nowhere = RecoveredQueue()  # takes messages of dropped queues
         self._namesakes: dict[Define, set[int]] = {}  # ids of a name that has several
         self._handlers: dict[int, Callable[[Fields, int, Block], None]] = {
             DEFINE: self._define,
@@ -136,7 +136,7 @@ class Replay:
         }
 
     def block(self, block: Block) -> None:
-        """All records of a block. Records before the checkpoint's begin only give and take names and ids."""
+        """Apply the records of a block. Those before the checkpoint's begin only define and retire names."""
         lsn, begin, handlers = block.header.base_lsn, self.begin, self._handlers
         queues, queue_of = self.found.queues, self._queue
         self.found.record_count += block.header.record_count
@@ -169,11 +169,11 @@ class Replay:
             self._drop_unnamed()
 
     def _ahead_ms(self, fields: Fields) -> int:
-        """By how much the clock that wrote a record was ahead of now."""
+        """Milliseconds by which the clock that wrote the record was ahead of now."""
         return max(0, fields[0] - self._now_us) // 1000
 
     def _by_now(self, fields: Fields, wall_ms: int) -> int:
-        """A time in a record, 0 for none: never further from now than it was from when it was written."""
+        """A wall time of a record (0: none), moved back if the record is from the future, by as much."""
         ahead_ms = self._ahead_ms(fields)
         if not (wall_ms and ahead_ms):
             return wall_ms
@@ -181,13 +181,13 @@ class Replay:
         return moved_back(wall_ms, ahead_ms)
 
     def _drop_unnamed(self) -> None:
-        """A segment's head lists all that is there: what it lacks was undeclared in records that are lost."""
+        """Drop objects that the segment's head does not name: they were undeclared in records that are lost."""
         found = self.found
         for id_ in [id_ for id_ in {**found.objects, **found.queues} if id_ not in found.names]:
             self._drop(id_, 0)
 
     def settle_names(self) -> None:
-        """Of several ids of a name the last one that is declared has it."""
+        """Give a name with several ids to the last declared one, and drop the others."""
         found, names = self.found, self.found.names
         if not self._namesakes:
             return
@@ -202,11 +202,11 @@ class Replay:
             names.set(last, define)
 
     def drop_lost(self) -> None:
-        """Messages whose content is in a gap are not there; a queue whose name is in one gets another."""
+        """Drop messages whose content is in a gap. A queue or exchange whose name is lost gets a new name."""
         found = self.found
         for id_, declared in list(found.objects.items()) if self.gaps else ():
             if id_ not in found.names and declared.what in OPERATORS:
-                del found.objects[id_]  # nobody gets rights under another name
+                del found.objects[id_]  # users and policies must not get another name
             elif id_ not in found.names:
                 vhosts = [other for other, object_ in found.objects.items() if object_.what == VHOST]
                 found.names.set(id_, Define(declared.what, vhosts[0] if vhosts else 0, f"recovered.{id_}"))
@@ -226,16 +226,16 @@ class Replay:
         id_, define, names = fields[2], decode_define(block.heap_of(fields)), self.found.names
         other = None if fields[1] or define.what not in HAVE_ONE_ID else names.id_of(*define)
         if other is not None and other != id_:
-            if block.header.flags & (IS_HEAD | IS_GAP):  # of a version that let the dead live on, or of a repair
+            if block.header.flags & (IS_HEAD | IS_GAP):  # from a version that did not retire names, or a repair
                 self._namesakes.setdefault(define, set()).update((other, id_))
             else:
-                self._drop(other, lsn)  # nobody wrote down that it is gone
+                self._drop(other, lsn)  # no record says that it is gone
         names.set(id_, define, fields[1])
 
     def _head(self, fields: Fields, lsn: int, block: Block) -> None:
         self.found.journal_id = decode_head(block.heap_of(fields)).journal_id
         if not block.header.flags & IS_GAP:
-            self.found.names.clear()  # what was forgotten without a word is not among those that follow
+            self.found.names.clear()  # names that were forgotten without a record are not among the following
         self.found.names.next_id = max(self.found.names.next_id, fields[2])
         self.found.next_message_id = max(self.found.next_message_id, fields[1])
 
@@ -285,7 +285,7 @@ class Replay:
     def _undeclared(self, fields: Fields, lsn: int, block: Block) -> None:
         found, id_ = self.found, fields[9] or fields[8] or fields[2]
         what = decode_declared(block.heap_of(fields)).what
-        if what == VHOST:  # with all that is in it
+        if what == VHOST:  # with all its objects
             for inner in [inner for inner in found.names.ids_of(EXCHANGE, QUEUE) if self._is_in(inner, id_)]:
                 self._drop(inner, lsn)
                 self._dropped.add(inner)
@@ -299,7 +299,7 @@ class Replay:
         return self.found.names[id_].vhost_id == vhost_id
 
     def _drop(self, id_: int, lsn: int) -> None:
-        """`lsn`: of the record of it; messages before it may refer to the name."""
+        """Remove an object. `lsn`: of the record that says so; messages before it may refer to the name."""
         found = self.found
         found.objects.pop(id_, None)
         found.queues.pop(id_, None)

@@ -1,11 +1,11 @@
-"""A snapshot part: some of the messages that are in a queue, as the heap of a `snapshot` record.
+"""A snapshot part: some of the messages of a queue, as the heap of a `snapshot` record.
 
 Heap, version 1, little-endian: `PART_HEAD` = u8 version, u8 flags (1: a size for each message, else one for all;
 2: expiries; 4: priorities), u16 0, u32 messages, u32 runs, u32 states; then i64 first id of each run, i64 LSN of its
 first content of each run, u32 messages of each run (ids and content LSNs rise by one within a run); u32 sizes (one, or
-one a message); with flag 2 an i64 expiry (wall ms) a message; with flag 4 a u8 a message, the priority of those that
-have no state; then a state: i64 id, i64 due (wall ms), u32 deliveries, u32 uncounted, u8 priority, 7 octets 0. The
-record has the queue's id and, as `arg`, the octets of all bodies in the part.
+one a message); with flag 2 an i64 expiry (wall ms) a message; with flag 4 a u8 a message, the priority of messages
+without a state; then the states: i64 id, i64 due (wall ms), u32 deliveries, u32 uncounted, u8 priority, 7 octets 0.
+The record has the queue's id and, as `arg`, the octets of all bodies in the part.
 Source: ruling 22.
 """
 
@@ -41,7 +41,7 @@ def _counted(count: int) -> int:
 
 
 def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Record:
-    """A part: these messages are in the queue. Numbers that have no room are written as the nearest that has."""
+    """A part with these messages. Numbers out of range are written as the nearest number in range."""
     firsts, lsns, counts = array("q"), array("q"), array("I")
     next_id = next_lsn = 0
     states: list[bytes] = []
@@ -82,7 +82,7 @@ def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Reco
 def run_record(
     queue_id: int, runs: Sequence[tuple[int, int, int]], sizes: "array[int]", expiries: "array[int] | None" = None
 ) -> Record:
-    """A part of fresh messages: `runs` of (first id, LSN of its content, how many), a size and an expiry for each."""
+    """A part of messages without states. `runs`: (first id, LSN of its content, length); a size and expiry for each."""
     is_uniform = len(sizes) > 0 and sizes.count(sizes[0]) == len(sizes)
     flags = (0 if is_uniform else HAS_SIZES) | (0 if expiries is None else HAS_EXPIRIES)
     heap = b"".join(
@@ -99,20 +99,20 @@ def run_record(
 
 
 def snapshot_parts(queue_id: int, messages: Iterator[RecoveredMessage]) -> Iterator[Record]:
-    """All of a queue, part by part."""
+    """The parts of all messages of a queue, ids rising."""
     while part := list(islice(messages, PART_MESSAGES)):
         yield snapshot_record(queue_id, part)
 
 
 def moved_back(wall_ms: int, ms: int) -> int:
-    """A time that much earlier; 0, which is none, stays."""
+    """The wall time minus `ms`; 0 (no time) stays."""
     return max(1, wall_ms - ms) if wall_ms else 0
 
 
 def load_part(heap: bytes, queue: RecoveredQueue, ahead_ms: int = 0) -> int:
-    """Put a part's messages into the queue; returns how many. Raises: BadRecord.
+    """Put a part's messages into the queue; returns their number. Raises: BadRecord.
 
-    `ahead_ms`: the clock by which it was written was so much ahead.
+    `ahead_ms`: by how much the clock of its writer was ahead; times are moved back by as much.
     """
     try:
         version, flags, _, count, run_count, state_count = PART_HEAD.unpack_from(heap)

@@ -1,4 +1,4 @@
-"""What the journal tells of messages: which ones were meant, and what happened to them. Read in steps, oldest first.
+"""The events of selected messages, read from the journal in steps, oldest first.
 
 Source: management page 16; ruling 22 (with `scope = "durable"` deliveries are not recorded).
 """
@@ -12,17 +12,18 @@ from ..format.heap import decode_content, decode_runs
 from ..format.record import CODE_OF, RANGE, REASONS, Record
 from .reader import JournalReader
 
-#: Records that are read in one step.
+#: Records read in one step.
 READ_AT_ONCE = 200
 _PUBLISHED = CODE_OF[EventKind.PUBLISHED]
-#: Of messages: what is told of them.
+#: Kinds of the events that are listed.
 _KINDS = frozenset(code for code in CODE_OF.values() if code < CODE_OF[EventKind.MOVED])
 
 
 class JournalStories:
-    """`found`: message id -> its events, oldest first. `records`: so many were read; `from_ms`: since this wall time.
+    """Finds the events of messages. `found`: message id -> its events, oldest first.
 
-    `ended`: why it ended before all was read, in words; empty: it did not.
+    `records`: the number of records read; `from_ms`: wall time of the first one. `ended`: why reading ended early, as a
+    sentence; empty: it did not.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class JournalStories:
         events_max: int,
         segments_max: int,
     ) -> None:
-        """`takes`: which published messages are meant; `id_`: the one with this id. The newest segments are read."""
+        """`takes`: selects published messages; `id_`: selects one by its id. Only the newest segments are read."""
         self._reader, self._takes = reader, takes
         self._stories_max, self._events_max, self._segments_max = stories_max, events_max, segments_max
         self._id = id_
@@ -45,7 +46,7 @@ class JournalStories:
         self.ended = ""
 
     def steps(self) -> Iterator[None]:
-        """Read all of it."""
+        """Read the records, a step for each `next`."""
         try:
             segments = self._reader.segments()
             first_lsn = segments[-self._segments_max] if len(segments) > self._segments_max else 0
@@ -74,7 +75,7 @@ class JournalStories:
                 events.append(self._told(lsn, record))
 
     def _ids_of(self, record: Record) -> list[int]:
-        """Of those that are meant the ones that a record is about."""
+        """Ids of the selected messages that the record covers."""
         found = self.found
         if not record.flags & RANGE:
             return [record.msg_id] if record.msg_id in found else []
