@@ -1,1 +1,1 @@
-"""The journal as the broker has it: turns of records into blocks, checkpoints, segments that are no longer needed."""
+"""Appending to the journal: turns of records, blocks, checkpoints, deletion of old segments."""

@@ -1,4 +1,4 @@
-"""Checkpoints: all that is there is stated again, so that recovery need not read further back."""
+"""Checkpoints: records that state the broker's whole durable state, so that recovery need not read older ones."""
 
 from collections.abc import Iterator
 
@@ -7,23 +7,23 @@ from ..recovery.recovered import RecoveredMessage
 from ..recovery.snapshot import snapshot_parts
 from .turns import Turns
 
-#: A message that a checkpoint states pays for itself when so many octets were appended.
+#: Octets that must be appended for each live message before the next checkpoint is due.
 STATED_OCTETS = 256
 
 
 class Checkpoints:
-    """When one is due, and how one is made."""
+    """Decides when a checkpoint is due, and appends it."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._began = 0  # LSN; 0: none is under way
-        self._look_at = turns.options.segment_size  # octets appended after which it is asked whether one is due
+        self._look_at = turns.options.segment_size  # appended octets at which `is_due` computes again
 
     @property
     def is_due(self) -> bool:
-        """Whether so much was appended since the last checkpoint that another pays.
+        """Whether enough was appended since the last checkpoint for another to pay.
 
-        With many messages or duplicate ids to state it waits longer, so that filling a deep queue stays linear.
+        The limit grows with the live messages and duplicate ids to state, so that filling a deep queue stays linear.
         """
         turns = self._turns
         appended = turns.uncovered_bytes
@@ -36,14 +36,17 @@ class Checkpoints:
         return False
 
     def begin(self) -> None:
-        """Between turns. From here on state all that is there, in as many turns as it takes: `declared`, `bound` with
-        `restated=True`, `settings_changed`, `snapshot`; other records may come between. Then `end`."""
+        """Begin a checkpoint, between turns.
+
+        Then state all durable objects and messages, in as many turns as it takes: `declared` and `bound` with
+        `restated=True`, `settings_changed`, `snapshot`. Other records may come between. Then call `end`.
+        """
         turns = self._turns
         assert turns.block is None
         self._began = turns.writer.next_lsn
 
     def snapshot(self, queue_id: int, messages: Iterator[RecoveredMessage]) -> Iterator[int]:
-        """The durable messages that are in a queue, ids rising. A part is appended for each `next`; gives its LSN.
+        """Append the durable messages of a queue, ids rising. Each `next` appends one part and yields its LSN.
 
         The queue may change between parts if `messages` follows it.
         """
@@ -52,7 +55,7 @@ class Checkpoints:
             yield (turns.block or turns.begin()).add(record)
 
     def end(self) -> int:
-        """The snapshot is whole. Recovery starts at its begin once this is durable. Returns the LSN."""
+        """End the checkpoint. Recovery starts at its begin once this record is durable. Returns the LSN."""
         assert self._began
         turns = self._turns
         block = turns.block or turns.begin()

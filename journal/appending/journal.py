@@ -1,4 +1,4 @@
-"""The journal as the broker's thread has it: turns of records in, LSNs out, checkpoints, reclaiming.
+"""`Journal`: takes turns of records and returns LSNs; also checkpoints and reclaiming.
 
     journal = Journal.open(path, clock)
     recovered = journal.recovered            # topology, queues and their messages
@@ -8,7 +8,7 @@
     journal.messages.enqueued(queue, ids, lsn, sizes)
     end = journal.commit()                   # ends the turn; confirm when on_durable reports `end` or more
 
-No method waits for the disk but `open`, `close` and `wait`. All are for one thread.
+Only `open`, `close` and `wait` wait for the disk. All methods are for one thread.
 """
 
 import time
@@ -114,7 +114,7 @@ class Journal:
     ) -> "Journal":
         """Lock the directory, recover, cut a torn tail, begin a new segment.
 
-        `content_files`: what contents are read with, if not `files`.
+        `content_files`: the files that read contents, if not `files`.
         `threaded=False`: commits happen in `wait` and in the writer's `run_once`, by the broker's clock, and nothing is
         read ahead (for tests and simulations).
         Raises: DirectoryLocked, ForeignDirectory, Damaged (nothing was changed), OSError.
@@ -148,22 +148,22 @@ class Journal:
             raise
 
     def _wait_for_head(self) -> None:
-        """The new segment's head says from which id this run goes on: it is there before anybody sees one of them.
+        """Wait until the new segment's head, with the first message id of this run, is on disk.
 
-        Else two kills in a row could give an id away twice. Where there is no room even for that, the broker starts all
-        the same, and takes nothing durable.
+        Otherwise two kills in a row could assign an id twice. If the disk has no room even for the head, the broker
+        starts all the same and accepts no durable messages.
         """
         if not self.wait(self.next_lsn) and self.state is WriterState.FULL:
             self.writer.retry(spends_reserve=True)
             self.wait(self.next_lsn)
 
     def note_ids(self, next_id: int) -> None:
-        """Between turns: ids below this one were used, perhaps by messages that are not recorded."""
+        """Between turns: record that all ids below this one were used, perhaps by messages that are not recorded."""
         self.turns.next_message_id = max(self.turns.next_message_id, next_id)
         self.turns.roll()
 
     def close(self) -> None:
-        """Write what waits, seal, unlock. Raises: JournalFull, JournalFailed (unlocked all the same)."""
+        """Write the pending jobs, seal, unlock. Raises: JournalFull, JournalFailed (unlocked all the same)."""
         self.commit()
         try:
             self.writer.close()
@@ -174,7 +174,7 @@ class Journal:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def commit(self) -> int:
-        """See `Turns`: ends the turn. Returns the LSN behind it."""
+        """End the turn, see `Turns`. Returns the LSN behind it."""
         return self.turns.commit()
 
     @property
@@ -184,43 +184,43 @@ class Journal:
 
     @property
     def next_message_id(self) -> int:
-        """Above that of every message that was recorded."""
+        """Greater than the id of every recorded message."""
         return self.turns.next_message_id
 
-    # -- how it is ----------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     def wait(self, lsn: int, timeout_s: float | None = None) -> bool:
-        """Block until all below `lsn` is committed (for start, shutdown, tests). False: time is up, or it failed."""
+        """Block until all records below `lsn` are committed (for start, shutdown, tests). False: timeout or failure."""
         return self.writer.wait(lsn, timeout_s)
 
     def retry(self) -> None:
-        """After JournalFull: there may be room now."""
+        """After JournalFull: try to write again."""
         self.writer.retry()
 
     def spend_reserve(self) -> None:
-        """After JournalFull, between turns: write on, in a new segment, in the room that was held back."""
+        """After JournalFull, between turns: release the reserve and go on in a new segment."""
         self.begin_segment()
         self.writer.retry(spends_reserve=True)
 
     def begin_segment(self) -> None:
-        """Between turns: what is recorded from now on, as the next checkpoint, is in a new segment."""
+        """Between turns: put later records, such as the next checkpoint, into a new segment."""
         self.turns.roll()
 
     def hold_back(self) -> None:
-        """Between turns: the reserve is held back again, as soon as there is room for it."""
+        """Between turns: fill the reserve again as soon as the disk has room for it."""
         self.writer.add(Hold())
 
     @property
     def has_spent_reserve(self) -> bool:
-        """Whether it was spent and could not be held back again."""
+        """Whether the reserve was released and could not be filled again."""
         return self._reserve.is_spent
 
     def tick(self) -> None:
-        """Between turns, when idle: let readers know that the last records are durable."""
+        """Between turns, when idle: append a block that tells readers that the last records are durable."""
         self.writer.add(Tick())
 
     def set_callbacks(self, on_durable: Callable[[int], object], on_failure: Callable[[JournalError], object]) -> None:
-        """What the writer's thread calls, see `Writer`."""
+        """Set the functions that the writer's thread calls, see `Writer`."""
         self.writer.on_durable, self.writer.on_failure = on_durable, on_failure
 
     @property
@@ -230,22 +230,22 @@ class Journal:
 
     @property
     def failure(self) -> JournalError | None:
-        """Why it is not running; None: it is, or was closed."""
+        """The error that stopped the journal; None: it is running, or was closed."""
         return self.writer.error
 
     @property
     def committed_lsn(self) -> int:
-        """All below it is as safe as the mode promises."""
+        """All records below it are as safe as the mode promises."""
         return self.writer.file.committed_lsn
 
     @property
     def durable_lsn(self) -> int:
-        """All below it is fsynced."""
+        """All records below it are fsynced."""
         return self.writer.file.durable_lsn
 
     @property
     def written_lsn(self) -> int:
-        """All below it can be read."""
+        """All records below it can be read."""
         return self.writer.file.written_lsn
 
     @property
@@ -255,12 +255,12 @@ class Journal:
 
     @property
     def path(self) -> str:
-        """Of its directory."""
+        """Path of the journal's directory."""
         return self._directory.path
 
     @property
     def is_there(self) -> bool:
-        """Whether its directory still is. Reads it."""
+        """Whether the journal's directory still exists. Reads the disk."""
         return self._directory.is_there
 
     def statistics(self) -> JournalStatistics:

@@ -1,4 +1,4 @@
-"""Records of messages: published with their contents, enqueued, and whatever else happens to them."""
+"""Records of messages: `published` with their contents, `enqueued`, and all later events."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from ..format.record import (
 )
 from .turns import Turns
 
-#: Who acknowledges gets no answer: nobody waits for these records.
+#: An acknowledgement gets no answer, so its record may wait for a later commit.
 ACKED = EventKind.ACKED
 
 
@@ -42,10 +42,10 @@ class MessageRecords:
         conn_id: int = 0,
         durable: bool = True,
     ) -> int:
-        """A run of new messages with their contents, which share the rest. O(messages).
+        """Append a run of new messages with their contents; all other arguments are shared. O(messages).
 
-        ids: rising. expires_ms: wall time by the message's own TTL, 0 never. cause_id: what it is a copy of.
-        Returns: LSN of the first, the next has the next: where their contents are.
+        ids: rising. expires_ms: wall time by the message's own TTL, 0 never. cause_id: the message that it copies.
+        Returns: LSN of the first record; the others follow it. Contents are found by these LSNs.
         Raises: JournalFailed, JournalClosed, BadRecord (key over 255 octets).
         """
         turns = self._turns
@@ -70,9 +70,9 @@ class MessageRecords:
         *,
         queue_ids: Sequence[int],
     ) -> int:
-        """The same for durable messages without expiry that do not share everything else.
+        """Append durable messages without expiry that differ in exchange, routing key or priority.
 
-        routes: exchange id, routing key and priority of each. Few of them differ.
+        routes: exchange id, routing key and priority of each message; most of them are alike. Returns: as `published`.
         """
         turns = self._turns
         block = turns.block or turns.begin()
@@ -99,10 +99,10 @@ class MessageRecords:
         priorities: int | Sequence[int] = 0,
         durable: bool = True,
     ) -> int:
-        """Messages into a queue. `content_lsn`: what `published` returned for the first of them.
+        """Append that messages entered a queue. `content_lsn`: the result of `published` for the first of them.
 
-        sizes: octets of body of each. expires_ms: wall time in this queue (its own TTL or the message's), 0 never.
-        priorities: what all share, or one for each. durable: a persistent message in a durable queue: it is restored.
+        sizes: octets of each body. expires_ms: wall time in this queue (its own TTL or the message's), 0 never.
+        priorities: one for all, or one for each. durable: persistent messages in a durable queue, which are restored.
         """
         turns = self._turns
         block = turns.block or turns.begin()
@@ -129,9 +129,9 @@ class MessageRecords:
         conn_id: int = 0,
         flags: int = 0,
     ) -> int:
-        """Any other event of messages in a queue: one record for each, all alike. Returns the LSN of the first.
+        """Append any other event, with one record for each message, all alike. Returns the LSN of the first.
 
-        reason: a word of `REASONS` (another is written as text, a record each). target_id: exchange of a dead letter.
+        reason: a word of `REASONS`, or any text (which each record then holds). target_id: exchange of a dead letter.
         deliveries, uncounted, due_ms: of `requeued`, `scheduled`, `delivered`: absolute, not differences.
         """
         turns = self._turns
@@ -177,10 +177,9 @@ class MessageRecords:
         consumer_id: int = 0,
         conn_id: int = 0,
     ) -> int:
-        """A terminal event of many messages as one record: purge, delete. Returns its LSN.
+        """Append a terminal event of many messages as one record: purge, delete. Returns its LSN.
 
-        ids: of durable messages (or of transient ones), rising; no other of the queue's has an id between first and
-        last.
+        ids: all durable, or all transient, messages of the queue between the first and the last id, rising.
         """
         assert CODE_OF[kind] in TERMINAL_CODES
         turns = self._turns
@@ -201,6 +200,6 @@ class MessageRecords:
         )  # fmt: skip
 
     def transaction(self, *, opens: bool) -> None:
-        """A bracket around what one transaction did. A turn is in one block, so it is durable whole or not at all."""
+        """Append the begin or the end of a transaction. Its turn is one block, so it is durable whole or not at all."""
         turns = self._turns
         (turns.block or turns.begin()).add(Record(TRANSACTION, arg=int(opens)))

@@ -1,4 +1,4 @@
-"""Records of names and of what there is: queues, exchanges, bindings, virtual hosts, settings."""
+"""Records of names and objects: queues, exchanges, bindings, virtual hosts, settings."""
 
 from ..format.heap import (
     Bound,
@@ -40,33 +40,33 @@ class ObjectRecords:
         return (turns.block or turns.begin()).add(record)
 
     def define(self, what: int, vhost_id: int, name: str) -> int:
-        """The id of a name (`VHOST`, `EXCHANGE`, `QUEUE`, `CONSUMER`, ... of record.py), new or as it is."""
+        """The id of a name (`VHOST`, `EXCHANGE`, `QUEUE`, `CONSUMER`, ... of record.py); assigned if it has none."""
         id_ = self._turns.names.id_of(what, vhost_id, name)
         return self.define_another(what, vhost_id, name) if id_ is None else id_
 
     def define_another(self, what: int, vhost_id: int, name: str) -> int:
-        """A new id for a name that may have one: of connections and consumers, several can be called alike."""
+        """Assign a new id to a name that may have one: several connections or consumers can have the same name."""
         id_, record = self._turns.names.new(what, vhost_id, name)
         self._add(record)
         return id_
 
     def forget(self, id_: int) -> None:
-        """A connection or consumer is gone: later segments don't define it."""
+        """Stop defining a connection or consumer in new segments: it is gone."""
         self._turns.names.forget(id_)
 
     def retire(self, id_: int) -> None:
-        """An exchange is gone without a record of it: later messages don't refer to it."""
+        """Retire the id of an exchange that left no `undeclared` record: later messages do not refer to it."""
         self._turns.names.retire(id_, self._turns.next_lsn)
 
     def declared(self, id_: int, declared: Declared, *, restated: bool = False) -> int:
-        """A queue, exchange, virtual host, ... is there; restored if its properties say durable. Returns the LSN."""
+        """Append that a queue, exchange, virtual host, ... exists. It is restored if it is durable. Returns the LSN."""
         return self._object(DECLARED, id_, declared, restated)
 
     def undeclared(self, id_: int, what: int, *, forgets: bool = True) -> int:
-        """It is gone, with its bindings; earlier messages still find an exchange's name by its id.
+        """Append that an object was deleted with its bindings; earlier messages still find an exchange's name by id.
 
-        Messages in it: `deleted` before this. A virtual host is gone with all that is in it.
-        `forgets=False`: records that refer to it are still to come.
+        A queue's messages are recorded as `deleted` before. A virtual host takes all its objects with it.
+        `forgets=False`: later records still refer to the id.
         """
         lsn = self._object(UNDECLARED, id_, Declared(what, 0, "", b""), False)
         if forgets:
@@ -87,11 +87,11 @@ class ObjectRecords:
         return self._add(record)
 
     def bound(self, source_id: int, bound: Bound, *, durable: bool = True, restated: bool = False) -> int:
-        """A binding from an exchange. Returns the LSN."""
+        """Append a binding from an exchange. Returns the LSN."""
         return self._binding(BOUND, source_id, bound, (DURABLE if durable else 0) | (RESTATED if restated else 0))
 
     def unbound(self, source_id: int, bound: Bound, *, durable: bool = True) -> int:
-        """The binding is gone. Returns the LSN."""
+        """Append that a binding was deleted. Returns the LSN."""
         return self._binding(UNBOUND, source_id, bound, DURABLE if durable else 0)
 
     def _binding(self, kind: int, source_id: int, bound: Bound, flags: int) -> int:
@@ -100,11 +100,11 @@ class ObjectRecords:
         return self._add(record)
 
     def settings_changed(self, key: int, text: str) -> int:
-        """Settings of something (`key`: an id, 0 for the broker) are these now (JSON). Returns the LSN."""
+        """Append the settings (JSON) of an object (`key`: its id, 0 for the broker). Returns the LSN."""
         return self._add(Record(SETTINGS_CHANGED, arg=key, flags=DURABLE, heap=encode_text(text)))
 
     def ids_seen(self, vhost_id: int, seen: IdsSeen, *, restated: bool = False) -> int:
-        """These duplicate ids are remembered. Returns the octets that it takes."""
+        """Append duplicate ids that the broker remembers. Returns the octets of the record."""
         self._turns.need(_IDS)
         heap = encode_ids_seen(seen)
         message_id = 0 if restated else seen.ids[0][1]

@@ -1,4 +1,4 @@
-"""Old segments: those that nobody needs are deleted, and what keeps an old one alive is moved out of it."""
+"""Old segments: deleted when no longer needed; the last live contents of a segment can be moved out of it."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,12 +11,12 @@ from ..recovery.content_reader import ContentReader
 from ..recovery.moving import contents_of, moved_record
 from .turns import Turns
 
-#: What a checkpoint takes at most, for each message, for each name, and beside these.
+#: Octets that a checkpoint takes at most: for each message, for each name, and for the rest.
 SNAPSHOT_OCTETS, NAMED_OCTETS, HEAD_OCTETS = 64, 512, 64 * 1024
 
 
 class OldSegments:
-    """Which can go, and what it takes to make one of them go."""
+    """Deletes segments, and moves live contents forward so that a segment can be deleted."""
 
     def __init__(
         self, turns: Turns, files: Files, path: str, clock: Clock, reserve: Reserve, contents: ContentReader
@@ -27,10 +27,10 @@ class OldSegments:
         self._clock = clock
         self._reserve = reserve
         self._contents = contents
-        self.log_ms = 0  # how long what was logged is kept at least
+        self.log_ms = 0  # minimum age of logged messages before their segment is deleted
 
     def reclaim(self) -> list[int]:
-        """Between turns: delete the segments that nobody needs (in the writer's thread). Returns their base LSNs.
+        """Between turns: delete segments that are not needed (in the writer's thread). Returns their base LSNs.
 
         Raises: JournalError when a reader's file cannot be understood (nothing is deleted).
         """
@@ -55,10 +55,11 @@ class OldSegments:
         *,
         slice_messages: int = 256,
     ) -> Iterator[int]:
-        """Copy what is alive in an old segment (`ledger.to_empty()`) forward, a slice a turn; yields how many.
+        """Copy the live contents of an old segment (`ledger.to_empty()`) forward, one slice a turn.
 
-        queues_of(message id): ids of the durable queues it is in now. moved(message id, new content LSN). The segment
-        can be reclaimed after the next checkpoint. Raises: NotInJournal, Damaged, OSError.
+        queues_of(message id): ids of the durable queues that hold the message now. moved(message id, new content LSN).
+        Yields: messages copied in the slice. The segment can be reclaimed after the next checkpoint.
+        Raises: NotInJournal, Damaged, OSError.
         """
         turns, count = self._turns, 0
         for lsn, record in contents_of(self._files, self._path, base_lsn):
@@ -76,9 +77,9 @@ class OldSegments:
         yield count
 
     def can_make_room(self, unrecorded: int) -> bool:
-        """Whether a checkpoint would give more room back than it takes, which must be in the reserve if it is held.
+        """Whether a checkpoint would free more room than it takes; while the reserve is held, it must fit in there.
 
-        `unrecorded`: octets of what it has to state with its content, and of duplicate ids. O(segments), reads the
+        `unrecorded`: octets of the contents and duplicate ids that the checkpoint has to append. O(segments), reads the
         readers' files.
         Raises: JournalError, OSError.
         """
@@ -93,7 +94,7 @@ class OldSegments:
         return False
 
     def _kept(self) -> tuple[int | None, int | None]:
-        """From which LSN on a reader needs segments, and from which time on (wall us) they are retained; None: none."""
+        """The first LSN that a reader needs, and the time (wall us) since which segments are retained; None: none."""
         keep = min(reader_offsets(self._path, self._files).values(), default=None)
         now_ms = self._clock.wall_ms()
         self._turns.ledger.nothing_is_after(now_ms * 1000)

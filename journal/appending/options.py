@@ -1,11 +1,11 @@
-"""What a journal is opened with."""
+"""Options of `Journal.open`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True, frozen=True)
 class JournalOptions:
-    """As in the configuration's `[journal]` table; sizes in octets, times in milliseconds."""
+    """The configuration's `[journal]` table; sizes in octets, times in milliseconds."""
 
     fsync: str = "commit"
     fsync_interval_ms: int = 200
@@ -14,4 +14,4 @@ class JournalOptions:
     retain_ms: int | None = None
     scope: str = "durable"
     preallocate_size: int = 4 * 1024 * 1024
-    reserve_size: int = 0  # held back for what makes room on a full disk
+    reserve_size: int = 0  # room for the records that free room on a full disk

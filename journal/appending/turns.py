@@ -1,4 +1,4 @@
-"""Turns: between two of them the journal is whole. Their blocks, and the segments that these are in."""
+"""Turns: groups of records that become durable together. Their blocks, and the segments that hold the blocks."""
 
 from collections.abc import Iterable
 
@@ -17,10 +17,10 @@ PROGRAM = "leveret"
 
 
 class Turns:
-    """Fills the writer's blocks. `block`: the one of the turn under way, None between turns.
+    """Fills the writer's blocks. `block`: of the turn under way, None between turns.
 
-    Whoever appends takes `turns.block or turns.begin()`. `patient_count`: records of the turn that nobody waits for.
-    `is_awaited`: in this turn somebody began to wait for what was appended in it, or before.
+    Appending code takes `turns.block or turns.begin()`. `patient_count`: records of the turn with no answer waiting
+    for them. `is_awaited`: in this turn an answer began to wait for records of this turn or of earlier ones.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class Turns:
         self.ledger = _ledger_of(recovered)
         self.next_message_id = recovered.next_message_id
         self.checkpoint = (recovered.checkpoint_begin, recovered.checkpoint_end)  # the last one that is whole
-        self.uncovered_bytes = 0  # appended since it
-        self.ids_bytes = 0  # of duplicate ids: what the last checkpoint took to state them, and what came since
+        self.uncovered_bytes = 0  # appended since then
+        self.ids_bytes = 0  # duplicate ids: octets in the last checkpoint, and appended since then
         self.segment_bytes = self.ledger.rows[-1].size if self.ledger.rows else 0  # in the newest segment
         self.block: BlockBuilder | None = None
         self.patient_count = 0
@@ -45,7 +45,7 @@ class Turns:
         self._size_at_turn = self._count_at_turn = 0
 
     def begin(self) -> BlockBuilder:
-        """The block of a new turn, in a new segment where the last is full or old.
+        """Begin a turn. Returns its block, which is in a new segment if the last one is full or old.
 
         Raises: JournalFailed, JournalClosed.
         """
@@ -59,9 +59,9 @@ class Turns:
         return block
 
     def commit(self) -> int:
-        """End the turn: what was appended is written as soon as the commit under way has ended.
+        """End the turn: its records are written as soon as the commit under way has ended.
 
-        If nobody waits for any of it, it may go with a later commit. Returns the LSN behind it: safe when
+        If no answer waits for them, they may go with a later commit. Returns the LSN behind them: they are safe when
         `committed_lsn`, or the argument of `on_durable`, has reached it.
         """
         block = self.block
@@ -79,7 +79,7 @@ class Turns:
         return self.writer.end_turn(is_awaited=is_awaited)
 
     def roll(self) -> None:
-        """Between turns: a new segment. Its head makes it whole: names, ids, where the last checkpoint is."""
+        """Between turns: begin a new segment. Its head makes it self-contained: names, ids, the last checkpoint."""
         assert self.block is None
         now_ms = self._clock.wall_ms()
         self.names.drop_retired(self.ledger.first_live_lsn(self.writer.next_lsn))
@@ -98,7 +98,7 @@ class Turns:
         self._segment_began_ms = now_ms
 
     def append(self, records: Iterable[Record]) -> int:
-        """Any records, as they are; returns the LSN of the first. They count for no segment's life."""
+        """Append any records as they are; returns the LSN of the first. They do not keep a segment alive."""
         block = self.block or self.begin()
         lsn = block.next_lsn
         for record in records:
@@ -106,7 +106,7 @@ class Turns:
         return lsn
 
     def need(self, needs: frozenset[str]) -> None:
-        """Who reads what is appended next has to know these."""
+        """Add features that a program must know to read the following records."""
         if not needs <= self._needs:
             block = self.block or self.begin()
             block.needs |= needs
@@ -119,13 +119,13 @@ class Turns:
 
 
 def _needs_of(recovered: Recovered) -> frozenset[str]:
-    """Of what is there, also where an older program did not say it."""
+    """Needs of the recovered objects, including those that an older program did not write down."""
     needs = frozenset({DUPLICATE_IDS} if recovered.ids else ())
     return needs.union(*map(needs_of, recovered.objects.values()))
 
 
 def _ledger_of(recovered: Recovered) -> Ledger:
-    """What of the recovered messages is in which segment."""
+    """The ledger of the recovered messages, by segment."""
     ledger = Ledger()
     next_id = next((one.first_id for one in recovered.segments if one.first_id), recovered.next_message_id)
     for segment in recovered.segments:
