@@ -1,1 +1,1 @@
-"""The engine's events as records, and records as the engine's objects. The one room here that knows queues."""
+"""Turns the engine's events into records, and records into the engine's objects. Only this folder knows queues."""

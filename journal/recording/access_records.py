@@ -1,7 +1,7 @@
-"""What operators set, as `declared` records have it: JSON in place of an argument table.
+"""Users, policies, parameters and limits in `declared` records: JSON in place of an argument table.
 
-A user with its permissions is one record, for it is one settled fact; so is a policy, and a virtual host with its
-limits. A password is there as its salted hash alone.
+A user with its permissions is one record; so is a policy, and a virtual host with its limits. Of a password only the
+salted hash is recorded.
 """
 
 import json
@@ -16,7 +16,7 @@ from ..format.record import OPERATOR_POLICY
 
 
 def user_octets(user: User) -> bytes:
-    """A user as it is kept."""
+    """JSON of a user."""
     grants = None
     if user.permissions is not None:
         grants = {vhost: _grant_value(permissions.grant) for vhost, permissions in user.permissions.items()}
@@ -76,7 +76,7 @@ def _permissions(user: str, value: dict[str, Any]) -> MappingProxyType[str, Perm
 
 
 def policy_octets(policy: Policy) -> bytes:
-    """A policy as it is kept."""
+    """JSON of a policy."""
     return _octets(
         {
             "pattern": policy.pattern,
@@ -105,7 +105,7 @@ def policy_of(what: int, vhost: str, name: str, octets: bytes) -> Policy:
 
 
 def limits_octets(limits: VirtualHostLimits) -> bytes:
-    """The limits and the default queue type of a virtual host that operators set; none: nothing."""
+    """JSON of the limits and the default queue type that operators set for a virtual host; empty: none are set."""
     if limits.is_configured or limits == VirtualHostLimits():
         return b""
     said = {"max-connections": limits.max_connections, "max-queues": limits.max_queues}
@@ -123,7 +123,7 @@ def limits_of(octets: bytes) -> VirtualHostLimits:
 
 
 def parameter_name(component: str, name: str) -> str:
-    """Both as one name of the journal: a JSON list, as either may hold any character."""
+    """Both as one name of the journal: a JSON list, because either may hold any character."""
     return json.dumps([component, name])
 
 
@@ -139,8 +139,8 @@ def parameter_names(name: str) -> tuple[str, str]:
 
 
 def parameter_octets(value: object) -> bytes:
-    """A parameter's value as it is kept."""
-    return json.dumps({"value": value}).encode()  # no character of it stays as it is: it may be half of one
+    """JSON of a parameter's value."""
+    return json.dumps({"value": value}).encode()  # ASCII only: a lone surrogate cannot be encoded as UTF-8
 
 
 def parameter_of(octets: bytes) -> object:
@@ -149,7 +149,7 @@ def parameter_of(octets: bytes) -> object:
 
 
 def shown_octets(octets: bytes) -> dict[str, Any]:
-    """What people may read of any of these. Raises: BadRecord."""
+    """The fields that may be shown to people: all but the password's hash. Raises: BadRecord."""
     return {key: value for key, value in _value(octets).items() if key != "password_hash"} if octets else {}
 
 

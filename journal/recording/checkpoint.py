@@ -1,7 +1,7 @@
-"""A checkpoint: all that is there, stated again, so that recovery need not read further back.
+"""A checkpoint: states all durable objects and messages, so that recovery need not read older records.
 
-Taken in slices between turns; what happens meanwhile is recorded as ever, and what leaves a queue is left out of it.
-Source: ruling 22.
+It is taken in slices between turns. Events between slices are recorded as usual, and messages that leave a queue in
+the meantime are left out of the checkpoint. Source: ruling 22.
 """
 
 from array import array
@@ -18,15 +18,15 @@ from ..recovery.snapshot import PART_MESSAGES, run_record
 from .object_recorder import is_declared
 from .recorder import Recorder
 
-#: Messages of a queue that are looked through between two turns: their order, or their ids (about 3 ms).
+#: Messages of a queue whose order or ids are examined between two turns (about 3 ms).
 LOOK_SLICE = 10_000
-#: So many runs of contents more than two for each message are worth being thinned out.
+#: Runs of the content index beyond two for each live message above which the index is rebuilt.
 RUNS_SPARE = 10_000
 _ID = attrgetter("id")
 
 
 def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
-    """State everything, a slice for each `next`; commit after each. Ends with the checkpoint's own record."""
+    """Append a checkpoint, one slice for each `next`; commit after each. Ends with the record that completes it."""
     journal.checkpoints.begin()
     for name, vhost in broker.virtual_hosts.items():
         recorder.state_vhost(name)
@@ -60,7 +60,7 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
 
 
 def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
-    """What is in a queue now."""
+    """State the messages of a queue."""
     gone, changed = recorder.watch(queue)
     queue_id = recorder.id_of(queue)
     due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
@@ -93,9 +93,9 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
                 yield found
 
     if tail and (queue.store.level_max > 0 or any(part.attempts for part in tail)):
-        # Ids of different levels, and of what came back, lie among each other; recovery wants them to rise.
+        # Ids of different levels, and of requeued messages, are interleaved; recovery needs them rising.
         merged = merge(stated(), *_each(recorder, tail), key=attrgetter("id"))
-        # Of each level one is looked at in advance, and may go before its turn.
+        # The merge reads one message of each level in advance; it may leave the queue before it is stated.
         for _ in journal.checkpoints.snapshot(queue_id, (one for one in merged if one.id not in gone)):
             yield
     else:
@@ -105,13 +105,13 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
             for start in range(0, len(part.ids), PART_MESSAGES):
                 _state_part(journal, recorder, queue_id, part, start, gone)
                 yield
-    if tail and changed:  # of what was paged out, they were stated as it was before
+    if tail and changed:  # messages that were paged out were stated with their old counts
         for _ in journal.checkpoints.snapshot(queue_id, _changed(recorder, gone, changed)):
             yield
 
 
 def _changed(recorder: Recorder, gone: set[int], changed: dict[int, tuple[Message, int]]) -> Iterator[RecoveredMessage]:
-    """Of messages that were counted otherwise meanwhile those that are there, as they are now."""
+    """Messages whose counts changed during the checkpoint and that are still in the queue, with their new state."""
     for id_ in sorted(changed):
         message, due_ns = changed[id_]
         if id_ not in gone and message.envelope.facts.persistent:
@@ -121,7 +121,7 @@ def _changed(recorder: Recorder, gone: set[int], changed: dict[int, tuple[Messag
 
 
 def _rising(chunks: list[list[Message]]) -> Iterable[Message]:
-    """Messages of chunks with rising ids, all in that order, without the time to sort them at once."""
+    """All messages in the order of their ids, merged from sorted chunks: one sort would take too long for one turn."""
     chunks.sort(key=lambda chunk: chunk[0].id)
     if all(before[-1].id < after[0].id for before, after in pairwise(chunks)):
         return chain.from_iterable(chunks)
@@ -147,7 +147,7 @@ def _each(recorder: Recorder, tail: list[Part]) -> list[Iterator[RecoveredMessag
 
 
 def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part, start: int, gone: set[int]) -> None:
-    """Some of a run of a tail, but for those that are gone."""
+    """State a slice of a paged-out part, without the messages that are gone."""
     stop = start + PART_MESSAGES
     ids, sizes = part.ids[start:stop], array("I", part.sizes[start:stop])
     expiries = None if part.expires is None else array("q", map(recorder.wall_ms, part.expires[start:stop]))
@@ -162,9 +162,9 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
 
 
 def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
-    """Where contents are need not be known of messages that are gone; of dead letters to come they may be asked for.
+    """Remove messages that are gone from the content index, unless dead letters that still need it are pending.
 
-    A message that came since this began is newer than all that is forgotten, and none goes from queue to queue.
+    Messages that arrive between slices are newer than all that are removed, and none goes from queue to queue.
     """
     next_id = broker.context.next_id
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]

@@ -1,4 +1,4 @@
-"""Where the contents of messages are: message id -> LSN, for runs of messages that were published together.
+"""Index of the contents of messages: message id -> LSN, for runs of messages that were published together.
 
 Ids and LSNs rise by one within a run, so a run costs 24 octets however long it is.
 """
@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from ...engine.state import stretches
 
-#: Ids that are kept between two pauses (about 5 ms).
+#: Ids that `keep_only` copies between two pauses (about 5 ms).
 KEEP_SLICE = 5_000
 
 
 class ContentIndex:
-    """Added to in order of ids; forgets what is not used any more when it is rebuilt."""
+    """Runs are added in the order of ids; unused ones are dropped when the index is rebuilt."""
 
     __slots__ = ("_counts", "_firsts", "_lsns", "_moved")
 
@@ -29,11 +29,11 @@ class ContentIndex:
 
     @property
     def last_id(self) -> int:
-        """Of all that were added; 0: none, or it is forgotten."""
+        """The highest id in the index; 0: it is empty."""
         return self._firsts[-1] + self._counts[-1] - 1 if self._firsts else 0
 
     def add(self, first_id: int, count: int, lsn: int) -> None:
-        """A run; `first_id` is above all that was added before."""
+        """Add a run; `first_id` is above all ids that were added before."""
         if self._firsts:
             length = self._counts[-1]
             if first_id == self._firsts[-1] + length and lsn == self._lsns[-1] + length:
@@ -44,11 +44,11 @@ class ContentIndex:
         self._counts.append(count)
 
     def move(self, id_: int, lsn: int) -> None:
-        """The content of one message was moved."""
+        """Note the new LSN of a content that was moved."""
         self._moved[id_] = lsn
 
     def lsn_of(self, id_: int) -> int | None:
-        """Where the content is; None when it was never recorded."""
+        """LSN of the message's content; None when it was never recorded."""
         if self._moved and id_ in self._moved:
             return self._moved[id_]
         at = bisect_right(self._firsts, id_) - 1
@@ -57,7 +57,7 @@ class ContentIndex:
         return self._lsns[at] + id_ - self._firsts[at]
 
     def runs(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """(first id, its LSN, how many) for rising ids, all of which are known; both rise by one within a run."""
+        """(first id, its LSN, length) of runs that cover these rising ids, all of which must be in the index."""
         if not isinstance(ids, range):
             for stretch in stretches(ids):
                 yield from self.runs(stretch)
@@ -79,14 +79,14 @@ class ContentIndex:
             at += 1
 
     def forget_before(self, id_: int) -> None:
-        """Nothing below this id is asked for any more."""
+        """Drop runs below this id, when there are enough of them to pay for it."""
         at = bisect_right(self._firsts, id_) - 1
         if at > 1000 or at * 2 > len(self._firsts):
             del self._firsts[:at], self._lsns[:at], self._counts[:at]
             self._moved = {one: lsn for one, lsn in self._moved.items() if one >= id_}
 
     def keep_only(self, ids: Sequence[int], next_id: int) -> Iterator[None]:
-        """Forget all below `next_id` but these (rising), with a pause after each slice, in which more may be added."""
+        """Drop all ids below `next_id` except these (rising). Pauses after each slice; `add` may be called then."""
         kept = ContentIndex()
         moved_before = self._moved.copy()
         for start in range(0, len(ids), KEEP_SLICE):

@@ -1,6 +1,6 @@
-"""Duplicate ids on their way into the journal and back: what each address remembers outlives a restart.
+"""Records and restores duplicate ids, so that the id caches of addresses survive a restart.
 
-Only ids of messages that the journal has: an id whose message is lost must not keep its publisher from trying again.
+Only ids of recorded messages are kept: if a message is lost, its publisher must be able to send it again.
 Source: address-settings page 3.6 (persist-id-cache).
 """
 
@@ -13,14 +13,14 @@ from ..format.heap import IdsSeen
 from ..format.record import VHOST
 from ..recovery.replay import Recovered
 
-#: Ids that are stated between two turns (about 2 ms).
+#: Duplicate ids that a checkpoint states between two turns (about 2 ms).
 STATED_SLICE = 1000
-#: What an id takes in the journal beside its text, about.
+#: Octets that an id takes in the journal beside its text, about.
 ID_OCTETS = 16
 
 
 class DuplicateIds:
-    """`is_on`: whether ids are kept (`persist-id-cache`)."""
+    """Duplicate ids in the journal. `is_on`: whether they are recorded (`persist-id-cache`)."""
 
     def __init__(self, broker: Broker, journal: Journal, *, is_on: bool) -> None:
         self._broker = broker
@@ -28,7 +28,7 @@ class DuplicateIds:
         self.is_on = is_on
 
     def keep(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> None:
-        """In the turn of its message, so that both are safe or neither."""
+        """Record an id in the turn of its message, so that both are durable or neither."""
         if self.is_on:
             self._write(vhost, IdsSeen(address, size, [(id_, first_id)]))
 
@@ -38,18 +38,18 @@ class DuplicateIds:
 
     @property
     def octets(self) -> int:
-        """What a checkpoint takes to state them, about. O(addresses)."""
+        """Octets that a checkpoint takes to state the ids, about. O(addresses)."""
         caches = (cache for vhost in self._broker.virtual_hosts.values() for cache in vhost.context.id_caches.values())
         return sum(ID_OCTETS * len(cache) + cache.characters for cache in caches) if self.is_on else 0
 
     def state(self) -> Iterator[None]:
-        """For a checkpoint: all of them, a slice for each `next`."""
+        """State all ids for a checkpoint, one slice for each `next`."""
         if not self.is_on:
             return
         self._journal.turns.ids_bytes = 0
         for vhost in list(self._broker.virtual_hosts.values()):
             for address, cache in list(vhost.context.id_caches.items()):
-                ids = cache.ids()  # O(what is remembered), but 7 ns each
+                ids = cache.ids()  # O(ids), 7 ns each
                 for start in range(0, len(ids), STATED_SLICE):
                     if vhost.context.is_being_deleted:
                         break
@@ -59,7 +59,7 @@ class DuplicateIds:
                         yield
 
     def restore(self, found: Recovered) -> None:
-        """As many as the address remembers now; none where it remembers none, or they are not kept any more."""
+        """Fill the id caches with the newest ids, up to the cache size of each address; not if `is_on` is false."""
         if not self.is_on:
             return
         broker, names = self._broker, found.names
@@ -77,5 +77,5 @@ class DuplicateIds:
 
 
 def _stated(cache: IdCache, ids: list[str]) -> list[tuple[str, int]]:
-    """Of some ids those that are still remembered and whose message the journal has."""
+    """Those of the ids that are still in the cache and whose message is in the journal."""
     return [(id_, number) for id_ in ids if (number := cache.number_of(id_))]

@@ -1,7 +1,8 @@
-"""The recorder of `scope = "all"`: beside what recovery restores, everything else that happened, for audits.
+"""The recorder of `scope = "all"`: records all events, for audits, in addition to those that recovery restores.
 
-Transient messages, deliveries, returns that count for nothing, what comes due, consumers, connections, transient queues
-and exchanges. Such records lack the flag durable, so recovery passes over them, and no confirm waits for them.
+The additional ones are transient messages, deliveries, requeues that count no attempt, scheduled messages that come
+due, consumers, connections, transient queues and exchanges. Their records lack the flag durable, so recovery ignores
+them, and no confirm waits for them.
 Source: ruling 22; interfaces page, [journal].
 """
 
@@ -45,7 +46,7 @@ from .recorder import Recorder
 
 
 class FullRecorder(Recorder):
-    """A listener like `Recorder`: it writes the same records in the same order, with more detail."""
+    """Writes the records of `Recorder` in the same order, and more of them, with more detail."""
 
     takes_transient = True
 
@@ -63,7 +64,7 @@ class FullRecorder(Recorder):
         self._on(SettingsEvent, self._settings_changed)
 
     def begin(self, objects: Container[int]) -> None:
-        """Also records that a broker starts here: earlier transient messages are gone."""
+        """Also record the start of a broker: earlier transient messages are gone."""
         super().begin(objects)
         text = json.dumps({"journal": {"scope": "all"}})
         self._journal.turns.append([Record(SETTINGS_CHANGED, heap=encode_text(text))])
@@ -99,7 +100,7 @@ class FullRecorder(Recorder):
             )
 
     def _is_service(self, vhost: str, exchange: str) -> bool:
-        found = self._broker.virtual_hosts.get(vhost)  # None: it is being taken down
+        found = self._broker.virtual_hosts.get(vhost)
         return found is not None and isinstance(found.exchanges.get(exchange), ServiceExchange)
 
     def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, run: PublishedRun, durable: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""In which durable queues a message is now: asked when what is alive in an old segment is moved forward."""
+"""Finds the durable queues that hold a message; used when live contents of an old segment are moved forward."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -8,9 +8,9 @@ from .recorder import Recorder
 
 
 def message_index(broker: Broker, recorder: Recorder) -> Callable[[int], tuple[int, ...]]:
-    """Message id -> ids of the durable queues that it is in now.
+    """A function from a message id to the ids of the durable queues that hold the message now.
 
-    O(messages in memory + runs); asking, O(queues log runs).
+    O(messages in memory + runs); each call of the function is O(queues log runs).
     """
     where: dict[int, tuple[int, ...]] = {}
     paged: list[tuple[int, list[Sequence[int]]]] = []
@@ -47,7 +47,7 @@ def _first(ids: Sequence[int]) -> int:
 
 
 def _has(ids: Sequence[int], id_: int) -> bool:
-    """Whether rising ids have this one."""
+    """Whether `id_` is one of the rising ids."""
     if isinstance(ids, range):
         return id_ in ids
     at = bisect_left(ids, id_)

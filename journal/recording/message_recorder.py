@@ -1,6 +1,6 @@
-"""What happens to messages, written down: the part of the recorder that has to do with their events.
+"""The part of the recorder that writes events of messages.
 
-Persistent messages in durable queues only; full_recorder.py writes the rest.
+It writes those of persistent messages in durable queues; full_recorder.py writes the others.
 Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
@@ -35,7 +35,7 @@ from .content_index import ContentIndex
 from .object_recorder import ObjectRecorder
 
 _ENVELOPE = attrgetter("envelope")
-#: Where a stream begins is stated again after these, in the same block.
+#: Kinds after which the first offset of a stream is recorded again, in the same block.
 FROM_THE_HEAD = frozenset({EventKind.DROPPED, EventKind.EXPIRED, EventKind.PURGED})
 
 
@@ -48,14 +48,14 @@ class PublishedRun(NamedTuple):
     sizes: Sequence[int]
 
     def part(self, ids: Sequence[int]) -> tuple[int, Sequence[int]]:
-        """LSN of the first, and sizes, of some of them that follow each other."""
+        """LSN of the first content, and sizes, of some consecutive messages of the run."""
         offset, sizes = ids[0] - self.first, self.sizes
         return self.lsn + offset, sizes if len(ids) == len(sizes) else sizes[offset : offset + len(ids)]
 
 
 class Meanwhile(NamedTuple):
-    """What happened to messages of a queue while it was stated: ids that left; by id, messages that were counted
-    otherwise, and until when they wait (monotonic, 0: they do not)."""
+    """Changes in a queue while a checkpoint states it: ids that left it; by id, messages whose counts changed, each
+    with its due time (monotonic ns, 0: none)."""
 
     gone: set[int]
     changed: dict[int, tuple[Message, int]]
@@ -64,7 +64,7 @@ class Meanwhile(NamedTuple):
 class MessageRecorder(ObjectRecorder):
     """`persists_deliveries`: write counts at each delivery. `counts_max`: larger ones are not written; -1: all are."""
 
-    #: Whether messages that no restart brings back are recorded, too.
+    #: Whether messages that no restart restores are recorded, too.
     takes_transient: ClassVar[bool] = False
 
     def __init__(
@@ -74,9 +74,9 @@ class MessageRecorder(ObjectRecorder):
         self._persists_deliveries = persists_deliveries
         self._counts_max = counts_max
         self.contents = ContentIndex()
-        self._runs: deque[PublishedRun] = deque()  # of what is being published
+        self._runs: deque[PublishedRun] = deque()  # of the messages that are being published
         self.is_behind = False  # see the engine's `Durability`
-        self._meanwhile: Meanwhile | None = None  # in the queue that is being stated
+        self._meanwhile: Meanwhile | None = None  # of the queue that a checkpoint is stating
         self._stated = ("", "")
 
     def _published(self, event: PublishedEvent) -> None:
@@ -111,7 +111,7 @@ class MessageRecorder(ObjectRecorder):
             self._has_recorded = True
 
     def _published_mixed(self, event: MixedPublishedEvent) -> None:
-        """In one go where all messages are stored and framed alike: a call for each would cost more than the rest."""
+        """One call if all messages are stored and framed alike: a call for each would cost more than the rest."""
         self._runs.clear()
         distinct = set(event.envelopes)
         stored = [one for one in distinct if event.queue.stores(one)]
@@ -138,13 +138,13 @@ class MessageRecorder(ObjectRecorder):
     def _enqueued(self, event: EnqueuedEvent) -> None:
         run = self._run_of(event.messages[0])
         if run is None or not (self.takes_transient or is_persistent(event)):
-            return  # transient, or its content is not here
+            return  # transient, or its content is not recorded
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is not None:
             self._write_enqueued(event, queue_id, run)
 
     def _run_of(self, id_: int) -> PublishedRun | None:
-        """The run that a message was published in; those before it are done with."""
+        """The run in which a message was published. Drops the runs before it."""
         runs = self._runs
         while len(runs) > 1 and id_ >= runs[0].stop:
             runs.popleft()
@@ -183,7 +183,7 @@ class MessageRecorder(ObjectRecorder):
         queue_id, ids = self._leaving(event)
         if queue_id is None or not ids:
             return
-        if self.is_behind:  # what came while nothing was taken is not recorded, and need not be now
+        if self.is_behind:  # messages that came while the journal took nothing have no record, and need none now
             self._note_gone(event, ids)
             ids = self._recorded(ids)
             if not ids:
@@ -191,10 +191,10 @@ class MessageRecorder(ObjectRecorder):
         self._write_settled(event, queue_id, ids, reason_of(event))
 
     def _leaving(self, event: AckedEvent | LeftEvent) -> tuple[int | None, Sequence[int]]:
-        """The journal's id of the queue, None: it has none; and the ids of the messages that leave it."""
+        """The journal's id of the queue (None: it has none), and the ids of the messages that leave it."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None or not is_gone(event):
-            return None, ()  # they stay, or never were there
+            return None, ()  # they stay, or were never in it
         return queue_id, persistent_ids(event)
 
     def _write_settled(
@@ -216,7 +216,7 @@ class MessageRecorder(ObjectRecorder):
         else:
             self._journal.messages.happened(event.kind, queue_id, ids, **more)
         if event.kind in FROM_THE_HEAD:
-            vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being taken down
+            vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being deleted
             queue = None if vhost is None else vhost.queues.get(event.subject)
             if queue is not None and queue.first_offset is not None:
                 self.state_object(queue, restated=True)
@@ -233,11 +233,11 @@ class MessageRecorder(ObjectRecorder):
             self._meanwhile.changed.update((message.id, (message, due)) for message, due in zip(event.of, due_ns))
 
     def _recorded(self, ids: Sequence[int]) -> Sequence[int]:
-        """Of some messages those whose contents are in the journal."""
+        """Those of the messages whose contents are in the journal."""
         return [id_ for id_ in ids if self.contents.lsn_of(id_) is not None]
 
     def _requeued(self, event: RequeuedEvent) -> None:
-        """A count is written when it has changed: after a return that counted, or whose delivery was counted before."""
+        """Write a count when it has changed: a requeue counted an attempt, or the delivery's count was written."""
         if event.counted or (self._persists_deliveries and self.recalls_attempts(event)):
             self._returned(event, None)
 
@@ -268,7 +268,7 @@ class MessageRecorder(ObjectRecorder):
         return self._counts_max < 0 or message.deliveries - message.uncounted <= self._counts_max
 
     def _delivered(self, event: DeliveredEvent) -> None:
-        """Counts before deliveries (persist-delivery-count-before-delivery): they go out when these are safe."""
+        """Write counts before deliveries (persist-delivery-count-before-delivery); these are sent once that is safe."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None or not self.recalls_attempts(event):
             return
@@ -292,31 +292,31 @@ class MessageRecorder(ObjectRecorder):
             self.send_after(event)
 
     def recalls_attempts(self, event: DeliveredEvent | RequeuedEvent) -> bool:
-        """Whether counts of the queue's messages outlive a restart."""
-        vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being taken down
+        """Whether delivery counts of the queue's messages survive a restart."""
+        vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being deleted
         queue = None if vhost is None else vhost.queues.get(event.subject)
         return queue is not None and queue.kind.recalls_attempts
 
     def send_after(self, event: DeliveredEvent) -> None:
-        """Nothing goes to a client before what was just recorded is on the disk."""
+        """Send nothing to the client before the records so far are on the disk."""
         turns = self._journal.turns
         turns.is_awaited = True
         event.session.client.send_after(turns.next_lsn)
 
     def wall_ms(self, monotonic_ns: int) -> int:
-        """A time of the running clock as it is recorded; 0: none."""
+        """Wall time in ms of a time of the monotonic clock, for a record; 0: none."""
         if not monotonic_ns:
             return 0
         clock = self._broker.context.clock
         return min(TIME_MAX, clock.wall_ms() + -(-(monotonic_ns - clock.monotonic_ns()) // MS))
 
     def _expires_ms(self, envelope: Envelope) -> int:
-        """When a message ends by its own time to live, in wall ms; 0: never."""
+        """When a message expires by its own TTL, in wall ms; 0: never."""
         wait_ms = envelope.expiration_ms
         return 0 if wait_ms is None else self._broker.context.clock.wall_ms() + bounded_ms(wait_ms)
 
     def watch(self, queue: Queue | None) -> Meanwhile:
-        """What happens in this queue from now on is noted in what is returned; None: no more."""
+        """Note later changes of this queue in the returned object; None: stop noting."""
         meanwhile = Meanwhile(set(), {})
         self._meanwhile = None if queue is None else meanwhile
         self._stated = ("", "") if queue is None else (queue.vhost_name, queue.name)
@@ -324,23 +324,23 @@ class MessageRecorder(ObjectRecorder):
 
 
 def is_persistent(event: EnqueuedEvent) -> bool:
-    """Whether the messages, which are alike, are to be stored."""
+    """Whether the event's messages, which are alike, are persistent."""
     envelope = event.of if isinstance(event.of, Envelope) else event.of[0].envelope
     return envelope.facts.persistent
 
 
 def is_gone(event: AckedEvent | LeftEvent) -> bool:
-    """Whether messages that were in the queue are not in it any more: they were not kept, nor refused."""
+    """Whether the messages left the queue: it did not keep them after the ack, nor refuse them on arrival."""
     return not event.kept if isinstance(event, AckedEvent) else event.came_in
 
 
 def reason_of(event: AckedEvent | LeftEvent) -> str:
-    """Why messages left their queue; empty: the kind of the event says it."""
+    """Reason why messages left their queue; empty: the kind of the event is the reason."""
     return event.reason or "" if isinstance(event, LeftEvent) else ""
 
 
 def persistent_ids(event: AckedEvent | LeftEvent) -> Sequence[int]:
-    """Of an event's messages, those that are in the journal if their queue is."""
+    """Ids of the event's persistent messages, which are in the journal if their queue is durable."""
     if isinstance(event.of, Envelope):
         return event.messages if event.of.facts.persistent else ()
     if all(envelope.facts.persistent for envelope in set(map(_ENVELOPE, event.of))):
@@ -349,10 +349,10 @@ def persistent_ids(event: AckedEvent | LeftEvent) -> Sequence[int]:
 
 
 def is_contiguous(ids: Sequence[int]) -> bool:
-    """Whether these are a range without holes: consumers that share a run have every second or third message each."""
+    """Whether these are a range without gaps: consumers that share a run have every second or third message each."""
     return isinstance(ids, range) and ids.step == 1
 
 
 def stand_in_a_row(ids: Sequence[int]) -> bool:
-    """Whether these, which differ, are all from the first to the last."""
+    """Whether these distinct ids are all ids from the first to the last, in any order between them."""
     return ids[-1] - ids[0] + 1 == len(ids) and min(ids) == ids[0] and max(ids) == ids[-1]

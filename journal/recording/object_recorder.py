@@ -1,6 +1,6 @@
-"""What there is, written down: queues, exchanges and bindings that are durable, and what operators set.
+"""The part of the recorder that writes objects: durable queues, exchanges and bindings; users, policies, parameters.
 
-The part of the recorder that has to do with names. Source: rulings 21 and 22.
+Source: rulings 21 and 22.
 """
 
 from ...engine import (
@@ -32,7 +32,7 @@ from ..format.needs import LOGGED_TOPICS
 from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
 from .access_records import limits_octets, parameter_name, parameter_octets, policy_octets, user_octets
 
-#: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
+#: Arguments for other attributes of a queue; no client can use these names, because they hold a space.
 AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address", "leveret first-offset"
 NOTES = "leveret notes"
 MAKES_NO_QUEUES = "leveret makes-no-queues"
@@ -50,7 +50,7 @@ class ObjectRecorder:
         self._journal = journal
         self._queue_ids: dict[tuple[str, str], int] = {}
         self._exchange_ids: dict[tuple[str, str], int] = {}
-        self._has_recorded = False  # since somebody last took the barrier
+        self._has_recorded = False  # since the last `take_sync_lsn`
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ class ObjectRecorder:
         return self._queue_id(queue)
 
     def remember(self, queue_or_exchange: Queue | Exchange) -> None:
-        """It was there before the recorder."""
+        """Assign the ids of an object that existed before the recorder."""
         if isinstance(queue_or_exchange, Queue):
             self._queue_id(queue_or_exchange)
         else:
@@ -72,7 +72,7 @@ class ObjectRecorder:
         key = (queue.vhost_name, queue.name)
         found = self._queue_ids.get(key)
         if found is None:
-            found = 0  # the log's, which is no object of the journal
+            found = 0  # of the log, which is no object of the journal
             if not queue.name:
                 self._journal.turns.need(_LOG)
             else:
@@ -120,11 +120,11 @@ class ObjectRecorder:
             self._transient_gone(id_, what)
 
     def _transient_gone(self, id_: int, what: int) -> None:
-        """Of what does not survive a restart nothing is written; messages may speak of a transient exchange."""
+        """Write no record for a transient object. Its id is retired: messages may refer to a transient exchange."""
         self._journal.objects.retire(id_)
 
     def state_object(self, subject: Queue | Exchange, *, restated: bool) -> None:
-        """A durable queue or exchange is there."""
+        """Record that a queue or exchange exists, if it is durable."""
         if subject.durable:
             self._write_object(subject, restated)
             self._has_recorded |= not restated
@@ -172,7 +172,7 @@ class ObjectRecorder:
         self.state_binding(event.vhost, event.binding, restated=False)
 
     def state_binding(self, vhost: str, binding: Binding, *, restated: bool) -> None:
-        """A durable binding is there."""
+        """Record that a binding exists, if it is durable."""
         source, target = binding.source, binding.destination
         if source.durable and target.durable:
             self._journal.objects.bound(
@@ -188,7 +188,7 @@ class ObjectRecorder:
             self._has_recorded = True
 
     def _knows(self, vhost: str, binding: Binding) -> bool:
-        """Whether both ends have ids: with an exchange that was undeclared its bindings are gone already."""
+        """Whether both ends have ids: the bindings of an undeclared exchange are gone already."""
         target = binding.destination
         ids = self._queue_ids if isinstance(target, Queue) else self._exchange_ids
         return (vhost, target.name) in ids and (vhost, binding.source.name) in self._exchange_ids
@@ -202,17 +202,17 @@ class ObjectRecorder:
         arguments: FieldTable = binding.arguments
         return Bound(what, target_id, binding.routing_key.encode(), encode_table(arguments) if arguments else b"")
 
-    # -- what operators set -------------------------------------------------------------------------------------------
+    # -- objects of operators -----------------------------------------------------------------------------------------
 
     def _vhost_changed(self, event: VirtualHostEvent) -> None:
         if event.kind is EventKind.DECLARED:
             self.state_vhost(event.subject, restated=False)
             return
-        # While it is going, what is in it still has to go, by names that speak of it.
+        # While it is being deleted, its objects still have to be undeclared by names that refer to it.
         self._journal.objects.undeclared(self._vhost_id(event.subject), VHOST, forgets=not event.is_going)
         self._has_recorded = True
         if not event.is_going:
-            for ids in (self._queue_ids, self._exchange_ids):  # it may be made again: with other ids
+            for ids in (self._queue_ids, self._exchange_ids):  # if it is made again, its objects get other ids
                 for key in [key for key in ids if key[0] == event.subject]:
                     del ids[key]
 
@@ -238,14 +238,14 @@ class ObjectRecorder:
         return self._vhost_id(vhost) if vhost else 0
 
     def state_vhost(self, name: str, *, restated: bool = True) -> None:
-        """A virtual host is there, with these limits."""
+        """Record a virtual host and its limits."""
         vhost = self._broker.virtual_hosts.get(name)
         limits = limits_octets(vhost.context.limits) if vhost is not None else b""
         self._journal.objects.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
         self._has_recorded |= not restated
 
     def state_user(self, user: User, *, restated: bool) -> None:
-        """A user is so; one of the configuration is kept there, not here."""
+        """Record a user; a user of the configuration is not recorded."""
         if user.is_configured:
             self._forget(USER, 0, user.name)
             return
@@ -254,7 +254,7 @@ class ObjectRecorder:
         self._has_recorded |= not restated
 
     def state_policy(self, policy: Policy, *, restated: bool) -> None:
-        """A policy is so; one of the configuration is kept there, not here."""
+        """Record a policy; a policy of the configuration is not recorded."""
         if policy.origin is not None:
             self._forget_policy(policy)
             return
@@ -264,7 +264,7 @@ class ObjectRecorder:
         self._has_recorded |= not restated
 
     def state_parameter(self, identity: tuple[str, str, str], value: object, *, restated: bool) -> None:
-        """A parameter has this value."""
+        """Record a parameter's value."""
         vhost, component, name = identity
         id_ = self._journal.objects.define(PARAMETER, self._place_id(vhost), parameter_name(component, name))
         declared = Declared(PARAMETER, IS_DURABLE, "", parameter_octets(value))
@@ -283,7 +283,7 @@ class ObjectRecorder:
 
 
 def is_durable(event: Event) -> bool:
-    """Whether an event is a change of what there is that survives restarts."""
+    """Whether the event is a change of objects that survives restarts."""
     match event:
         case NotesEvent():
             return True
@@ -293,11 +293,11 @@ def is_durable(event: Event) -> bool:
             return event.exchange.durable
         case BindingEvent():
             return event.binding.source.durable and event.binding.destination.durable
-        case _:  # what operators set
+        case _:  # objects of operators
             return isinstance(event, _SET_BY_OPERATORS)
 
 
 def is_declared(exchange: Exchange) -> bool:
-    """Whether somebody declared it: not one that every virtual host has."""
+    """Whether a client or an operator declared it: not one that every virtual host has."""
     is_given = not exchange.name or exchange.name.startswith("amq.") or isinstance(exchange, ServiceExchange)
     return exchange.durable and not is_given

@@ -1,4 +1,4 @@
-"""The pager: gives messages of a deep queue's tail back from the journal. The engine's `Pager`.
+"""The engine's `Pager`: reads the messages of a deep queue's tail from the journal.
 
 Source: queues page F; rulings 5 and 23.
 """
@@ -14,14 +14,14 @@ from ..recovery.content_reader import ContentRun
 from .recorder import Recorder
 from .retry import pause, retry_blocking
 
-#: Property lists and envelopes that are remembered; bounded whatever was published.
+#: Property lists and envelopes that are cached. The caches are cleared when they are full.
 MEMORY_MAX = 512
-#: Where the property list begins in a blob of the plain framing.
+#: Offset of the property list in a blob of the plain framing.
 PROPERTIES_AT = 16
 
 
 class JournalPager:
-    """`memory`: octets that all deep queues may keep (limits.memory)."""
+    """Reads paged-out messages. `memory`: octets that all deep queues together may keep (limits.memory)."""
 
     pause = staticmethod(pause)
 
@@ -34,7 +34,7 @@ class JournalPager:
         self._envelopes: dict[tuple[int, bytes, PropertySummary, int, bytes | None], Envelope] = {}
 
     def budget(self) -> int:
-        """See `Pager`: equal shares."""
+        """See `Pager`: all deep queues get equal shares."""
         deep = sum(queue.store.is_deep for queue in self._broker.virtual_hosts.queues())
         return self.memory // (deep + 1)
 
@@ -70,7 +70,7 @@ class JournalPager:
         return found
 
     def _alike(self, run: ContentRun) -> Iterator[Run]:
-        """Its contents in parts that have the same properties. Raises: Damaged."""
+        """The run's contents in parts with the same properties. Raises: Damaged."""
         if run.header is not None:
             yield self._envelope(run, run.header[PROPERTIES_AT - 4 :], run.header), run.contents
             return

@@ -1,8 +1,8 @@
-"""The recorder: what happened in the engine, written down as far as it has to survive (`scope = "durable"`).
+"""The recorder of `scope = "durable"`: a listener of the broker that writes the events that recovery needs.
 
-A listener of the broker. Only what recovery restores is recorded: persistent messages in durable queues, durable
-queues, exchanges and bindings, and what operators set; full_recorder.py has the rest. `take_sync_lsn` and `safe_lsn`
-are the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
+These are events of persistent messages in durable queues, of durable queues, exchanges and bindings, and of users,
+policies and parameters; full_recorder.py writes the others. `take_sync_lsn` and `safe_lsn` are the engine's
+`Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
 from collections.abc import Callable, Container
@@ -44,12 +44,12 @@ from .object_recorder import is_durable
 
 Family = TypeVar("Family", bound=Event)
 
-#: Octets that wait for the disk before publishers wait, too.
+#: Octets that may wait for the disk before the journal is congested and publishers are throttled.
 BACKLOG_MAX = 32 * 1024 * 1024
 
 
 class Recorder(MessageRecorder):
-    """Listens to all events, and is the engine's `Durability`: what is safe, and what the journal cannot take now."""
+    """Listens to all events. Implements the engine's `Durability`: the safe LSN, and the state of the journal."""
 
     #: Mixed runs are recorded whole (`engine.MixedEvent`).
     takes_mixed: ClassVar[bool] = True
@@ -68,10 +68,10 @@ class Recorder(MessageRecorder):
         self.takes_nothing = False
         self.is_low = False
         self.failed_ms = 0  # see the engine's `Durability`
-        self.late_octets = 0  # of contents that came while it took nothing
+        self.late_octets = 0  # of contents that arrived while `takes_nothing`
         self.is_lost = False  # see the engine's `Durability`
-        self._safe_before = 0  # when it failed
-        self._late: dict[int, set[int]] = {}  # recorded since then, with what stood there before: id -> ids of queues
+        self._safe_before = 0  # safe LSN when the journal failed
+        self._late: dict[int, set[int]] = {}  # message id -> ids of queues for which `record_late` wrote it
         self._handlers: dict[type[Event], Callable[[Any], None]] = {}  # filled by `_on`, which is typed
         self._on(PublishedEvent, self._published)
         self._on(EnqueuedEvent, self._enqueued)
@@ -94,58 +94,58 @@ class Recorder(MessageRecorder):
             self._on(DeliveredEvent, self._delivered)
 
     def _on(self, family: type[Family], handler: Callable[[Family], None]) -> None:
-        """Events of this family go to this handler from now on."""
+        """Set the handler of a family of events."""
         self._handlers[family] = handler
 
     def __call__(self, event: Event) -> None:
-        """Write down what happened."""
+        """Record the event."""
         handler = self._handlers.get(type(event))
         if handler is None:
             return
         if not self.takes_nothing:
             try:
                 handler(event)
-            except JournalFailed:  # in its own thread, and this one has not heard of it yet
+            except JournalFailed:  # the writer's thread failed, and has not reported it here yet
                 self.fail(for_good=True)
                 self(event)
-                self._has_recorded = True  # so that publishers who wait are refused
+                self._has_recorded = True  # so that waiting publishers are refused
         elif is_durable(event):
-            self._has_recorded = True  # it will be, by the checkpoint that follows
+            self._has_recorded = True  # the following checkpoint will record it
         elif isinstance(event, AckedEvent | LeftEvent):
             queue_id, ids = self._leaving(event)
-            if queue_id is not None:  # the checkpoint leaves them out; their segments are to go after it
+            if queue_id is not None:  # the checkpoint omits them, so their segments can be deleted after it
                 self._journal.ledger.settled(self._recorded(ids))
         elif isinstance(event, PublishedEvent) and event.cause is not None:
             self.late_octets += sum(map(len, event.blobs))
 
     def fail(self, *, for_good: bool) -> None:
-        """The journal takes nothing now, or ever again."""
+        """The journal takes no records: until it has room again, or `for_good`."""
         if not self.is_behind:
             self._safe_before = self._journal.committed_lsn
         if not self.has_failed:
             self.failed_ms = self._broker.context.clock.wall_ms()
-        self._has_recorded = False  # of publishers that wait for no confirm
+        self._has_recorded = False  # by publishers that wait for no confirm
         self.takes_nothing = self.is_behind = True
         self.is_lost = for_good
 
     def recover(self) -> None:
-        """It takes records again; what happened meanwhile is still to be stated."""
+        """The journal takes records again; a checkpoint has yet to state the events that were not recorded."""
         self.takes_nothing = False
 
     def all_is_stated(self) -> None:
-        """A checkpoint since then is durable."""
+        """A checkpoint that began after `recover` is durable."""
         self.is_behind = self.takes_nothing
         if not self.is_behind:
             self._late.clear()
             self.late_octets = 0
 
     def set_low(self, is_low: bool) -> None:
-        """There is room only for what makes room: publishers are refused, the rest is recorded. Or no longer so."""
+        """Set whether the disk has room only for records that free room: then publishes are refused."""
         self._on(PublishedEvent, self._published_while_low if is_low else self._published)
         self.is_low = is_low
 
     def _published_while_low(self, event: PublishedEvent) -> None:
-        """Queues refuse what clients publish; what the broker itself publishes (dead letters, ...) is taken."""
+        """Record only publishes of the broker (dead letters, ...): queues refuse those of clients."""
         self._runs.clear()
         if event.cause is not None:
             self._published(event)
@@ -198,17 +198,17 @@ class Recorder(MessageRecorder):
         return journal.next_lsn
 
     def begin(self, objects: Container[int]) -> None:
-        """After restoring; `objects`: ids of the durable objects. Names of what ended with the last broker are retired.
+        """After restoring: retire the names of objects that ended with the last broker. `objects`: ids of durable ones.
 
-        These are transient queues and exchanges, consumers, connections, and what was undeclared without a record.
+        They are transient queues and exchanges, consumers, connections, and objects undeclared without a record.
         """
         journal = self._journal
         gone = [id_ for id_ in journal.names.ids_of() if id_ not in objects and not self._is_there(id_)]
-        for id_ in reversed(gone):  # a virtual host after what is in it
+        for id_ in reversed(gone):  # a virtual host after its objects
             journal.objects.retire(id_)
 
     def _is_there(self, id_: int) -> bool:
-        """Whether a name is of what every broker has, or is kept for the sake of messages."""
+        """Whether every broker has an object of this name, or messages still refer to it."""
         names, vhosts = self._journal.names, self._broker.virtual_hosts
         what, vhost_id, name = names[id_]
         if what == VHOST:
@@ -223,13 +223,13 @@ class Recorder(MessageRecorder):
     # -- for checkpoints ----------------------------------------------------------------------------------------------
 
     def message_of(self, message: Message, due_ns: int) -> RecoveredMessage | None:
-        """A message as recovery would find it; None: it is not in the journal."""
+        """The message as recovery would restore it; None: it is not in the journal."""
         lsn = self.contents.lsn_of(message.id)
         if lsn is None:
             return None
         is_out = message.holder is not None and not self._persists_deliveries
         state = MessageState(
-            message.deliveries - is_out - message.uncounted,  # a delivery counts when it has come back
+            message.deliveries - is_out - message.uncounted,  # a delivery counts once it was requeued
             0,
             self.wall_ms(due_ns),
             message.envelope.facts.priority or 0,
@@ -238,7 +238,7 @@ class Recorder(MessageRecorder):
         return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
 
     def record_late(self, queue: Queue, message: Message) -> None:
-        """A message that came into a durable queue while the journal took nothing: a dead letter of that time."""
+        """Record a message that entered a durable queue while the journal took nothing, such as a dead letter."""
         id_, envelope = message.id, message.envelope
         lsn = self.contents.lsn_of(id_)
         queue_id = self._queue_id(queue)

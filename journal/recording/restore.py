@@ -1,4 +1,4 @@
-"""Restoring: a broker gets back what its journal holds. Source: ruling 21; address-settings page 4.5, 5.7."""
+"""Restores a broker's objects and messages from its journal. Source: ruling 21; address-settings page 4.5, 5.7."""
 
 import logging
 from array import array
@@ -34,10 +34,10 @@ logger = logging.getLogger("leveret.journal")
 
 
 def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
-    """Make what was recovered; returns how many messages that are. The recorder listens from then on.
+    """Make the recovered objects and messages, then add the recorder as a listener. Returns the number of messages.
 
-    Rings are trimmed as by arrivals, so that at most ring-size messages are ready; that is recorded, and is committed
-    with the first turn: dead letters of what expired meanwhile belong to it.
+    Rings are trimmed as by arrivals, so that at most ring-size messages are ready. The trimming is recorded and
+    committed with the first turn, and so are dead letters of messages that expired while the broker was stopped.
     """
     found = journal.recovered
     _restore_what_operators_set(broker, found)
@@ -91,10 +91,10 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         arguments = decode_table(bound.arguments, 0)[0] if bound.arguments else {}
         kind = "queue" if bound.what == QUEUE else "exchange"
         vhost.bindings.add(kind, target, source, bound.routing_key.decode(), arguments)
-        recorder.remember(vhost.exchanges.named(source))  # those that every virtual host has, too
+        recorder.remember(vhost.exchanges.named(source))  # predefined ones, too
         if bound.what == EXCHANGE:
             recorder.remember(vhost.exchanges.named(target))
-    for id_ in found.queues.keys() - {id_ for id_, _ in queues}:  # of a virtual host that was being taken down
+    for id_ in found.queues.keys() - {id_ for id_, _ in queues}:  # of a virtual host that was being deleted
         journal.ledger.settled(found.queues.pop(id_).ids())
     broker.context.next_id = max(broker.context.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
@@ -119,13 +119,13 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
 
 
 def _open_log(broker: Broker, journal: Journal, recorder: Recorder) -> TopicLog:
-    from .topic_log import JournalLog  # few replay
+    from .topic_log import JournalLog  # imported here because few brokers replay
 
     return JournalLog(broker, journal, recorder)
 
 
 def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
-    """Virtual hosts, users, policies: they say what becomes of queues. Raises: BadRecord."""
+    """Restore virtual hosts, users, policies and parameters first: queues depend on them. Raises: BadRecord."""
     policies: list[Policy] = []
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
@@ -143,7 +143,7 @@ def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
 
 
 def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
-    """Where contents are, in order of ids."""
+    """Fill the recorder's content index, in the order of ids."""
     runs = [((first, lsn, count) for _, first, lsn, count in queue.runs()) for queue in queues]
     add = recorder.contents.add
     next_id = 0
@@ -155,7 +155,7 @@ def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
 
 
 class _Restoring:
-    """Puts messages back into one queue after the other: `begin` says what the next one had. See `Restorer`."""
+    """Puts messages back into one queue after another, see `Restorer`. `begin` sets the messages of the next queue."""
 
     def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
         self._journal = journal
@@ -166,15 +166,15 @@ class _Restoring:
         self._pages = broker.context.storage.pager is not None
         self._recovered = RecoveredQueue()
         self._first_offset = 0
-        self.exhausted: list[tuple[Queue, list[Message]]] = []  # out when the broker ended, and not to go out again
-        self.replaced: list[tuple[Queue, Message | Left]] = []  # there is a newer value: these do not come back
+        self.exhausted: list[tuple[Queue, list[Message]]] = []  # at the delivery limit
+        self.replaced: list[tuple[Queue, Message | Left]] = []  # superseded by a newer value
 
     def begin(self, recovered: RecoveredQueue, first_offset: int) -> None:
-        """What the next queue had; of a stream, the offset of the first message."""
+        """Set the recovered messages of the next queue, and the offset of the first one if it is a stream."""
         self._recovered, self._first_offset = recovered, first_offset
 
     def restore_ready(self, queue: Queue) -> int:
-        """Messages back where they were; of many only the first ones into memory."""
+        """Restore the ready messages in their order; of a deep queue, load only the first ones into memory."""
         recovered, store = self._recovered, queue.store
         self._set_exhausted_aside(queue)
         if self._pages and store.may_page:
@@ -188,7 +188,7 @@ class _Restoring:
         return len(recovered)
 
     def _set_exhausted_aside(self, queue: Queue) -> None:
-        """Messages whose attempts, the one that was under way counted, are as many as there may be."""
+        """Move messages that have reached the delivery limit, with the last attempt counted, to `exhausted`."""
         limit, recovered = queue.rules.max_delivery_attempts, self._recovered
         ids = [
             id_
@@ -211,7 +211,7 @@ class _Restoring:
                 del states[id_]
 
     def restore_kept(self, queue: Queue) -> int:
-        """By place only, where they may stay in the journal."""
+        """Restore the locations only, if contents may stay in the journal."""
         if self._pages:
             self._fill_kept(queue, self._recovered)
         else:
@@ -227,7 +227,7 @@ class _Restoring:
                 self.replaced.append((queue, older))
 
     def _fill_kept(self, queue: Queue, recovered: RecoveredQueue) -> None:
-        """By place only, but for messages that something happened to."""
+        """Restore the locations only, except of messages with delivery counts or due times."""
         ids, _, sizes, expires = recovered.columns()
         special = {id_ for id_, state in recovered.states.items() if state.deliveries or state.due_ms}
         rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
@@ -251,7 +251,7 @@ class _Restoring:
                     self.replaced.append((queue, older))
 
     def restore_stream(self, queue: Queue) -> int:
-        """A stream's messages with the offsets that they had."""
+        """Restore a stream's messages with their offsets."""
         recovered, first_offset = self._recovered, self._first_offset
         waiting = {id_ for id_, state in recovered.states.items() if state.due_ms > self._wall_ms}
         if self._pages and not waiting:
@@ -268,13 +268,13 @@ class _Restoring:
         return len(recovered)
 
     def _time_ms(self, id_: int) -> int:
-        """When the journal got a message, in wall ms; not later than now."""
+        """When the message was recorded, in wall ms; not later than now."""
         lsn = self._recorder.contents.lsn_of(id_)
         assert lsn is not None
         return min(self._journal.contents.read_message(lsn)[0].ts_us // 1000, self._wall_ms)
 
     def _fill_tail(self, queue: Queue, recovered: RecoveredQueue) -> None:
-        """By place only, but for messages that wait for their time."""
+        """Restore the locations only, except of scheduled messages."""
         _, _, sizes, expires = recovered.columns()
         store = queue.store
         level_max = store.level_max
@@ -306,19 +306,19 @@ class _Restoring:
             extend(first + done, start + done, start + count)
 
     def _due_ns(self, wall_ms: int) -> int:
-        """A recorded time by the running clock; a journal may have one that no clock takes."""
+        """Monotonic ns of a recorded wall time, limited: a journal may hold a time that no clock accepts."""
         return self._now_ns + min(wall_ms - self._wall_ms, AHEAD_MS_MAX) * MS
 
     def _expires_ns(self, expires_ms: int) -> int:
         return max(1, self._due_ns(expires_ms)) if expires_ms else 0
 
     def _restored(self, queue: Queue, one: RecoveredMessage) -> Message | None:
-        """A message as it was; None: it waits for its time, where it belongs."""
+        """Restore one message; None: it is scheduled and was put there."""
         message = self._message(queue, one)
         if one.expires_ms:
             message.expires_ns = self._expires_ns(one.expires_ms)
             queue.store.expect_expiry()
-        message.deliveries = attempts = one.state.deliveries - one.state.uncounted  # redelivered: tried before (5.7)
+        message.deliveries = attempts = one.state.deliveries - one.state.uncounted  # sets redelivered (5.7)
         queue.loaded([message], attempts)
         if one.state.due_ms > self._wall_ms:
             queue.restore_waiting(message, self._due_ns(one.state.due_ms))

@@ -1,4 +1,4 @@
-"""Reads that cannot wait for another turn: what finds no descriptor or memory is tried again for a while."""
+"""Retries reads that fail for lack of file descriptors or memory and cannot wait for another turn."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ..disk.files import LATER
 
-#: A read is retried after so long, and so often: the broker stands still meanwhile.
+#: Seconds between two tries of a read, and the number of tries: 10 s in all, in which the broker does nothing else.
 LATER_SECONDS, LATER_TRIES_MAX = 0.05, 200
 
 Found = TypeVar("Found")
@@ -16,7 +16,7 @@ logger = logging.getLogger("leveret.journal")
 
 
 def pause() -> None:
-    """Somebody else may give something back."""
+    """Wait for other code to release resources."""
     time.sleep(LATER_SECONDS)
 
 
@@ -25,7 +25,7 @@ def retry_blocking(
     give_back: Callable[[], object] = lambda: None,
     pause: Callable[[], object] = pause,
 ) -> Found:
-    """What `read` returns, sooner or later. `give_back`: closes what can be opened again. Raises: what `read` does."""
+    """The result of `read`, after retries. `give_back`: closes files that can be opened again. Raises: as `read`."""
     for tries in range(LATER_TRIES_MAX):
         try:
             return read()

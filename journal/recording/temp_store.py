@@ -1,6 +1,6 @@
-"""The broker's temp store: octets in temporary files, until they are asked for or the broker stops. See `TempStore`.
+"""The broker's temp store (see `TempStore`): blobs in temporary files, until they are released or the broker stops.
 
-Blobs lie one behind the other in chunks. A chunk's file has no name; it is closed when nothing in it is needed.
+Blobs are appended to chunks. A chunk is a file without a name, which is closed when none of its blobs is needed.
 Source: queues page F; docs/deep-queues.md.
 """
 
@@ -21,7 +21,7 @@ CHUNK_SIZE = 64 * 1024 * 1024
 
 
 class Chunk:
-    """A file. `live`: octets that somebody will ask for."""
+    """A temporary file. `live`: octets that are not released yet."""
 
     __slots__ = ("file", "live", "size")
 
@@ -32,9 +32,9 @@ class Chunk:
 
 
 class FileTempStore:
-    """`directory`: where the files are; None: in a private one of the system's, made when it is first needed.
+    """Temporary files in `directory`; None: in a private temporary directory, made when it is first needed.
 
-    `descriptor_max`: no file is kept open with a descriptor as high as that; the rest is for other files. None: any.
+    `descriptor_max`: descriptors from this number on are left for other files; None: any may be used.
     `on_unreadable`: called with each failure to read before it is raised.
     """
 
@@ -60,7 +60,7 @@ class FileTempStore:
         self.has_failed = False
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """See `TempStore`. A failure of the disk is logged once, until it takes something again."""
+        """See `TempStore`. A disk failure is logged once, until a write succeeds again."""
         octets = b"".join(blobs) if len(blobs) != 1 else blobs[0]
         if 0 < self.limit <= self.used:
             return None
@@ -101,8 +101,8 @@ class FileTempStore:
         return chunk
 
     def _private_directory(self) -> str:
-        """Of this process, mode 0700; it goes with this object or the process. Raises: OSError."""
-        if not os.path.isdir(self._private):  # also when somebody has tidied it away
+        """A directory of this process, mode 0700, removed with this object or the process. Raises: OSError."""
+        if not os.path.isdir(self._private):  # also when a cleaner of temporary files has removed it
             self._private = tempfile.mkdtemp(prefix="leveret-")
             self._remove = weakref.finalize(self, shutil.rmtree, self._private, ignore_errors=True)
         return self._private
@@ -128,7 +128,7 @@ class FileTempStore:
         return found
 
     def release(self, place: Place, size: int) -> None:
-        """See `TempStore`. The file of a chunk in which nothing is needed takes no room."""
+        """See `TempStore`. The file of a chunk without live octets is closed or truncated."""
         chunk = place.chunk
         assert isinstance(chunk, Chunk)
         chunk.live -= size
@@ -152,7 +152,7 @@ class FileTempStore:
             self._close(chunk)
 
     def _empty(self, chunk: Chunk) -> None:
-        """Begin it again: cheaper than another file, where little comes and goes."""
+        """Truncate the open chunk: cheaper than a new file when few blobs are stored and released."""
         try:
             chunk.file.truncate(0)
         except OSError:

@@ -1,7 +1,7 @@
-"""The log that leased queues are views of, read from the journal: the engine's `TopicLog`. A position is an LSN.
+"""The engine's `TopicLog`, read from the journal: the log of published messages for leased queues. Positions are LSNs.
 
-Nothing is kept for it, and nothing written: what was published is in the journal in the order of publishing, until its
-segment goes. Source: queues page A.8, C.1, C.3; docs/decisions/0012-log.md.
+The log needs no records or memory beside the journal, which holds publishes in their order until their segment is
+deleted. Source: queues page A.8, C.1, C.3; docs/decisions/0012-log.md.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ from ..recovery.content_reader import ContentReader
 from .recorder import Recorder
 from .retry import retry_blocking
 
-#: Octets of blocks that one read looks through, and then to the end of a block (2 to 5 ms).
+#: Octets of blocks that one read examines, rounded up to whole blocks (2 to 5 ms).
 LOOK_OCTETS = 512 * 1024
-#: Property lists that are remembered.
+#: Property lists that are cached.
 MEMORY_MAX = 512
-#: Where the property list begins in a content.
+#: Offset of the property list in a content.
 PROPERTIES_AT = 16
 
 
@@ -33,7 +33,7 @@ class JournalLog:
         self._journal = journal
         self._recorder = recorder
         self._facts: dict[bytes, PropertySummary] = {}
-        self._looked_to = 0  # where the last look ended
+        self._looked_to = 0  # position at which the last read ended
 
     def start(self) -> int:
         return self._journal.ledger.rows[0].base_lsn
@@ -48,14 +48,14 @@ class JournalLog:
         return self._journal.next_message_id
 
     def position_of_id(self, id_: int) -> int:
-        """See `TopicLog`: where its segment begins, or it is itself."""
+        """See `TopicLog`: the message's LSN, or the base LSN of its segment if that is unknown."""
         rows, row = self._journal.ledger.rows, self._journal.ledger.row_of_id(id_)
         lsn = self._recorder.contents.lsn_of(id_)
         following = next((one.base_lsn for one in rows if one.base_lsn > row.base_lsn), self.end())
         return lsn if lsn is not None and row.base_lsn <= lsn < following else row.base_lsn
 
     def position_of_time(self, wall_ms: int) -> int:
-        """See `TopicLog`: where a segment begins. From the first on: the clock may have been set back."""
+        """See `TopicLog`: base LSN of the first segment that ended later, as the clock may have been set back."""
         rows = self._journal.ledger.rows
         return next((row.base_lsn for row in rows if row.ended_us >= wall_ms * 1000), rows[-1].base_lsn)
 
@@ -69,7 +69,7 @@ class JournalLog:
                 if one is not None:
                     found.append(one)
                     octets -= len(one.message.blob) + OVERHEAD
-                    if octets <= 0:  # in the middle of a block, which may be large
+                    if octets <= 0:  # also within a block, which may be large
                         return Page(found, block.header.base_lsn + at + 1)
             position = next_position
         return Page(found, max(position, self._looked_to))
@@ -87,15 +87,15 @@ class JournalLog:
         return Entered(ids, first_id, self._looked_to)
 
     def _blocks(self, position: int) -> Iterator[tuple[Block, int, int]]:
-        """Blocks from a record on, which of each's it is, and where the next begins: a part, up to `_looked_to`.
+        """(block, index of the first record in it, LSN behind it) from `position` on, for `LOOK_OCTETS`.
 
-        Raises: Unreadable.
+        Sets `_looked_to` to the LSN at which it ends. Raises: Unreadable.
         """
         contents, end, left = self._journal.contents, self.end(), LOOK_OCTETS
         position = self._looked_to = max(position, self.start())
         while position < end and left > 0:
             found = self._block_at(contents, position)
-            if found is None:  # it was lost, and a repair left a gap; or it went meanwhile
+            if found is None:  # a repair left a gap, or the segment was deleted
                 position = self._looked_to = self._behind(position)
                 continue
             block, index = found
@@ -114,7 +114,7 @@ class JournalLog:
             raise lost from error
 
     def _behind(self, position: int) -> int:
-        """Where reading can go on: the next segment."""
+        """LSN at which reading can go on: the base of the next segment."""
         return next((row.base_lsn for row in self._journal.ledger.rows if row.base_lsn > position), self.end())
 
     def _one(self, block: Block, fields: Fields, lsn: int, vhost: str, wanted: Wanted) -> LoggedMessage | None:
