@@ -1,7 +1,7 @@
-"""The journal: what happened, on disk, in order. The one truth for recovery, replay, audit and Spark.
+"""The journal: an ordered log of events on disk. Recovery, replay, audit and Spark read it.
 
-Frontends and the pipeline use what is named here. Each folder imports only those before it: `format` (what
-docs/journal-format.md describes) < `disk` < `recovery` (all that reads) < `appending` (`Journal`, turns of records) <
+Other rooms import the names below. Each folder imports only those before it: `format` (the octets, as
+docs/journal-format.md describes them) < `disk` < `recovery` (all readers) < `appending` (`Journal`, turns of records) <
 `recording`, which alone knows the engine's queues.
 """
 
