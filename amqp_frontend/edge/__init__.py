@@ -1,1 +1,1 @@
-"""What waits: listening, reading and sending on sockets, and what comes before AMQP."""
+"""All code that waits: listening, reading and sending on sockets, PROXY headers, TLS handshakes."""

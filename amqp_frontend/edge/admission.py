@@ -1,16 +1,16 @@
-"""Whether one more connection is accepted, and which one has to make room for it. Pure: no sockets, no clock.
+"""Decides whether a connection is accepted, and which other one has to make room for it. Pure: no sockets, no clock.
 
-What can run short: descriptors, connections, places of those that are not logged in. These are few, so that strangers
-take little memory; but then a flood that fills them would lock everybody out. So:
+Descriptors, connections, and places for connections that are not logged in are limited. The places are few, so that
+strangers take little memory; but then a flood that fills them would lock out all others. So:
 
 - Each address (of IPv6 each /64) has a share: all places if it is this machine's own or a listed proxy's, half of them
   if a client logged in from it recently, otherwise an eighth. A quarter of all places is not for strangers.
-- A newcomer whose share is used up gets the place of the oldest connection of its address; one that finds all places
-  taken, that of the oldest connection of the address that has most. Connections that have sent nothing lose theirs
-  first. Those that have begun are safe for a second, so that a burst of clients does not throw itself out, unless their
-  address has more places than the newcomer's. Against this machine's own and known addresses they are safe for a tenth
-  of a second, for which the newcomer waits.
-- The place of a connection whose login was refused cannot be taken: that is what makes guessing passwords slow.
+- A newcomer whose share is used up gets the place of the oldest connection of its address. If all places are taken, it
+  gets that of the oldest connection of the address with most places. Connections that have sent nothing lose theirs
+  first. Those that have begun are safe for a second, so that the clients of a burst do not displace one another, unless
+  their address has more places than the newcomer's. Against this machine's own and known addresses they are safe for a
+  tenth of a second, for which the newcomer waits.
+- The place of a connection whose login was refused cannot be taken: this makes guessing passwords slow.
 """
 
 import logging
@@ -20,20 +20,20 @@ from typing import Generic, TypeVar
 from ..options import FrontendOptions
 from ..peer.login import Peer
 
-#: How long a connection that has begun is safe from newcomers of addresses that have as many places.
+#: Nanoseconds for which a connection that has begun is safe from strangers whose address has as many places.
 BEGUN_NS = 1_000_000_000
-#: The same from newcomers that are no strangers: enough for a login, and too short for a flood to lock them out.
+#: The same from known newcomers: enough for a login, and too short for a flood to lock them out.
 BEGUN_AGAINST_KNOWN_NS = 100_000_000
-#: An address's share is never less than this (or all places).
+#: Places in the share of an address at least (if there are as many).
 SHARE_MIN = 8
-#: How many addresses from which a client logged in are remembered; the latest.
+#: Addresses with a login that are remembered; the latest.
 KNOWN_MAX = 4096
 
 T = TypeVar("T")
 
 
 class NoPlace(Exception):
-    """No connection can make room; the message is for the log. `wait_ns`: when one may, for known newcomers."""
+    """No connection can make room; the text is for the log. `wait_ns`: until one can, if the newcomer may wait."""
 
     def __init__(self, text: str, wait_ns: int | None = None) -> None:
         super().__init__(text)
@@ -41,14 +41,14 @@ class NoPlace(Exception):
 
 
 class _Address(Generic[T]):
-    """The connections of one address, oldest first: those that sent nothing, that have begun, that were refused."""
+    """The connections of one address, oldest first, by state: silent, begun, refused."""
 
     __slots__ = ("begun", "is_stranger", "origin", "refused", "silent")
 
     def __init__(self, origin: str, is_stranger: bool) -> None:
         self.origin = origin
         self.is_stranger = is_stranger
-        self.silent: dict[T, int] = {}  # values: since when (ns)
+        self.silent: dict[T, int] = {}  # values: time of entering (ns)
         self.begun: dict[T, int] = {}
         self.refused: dict[T, None] = {}
 
@@ -59,11 +59,11 @@ class _Address(Generic[T]):
 
     @property
     def count(self) -> int:
-        """Places."""
+        """Places of the address."""
         return len(self.silent) + len(self.begun) + len(self.refused)
 
     def oldest(self, before_ns: int) -> T | None:
-        """The first to lose its place; of those that have begun, only one that came before that time."""
+        """The first connection to lose its place; None: those that have begun all entered after `before_ns`."""
         for one in self.silent:
             return one
         for one, since_ns in self.begun.items():
@@ -71,12 +71,12 @@ class _Address(Generic[T]):
         return None
 
     def wait_ns(self, before_ns: int) -> int | None:
-        """How long until one of those that have begun can lose its place; None: there is none."""
+        """Nanoseconds until the oldest of those that have begun can lose its place; None: there is none."""
         return next((since_ns - before_ns for since_ns in self.begun.values()), None)
 
 
 class HalfOpen(Generic[T]):
-    """The places. `T`: a connection. All methods O(square root of places) at most."""
+    """Connections that are not logged in, in their places. `T`: a connection. Methods: O(square root of places)."""
 
     def __init__(self) -> None:
         self._addresses: dict[str, _Address[T]] = {}
@@ -132,13 +132,13 @@ class HalfOpen(Generic[T]):
         self._strangers += own.is_stranger
 
     def has_begun(self, one: T) -> None:
-        """It has sent something."""
+        """The connection has sent octets."""
         address = self._of.get(one)
         if address is not None and one in address.silent:
             address.begun[one] = address.silent.pop(one)
 
     def was_refused(self, one: T) -> None:
-        """Its login was refused: it stays in its place until it is gone."""
+        """The login was refused: the connection keeps its place until it is closed."""
         address = self._of.get(one)
         if address is not None and one not in address.refused:
             weight = address.weight
@@ -148,7 +148,7 @@ class HalfOpen(Generic[T]):
             self._weigh(address, weight, weight - 1)
 
     def has_logged_in(self, one: T) -> None:
-        """It needs no place any more, and its address is known from now on."""
+        """Free the connection's place, and remember its address as known."""
         address = self._of.get(one)
         if address is None:
             return
@@ -166,7 +166,7 @@ class HalfOpen(Generic[T]):
             self._weigh(address, 0, weight)
 
     def leave(self, one: T) -> None:
-        """It is gone, for whatever reason."""
+        """Free the connection's place, if it has one."""
         address = self._of.pop(one, None)
         if address is None:
             return
@@ -182,7 +182,7 @@ class HalfOpen(Generic[T]):
             del self._addresses[address.origin]
 
     def _heaviest(self, *, only_strangers: bool) -> _Address[T] | None:
-        """The address with most places that can be taken away."""
+        """The address with the most places that can be taken away."""
         heaviest = max(
             (
                 (weight, next(iter(addresses)))
@@ -196,7 +196,7 @@ class HalfOpen(Generic[T]):
         return None if heaviest is None else heaviest[1]
 
     def _weigh(self, address: _Address[T], before: int, now: int) -> None:
-        """So many of its places can be taken away now."""
+        """Note that the number of an address's places that can be taken away changed from `before` to `now`."""
         by_weight = self._by_weight[address.is_stranger]
         if before:
             alike = by_weight[before]
@@ -209,21 +209,21 @@ class HalfOpen(Generic[T]):
 
 logger = logging.getLogger("leveret.amqp")
 
-#: When so many descriptors below the maximum are free again, that is worth a line.
+#: Free descriptors below the maximum at which the end of a shortage is logged.
 _FREE_AGAIN = 8
 
 
 class Admission(Generic[T]):
-    """`T`: a connection. `half_open`: those that are not logged in."""
+    """Admits connections. `T`: a connection. `half_open`: those that are not logged in."""
 
     def __init__(self) -> None:
         self.half_open: HalfOpen[T] = HalfOpen()
-        self._is_short = False  # of descriptors: logged once, until it is over
+        self._is_short = False  # of descriptors; logged once until it ends
 
     def shortage(self, descriptor: int, connections: int, options: FrontendOptions) -> str:
         """Why no further connection can be accepted, from any peer; empty: it can.
 
-        descriptor: the number of its socket. connections: how many are open without it.
+        descriptor: the number of its socket. connections: the number of other open connections.
         """
         descriptor_max = options.descriptor_max
         if is_beyond(descriptor, options):
@@ -245,10 +245,10 @@ class Admission(Generic[T]):
     def make_room(
         self, peer: Peer, *, is_trusted: bool, options: FrontendOptions, is_short: bool, now_ns: int
     ) -> T | None:
-        """Find a place for a newcomer among those that are not logged in; they make room if anything is short.
+        """Find a place for a newcomer that is not logged in. In a shortage, another such connection makes room.
 
-        They have at most half of the descriptors that connections have: the rest is for those that do log in.
-        Returns: the connection that loses its place, and is to be closed. Raises: NoPlace.
+        They get at most half of the descriptors for connections: the rest is for connections that are logged in.
+        Returns: the connection that loses its place and is to be closed. Raises: NoPlace.
         """
         places = options.half_open_max
         if options.descriptor_max is not None:
@@ -259,5 +259,5 @@ class Admission(Generic[T]):
 
 
 def is_beyond(descriptor: int, options: FrontendOptions) -> bool:
-    """Whether a descriptor is one of those that are reserved for files."""
+    """Whether the descriptor is reserved for files."""
     return options.descriptor_max is not None and descriptor >= options.descriptor_max

@@ -1,7 +1,7 @@
-"""One accepted socket with its session: read and sent without a task switch a message.
+"""One accepted socket with its session, without a task switch for each message.
 
-A connection is one task: wait until readable, read what is there, handle it, end the turn, send. The turn that produced
-octets sends them, whichever connection they are for; a writer task exists only while a socket is full.
+A connection is one task: wait until readable, read, handle, end the turn, send. The turn that produced octets sends
+them, whichever connection they are for; a writer task exists only while a socket is full.
 Source: performance page 4; ruling 4.
 """
 
@@ -33,27 +33,27 @@ logger = logging.getLogger("leveret.amqp")
 
 DONE, STALLED = Step.DONE, Step.STALLED
 
-#: What is read at once from a peer that sends large bodies.
+#: Octets of one read from a peer that sends large bodies.
 LARGE_READ_SIZE = 512 * 1024
-#: Linux: the states of a TCP connection that was reset, or whose other end has closed; the first octet of TCP_INFO.
+#: Linux: states (first octet of TCP_INFO) of a TCP connection that was reset, or whose other end has closed.
 _CLOSED_BY_PEER = (7, 8)
-#: A peer that is not read is looked at so often, in seconds.
+#: Seconds between two checks whether a peer that is not read is still connected.
 LOOK_S = 5.0
 #: SO_LINGER on, zero seconds: closing resets the connection.
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 
 
 class Runtime(Protocol):
-    """What a frontend gets from the composition root."""
+    """Services that a frontend gets from the composition root."""
 
     broker: Broker
 
     def end_turn(self) -> None:
-        """Dispatch and flush after a turn; what does not fit into it is done soon after."""
+        """Dispatch and flush after a turn; work beyond the turn's effort is done soon after."""
 
 
 class Owner(Protocol):
-    """What an endpoint needs of its server. `options` is called for each connection."""
+    """The server, as an endpoint sees it. `options` is called for each connection."""
 
     runtime: Runtime
     options: Callable[[], FrontendOptions]
@@ -61,16 +61,16 @@ class Owner(Protocol):
     admission: "Admission[Endpoint]"
 
     def has_come_from(self, endpoint: "Endpoint") -> None:
-        """A proxy has named the peer. Raises: NoPlace."""
+        """Note that a proxy has named the peer. Raises: NoPlace."""
 
     def forget(self, endpoint: "Endpoint") -> None:
-        """The connection is over."""
+        """Note that the connection has ended."""
 
 
 class Endpoint:
-    """`transport` is what data are read from and sent to: the socket itself, or TLS over it.
+    """A socket and its session. `transport`: the socket itself, or TLS over it.
 
-    What it waits by and hands reads to can be replaced (the test broker).
+    `wait_readable`, `wait_writable` and `handle` can be replaced (the test broker).
     """
 
     __slots__ = (
@@ -102,13 +102,13 @@ class Endpoint:
         self.session = self._make_session(peer)
         self.session.closing.on_login = self._answered
         self.scope = trio.CancelScope()
-        self._pending: bytes | memoryview | Gathered | None = None  # taken from the session, not yet by the kernel
+        self._pending: bytes | memoryview | Gathered | None = None  # output taken from the session, not sent yet
         self._gathers = tls is None and hasattr(sock, "sendmsg")
         self._reads_directly = tls is None and hasattr(sock, "recv_into")
         self._writing = False
         self.drained: trio.Event | None = None
         self.unblocked: trio.CancelScope | None = None
-        self.parked: trio.Event | None = None  # while it waits before a crowded queue
+        self.parked: trio.Event | None = None  # set while the peer is throttled by a congested queue
         self._has_ended = False
 
     wait_readable = staticmethod(trio.lowlevel.wait_readable)
@@ -119,7 +119,7 @@ class Endpoint:
         return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
 
     def _answered(self, is_logged_in: bool) -> None:
-        """The peer has logged in, or was refused and stays connected for a while."""
+        """Note that the peer has logged in, or was refused and stays connected for a while."""
         half_open = self._server.admission.half_open
         if is_logged_in:
             half_open.has_logged_in(self)
@@ -127,19 +127,19 @@ class Endpoint:
             half_open.was_refused(self)
 
     def flush(self) -> None:
-        """Send as much as the kernel takes; never waits, never fails."""
+        """Send as much as the kernel takes. Does not wait and does not raise."""
         session = self.session
         if not self._writing:
             try:
                 if self._send_all():
                     session.output_sent()
-                    if not session.output.is_stalled:  # else they wait for the disk, which flushes again
+                    if not session.output.is_stalled:  # otherwise answers wait for the disk, which flushes again
                         self._has_drained()
                 else:
                     self._writing = True
                     self._server.nursery.start_soon(self._write)
             except Exception:
-                # Our own fault, perhaps in another connection's turn: this connection ends, the others go on.
+                # A broker error, perhaps in another connection's turn: this connection ends, the others go on.
                 logger.exception("%s: internal error", session.login.peer.name)
                 session.closing.abort = session.closing.finished = True
         if session.closing.finished and (session.closing.is_final or not self._writing):
@@ -147,10 +147,10 @@ class Endpoint:
         if self.unblocked is not None and not self._must_wait():
             self.unblocked.cancel()
         if self.parked is not None and session.connection.state is not ConnectionState.RUNNING:
-            self.parked.set()  # its goodbye is to be read
+            self.parked.set()  # read the peer's close
 
     def _send_all(self) -> bool:
-        """Send what is pending, then what the session has. Returns: whether that was all; else the socket is full."""
+        """Send the pending octets, then the session's. Returns: whether all was sent; False: the socket is full."""
         while True:
             data = self._pending
             if data is None:
@@ -167,7 +167,7 @@ class Endpoint:
                 link.writes += 1
                 if isinstance(data, Gathered):
                     before = data.sent
-                    rest = None if data.send(self.socket) else data  # what is left of it
+                    rest = None if data.send(self.socket) else data  # the unsent rest
                     link.octets_out += data.sent - before
                 else:
                     sent = self.transport.send(data)
@@ -176,7 +176,7 @@ class Endpoint:
             except BlockingIOError:
                 rest = data
             except OSError:
-                self._pending = None  # the peer is gone; its reader finds out too
+                self._pending = None  # the peer is gone; reading will fail too
                 self.session.closing.finished = True
                 return True
             if rest is not None:
@@ -187,13 +187,13 @@ class Endpoint:
             self._pending = None
 
     def _has_drained(self) -> None:
-        """Answers that were too many are sent: what is left to do for the peer goes on."""
+        """Go on with the peer's unfinished work: the answers that had piled up are sent."""
         if self.drained is not None:
             self.drained.set()
             self.drained = None
 
     async def _write(self) -> None:
-        """Exists while the socket is full."""
+        """The writer task: send until the socket has taken all output."""
         session = self.session
         try:
             while self.socket.fileno() >= 0:  # the reader may have closed it before this task ran
@@ -214,11 +214,11 @@ class Endpoint:
             self._server.runtime.end_turn()
 
     async def serve(self) -> None:
-        """Read until the end, whatever it is."""
+        """Read until the connection ends, for any reason, then clean up."""
         session = self.session
         try:
             with self.scope:
-                await trio.lowlevel.checkpoint_if_cancelled()  # it may have lost its place before this task ran
+                await trio.lowlevel.checkpoint_if_cancelled()  # the connection may have lost its place already
                 await self._read()
         except NoPlace as refusal:
             logger.warning("%s: refused: %s", session.login.peer.name, refusal)
@@ -229,7 +229,7 @@ class Endpoint:
         except (OSError, trio.ClosedResourceError):
             pass
         except Exception:
-            logger.exception("%s: internal error", session.login.peer.name)  # our fault; the others go on
+            logger.exception("%s: internal error", session.login.peer.name)  # a broker error; other connections go on
         finally:
             try:
                 session.handle_end()
@@ -240,7 +240,7 @@ class Endpoint:
             self._server.forget(self)
 
     async def _read(self) -> None:
-        """Turn after turn, until the peer is gone or the session is over."""
+        """Read and handle, turn after turn, until the peer is gone or the session has ended."""
         session = self.session
         closing, output, journal = session.closing, session.output, session.journal
         fd = self.socket.fileno()
@@ -268,8 +268,8 @@ class Endpoint:
             step = handle(session, data)
             data = b""  # freed while waiting
             congested = congestion.queue
-            end_turn()  # sends what this and other connections got
-            is_stalled = step is STALLED or output.reply_size > REPLIES_MAX  # also when that has been sent meanwhile
+            end_turn()  # sends the output of this and other connections
+            is_stalled = step is STALLED or output.reply_size > REPLIES_MAX  # also if the answers are sent by now
             if output.parts or closing.finished:
                 self.flush()
             if step is not DONE or is_stalled or (journal.has_published and journal.is_behind):
@@ -281,9 +281,9 @@ class Endpoint:
                 congested = None
 
     def _read_large(self, large: LargeBody) -> bytes | None:
-        """Read to where a large body belongs, and when that is full, what comes after it.
+        """Read into the buffer of a large body, and when that is full, the octets after it.
 
-        Returns: what came after it; None at the end of the stream. Raises: BlockingIOError, OSError.
+        Returns: the octets after the body; None at the end of the stream. Raises: BlockingIOError, OSError.
         """
         room = large.room
         if not len(room):
@@ -299,7 +299,7 @@ class Endpoint:
             return b""
 
     async def _first_octets(self) -> bytes:
-        """Of AMQP, if any came with what is before it. Raises: as `Introduction.first_octets`."""
+        """The first octets of AMQP, if any came with the introduction. Raises: as `Introduction.first_octets`."""
         if self._tls is not None or self._is_proxied:
             introduction = Introduction(
                 self.socket,
@@ -324,21 +324,21 @@ class Endpoint:
             return data
 
     def _has_begun(self) -> None:
-        """The peer has sent something."""
+        """Note that the peer has sent octets."""
         self.session.heartbeat.has_received = True
         self._server.admission.half_open.has_begun(self)
 
     async def _catch_up(self, is_stalled: bool) -> None:
-        """Do all that the peer asked for before it is read again.
+        """Finish the peer's requests before it is read again.
 
-        is_stalled: answers have piled up. Otherwise the journal does not accept a publish now, or cannot keep
-        up; or there was too much to do for one turn.
+        is_stalled: answers have piled up. Otherwise the journal refuses or delays publishes, or the requests were more
+        work than one turn allows.
         """
         session = self.session
         backlog, effort = session.backlog, session.broker.context.effort
         while not session.closing.finished:
             if self._has_ended and backlog.parking.channels and not backlog.parking.waits_for_alarm:
-                return  # nobody is there any more whose publishes should have room
+                return  # the peer is gone: its parked publishes need not wait for room
             data = b""
             if is_stalled and (self._writing or session.journal.is_waiting):
                 self.drained = trio.Event()
@@ -348,7 +348,7 @@ class Endpoint:
             elif is_stalled or backlog.has_more:
                 effort.waiting += 1
                 try:
-                    await trio.lowlevel.checkpoint()  # others' turns come between
+                    await trio.lowlevel.checkpoint()  # lets other connections have a turn
                 finally:
                     effort.waiting -= 1
             else:
@@ -359,7 +359,7 @@ class Endpoint:
             self.flush()
 
     async def _let_consumers_take(self, queue: Queue) -> None:
-        """The peer has published into a crowded queue: read it again when there is room, or nobody makes any."""
+        """Throttle a peer that published into a congested queue, until it has room or its consumers make none."""
         session = self.session
         hold = throttle_wait_of(queue, session.login.client, session.broker.context.congestion)
         if hold is None:
@@ -377,13 +377,13 @@ class Endpoint:
             self.parked = None
 
     def _must_wait(self) -> bool:
-        """Whether nothing more can be done for the peer before something else has happened."""
+        """Whether the peer's work cannot go on before the journal, a queue or an alarm allows it."""
         session = self.session
         backlog = session.backlog
         return session.journal.is_behind or (backlog.is_waiting and not backlog.has_more)
 
     async def _wait_until_unblocked(self) -> bytes:
-        """Wait until publishes are accepted again, or more came, some of which may pass. Returns: what came."""
+        """Wait until publishes are accepted again, or octets arrive, some of which may pass. Returns: the octets."""
         backlog, journal = self.session.backlog, self.session.journal
         data = b""
         with trio.CancelScope() as self.unblocked:
@@ -402,9 +402,9 @@ class Endpoint:
         return data
 
     async def _wait_while_stalled(self) -> None:
-        """The peer is not read: see now and then whether it is still there (queues page E.5, STALLED).
+        """Check every `LOOK_S` seconds whether a peer that is not read is still connected (queues page E.5, STALLED).
 
-        Returns when it is gone. What an alarm holds is published all the same when that is over.
+        Returns when it is gone. Publishes that an alarm parks are published after the alarm all the same.
         """
         while True:
             with trio.move_on_after(LOOK_S):
@@ -414,7 +414,7 @@ class Endpoint:
                 return
 
     def _has_hung_up(self) -> bool:
-        """Whether the peer is gone. Only a reset shows it where the system does not tell the connection's state."""
+        """Whether the peer is gone. If the system has no TCP_INFO, only a reset shows it."""
         sock = self.socket
         try:
             if hasattr(socket, "TCP_INFO") and sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -426,7 +426,7 @@ class Endpoint:
             return True
 
     def make_room(self, why: str) -> None:
-        """Another connection needs the place of this one: its descriptor is free at once."""
+        """Close the socket at once, because another connection needs its place."""
         self.session.closing.drop(why)
         self.close()
         self.scope.cancel()

@@ -1,4 +1,4 @@
-"""What comes before AMQP on a connection: a PROXY header, the TLS handshake. It waits, under time limits.
+"""The introduction of a connection before AMQP: a PROXY header, the TLS handshake. It waits, under time limits.
 
 Source: behaviour page 1.2; security page, "TLS-level exhaustion".
 """
@@ -20,7 +20,7 @@ READ_SIZE = 128 * 1024
 
 
 class Introduction:
-    """One connection's. `on_proxied`: a proxy named the peer (raises NoPlace); `on_begun`: the peer sent something."""
+    """Of one connection. `on_proxied`: a proxy named the peer (raises NoPlace); `on_begun`: the peer sent octets."""
 
     def __init__(
         self,
@@ -42,16 +42,16 @@ class Introduction:
         self._on_begun = on_begun
 
     async def first_octets(self) -> bytes:
-        """Go through all of it.
+        """Do the whole introduction.
 
-        Returns: the first octets of AMQP, if any came with it. Raises: ProxyFault, TlsFault, NoPlace, OSError.
+        Returns: the octets of AMQP that came with it, if any. Raises: ProxyFault, TlsFault, NoPlace, OSError.
         """
         session = self._session
         data = await self._read_proxy_header() if self._is_proxied else b""
         if not data and not session.closing.finished:
             data = await self._read_some(PIECE if self._tls is not None else READ_SIZE)
             if not data:
-                session.closing.finished = True  # a load balancer's health check; not worth a line
+                session.closing.finished = True  # a load balancer's health check; not logged
         if session.closing.finished:
             return b""
         self._on_begun()
@@ -75,7 +75,7 @@ class Introduction:
         return data[header.size :]
 
     async def _shake_hands(self, tls: TlsTransport, data: bytes) -> bytes:
-        """Returns: what came in the same read as the end of the handshake."""
+        """Returns: octets of AMQP that came in the same read as the end of the handshake."""
         login, options = self._session.login, self._session.options
         is_over = False
         while not is_over:

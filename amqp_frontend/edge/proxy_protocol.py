@@ -1,7 +1,7 @@
-"""Where a connection comes from: its own addresses, or those that a listed proxy names before anything else. Pure.
+"""The addresses of a connection: its own, or those that a listed proxy names in a PROXY header. Pure.
 
-PROXY protocol, version 1 and 2: it is read from listed peers only, and then it must be there: guessing would let
-clients forge it. Source: haproxy's doc/proxy-protocol.txt, sections 2.1 and 2.2.
+Versions 1 and 2 of the PROXY protocol. The header is read from listed peers only, and they must send it: if it were
+optional, clients could forge it. Source: haproxy's doc/proxy-protocol.txt, sections 2.1 and 2.2.
 """
 
 import struct
@@ -12,9 +12,9 @@ from ...engine import THIS_MACHINE, address_origin
 from ..options import Network
 from ..peer.login import Peer
 
-#: The longest line of version 1, its end included.
+#: Octets of the longest line of version 1, with its end.
 LINE_MAX = 107
-#: Version 2: fixed part, addresses and additional fields. The longest addresses take 216; proxies add some hundred.
+#: Octets of a header of version 2: fixed part, addresses (216 at most), additional fields (some hundred).
 SIZE_MAX = 4096
 
 _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -27,12 +27,12 @@ _UNSPECIFIED, _STREAM4, _STREAM6, _UNIX = 0x00, 0x11, 0x21, 0x31
 
 
 class ProxyFault(Exception):
-    """That is no PROXY header; the message is for the log."""
+    """The octets are no PROXY header; the text is for the log."""
 
 
 @dataclass(slots=True, frozen=True)
 class ProxyHeader:
-    """`size`: its octets. `source`, `destination`: (host, port), None where the proxy names none.
+    """A PROXY header. `size`: its octets. `source`, `destination`: (host, port); None: the proxy names none.
 
     `is_local`: the proxy speaks for itself (a health check), so the connection's own addresses count.
     """
@@ -80,7 +80,7 @@ def _address(word: bytes, kind: type[IPv4Address] | type[IPv6Address]) -> str:
 
 
 def _port(word: bytes) -> int:
-    # Spelled as the specification demands: int() alone would take "+1", "1_0", and digits of any script.
+    # As the specification requires: int() alone would accept "+1", "1_0", and digits of any script.
     if not word.isdigit() or len(word) > 5 or (word[:1] == b"0" and len(word) > 1) or int(word) > 65535:
         raise ProxyFault("version 1: a port is not right")
     return int(word)
@@ -117,7 +117,7 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
 
 
 def peer_of(address: object, local: object) -> Peer:
-    """A peer by the socket's two addresses, as the socket module gives them; (host, port, ...) or a Unix socket's."""
+    """A peer by the socket's two addresses of the socket module: (host, port, ...), or those of a Unix socket."""
     if not isinstance(address, tuple):
         return Peer("unix socket", True, origin=THIS_MACHINE)  # counts as loopback (ruling 19)
     name = f"{address[0]}:{address[1]}"
@@ -142,7 +142,7 @@ def is_listed(address: object, networks: tuple[Network, ...]) -> bool:
 
 
 def proxied(peer: Peer, header: ProxyHeader) -> Peer:
-    """The peer as the proxy names it. One that it does not name may be anywhere, so it is not taken for loopback."""
+    """The peer that the proxy names. If it names none, the peer may be anywhere, so it does not count as loopback."""
     if header.is_local:
         return peer
     if header.source is None or header.destination is None:

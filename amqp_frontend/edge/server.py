@@ -1,6 +1,6 @@
 """The AMQP frontend as a server: it listens, accepts connections or turns them away, and stops.
 
-What waits in this room stands here, in endpoint.py and in introduction.py. Source: performance page 4; ruling 4.
+Of the frontend's code only this module, endpoint.py and introduction.py wait. Source: performance page 4; ruling 4.
 """
 
 import errno
@@ -21,13 +21,13 @@ from .tls import TlsTransport
 logger = logging.getLogger("leveret.amqp")
 
 BACKLOG = 1024
-#: Who is accepted in one round has its first turn, which logs it in, in the next: some 0.3 ms each, for which
-#: others wait; a TLS handshake is some milliseconds.
+#: Connections accepted in one round. Each has its first turn, with its login, in the next round: some 0.3 ms (with TLS
+#: some milliseconds), for which other connections wait.
 ACCEPTS_A_TURN, TLS_ACCEPTS_A_TURN = 16, 4
-#: After these, accepting is tried again a little later: the process is out of something.
+#: Errors of a process that lacks descriptors, buffers or memory: accepting is tried again after a pause.
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S = 0.1
-#: How long a stopping broker waits for the last close-ok.
+#: Seconds for which a stopping broker waits for the last close-ok.
 STOP_PATIENCE_S = 3.0
 
 
@@ -38,14 +38,14 @@ class Server:
 
     def __init__(self, runtime: Runtime, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
         self.runtime = runtime
-        self.options = options  # called for each connection: a reload shows at the next one
+        self.options = options  # called for each connection, so that new ones see a reload
         self.nursery = nursery
         self.endpoints: dict[Endpoint, None] = {}
         self.admission: Admission[Endpoint] = Admission()
         self.no_endpoints: trio.Event | None = None
 
     async def accept_from(self, listener: socket.socket, *, is_tls: bool) -> None:
-        """Accept for ever. More connections than allowed, or too many not logged in: closed at once, one log line."""
+        """Accept connections until cancelled. Those beyond a limit are closed at once, with one log line."""
         at_once = TLS_ACCEPTS_A_TURN if is_tls else ACCEPTS_A_TURN
         while True:
             await trio.lowlevel.wait_readable(listener)
@@ -67,7 +67,7 @@ class Server:
         try:
             peer = peer_of(address, sock.getsockname())
             sock.setblocking(False)
-            if isinstance(address, tuple):  # else it is a Unix socket
+            if isinstance(address, tuple):  # otherwise it is a Unix socket
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             sock.close()
@@ -103,7 +103,7 @@ class Server:
             logger.warning("%s: refused: %s", peer.name, why)
 
     async def _find_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool) -> None:
-        """As `_make_room`; a peer that is no stranger waits a little for it, and so do those behind it in the backlog.
+        """As `_make_room`, but a known peer waits a little for a place, and so do those behind it in the backlog.
 
         Raises: NoPlace.
         """
@@ -128,21 +128,21 @@ class Server:
         self.admission.half_open.enter(endpoint, origin, is_trusted=is_trusted, now_ns=_now_ns())
 
     def has_come_from(self, endpoint: Endpoint) -> None:
-        """A proxy has named the peer: it now counts towards the share of that address. Raises: NoPlace."""
+        """Count the connection towards the share of the address that a proxy named. Raises: NoPlace."""
         self.admission.half_open.leave(endpoint)
         peer = endpoint.session.login.peer
         self._make_room(peer, peer.is_loopback, endpoint.session.options)
         self._enter(endpoint, peer.is_loopback)
 
     def forget(self, endpoint: Endpoint) -> None:
-        """A connection is over."""
+        """Remove a connection that has ended."""
         self.endpoints.pop(endpoint, None)
         self.admission.half_open.leave(endpoint)
         if not self.endpoints and self.no_endpoints is not None:
             self.no_endpoints.set()
 
     async def stop(self, patience_s: float) -> None:
-        """Close all connections, and wait a little for their answers."""
+        """Close all connections, and wait up to `patience_s` seconds for their answers."""
         for endpoint in list(self.endpoints):
             endpoint.session.closing.stop()
         self.runtime.end_turn()
@@ -153,7 +153,7 @@ class Server:
 
 
 def _now_ns() -> int:
-    """Of the loop's clock: the machine's, whatever a test has patched."""
+    """Time of the loop's clock: the machine's, whatever a test has patched."""
     return int(trio.current_time() * 1e9)
 
 
@@ -168,8 +168,8 @@ async def serve(
 ) -> None:
     """Serve AMQP 0-9-1 on bound and listening sockets until `stopping` is set.
 
-    On `tls_listeners` it is TLS; then `options().tls` must be there.
-    This is what the entry point `amqp` in the group `leveret.frontends` names; see docs/frontends.md.
+    Connections of `tls_listeners` use TLS; they require `options().tls`.
+    The entry point `amqp` in the group `leveret.frontends` names this function; see docs/frontends.md.
     """
     async with trio.open_nursery() as nursery:
         server = Server(runtime, options, nursery)

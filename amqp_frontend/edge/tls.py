@@ -1,8 +1,8 @@
 """TLS as a transport: `recv` and `send` as a non-blocking socket has them, through ssl's memory buffers.
 
-The plain path knows nothing of it: what an endpoint reads from and sends to is its socket or one of these. There is no
-task and no wait in here; what the kernel does not take is stored, and is sent first at the next `send`. Which user a
-verified client certificate names (SASL EXTERNAL) stands here, too.
+An endpoint reads from and sends to its socket, or a `TlsTransport` in its place. This module has no task and no wait;
+octets that the kernel does not take are stored, and are sent first at the next `send`. `user_name` finds the user that
+a verified client certificate names (SASL EXTERNAL).
 Source: ruling 4; security page, "CVE classes", "TLS-level exhaustion"; RabbitMQ's `ssl_cert_login_from`, and its
 implementation; RFC 4514 for distinguished names.
 """
@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-#: Names of attributes as OpenSSL spells them out -> as they stand in a distinguished name.
+#: Names of attributes in OpenSSL -> in a distinguished name.
 _SHORT = {
     "surname": "SN",
     "givenName": "GIVENNAME",
@@ -32,10 +32,10 @@ _SHORT = {
     "userId": "UID",
 }
 
-#: Values of `ssl-cert-login-san-type` -> kinds of alternative names as OpenSSL calls them.
+#: Values of `ssl-cert-login-san-type` -> OpenSSL's names of kinds of alternative names.
 _SAN_KINDS = {"dns": "DNS", "email": "email", "uri": "URI", "ip": "IP Address"}
 
-#: What `ssl.SSLSocket.getpeercert()` gives.
+#: Result of `ssl.SSLSocket.getpeercert()`.
 Certificate = Mapping[str, Any]
 
 
@@ -70,7 +70,7 @@ def _attributes(certificate: Certificate) -> Iterator[tuple[str, str]]:
 
 
 def _escaped(value: str) -> str:
-    """As RabbitMQ does: special characters with a backslash, what is not printable ASCII as \\HH of its UTF-8."""
+    """Escape as RabbitMQ does: special characters with a backslash, all but printable ASCII as \\HH of its UTF-8."""
     octets = value.encode("utf-8", "surrogateescape")
     written = "".join(
         f"\\{octet:02X}"
@@ -83,20 +83,20 @@ def _escaped(value: str) -> str:
     return "\\" + written if written[:1] in (" ", "#") else written
 
 
-#: Ciphertext is handed to OpenSSL in such pieces, plaintext one record at a time: its buffers never shrink,
-#: and 128 KiB at once would leave each idle connection with 170 KiB.
+#: Octets of ciphertext, and of plaintext (one record), that are given to OpenSSL at once. Its buffers never shrink: 128
+#: KiB at once would leave each idle connection with 170 KiB.
 PIECE = 16 * 1024
 RECORD = 16 * 1024
-#: So much plaintext is encrypted before the kernel is asked to take it.
+#: Octets of plaintext that are encrypted before one send.
 BATCH = 8 * RECORD
-#: A client's hello has about 2 KiB. OpenSSL would take 128, and reserves that as soon as one is announced.
+#: Octets of a client's hello at most; about 2 KiB are usual. OpenSSL accepts 128 KiB, and reserves the announced size.
 HELLO_MAX = 16 * 1024
-#: The whole handshake, with a chain of client certificates.
+#: Octets of a whole handshake at most, with a chain of client certificates.
 HANDSHAKE_MAX = 64 * 1024
-#: Octets in a row without any data in them. A record is 16 KiB at most, so an honest peer stays far below.
+#: Octets in a row without data at most. A record is 16 KiB at most, so an honest peer stays far below.
 DATALESS_MAX = 64 * 1024
-#: Octets of answers that TLS sent by itself over the life of a connection (key updates at 16 us each, 27 octets:
-#: 1,200 of them; an honest peer asks for one in millions of records).
+#: Octets of TLS's own answers in the life of a connection at most: 1,200 key updates of 27 octets, which cost 16 us
+#: each. An honest peer asks for one in millions of records.
 ANSWERS_MAX = 32 * 1024
 
 _HANDSHAKE_RECORD = 22
@@ -117,11 +117,11 @@ _EXPLAINED = {
 
 
 class TlsFault(ConnectionError):
-    """The peer broke TLS, or no common parameters exist; the message is for the log."""
+    """The peer broke TLS, or no common parameters exist; the text is for the log."""
 
 
 class Wire(Protocol):
-    """What is needed of a non-blocking socket."""
+    """The methods of a non-blocking socket that `TlsTransport` calls."""
 
     def recv(self, size: int, /) -> bytes:
         """Raises: BlockingIOError, OSError."""
@@ -133,7 +133,7 @@ class Wire(Protocol):
 class TlsTransport:
     """The server's side of one TLS connection over `wire`.
 
-    `on_goodbye` is called when the peer's close_notify came together with data or the handshake: those are returned
+    `on_goodbye` is called when the peer's close_notify came together with data or the handshake: the data are returned
     first, and the owner of the wire has to call `recv` again.
     """
 
@@ -168,10 +168,10 @@ class TlsTransport:
     # -- the handshake ------------------------------------------------------------------------------------------------
 
     def handshake(self, received: bytes) -> bool:
-        """Continue with what was read from the wire; `flush` then sends our part of it.
+        """Continue the handshake with octets from the wire; `flush` then sends the server's part.
 
-        Returns: whether the handshake is over; what the peer sent after it is in `early_data`.
-        Raises: TlsFault; an alert for the peer was made, and sent if that needed no waiting.
+        Returns: whether the handshake has ended; the octets after it are in `early_data`.
+        Raises: TlsFault; an alert for the peer was sent if that was possible without waiting.
         """
         if len(self._first) < _HELLO_HEAD:
             self._first = (self._first + received[:_HELLO_HEAD])[:_HELLO_HEAD]
@@ -194,7 +194,7 @@ class TlsTransport:
         return True
 
     def early_data(self) -> bytes:
-        """What came in the same read as the end of the handshake. Raises: TlsFault."""
+        """Data that came in the same read as the end of the handshake. Raises: TlsFault."""
         data = self._take()
         if self._ended:
             self._on_goodbye()
@@ -210,7 +210,7 @@ class TlsTransport:
 
     @property
     def handshake_octets(self) -> int:
-        """How much the peer has sent of the handshake."""
+        """Octets of the handshake that the peer has sent."""
         return self._handshake_octets
 
     @property
@@ -221,15 +221,15 @@ class TlsTransport:
 
     @property
     def certificate(self) -> dict[str, object] | None:
-        """The peer's certificate as `ssl` decodes it; only one that was verified. None: it showed none."""
+        """The peer's verified certificate, decoded by `ssl`. None: it showed none."""
         return self._tls.getpeercert() or None  # type: ignore[return-value]
 
     # -- as a socket --------------------------------------------------------------------------------------------------
 
     def recv(self, size: int) -> bytes:
-        """Data; empty when the peer is gone, with or without close_notify (AMQP has its own goodbyes).
+        """Data; empty when the peer is gone, with or without close_notify (AMQP has its own close).
 
-        Raises: BlockingIOError: none yet. TlsFault. OSError.
+        Raises: BlockingIOError: no data yet. TlsFault. OSError.
         """
         if self._ended:
             return b""
@@ -258,11 +258,11 @@ class TlsTransport:
         raise BlockingIOError
 
     def _take(self) -> bytes:
-        """What OpenSSL can decrypt so far."""
+        """The data that OpenSSL can decrypt so far."""
         parts: list[bytes] = []
         read, incoming = self._tls.read, self._incoming
         try:
-            # OpenSSL has nothing more after a whole record, so this spares most calls that end in an exception.
+            # After a whole record OpenSSL holds no more octets, so this avoids most calls that end in an exception.
             while incoming.pending:
                 part = read(RECORD)
                 if not part:
@@ -284,7 +284,7 @@ class TlsTransport:
         return b"".join(parts) if len(parts) != 1 else parts[0]
 
     def send(self, data: bytes | memoryview) -> int:
-        """Encrypt and send; returns how much of `data` is with the kernel. What is not must be given again, first.
+        """Encrypt and send. Returns the octets of `data` that the kernel took; the next call must begin with the rest.
 
         Raises: BlockingIOError: the kernel takes nothing now. OSError.
         """
@@ -311,7 +311,7 @@ class TlsTransport:
         return taken
 
     def flush(self) -> bool:
-        """Send ciphertext that is pending. Returns: whether that was all; else the kernel is full. Raises: OSError."""
+        """Send pending ciphertext. Returns: whether all was sent; False: the socket is full. Raises: OSError."""
         unsent = self._unsent
         while unsent:
             try:
@@ -323,17 +323,17 @@ class TlsTransport:
         return True
 
     def say_goodbye(self) -> None:
-        """Send close_notify if that is possible without waiting; nothing may be sent after it."""
+        """Send close_notify if that is possible without waiting. Nothing may be sent after it."""
         try:
             self._tls.unwrap()
-        except OSError:  # the peer's own one is not here yet, or never will be
+        except OSError:  # the peer has not sent its close_notify
             pass
         self._queue_and_flush()
 
     def _queue_and_flush(self) -> None:
-        """Octets that TLS itself sends: sent at once, or before the next data."""
+        """Send TLS's own octets at once, or else before the next data."""
         self._unsent = bytes(self._unsent) + self._outgoing.read()
         try:
             self.flush()
-        except OSError:  # the peer is gone; its reader finds out
+        except OSError:  # the peer is gone; reading will fail too
             pass
