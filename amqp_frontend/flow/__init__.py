@@ -1,1 +1,1 @@
-"""What a peer is asked to wait for: parked publishes, notices of that, and publishers that are read later."""
+"""Flow control of a connection: parked publishes, notices to the peer, and throttled publishers."""

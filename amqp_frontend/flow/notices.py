@@ -1,4 +1,4 @@
-"""What a peer is told while its publishes are held: connection.blocked, and channel.flow where it is asked for.
+"""Notices to a peer while its publishes are parked: connection.blocked, and channel.flow for configured products.
 
 Source: queues page E.3, E.4 rows 1 and 3, E.5 (state NOTIFIED), G.E E07 and E12.
 """
@@ -13,17 +13,17 @@ from ..peer.login import Login
 from ..peer.output import Output
 from ..wire.states import ChannelState
 
-#: How long publishes must not have been held before the peer hears so, and must be held before it hears that again.
+#: Milliseconds without parked publishes before the peer is notified, and with parked ones before it is notified again.
 CALM_MS = 200
 CALM_NS = CALM_MS * 1_000_000
 
 
 class BlockedNotice:
-    """`is_given`: the peer was sent connection.blocked, and not yet connection.unblocked.
+    """Sends connection.blocked and connection.unblocked. `is_given`: the peer is blocked.
 
-    It is given with the first publish that is held. Where publishes go on, each held for a moment, it is taken back,
-    and given again only if one is held for `CALM_MS`: clients count for how long they are blocked, and hang up. Peers
-    that did not announce the capability are sent nothing.
+    The notice is given with the first parked publish. If publishes go on, each parked for a moment, it is taken back,
+    and given again only if one is parked for `CALM_MS`: clients measure how long they are blocked, and disconnect.
+    Peers that did not announce the capability get no notice.
     """
 
     __slots__ = ("_broker", "_deadline", "_is_parked", "_login", "_on_change", "_output", "_reason", "_restless_ns",
@@ -38,7 +38,7 @@ class BlockedNotice:
         is_parked: Callable[[], bool],
         on_change: Callable[[bool], None],
     ) -> None:
-        """`is_parked`: whether publishes are held. `on_change`: connection.blocked was sent, or (False)
+        """`is_parked`: whether publishes are parked. `on_change`: connection.blocked was sent, or (False)
         connection.unblocked."""
         self._broker = broker
         self._login = login
@@ -51,10 +51,10 @@ class BlockedNotice:
         self.is_given = False
 
     def give(self, full: Blocker) -> None:
-        """A publish is held for want of room, or for an alarm."""
+        """Note that a publish was parked for lack of room, or for an alarm."""
         if self.is_given:
             if full.concerns_all:
-                self._cancel()  # nothing goes on before that is over
+                self._cancel()  # no publish goes on before this ends
         elif "connection.blocked" in self._login.capabilities:
             self._reason = full.reason
             if self._broker.context.clock.monotonic_ns() >= self._restless_ns + CALM_NS:
@@ -63,7 +63,7 @@ class BlockedNotice:
                 self._look_later()
 
     def ease(self) -> None:
-        """Nothing is held any more: what the peer knows of was accepted. It hears so soon."""
+        """Note that no publish is parked. The peer is notified when that has lasted for `CALM_MS`."""
         self._restless_ns = self._broker.context.clock.monotonic_ns()
         if not self.is_given:
             self._cancel()
@@ -71,7 +71,7 @@ class BlockedNotice:
             self._look_later()
 
     def end(self) -> None:
-        """The connection is over. Forgets the callables, so that no cycle of references stays behind."""
+        """End with the connection. Drops the callables, so that no reference cycle remains."""
         self._cancel()
         self._is_parked, self._on_change = _never, _ignore
 
@@ -87,7 +87,7 @@ class BlockedNotice:
         elif self._broker.flow.is_calm:
             self._take_back()
         else:
-            self._look_later()  # the broker is still full, or an alarm up: nobody tells the end of that
+            self._look_later()  # the broker is still full, or has an alarm, and there is no event for their end
         self._output.wake()
 
     def _take_back(self) -> None:
@@ -112,7 +112,7 @@ class BlockedNotice:
 
 
 def _never() -> bool:
-    """Instead of `is_parked` once the connection is over."""
+    """Replaces `is_parked` when the connection has ended."""
     return False
 
 
@@ -121,7 +121,7 @@ def _ignore(_: bool) -> None:
 
 
 class ChannelFlow:
-    """Of one connection: which of its channels are told to stop, and when they may go on."""
+    """Sends channel.flow: stops channels with parked publishes, and lets them go on."""
 
     __slots__ = ("_broker", "_login", "_output", "_stopped")
 
@@ -132,7 +132,7 @@ class ChannelFlow:
         self._stopped: dict[Channel, Deadline | None] = {}
 
     def stop(self, channel: Channel) -> None:
-        """Publishes are held on it: the peer is asked to send no more, once."""
+        """Ask the peer once to stop sending on a channel with parked publishes."""
         if channel in self._stopped:
             self._cancel(channel)
         elif (products := self._broker.context.options.flow.channel_flow_products) and self._product in products:
@@ -140,14 +140,14 @@ class ChannelFlow:
             self._output.send(channel.number, commands.Channel.Flow, False)
 
     def ease(self, channel: Channel) -> None:
-        """Nothing is held on it: the peer may go on when that has lasted."""
+        """Note that nothing is parked on the channel: the peer may go on when that has lasted for `CALM_MS`."""
         if channel in self._stopped:
             self._cancel(channel)
             due_ns = self._broker.context.clock.monotonic_ns() + CALM_MS * 1_000_000
             self._stopped[channel] = self._broker.context.deadlines.set(due_ns, lambda: self._go(channel))
 
     def end(self) -> None:
-        """The connection is over."""
+        """End with the connection."""
         for channel in self._stopped:
             self._cancel(channel)
         self._stopped.clear()
@@ -166,7 +166,7 @@ class ChannelFlow:
 
     @property
     def _product(self) -> str:
-        """What the client calls itself."""
+        """The client's product name."""
         product = self._login.client_properties.get("product")
         value = getattr(product, "value", b"")
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""

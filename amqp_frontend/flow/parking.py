@@ -1,7 +1,7 @@
-"""The parking of a connection: publishes that are not accepted now, channel by channel, and what came behind them.
+"""The parking of a connection: publishes that are not accepted now, and the later events of their channels.
 
-Settling deliveries, ending something, and other channels pass. How much a connection holds in memory and in the temp
-store, and where the contents of new work go: `ParkedContents`.
+Acknowledgements, events that end something, and events of other channels pass. `ParkedContents` limits what a
+connection parks in memory and in the temp store.
 Source: ruling 15; queues page E.5, "Hold area" and the table of methods; behaviour page 1.9.
 """
 
@@ -24,7 +24,7 @@ from ..wire.states import PARKING_NEXT, ParkingState, ParkingStep
 from .notices import BlockedNotice, ChannelFlow
 from .steps import Quota, Turn
 
-#: What a turn handles: what the reader yields, and the rest of a large commit.
+#: Work of a turn: events of the reader, and the rest of a large commit.
 Work = ProtocolEvent | CommitUnderWay
 
 _SETTLING = frozenset({commands.Basic.Ack, commands.Basic.Nack, commands.Basic.Reject})
@@ -39,9 +39,9 @@ _ALWAYS_PASSING = frozenset(
 
 
 class ParkedWork(NamedTuple):
-    """`octets`: of the contents, if these are publishes, else 0. `since_ns`: when it came (monotonic).
+    """A parked event. `octets`: of its contents (publishes), else 0. `since_ns`: when it arrived (monotonic).
 
-    `place`: where the contents are in the temp store, `sizes` the octets of each; None: they are with the event.
+    `place`: of the contents in the temp store, `sizes` the octets of each; None: the event holds them.
     """
 
     event: Work
@@ -52,17 +52,17 @@ class ParkedWork(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many messages are published by it."""
+        """The number of messages that it publishes."""
         return len(self.sizes) if self.place is not None else len(blobs_of(self.event))
 
     def spooled(self, place: Place) -> "ParkedWork":
-        """The same with its contents in the temp store."""
+        """The same work with its contents in the temp store."""
         event = self.event
         assert isinstance(event, PublishReceived | MixedReceived)
         return ParkedWork(replace(event, blobs=[]), self.octets, self.since_ns, place, [*map(len, event.blobs)])
 
     def brought(self, octets: bytes) -> "ParkedWork":
-        """The same with its contents in memory again."""
+        """The same work with its contents in memory again."""
         event = self.event
         assert isinstance(event, PublishReceived | MixedReceived)
         ends = list(accumulate(self.sizes, initial=0))
@@ -71,10 +71,10 @@ class ParkedWork(NamedTuple):
 
 
 class ParkedChannel:
-    """`work`: what waits, first to last; `octets`: of the publishes among it.
+    """Parked work of a channel. `work`: first to last; `octets`: of its publishes.
 
-    `is_waiting`: the first of it was tried and could not be done; otherwise it goes on with the next turn. `full`: what
-    it waits for then. `deadline`: when it is refused.
+    `is_waiting`: the first work was tried and not accepted; otherwise it goes on with the next turn. `full`: the limit
+    or alarm for which it waits. `deadline`: when it is refused.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class ParkedChannel:
     )
 
     def __init__(self, channel: Channel, resume: "Callable[[ParkedChannel, Quota], None]") -> None:
-        """`resume`: handle what is held, up to a quota."""
+        """`resume`: handles the parked work, up to a quota."""
         self._resume = resume
         self.channel = channel
         self.work: deque[ParkedWork] = deque()
@@ -102,7 +102,7 @@ class ParkedChannel:
         self._is_transactional = channel.session.transaction is not None
 
     def resume(self, octets: int, messages: int) -> tuple[int, int]:
-        """A `Waiter` of the engine: there is room."""
+        """The engine's `Waiter`: publish into room of this size. Returns: octets and messages used."""
         assert self.full is not None
         quota = Quota(self.full, octets, messages)
         self._resume(self, quota)
@@ -118,79 +118,79 @@ class ParkedChannel:
         if kind in _SETTLING:
             return not self._is_transactional
         if kind is commands.Basic.Cancel:
-            return not self._has_consume  # its consumer may be the one that is still to come
+            return not self._has_consume  # a parked basic.consume may be the consumer's
         if kind is commands.Channel.Close:
             return not self.has_unconfirmed
         return kind in _ALWAYS_PASSING
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether a close waits for what is held: an alarm holds it, and the client would not hear that it is lost.
+        """Whether a close has to wait for publishes that an alarm parks: the client would not learn of their loss.
 
-        What waits for a limit does not hold up a close (queues page E.5).
+        Work that waits for a limit does not delay a close (queues page E.5).
         """
         return not self.is_answered and (self.full is None or self.full.is_alarm)
 
     @property
     def is_answered(self) -> bool:
-        """Whether the client hears which of its publishes were accepted."""
+        """Whether the client learns which of its publishes were accepted."""
         session = self.channel.session
         return session.confirms is not None or session.transaction is not None
 
     def append(self, work: ParkedWork) -> None:
-        """Behind all that waits."""
+        """Append work."""
         event = work.event
         if type(event) is ChannelMethod:
             kind = type(event.method)
             if kind is commands.Tx.Select:
-                self._is_transactional = True  # what is settled behind it belongs to the transaction
+                self._is_transactional = True  # later acknowledgements belong to the transaction
             elif kind is commands.Basic.Consume:
                 self._has_consume = True
         self.work.append(work)
         self.octets += work.octets
 
     def put_first(self, work: ParkedWork) -> None:
-        """In front of all that waits."""
+        """Insert work before all other."""
         self.work.appendleft(work)
         self.octets += work.octets
 
     def put_second(self, work: ParkedWork) -> None:
-        """Behind the first."""
+        """Insert work after the first."""
         self.work.insert(1, work)
         self.octets += work.octets
 
     @property
     def closes(self) -> bool:
-        """Whether the client closes the channel behind what waits. O(work)."""
+        """Whether the parked work includes the client's channel.close. O(work)."""
         events = (work.event for work in self.work)
         return any(type(event) is ChannelMethod and type(event.method) is commands.Channel.Close for event in events)
 
     def take(self) -> ParkedWork:
-        """The first of it."""
+        """Remove and return the first work."""
         work = self.work.popleft()
         self.octets -= work.octets
         return work
 
     def messages(self) -> int:
-        """How many publishes wait here. O(work)."""
+        """The number of parked publishes. O(work)."""
         return sum(work.messages for work in self.work)
 
 
 def blobs_of(event: Work) -> Sequence[bytes]:
-    """The contents of publishes."""
+    """The contents of an event's publishes."""
     return event.blobs if isinstance(event, PublishReceived | MixedReceived) else ()
 
 
-#: What a connection may hold in memory, in events; for octets see [flow] hold-bytes. More goes to the temp store, ...
+#: Events that a connection may park in memory; for octets see [flow] hold-bytes. More go to the temp store, ...
 PARKED_MAX = 512
-#: ... up to so many events.
+#: ... up to this number of events.
 SPOOLED_MAX = 65_536
 
 
 class ParkedContents:
-    """`count`, `octets`: of all that is held in memory. `spooled_count`, `spooled`: of what is in the temp store.
+    """Counts a connection's parked work: `count`, `octets` in memory; `spooled_count`, `spooled` in the temp store.
 
-    `publishes`: messages among both. `is_unread`: that is so much that the peer is not read. A `Holding` of the engine.
+    `publishes`: messages in both. `is_unread`: it is so much that the peer is not read. A `Holding` of the engine.
     """
 
     __slots__ = ("_broker", "count", "is_unread", "octets", "publishes", "spooled", "spooled_count")
@@ -205,7 +205,7 @@ class ParkedContents:
         self.is_unread = False
 
     def has_no_room_behind(self, work: ParkedWork) -> bool:
-        """Whether what was added last is one too much in memory."""
+        """Whether the work that was added last exceeds the limits in memory."""
         if work.place is not None:
             return False
         if self.octets > self._broker.context.options.flow.hold_size or self.count > PARKED_MAX:
@@ -213,9 +213,9 @@ class ParkedContents:
         return work.octets > 0 and not self._broker.flow.parked.has_room(0)
 
     def placed(self, work: ParkedWork, makes_room: Callable[[], bool]) -> ParkedWork:
-        """New work: its contents go to the temp store if more is held in memory than may be, and there is room there.
+        """New work, with its contents moved to the temp store if memory is full and the temp store has room.
 
-        makes_room: whether the peer, if it is read, may make room for what it publishes; then its quota does not count.
+        makes_room: whether the peer, if it is read, may free room for its publishes; then its quota does not count.
         """
         flow = self._broker.context.options.flow
         if not work.octets or not (
@@ -227,7 +227,7 @@ class ParkedContents:
         if self.spooled_count >= SPOOLED_MAX or (self.spooled >= flow.hold_spool_size and not makes_room()):
             return work
         parked = self._broker.flow.parked
-        parked.spooled += work.octets  # before the temp store tells that there is more in it
+        parked.spooled += work.octets  # before the temp store reports its new size
         place = self._broker.context.storage.temp.spool(blobs_of(work.event))
         if place is None:
             parked.spooled -= work.octets
@@ -235,11 +235,11 @@ class ParkedContents:
         return work.spooled(place)
 
     def added(self, work: ParkedWork) -> None:
-        """It is held from now on."""
+        """Count work that was parked."""
         self._count(work, 1)
 
     def removed(self, work: ParkedWork) -> None:
-        """It is not held any more; `brought` or `released` is to be called, too."""
+        """Count work that is no longer parked; `brought` or `released` has to be called, too."""
         self._count(work, -1)
 
     def _count(self, work: ParkedWork, sign: int) -> None:
@@ -254,7 +254,7 @@ class ParkedContents:
         self.publishes += work.messages * sign
 
     def brought(self, work: ParkedWork) -> Work:
-        """What is to be handled, with its contents. Raises: Unreadable."""
+        """The event of the work, with its contents in memory. Raises: Unreadable."""
         if work.place is None:
             return work.event
         octets = self._broker.context.storage.temp.unspool(work.place, work.octets)
@@ -262,7 +262,7 @@ class ParkedContents:
         return work.brought(octets).event
 
     def released(self, work: ParkedWork) -> None:
-        """Nobody will ask for its contents."""
+        """Release the contents of the work in the temp store."""
         if work.place is not None:
             self._broker.flow.parked.spooled -= work.octets
             self._broker.context.storage.temp.release(work.place, work.octets)
@@ -273,17 +273,17 @@ logger = logging.getLogger("leveret.amqp")
 S = ParkingState
 MS = 1_000_000
 
-#: A connection that would make room itself, if it were read, is ended when it cannot be for so long.
+#: Milliseconds for which a connection that would free the room itself may be unread before it is ended.
 OWN_STALL_MS = 60_000
 
 
 class Parking:
-    """`channels`: those on which something is held. `contents`: how much that is, and where.
+    """The parked work of a connection. `channels`: those with parked work. `contents`: its amounts.
 
-    `is_closing`: the peer closes the connection, but that waits for what is held (`ParkedChannel.has_unconfirmed`).
+    `is_closing`: the peer's connection.close waits for parked work (`ParkedChannel.has_unconfirmed`).
 
-    `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at. `go_on`: handles
-    what is held on a channel, up to a quota. `on_timeout`: too long nothing of it could be published.
+    `has_unread`: it was full and is not now, so octets of the peer may wait in the reader. `go_on`: handles the parked
+    work of a channel, up to a quota. `on_timeout`: called when no parked work could be published for too long.
     """
 
     __slots__ = (
@@ -319,16 +319,16 @@ class Parking:
         self._stall: Deadline | None = None
 
     def end(self) -> None:
-        """The connection is over. Forgets the callables, so that no cycle of references stays behind."""
+        """End with the connection. Drops the callables, so that no reference cycle remains."""
         self.drop_all()
         self._notice.end()
         self._channel_flow.end()
         self.go_on = self.on_timeout = _nothing
 
-    # -- what is held -----------------------------------------------------------------------------------------------
+    # -- parked work ------------------------------------------------------------------------------------------------
 
     def park_for(self, full: Blocker, channel: Channel, event: Work, turn: Turn) -> None:
-        """A publish or commit has to wait for room, or an alarm to end, and what comes behind it on its channel."""
+        """Park a publish or commit, and later events of its channel, until there is room or an alarm ends."""
         parked = self._put_first(channel, event, turn)
         client = self._login.client
         assert client is not None
@@ -336,7 +336,7 @@ class Parking:
         parked.full = full
         self._broker.flow.wait(full, client, parked)
         if self.is_full and self._stall is None:
-            self._limit_stall()  # for this limit the peer may make room itself
+            self._limit_stall()  # the peer itself may be able to free room for this limit
         if full.fails_after_ms:
             due_ns = parked.work[0].since_ns + full.fails_after_ms * MS
             parked.deadline = self._broker.context.deadlines.set(due_ns, lambda: self._unpark(parked, None))
@@ -348,11 +348,11 @@ class Parking:
         client.is_blocked = True
 
     def put_back(self, channel: Channel, event: Work, turn: Turn) -> None:
-        """The quota of the turn is used up: a publish or commit waits again, because others have their turn."""
+        """Park a publish or commit again, because the turn's quota is used up and other connections have their turn."""
         quota = turn.quota
         assert quota is not None
         quota.is_over = True
-        if quota.full.node.is_full:  # it may be for elsewhere: it is tried as a new one
+        if quota.full.node.is_full:  # the work may be for another queue: it is tried as new
             parked, work = self._parked(channel), self._work(event, turn)
             parked.put_first(work)
             self._added(work, turn)
@@ -360,7 +360,7 @@ class Parking:
             self.park_for(quota.full, channel, event, turn)
 
     def put_rest(self, channel: Channel, event: Work, turn: Turn) -> None:
-        """The rest of what is being handled: before all that is held on its channel, but behind what was just held."""
+        """Park the rest of the event that is being handled: first on its channel, or after work that it just parked."""
         parked, work = self._parked(channel), self._work(event, turn)
         if parked.is_waiting or turn.is_over:
             parked.put_second(work)
@@ -369,7 +369,7 @@ class Parking:
         self._added(work, turn)
 
     def queues(self, event: ProtocolEvent, turn: Turn) -> bool:
-        """Put an event behind what is held on its channel, unless it may pass. Returns: whether it was put there."""
+        """Park an event after the parked work of its channel, unless it may pass. Returns: whether it was parked."""
         channel: Channel | None = getattr(event, "channel", None)
         parked = None if channel is None else self.channels.get(channel)
         if parked is None or parked.lets_pass(event):
@@ -380,7 +380,7 @@ class Parking:
         return True
 
     def take(self, parked: ParkedChannel, turn: Turn) -> Work:
-        """The first of what is held on a channel, to be handled now; `taken` is to be called then."""
+        """Remove and return the first work of a channel. Call `taken` when it is handled."""
         work = parked.take()
         turn.since_ns = work.since_ns
         self._tried = self._parked_octets
@@ -388,17 +388,17 @@ class Parking:
         return self.contents.brought(work)
 
     def taken(self, parked: ParkedChannel, turn: Turn) -> None:
-        """What was taken is handled."""
+        """Note that the work of the last `take` is handled."""
         turn.since_ns = None
         if self.is_full and self._parked_octets < self._tried:
-            self._limit_stall()  # something of it was published
+            self._limit_stall()  # some of it was published
         if not parked.work:
             self._forget(parked)
 
     def drop(self, channel: Channel) -> bool:
-        """A channel is over: what is held on it was never accepted, and is not confirmed.
+        """Drop the parked work of a channel that has ended: it was never accepted, and is not confirmed.
 
-        Returns whether the peer's own channel.close was among it, which is to be answered all the same.
+        Returns whether it included the peer's channel.close, which has to be answered all the same.
         """
         parked = self.channels.get(channel)
         if parked is None:
@@ -418,12 +418,12 @@ class Parking:
         return is_closed
 
     def drop_all(self) -> None:
-        """The connection is over."""
+        """Drop all parked work."""
         for channel in list(self.channels):
             self.drop(channel)
 
     def next_ready(self, only: Channel | None = None) -> ParkedChannel | None:
-        """A channel whose first may be handled; of all, or this one alone."""
+        """A channel whose first work may be handled: any, or `only` this one."""
         channels = self.channels
         if only is not None:
             parked = channels.get(only)
@@ -435,17 +435,17 @@ class Parking:
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether the peer's connection.close waits for what is held."""
+        """Whether the peer's connection.close has to wait for parked work."""
         return any(parked.has_unconfirmed for parked in self.channels.values())
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether nothing of what is held can go on before room is made, or an alarm ends."""
+        """Whether no parked work can go on before room is freed or an alarm ends."""
         return all(parked.full is not None for parked in self.channels.values())
 
     @property
     def waits_for_alarm(self) -> bool:
-        """Whether an alarm holds something."""
+        """Whether an alarm parks any of the work."""
         return any(parked.full is not None and parked.full.is_alarm for parked in self.channels.values())
 
     def _parked(self, channel: Channel) -> ParkedChannel:
@@ -461,7 +461,7 @@ class Parking:
 
     def _put_first(self, channel: Channel, event: Work, turn: Turn) -> ParkedChannel:
         parked, work = self._parked(channel), self._work(event, turn)
-        if turn.since_ns is None:  # what was held before was counted before
+        if turn.since_ns is None:  # work that was parked before was placed before
             work = self.contents.placed(work, self._makes_room)
         parked.put_first(work)
         parked.is_waiting = True
@@ -482,7 +482,7 @@ class Parking:
     # -- going on ---------------------------------------------------------------------------------------------------
 
     def _unpark(self, parked: ParkedChannel, quota: Quota | None) -> None:
-        """What is held on a channel is tried again: there is room for the quota, or (None) its time is over."""
+        """Try the work of a channel again: there is room for the quota, or (None) its deadline is over."""
         self._stop_waiting(parked)
         self.go_on(parked.channel, quota)
 
@@ -495,11 +495,11 @@ class Parking:
             self._broker.context.deadlines.cancel(parked.deadline)
             parked.deadline = None
 
-    # -- how much ---------------------------------------------------------------------------------------------------
+    # -- amounts ----------------------------------------------------------------------------------------------------
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is held that the peer is not read any more."""
+        """Whether so much is parked that the peer is not read."""
         return self.state is S.STALLED or self.state is S.NOTIFIED_STALLED
 
     @property
@@ -507,7 +507,7 @@ class Parking:
         return self.contents.octets + self.contents.spooled
 
     def _makes_room(self) -> bool:
-        """Whether the peer, if it is read, may acknowledge what makes room for what it publishes."""
+        """Whether the peer, if it is read, may free room for its publishes with acknowledgements."""
         client = self._login.client
         assert client is not None
         nodes = {parked.full.node for parked in self.channels.values() if parked.full is not None}
@@ -518,7 +518,7 @@ class Parking:
         contents.added(work)
         if self.state is S.OPEN:
             self._step(ParkingStep.PARK)
-        # What is tried again and waits again was there before.
+        # Work that is tried again and parked again was counted before.
         if turn.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
             self._stalled_at = self._parked_octets
             self._step(ParkingStep.STALL)
@@ -535,7 +535,7 @@ class Parking:
                 self._limit_stall()
 
     def _limit_stall(self) -> None:
-        """From now on the time runs in which something of what is held has to be published."""
+        """Restart the time within which some of the parked work has to be published."""
         if self._stall is not None:
             self._broker.context.deadlines.cancel(self._stall)
             self._stall = None
@@ -548,13 +548,13 @@ class Parking:
     def _timed_out(self) -> None:
         self._stall = None
         full = self._any_blocker()
-        if full is not None and not full.is_alarm:  # that may last
+        if full is not None and not full.is_alarm:  # an alarm may last for any time
             limit_ms = self._stall_max_ms
             self.on_timeout(ParkingExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
 
     @property
     def _stall_max_ms(self) -> int:
-        """0: for ever. Nobody else may make room for a peer that would make it itself."""
+        """Milliseconds; 0: no limit. If none is set, `OWN_STALL_MS` for a peer that would free the room itself."""
         return self._broker.context.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
 
     def _any_blocker(self) -> Blocker | None:
@@ -575,4 +575,4 @@ class Parking:
 
 
 def _nothing(*_: object) -> None:
-    """Instead of `go_on` and `on_timeout` before there is a channel, and once the connection is over."""
+    """Replaces `go_on` and `on_timeout` before there is a channel, and when the connection has ended."""

@@ -1,4 +1,4 @@
-"""How far a turn of a connection goes: what it may spend, what it handles, and why it ends."""
+"""A turn of a connection: its limits, and the reasons why it ends."""
 
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -8,20 +8,20 @@ from ..peer.channel import EFFORT_MAX
 
 
 class Step(Enum):
-    """How an event ended that was to be handled; or a turn."""
+    """Result of handling an event, or of a turn."""
 
-    DONE = auto()  # nothing is left
-    CUT = auto()  # the turn is long: what else was read is for the next one
-    PARKED = auto()  # it waits for room, for the end of an alarm, or behind what waits
-    UNFINISHED = auto()  # the rest of the event is for another turn; nothing behind it is handled before
-    STALLED = auto()  # the peer does not read its answers: nothing more is handled before it does
-    CLOSING = auto()  # the connection ends: what else was read does not matter
+    DONE = auto()  # all is handled
+    CUT = auto()  # the turn is long: the next one handles the rest of the input
+    PARKED = auto()  # the event waits for room, for the end of an alarm, or after other parked work
+    UNFINISHED = auto()  # another turn handles the rest of the event, and later events after it
+    STALLED = auto()  # the peer does not read its answers: no event is handled until it does
+    CLOSING = auto()  # the connection ends: the rest of the input is dropped
 
 
 class Quota:
-    """What may be published of what is parked before other connections have their turn. `used`: octets so far.
+    """Limits of the parked work that is published before other connections have their turn. `used`: octets so far.
 
-    `full`: what was waited for. `is_over`: others have their turn now.
+    `full`: the limit or alarm for which it waited. `is_over`: other connections have their turn now.
     """
 
     __slots__ = ("full", "is_over", "messages", "octets", "used")
@@ -34,21 +34,21 @@ class Quota:
         self.used = 0
 
     def spend(self, blobs: Sequence[bytes]) -> None:
-        """These were published."""
+        """Count publishes."""
         self.spend_octets(sum(map(len, blobs)), len(blobs))
 
     def spend_octets(self, octets: int, messages: int) -> None:
-        """So much was published."""
+        """Count publishes by octets and messages."""
         self.octets -= octets
         self.messages -= messages
         self.used += octets
 
 
 class Turn:
-    """`effort_max`: the `Effort` spent at which the turn is long.
+    """One turn. `effort_max`: the `Effort` spent at which it is long.
 
-    `since_ns`: when the event came that is handled now (monotonic), if it has waited; None: it is new. `quota`: None:
-    the turn may publish whatever there is room for.
+    `since_ns`: when the current event arrived (monotonic), if it was parked; None: it is new. `quota`: None: the turn
+    may publish as much as there is room for.
     """
 
     __slots__ = ("_effort", "effort_max", "quota", "since_ns")
@@ -61,10 +61,10 @@ class Turn:
 
     @property
     def is_long(self) -> bool:
-        """Whether what is left is for the next turn."""
+        """Whether the next turn has to handle the rest."""
         return self._effort.spent >= self.effort_max
 
     @property
     def is_over(self) -> bool:
-        """Whether other connections have their turn now with what is parked."""
+        """Whether the quota for parked work is used up, so that other connections have their turn."""
         return self.quota is not None and self.quota.is_over

@@ -1,27 +1,27 @@
 """The throttle: a publisher into a congested queue is read again after consumers have taken the surplus.
 
-A publisher is confirmed as soon as its message is in the queue. Read as fast as it sends, it takes the time in which
-consumers could be served, so that a queue grows whose consumers would keep up, and with it the latency of each message.
-So the publisher's next read waits until no more than `Congestion.ready_max` messages are ready. That is for consumers
-who keep up: a wait in which they do not take enough is in vain, and then the queue grows, as queues are there to do.
+A publisher is confirmed as soon as its message is in the queue. If it is read as fast as it sends, it takes the time in
+which consumers could be served: the queue grows although its consumers would keep up, and so does the latency of each
+message. So the publisher's next read waits until no more than `Congestion.ready_max` messages are ready. This helps
+only consumers that keep up: if they do not take enough during a wait, later publishers do not wait and the queue grows.
 
-A connection that consumes is never held: what it would acknowledge may be what others wait for. No connection is held
-for longer than `SLICE_S * SLICES_MAX` at a time, far less than a heartbeat, so that nobody is missed meanwhile. Nothing
-waits here; the endpoint does.
+A connection that consumes is never throttled: other connections may wait for its acknowledgements. No connection is
+throttled for longer than `SLICE_S * SLICES_MAX` at a time, far less than a heartbeat. This module does not wait; the
+endpoint does.
 """
 
 from collections.abc import Callable
 
 from ...engine import Client, Congestion, Queue
 
-#: What was taken is looked at so often, in seconds; and so often a wait goes on at most.
+#: Seconds of a slice, after which deliveries are checked, and the number of slices of a wait at most.
 SLICE_S, SLICES_MAX = 0.005, 20
 
 
 class Throttle:
     """The connections that wait for one queue, in order of arrival. See `Queue.throttle`.
 
-    `open_until`: number of delivered messages up to which nobody waits, because the last wait was in vain.
+    `open_until`: number of delivered messages up to which no publisher waits, because the last wait was in vain.
     """
 
     __slots__ = ("congestion", "open_until", "waiting")
@@ -32,7 +32,7 @@ class Throttle:
         self.waiting: dict[ThrottleWait, Callable[[], None]] = {}
 
     def drained(self, queue: Queue) -> None:
-        """The queue may be shorter. One goes on, so that not all publish at once; all, when there is much room."""
+        """The queue may be shorter: wake one publisher, so that not all publish at once; all, if there is much room."""
         waiting = self.waiting
         if not waiting:
             return
@@ -46,7 +46,7 @@ class Throttle:
 
 
 class ThrottleWait:
-    """One connection that waits before a queue: `begin_slice`, wait for the wake-up or `SLICE_S`, `end_slice`."""
+    """One connection that waits for a queue: `begin_slice`, wait for the wake-up or `SLICE_S`, `end_slice`."""
 
     __slots__ = ("_delivered", "_queue", "_slices", "_throttle")
 
@@ -57,12 +57,12 @@ class ThrottleWait:
         self._slices = 0
 
     def begin_slice(self, wake: Callable[[], None]) -> None:
-        """`wake` is called, within a turn, when the wait is over."""
+        """Begin a slice. `wake` is called, within a turn, when the wait is over."""
         self._delivered = self._queue.counters.delivered
         self._throttle.waiting[self] = wake
 
     def end_slice(self) -> bool:
-        """Whether to go on waiting: not when it was woken, nor when that takes too long."""
+        """Whether to wait for another slice: not after a wake-up, nor if the consumers take too little."""
         throttle, queue = self._throttle, self._queue
         if self not in throttle.waiting:
             return False
@@ -77,12 +77,12 @@ class ThrottleWait:
         return False
 
     def end(self) -> None:
-        """The connection waits no longer, or is over."""
+        """Stop waiting."""
         self._throttle.waiting.pop(self, None)
 
 
 def throttle_wait_of(queue: Queue, client: Client | None, congestion: Congestion) -> ThrottleWait | None:
-    """What a connection that has just published into a crowded queue has to wait for; None: it may go on."""
+    """The wait of a connection that has just published into a congested queue; None: it may go on."""
     if client is None or client.closed or queue.deleted or queue.ready_count <= congestion.ready_max:
         return None
     throttle = queue.throttle
