@@ -1,1 +1,1 @@
-"""The other end of a connection: who it is, its channels, and what it is to be sent."""
+"""The other end of a connection: its identity, its channels, and the output for it."""

@@ -1,4 +1,4 @@
-"""A channel of a client that is logged in: its session in the engine, and what it remembers between methods."""
+"""A channel of a client that is logged in: its session in the engine, and its state between methods."""
 
 import sys
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from ...engine import Commit, Envelope, Queue, Route, Session, part_of
 from ..wire.channel_reader import ChannelReader
 from ..wire.publish_memory import PublishMemory
 
-#: How much costly work a turn does, by the measure of `Effort` (about 5 ms); the rest is for the next turns.
+#: `Effort` of a turn (about 5 ms); the next turns do the rest.
 EFFORT_MAX = 4_000
-#: Runs to more queues than this are published in parts: to fewer, even a whole read of messages does not take too long.
+#: Queues above which runs are published in parts: with fewer, even a whole read of messages does not take too long.
 FEW_QUEUES = 4
 
 
 class KnownRoute:
-    """What a session remembers of a kind of message (`PublishKind.known`).
+    """The cached route and envelope of a kind of message (`PublishKind.known`).
 
-    `run_max`: messages published in one go; 0: where there are limits, `publishing.py` publishes them. `queue`: the
-    only one that they go to, if they can be published together with messages of other kinds.
+    `run_max`: messages published in one call; 0: there are limits, so `publishing.py` publishes them. `queue`: their
+    only queue, if they can be published together with messages of other kinds.
     """
 
     __slots__ = ("_is_stored", "envelope", "mandatory", "queue", "route", "run_max")
@@ -33,7 +33,7 @@ class KnownRoute:
 
     @property
     def is_stored(self) -> bool:
-        """Whether a journal keeps them. O(queues) the first time."""
+        """Whether the journal stores such messages. O(queues) the first time."""
         found = self._is_stored
         if found is None:
             envelope, queues = self.envelope, self.route.queues
@@ -46,17 +46,17 @@ class KnownRoute:
 
     @property
     def may_be_stored(self) -> bool:
-        """The same, also where only publishing shows to which queues they go."""
+        """`is_stored`, but True for a route whose queues are known only at publishing."""
         return self.route.queues is None or self.is_stored
 
 
 def run_max_of(route: Route) -> int:
-    """How many messages to publish by a route before checking their cost; 0: a limit may concern them."""
+    """Messages to publish by a route before checking their cost; 0: limits may apply."""
     return 0 if route.is_metered else part_max_of(route)
 
 
 def part_max_of(route: Route) -> int:
-    """How many messages to publish by a route at once, by their cost; one where only publishing shows that."""
+    """Messages to publish by a route at once, by their cost; 1 if the queues are known only at publishing."""
     if route.queues is None:
         return 1
     return part_of(EFFORT_MAX, len(route.queues)) if len(route.queues) > FEW_QUEUES else sys.maxsize

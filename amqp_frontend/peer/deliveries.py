@@ -1,7 +1,7 @@
-"""Effects of the engine as octets: basic.deliver, basic.cancel, basic.return, basic.get-ok.
+"""Renders the engine's effects as octets: basic.deliver, basic.cancel, basic.return, basic.get-ok.
 
-A delivery is a prefix (cached for each consumer and address length), the tag, a suffix, and the content as it was
-published; a run of them is built without a loop in Python. Source: performance page 4, rules 3 and 5.
+A delivery is a prefix (cached for each consumer and address length), the tag, a suffix, and the content as published;
+a run of them is built without a loop in Python. Source: performance page 4, rules 3 and 5.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,19 +23,19 @@ from ..wire.layout import (
     plain_content_frames,
 )
 
-#: A delivery tag.
+#: Packs a delivery tag.
 TAG = Struct(">Q").pack
 _DELIVER_HEAD = Struct(">BHL").pack
 _DELIVER_IDS = b"\x00\x3c\x00\x3c"
-#: Kinds of messages for which a consumer's prefixes and suffixes are remembered.
+#: Kinds of messages for which a consumer's prefixes and suffixes are cached.
 KNOWN_MAX = 64
 
 
 class ConsumerWire:
-    """What a consumer's deliveries begin with; stored in `Consumer.opaque`.
+    """Cached octets of a consumer's deliveries; stored in `Consumer.opaque`.
 
-    `prefixes`, `suffixes`: what stands before and behind the tag of a first delivery, of messages whose contents are
-    passed on as they are.
+    `prefixes`, `suffixes`: octets before and behind the tag of a first delivery, for messages whose contents are passed
+    on unchanged.
     """
 
     __slots__ = ("_by_address_size", "_head", "_seen", "number", "prefixes", "suffixes")
@@ -50,7 +50,7 @@ class ConsumerWire:
         self._seen: set[Envelope] = set()
 
     def prefix(self, address_size: int) -> bytes:
-        """Frame head, ids and consumer tag of a delivery whose exchange and routing key have that many octets."""
+        """Frame head, ids and consumer tag of a delivery. `address_size`: octets of exchange and routing key."""
         prefix = self._by_address_size.get(address_size)
         if prefix is None:
             size = len(self._head) + 9 + address_size
@@ -58,7 +58,7 @@ class ConsumerWire:
         return prefix
 
     def note(self, envelopes: Iterable[Envelope], frame_max: int) -> None:
-        """Messages of kinds that are not all remembered are delivered: those that come again at once are from now on.
+        """Note delivered kinds that are not all cached: those that were also in the last call are cached.
 
         `frame_max`: of the consumer's connection.
         """
@@ -84,7 +84,7 @@ def address_of(envelope: Envelope) -> bytes:
 
 
 def contents_for(envelope: Envelope, blobs: Sequence[bytes], number: int, frame_max: int) -> Sequence[bytes]:
-    """The blobs as content frames for a channel of a connection; unchanged where channel and frame_max allow."""
+    """The blobs as content frames for a channel of a connection; unchanged if channel and frame_max allow it."""
     framing = envelope.framing
     if type(framing) is ContentFraming and framing.frame_max <= frame_max:
         if framing.channel == number:
@@ -98,7 +98,7 @@ def contents_for(envelope: Envelope, blobs: Sequence[bytes], number: int, frame_
 
 
 def content_parts(envelope: Envelope, blob: bytes, number: int, frame_max: int) -> Sequence[Octets]:
-    """As `contents_for`, of one blob; a large one comes in parts that together are its frames."""
+    """As `contents_for`, for one blob; the frames of a large one come in parts."""
     framing = envelope.framing
     if len(blob) < LARGE:
         return contents_for(envelope, (blob,), number, frame_max)
@@ -180,14 +180,14 @@ def _render_mixed(
 
 
 def render_cancel(number: int, tag: str) -> bytes:
-    """basic.cancel as a server sends it, without wanting a reply."""
+    """basic.cancel from the server, with nowait."""
     return encode_method(number, commands.Basic.Cancel, tag, True)
 
 
 def render_returns(
     number: int, envelope: Envelope, blobs: Sequence[bytes], frame_max: int, *, code: int = 312, text: str = "NO_ROUTE"
 ) -> Iterable[Octets]:
-    """basic.return with content for messages that no queue took, or that are refused for another reason."""
+    """basic.return with content for messages that reached no queue, or were refused for another reason."""
     head = encode_method(number, commands.Basic.Return, code, text, envelope.exchange, envelope.routing_key)
     if len(blobs) == 1:
         return (head, *content_parts(envelope, blobs[0], number, frame_max))

@@ -1,7 +1,7 @@
-"""Leases as octets: deliveries with headers of their own, made without a loop in Python where messages are alike.
+"""Renders leases: deliveries with additional headers, made without a loop in Python if messages are alike.
 
-Of the contents as they were published only the header frame is another one; it is the same for all of a run but for
-the number in the bookmark. Loaded when the first lease goes out. Source: queues page A.2; performance page 4, rule 5.
+Only the header frame differs from the published content; in a run it is the same except for the number in the bookmark.
+This module is imported for the first lease. Source: queues page A.2; performance page 4, rule 5.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as far as it is known, and how it logs in: SASL mechanisms.
+"""The identity of the other end of a connection, and how it logs in: SASL mechanisms.
 
 Source: behaviour page 1.4.
 """
@@ -11,15 +11,14 @@ from ...engine import Client, FieldTableError, Link, User, Users, VirtualHost, d
 
 
 class MalformedResponse(Exception):
-    """The response does not have its mechanism's form: the peer's fault, and no refusal."""
+    """The response does not have its mechanism's form: a fault of the peer, not a refused login."""
 
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """What is known of the other side before it logs in. `certified_name`: proven by a client certificate.
+    """The other side before it logs in. `certified_name`: proven by a client certificate.
 
-    `origin`: whose share of the half-open places it takes, and by whom failed logins are counted: an address, of IPv6 a
-    /64.
+    `origin`: an address (of IPv6 a /64), for shares of the half-open places and counts of failed logins.
     """
 
     name: str
@@ -29,9 +28,9 @@ class Peer:
     origin: str = field(default="", compare=False)
 
     def offered(self, mechanisms: tuple[str, ...]) -> tuple[str, ...]:
-        """The mechanisms to offer of those that are enabled: EXTERNAL only over TLS, with or without a certificate.
+        """The enabled mechanisms to offer: EXTERNAL only over TLS, with or without a certificate.
 
-        Without one it is refused with a reason, which helps more than a missing mechanism. Source: RabbitMQ.
+        Without a certificate it is refused with a reason, which helps more than a missing mechanism. Source: RabbitMQ.
         """
         if self.is_secured or "EXTERNAL" not in mechanisms:
             return mechanisms
@@ -83,7 +82,7 @@ MECHANISMS: dict[str, Callable[[bytes, Users, Peer, str], User]] = {
 
 
 class Login:
-    """`peer` is known from the start, `user` when it has logged in, `client` and `vhost` when it has opened one."""
+    """The login of a connection. `user` is set by a login, `client` and `vhost` by connection.open."""
 
     __slots__ = ("capabilities", "client", "client_properties", "link", "mechanism", "peer", "user", "vhost")
 
@@ -98,7 +97,7 @@ class Login:
         self.vhost: VirtualHost | None = None
 
     def introduced(self, properties: dict[str, Any]) -> None:
-        """The client has said what it is, and what it can do."""
+        """Note the client properties of connection.start-ok, and the capabilities among them."""
         self.client_properties = properties
         capabilities = properties.get("capabilities")
         if capabilities is not None and isinstance(capabilities.value, dict):

@@ -1,4 +1,4 @@
-"""What a connection has to send: answers, and the engine's effects as octets, in order. Nothing here waits or sends."""
+"""The output of a connection: answers, and the engine's effects as octets, in order. This module does not send."""
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -11,20 +11,20 @@ from ..wire.large_output import AVERAGE_MIN, Octets
 from .deliveries import render_cancel, render_delivered
 from .login import Login
 
-#: Replies (not deliveries, which the engine bounds) that may be unsent before the connection is not read further.
+#: Octets of unsent replies (not deliveries, which the engine bounds) above which the connection is not read.
 REPLIES_MAX = 4 * 1024 * 1024
-#: Effects of packages that a broker may do without -> their octets, for a peer with such a largest frame.
+#: Effects of optional packages -> their renderers (effect, frame_max).
 RENDERERS: dict[type, Callable[[Any, int], Iterable[Octets]]] = {}
-#: The same effects, by name -> the module that registers their renderer, imported for the first of them.
+#: Names of these effects -> the module that registers the renderer, imported for the first effect.
 OPTIONAL = {"DeliveredLeases": ".leases"}
 
 
 class Output:
     """Octets in parts, until the edge takes them. `reply_size`: octets of `parts` that are no deliveries.
 
-    `wake` asks the edge to take them: for what another connection's turn or a deadline produced.
-    `on_session_failed`: what to do when the engine has ended a session. `is_large`: of what was taken last, the parts
-    are so large that they should not be joined.
+    `wake` asks the edge to take output that another connection's turn or a deadline produced.
+    `on_session_failed`: called when the engine has ended a session. `is_large`: the parts that were taken last are too
+    large to be joined.
     """
 
     __slots__ = ("_connection", "_login", "is_large", "on_session_failed", "parts", "reply_size", "wake")
@@ -72,7 +72,7 @@ class Output:
                 parts.append(render_cancel(wire.number, effect.consumer.tag))  # type: ignore[attr-defined]
 
     def take(self) -> list[Octets]:
-        """All of it, deliveries included."""
+        """Remove and return all output, with deliveries."""
         client = self._login.client
         size = self.reply_size
         if client is not None:
@@ -85,23 +85,23 @@ class Output:
         return taken
 
     def clear(self) -> None:
-        """Drop what was not taken."""
+        """Drop the output."""
         self.parts.clear()
 
     def end(self) -> None:
-        """Nobody takes anything any more."""
+        """End with the connection: drop the output and the callables."""
         self.parts.clear()
         self.wake = _nothing
         self.on_session_failed = _ignore
 
     @property
     def is_stalled(self) -> bool:
-        """Whether so many answers are unsent that no more requests should be read."""
+        """Whether too many answers are unsent for further requests to be read."""
         return self.reply_size > REPLIES_MAX
 
 
 def _nothing() -> None:
-    """Instead of `wake` once the connection is over."""
+    """Replaces `wake` when the connection has ended."""
 
 
 def _ignore(_: SessionFailed) -> None:
