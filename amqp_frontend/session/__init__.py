@@ -1,1 +1,1 @@
-"""One connection between wire and engine: events are handled, turn by turn. Nothing here waits."""
+"""One connection between wire and engine: handles events, turn by turn. No code in this folder waits."""

@@ -1,4 +1,4 @@
-"""What was read of a peer and is not handled yet: the rest of an event, and what is parked. Source: rulings 5, 15."""
+"""Input that was read but not handled yet: an interrupted event, and parked publishes. Source: rulings 5, 15."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ from ..peer.channel import CommitUnderWay
 
 
 class Unfinished(NamedTuple):
-    """The rest of an event. `since_ns`: when it came (monotonic), if it was parked before; else None."""
+    """The rest of an event. `since_ns`: when it arrived (monotonic), if it was parked before; else None."""
 
     event: Work
     since_ns: int | None
 
 
 class Backlog:
-    """`unfinished`: what was too much for one turn; nothing behind it is handled before. `parking`: what is parked.
+    """Unhandled input. `unfinished`: the rest of an event that exceeded its turn; later events are handled after it.
 
-    `step`: why the last turn ended.
+    `parking`: parked work. `step`: why the last turn ended.
     """
 
     __slots__ = ("parking", "step", "unfinished")
@@ -28,19 +28,19 @@ class Backlog:
         self.step = Step.DONE
 
     def clear(self) -> None:
-        """The connection is over."""
+        """End with the connection: drop all of it."""
         self.unfinished = None
         self.step = Step.DONE
         self.parking.end()
 
     def leave(self, rest: Work, turn: Turn) -> Step:
-        """The rest of the event that is handled now is for another turn."""
+        """Leave the rest of the current event to another turn."""
         self.unfinished = Unfinished(rest, turn.since_ns)
         return Step.UNFINISHED
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something has to be done, or may only be done later, that was read before."""
+        """Whether there is input that was read and is not handled."""
         return bool(self.parking.channels) or self.unfinished is not None
 
     @property
@@ -53,7 +53,7 @@ class Backlog:
 
     @property
     def has_more(self) -> bool:
-        """Whether what was read is not all done: `turn.handle_bytes` is to be called again once others had turns."""
+        """Whether `turn.handle_bytes` has to be called again for unhandled input, after other connections' turns."""
         if self.unfinished is not None:
             return not self.is_committing
         parking = self.parking
@@ -61,6 +61,6 @@ class Backlog:
 
     @property
     def is_goodbye_due(self) -> bool:
-        """Whether the peer's connection.close waited, and may be answered now."""
+        """Whether the peer's connection.close had to wait and may be answered now."""
         parking = self.parking
         return parking.is_closing and self.unfinished is None and not parking.has_unconfirmed

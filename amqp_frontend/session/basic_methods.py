@@ -37,24 +37,26 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     queue = vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.login.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     consumers_max = session.options.consumers_per_channel_max
-    known = channel.session.consumers.get(method.consumer_tag or "")  # it is to be replaced
+    known = channel.session.consumers.get(method.consumer_tag or "")  # to be replaced
     if consumers_max and len(channel.session.consumers) >= consumers_max and known is None:
         raise errors.LimitReached(what="consumers per channel", limit=consumers_max)
     channel.session.subscriptions.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
     tag = method.consumer_tag or session.make_name("amq.ctag-")
-    session.broker.scheduler.dispatch_now(queue)  # what was requeued before is for the consumers that are there already
+    session.broker.scheduler.dispatch_now(queue)  # older consumers get requeued ones
     consumer = channel.session.consume(
         queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
     )
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.ConsumeOk, tag)
-    session.broker.scheduler.dispatch_now(queue)  # what is ready is for this consumer, not for one of the next method
+    session.broker.scheduler.dispatch_now(
+        queue
+    )  # ready messages are for this consumer, not for that of the next method
 
 
 def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
-    """Direct reply-to: replies come as deliveries to an address that exists as long as this consumer."""
+    """Direct reply-to: replies are deliveries to an address that exists as long as this consumer."""
     tag = method.consumer_tag or session.make_name("amq.ctag-")
     address = session.make_name(REPLY_PREFIX) + session.make_name(".")
     consumer = channel.session.consume_replies(tag, address, no_ack=method.no_ack)
@@ -66,14 +68,14 @@ def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Ba
 def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cancel) -> None:
     consumer = channel.session.consumers.get(method.consumer_tag or "")
     if consumer is not None:
-        session.broker.scheduler.dispatch_now(queue_of(consumer))  # what was ready before the cancel is still for it
+        session.broker.scheduler.dispatch_now(queue_of(consumer))  # messages that were ready before are still for it
     channel.session.cancel(method.consumer_tag or "")
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)
 
 
 def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.CancelOk) -> None:
-    """Some clients answer our basic.cancel although it asks for no answer."""
+    """Ignored: some clients answer the broker's basic.cancel although it has nowait."""
 
 
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> ChannelMethod | None:
@@ -125,7 +127,7 @@ def _recover(session: AmqpSession, channel: Channel, method: commands.Basic.Reco
     if not method.requeue:
         raise RequeueFalseNotImplemented
     session.output.send(channel.number, commands.Basic.RecoverOk)
-    channel.session.recover()  # a ring delivers at once: what comes before the answer was out before, for the client
+    channel.session.recover()  # a ring delivers at once: to the client, deliveries before recover-ok would be old ones
 
 
 BASIC_HANDLERS: dict[type[Method], Handler] = {

@@ -26,11 +26,11 @@ def _flow(session: AmqpSession, channel: Channel, method: commands.Channel.Flow)
 
 
 def _flow_ok(session: AmqpSession, channel: Channel, method: commands.Channel.FlowOk) -> None:
-    """It answers our channel.flow (`ChannelFlow`), and changes nothing; unasked, it is harmless."""
+    """The answer to the broker's channel.flow (`ChannelFlow`). It changes nothing."""
 
 
 def _close(session: AmqpSession, channel: Channel, method: Method) -> None:
-    if channel.state is not ChannelState.OPEN:  # the peer's close crossed ours
+    if channel.state is not ChannelState.OPEN:  # the peer's close crossed the broker's
         session.output.send(channel.number, commands.Channel.CloseOk)
         channel.step(ChannelStep.CLOSE)
         return
@@ -72,7 +72,7 @@ def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commi
 
 
 def answer_commit(session: AmqpSession, done: CommitUnderWay) -> None:
-    """tx.commit-ok, sent once what was done is in the journal. Raises: PartialCommit."""
+    """Send tx.commit-ok once the commit is in the journal. Raises: PartialCommit."""
     session.send_returns(done.channel, done.commit.outcome())
     session.output.send(done.channel.number, commands.Tx.CommitOk)
     if done.commit.sync_lsn:

@@ -1,4 +1,4 @@
-"""Refusals and ends: how an error becomes a close, who says goodbye, and when the socket is closed without one.
+"""Refusals and ends of a connection: from an error to a close, the exchange of closes, and ends without one.
 
 Source: behaviour page 0.3, 1.1, 1.7.
 """
@@ -27,12 +27,12 @@ logger = logging.getLogger("leveret.amqp")
 S = ConnectionState
 _BEFORE_LOGIN = frozenset({S.HEADER, S.STARTING, S.SECURING, S.TUNING})
 OPEN = ChannelState.OPEN
-#: How long a peer may take to hang up after the goodbyes.
+#: Seconds in which a peer has to disconnect after connection.close-ok.
 GOODBYE_MAX_S = 30
 
 
 class Closing:
-    """`finished`: the socket is to be closed once everything is sent; `abort`: at once, without a goodbye.
+    """Ends a connection. `finished`: close the socket when all output is sent; `abort`: at once, without a close.
 
     `on_login` is called once: the peer is logged in (True), or was refused and stays connected for a while (False).
     """
@@ -61,22 +61,22 @@ class Closing:
         self._timer: Deadline | None = None
         self.finished = False
         self.abort = False
-        self._is_overdue = False  # the peer had its time to hang up
+        self._is_overdue = False  # the peer did not disconnect in time
         self.on_login: Callable[[bool], None] = _ignore
         self._first_wait_ms = min(options.first_octet_timeout_ms, options.handshake_timeout_ms)
         self._set_timer(self._first_wait_ms, self._first_wait_is_over)
 
     @property
     def is_final(self) -> bool:
-        """Whether the socket is to be closed even if the peer never reads what is still unsent."""
+        """Whether the socket has to be closed even if output is unsent."""
         return self.abort or self._is_overdue
 
     # -- refusals ---------------------------------------------------------------------------------------------------
 
     def refuse(self, error: Exception, channel: Channel | None, ids: tuple[int, int] = NO_IDS) -> None:
-        """Answer an error as the table of replies has it; before the login, with silence.
+        """Answer an error by the table of replies; before the login, with silence.
 
-        ids: class and method id of what was being handled; an error that has ids of its own is answered with those.
+        ids: class and method id of the event that was being handled; ids of the error itself override them.
         """
         state = self._connection.state
         if state is S.REFUSED or state is S.CLOSED:
@@ -85,7 +85,7 @@ class Closing:
             self.refuse_silently(describe(error))
             return
         if state is S.CLOSING:
-            self._connection.skip_everything()  # from now on only its hanging up counts, or our patience
+            self._connection.skip_everything()  # the peer only has to disconnect, before the timer ends
             return
         reply = reply_for(error)
         class_id, method_id = (getattr(error, "ids", None) or ids) if reply.with_ids else NO_IDS
@@ -96,12 +96,12 @@ class Closing:
             self.close_connection(reply.code, reply.text, class_id, method_id, log_text=text)
 
     def _is_answered_before_login(self, error: Exception) -> bool:
-        """Bad tuning is, and a failed login if the peer can read the answer."""
+        """Bad tuning is answered, and so is a failed login if the peer understands the answer."""
         code = reply_for(error).code
         return code == 530 or (code == 403 and "authentication_failure_close" in self._login.capabilities)
 
     def refuse_silently(self, why: str) -> None:
-        """Not logged in and in error: say nothing, hang up after a while. Source: behaviour page 1.1."""
+        """Close a connection that is not logged in after a delay, without an answer. Source: behaviour page 1.1."""
         logger.warning("%s: refused before login: %r", self._login.peer.name, why[:200])
         self._connection.step(ConnectionStep.REFUSE)
         if self._options.refused_login_delay_ms:
@@ -111,7 +111,7 @@ class Closing:
             self.abort = self.finished = True
 
     def session_failed(self, effect: SessionFailed) -> None:
-        """The engine ended a session: close its channel."""
+        """Close the channel of a session that the engine has ended."""
         for channel in self._connection.channels.values():
             assert isinstance(channel, Channel)
             if channel.session is effect.session and channel.state is OPEN:
@@ -124,9 +124,9 @@ class Closing:
     # -- closes -----------------------------------------------------------------------------------------------------
 
     def close_channel(self, channel: Channel, code: int, text: str, class_id: int, method_id: int) -> None:
-        """Server-side channel.close: its deliveries are requeued, what still comes for it is ignored."""
+        """Send channel.close: the channel's deliveries are requeued, and its later input is ignored."""
         logger.info("%s: channel %d closed: %d %r", self._login.peer.name, channel.number, code, text)
-        self._confirming.send_due()  # what stood before the error was done
+        self._confirming.send_due()  # publishes before the error were accepted
         channel.step(ChannelStep.CLOSE_SENT)
         self._connection.drop_content(channel)
         is_crossed = self._parking.drop(channel)
@@ -139,21 +139,21 @@ class Closing:
     def close_connection(
         self, code: int, text: str, class_id: int = 0, method_id: int = 0, *, log_text: str | None = None
     ) -> None:
-        """Server-side connection.close: everything is requeued before the close is sent.
+        """Send connection.close: all deliveries are requeued before.
 
-        log_text: for the log, where `text` may not be in it.
+        log_text: the text for the log, if `text` must not be logged.
         """
         logger.warning("%s: connection closed: %d %r", self._login.peer.name, code, log_text or text)
         self._connection.step(ConnectionStep.CLOSE_SENT)
         self._end_client(failed=True)
         self._output.send(0, commands.Connection.Close, code, text, class_id, method_id)
-        if self._parking.is_closing:  # their close crossed ours
+        if self._parking.is_closing:  # the peer's close crossed the broker's
             self._parking.is_closing = False
             self._output.send(0, commands.Connection.CloseOk)
         self._set_timer(self._goodbye_ms(), self._hang_up)
 
     def say_goodbye(self) -> None:
-        """The peer closed: everything is requeued before it is answered; then it should hang up."""
+        """Answer the peer's connection.close, after requeueing all deliveries; then the peer should disconnect."""
         self._parking.is_closing = False
         if self._confirming.channels:
             self._confirming.send_due()
@@ -164,7 +164,7 @@ class Closing:
         self._set_timer(self._goodbye_ms(), self._hang_up)
 
     def stop(self) -> None:
-        """The broker is stopping: tell the peer, or hang up if it would not understand."""
+        """The broker is stopping: send connection.close, or close the socket if the peer would not understand it."""
         state = self._connection.state
         if state is S.RUNNING or state is S.OPENING:
             reply = reply_for(BrokerStopping())
@@ -174,26 +174,26 @@ class Closing:
         self._output.wake()
 
     def expel(self, error: Exception) -> None:
-        """An operator ends the connection."""
+        """End the connection with this error, for an operator or a timeout."""
         if self._connection.state is S.RUNNING:
             reply = reply_for(error)
             self.close_connection(reply.code, reply.text)
         self._output.wake()
 
-    # -- without a goodbye ------------------------------------------------------------------------------------------
+    # -- without a close --------------------------------------------------------------------------------------------
 
     def drop(self, why: str) -> None:
-        """Something else needs its place: hang up without a word to the peer."""
+        """Close the socket at once, because another connection needs the place."""
         logger.warning("%s: dropped: %s", self._login.peer.name, why)
         self._drop()
 
     def give_up(self, why: str) -> None:
-        """The peer is silent: hang up."""
+        """Close the socket at once, because the peer is silent."""
         logger.warning("%s: %s", self._login.peer.name, why)
         self._drop()
 
     def _first_wait_is_over(self) -> None:
-        """One timer for two times: hardly any peer is so slow that the second one is ever set."""
+        """End of the first of two times that share a timer; few peers are so slow that the second is set."""
         rest_ms = self._options.handshake_timeout_ms - self._first_wait_ms
         if rest_ms <= 0:
             self._handshake_timed_out()
@@ -216,19 +216,19 @@ class Closing:
     # -- timers -----------------------------------------------------------------------------------------------------
 
     def logged_in(self) -> None:
-        """The handshake is over, and so is the time for it."""
+        """The handshake is complete: stop its timer."""
         self._deadlines.cancel(self._timer)
         self._timer = None
         self.on_login(True)
 
     def end(self) -> None:
-        """The connection is over, however it ended. Idempotent."""
+        """End with the connection, for any reason. Idempotent."""
         self.finished = True
         self._cancel_timers()
         self.on_login = _ignore
 
     def _end_client(self, *, failed: bool) -> None:
-        """Behind a goodbye nothing is said: no confirms, and no notices of what is held."""
+        """Close the client. After a close no confirms are sent, and no notices of parked publishes."""
         self._cancel_timers()
         self._confirming.channels.clear()
         self._parking.end()
@@ -253,4 +253,4 @@ class Closing:
 
 
 def _ignore(_: bool) -> None:
-    """Nobody asks."""
+    """Replaces `on_login` before it is set, and when the connection has ended."""

@@ -1,6 +1,6 @@
-"""Publisher confirms of a connection: which channels have some to send, and sending those that are safe.
+"""Publisher confirms of a connection: remembers the channels with unconfirmed publishes, and sends safe confirms.
 
-Which tags are due is the engine's business. Source: performance page 4, rule 6.
+The engine decides which tags are due. Source: performance page 4, rule 6.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _PACK = ACK_FRAME.pack
 
 
 class Confirming:
-    """`channels`: those in confirm mode on which something was published that is not confirmed yet."""
+    """Sends confirms. `channels`: those in confirm mode with unconfirmed publishes."""
 
     def __init__(self, broker: Broker, journal: JournalWait, output: Output) -> None:
         self._broker = broker
@@ -28,7 +28,7 @@ class Confirming:
         self.channels: dict[Channel, None] = {}
 
     def send_due(self) -> None:
-        """One basic.ack for all that a channel published in this turn; basic.nack for what a queue refused."""
+        """Send one basic.ack for all safe publishes of a channel; basic.nack for those that a queue refused."""
         durability = self._broker.context.storage.durability
         safe_lsn = 0 if durability is None else durability.safe_lsn
         has_failed = durability is not None and durability.has_failed

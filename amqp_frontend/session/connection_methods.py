@@ -19,9 +19,9 @@ from ..wire.peer_errors import TuneTooHigh, TuneTooLow
 from ..wire.states import ConnectionState, ConnectionStep
 from .session import AmqpSession
 
-#: The smallest frame-max that a peer may ask for.
+#: The smallest frame-max that a peer may request, in octets.
 FRAME_MIN = 4096
-#: connection.tune: RabbitMQ 4 blames the tune that was answered badly, not its answer.
+#: Ids of connection.tune: RabbitMQ 4 names the tune in such an error, not the tune-ok that is wrong.
 TUNE_IDS = (10, 30)
 
 CAPABILITIES = (
@@ -46,7 +46,7 @@ def header_received(session: AmqpSession, event: HeaderReceived, turn: Turn) -> 
 
 @lru_cache(maxsize=8)
 def _start_frame(options: FrontendOptions, offered: tuple[str, ...]) -> bytes:
-    """connection.start; the same for every connection of a kind until the options change."""
+    """connection.start; the same for all connections with these options and mechanisms."""
     texts = {
         "product": options.product,
         "version": options.version,
@@ -86,7 +86,7 @@ def _log_in(session: AmqpSession, response: bytes) -> None:
 
 
 def _secure_ok(session: AmqpSession, method: commands.Connection.SecureOk) -> None:
-    """Answers a challenge; no mechanism of ours sends one, so the reader never lets this through."""
+    """The answer to a challenge. No mechanism here sends one, so the reader never lets this through."""
     _log_in(session, method.response)  # type: ignore[arg-type]
 
 
@@ -131,7 +131,7 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
 
 def _close(session: AmqpSession, method: commands.Connection.Close) -> Step | None:
     if session.connection.state is ConnectionState.CLOSING:
-        session.output.send(0, commands.Connection.CloseOk)  # our close crossed theirs, which is answered all the same
+        session.output.send(0, commands.Connection.CloseOk)  # the closes crossed; the peer's is answered too
         return None
     parking = session.backlog.parking
     if parking.has_unconfirmed:
@@ -148,11 +148,11 @@ def _close_ok(session: AmqpSession, method: commands.Connection.CloseOk) -> None
 
 
 def _update_secret(session: AmqpSession, method: commands.Connection.UpdateSecret) -> None:
-    """Accepted unchanged: our users log in by password. Source: behaviour page 1.10."""
+    """Accepted without effect: users log in by password. Source: behaviour page 1.10."""
     session.output.send(0, commands.Connection.UpdateSecretOk)
 
 
-#: Method class -> (session, method) -> CLOSING, where nothing that follows matters.
+#: Method class -> (session, method) -> CLOSING if later input has to be dropped, else None.
 CONNECTION_HANDLERS: dict[type[Method], Callable[[AmqpSession, Any], Step | None]] = {
     commands.Connection.StartOk: _start_ok,
     commands.Connection.SecureOk: _secure_ok,

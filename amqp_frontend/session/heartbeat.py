@@ -1,4 +1,4 @@
-"""Heartbeats of a connection: sent when nothing else was, missed when nothing came. Source: behaviour page 1.8."""
+"""Heartbeats: sent when a connection has no other output, missed when it has no input. Source: behaviour page 1.8."""
 
 import logging
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from ..wire.layout import HEARTBEAT_FRAME
 
 logger = logging.getLogger("leveret.amqp")
 
-#: Half intervals of silence after which a peer is given up: two to three intervals.
+#: Half intervals of silence after which the connection is ended: two to three intervals.
 IDLE_TICKS_MAX = 5
-#: The same of one that may be gone: it has missed a heartbeat.
+#: Half intervals of silence after which the peer has missed a heartbeat and may be gone.
 MISSED_TICKS = 3
 
 
 class Heartbeat:
-    """Sends when nothing else was sent for half an interval, and ticks twice an interval: whether anything came.
+    """Sends a heartbeat after half an interval without output, and checks for input twice an interval.
 
-    `sent_ns`: when something was sent last. `is_due`: a heartbeat is to be sent, with what else there is or alone.
-    `has_received`: anything since the last tick.
+    `sent_ns`: time of the last output. `is_due`: a heartbeat has to be sent, unless other output is.
+    `has_received`: whether there was input since the last tick.
     """
 
     __slots__ = (
@@ -40,8 +40,8 @@ class Heartbeat:
     def __init__(
         self, clock: Clock, deadlines: Deadlines, wake: Callable[[], None], is_unread: Callable[[], bool]
     ) -> None:
-        """`wake`: has the connection's output taken. `is_unread`: whether we do not read the peer now: then it must
-        not count as silent."""
+        """`wake`: asks the edge to take the output. `is_unread`: whether the peer is not read now, so that it must not
+        count as silent."""
         self._deadlines = deadlines
         self._wake = wake
         self._is_unread = is_unread
@@ -56,7 +56,7 @@ class Heartbeat:
         self.has_received = False
 
     def start(self, interval_s: int, on_lost: Callable[[str], None]) -> None:
-        """Begin; 0: never. `on_lost` is called with a reason for the log when the peer is given up."""
+        """Begin; interval 0: no heartbeats. `on_lost` is called with a reason for the log when the peer is silent."""
         self.interval_s = interval_s
         self._on_lost = on_lost
         if interval_s:
@@ -65,7 +65,7 @@ class Heartbeat:
             self._send_later()
 
     def stop(self) -> None:
-        """End. Forgets the callables, so that no cycle of references stays behind."""
+        """End. Drops the callables, so that no reference cycle remains."""
         self._deadlines.cancel(self._ticking)
         self._deadlines.cancel(self._sending)
         self._ticking = self._sending = None
@@ -73,7 +73,7 @@ class Heartbeat:
         self._on_lost, self._is_unread, self._wake = _ignore, _never, _nothing
 
     def is_alive(self) -> bool:
-        """Whether the peer was heard from within one interval and a half, or is not read now."""
+        """Whether the peer sent octets within one and a half intervals, or is not read now."""
         return self.interval_s > 0 and (self.has_received or self._idle_ticks < MISSED_TICKS)
 
     def take_due(self) -> list[Octets]:
@@ -95,7 +95,7 @@ class Heartbeat:
         return self.interval_s * 500_000_000
 
     def tick(self) -> None:
-        """Give up a peer that was silent for two to three intervals."""
+        """Check for input; end the connection if the peer was silent for two to three intervals."""
         is_alive = self.has_received or self._is_unread()
         self._idle_ticks = 0 if is_alive else self._idle_ticks + 1
         self.has_received = False
@@ -106,23 +106,23 @@ class Heartbeat:
             self._tick_later()
 
     def _send_if_silent(self) -> None:
-        """Have a heartbeat sent when nothing was for half an interval, else look again when that may be so."""
+        """Send a heartbeat if there was no output for half an interval; then set the next check."""
         now_ns = self.now()
         if now_ns - self.sent_ns >= self._half_ns:
-            self.sent_ns = now_ns  # as good as: what is due goes with the first octets that can go at all
+            self.sent_ns = now_ns  # counts as sent: it goes with the first octets that can be sent at all
             self.is_due = True
             self._wake()
         self._send_later()
 
 
 def _never() -> bool:
-    """Instead of `is_unread` once the heartbeat has stopped."""
+    """Replaces `is_unread` when the heartbeat has stopped."""
     return False
 
 
 def _nothing() -> None:
-    """Instead of `wake` once the heartbeat has stopped."""
+    """Replaces `wake` when the heartbeat has stopped."""
 
 
 def _ignore(_: str) -> None:
-    """Instead of `on_lost` while there is no heartbeat."""
+    """Replaces `on_lost` while there is no heartbeat."""

@@ -1,4 +1,4 @@
-"""What of a connection waits for the journal: answers until what they confirm is on the disk, reads while it is behind.
+"""Waits of a connection for the journal: answers wait for records on the disk, reads wait while the journal is behind.
 
 Source: docs/journal-format.md, "The crash model".
 """
@@ -8,11 +8,11 @@ from ..peer.login import Login
 
 
 class JournalWait:
-    """`sync_lsn`: the LSN up to which the journal must be safe before anything is sent; 0: none.
+    """A connection's wait. `sync_lsn`: LSN up to which the journal must be safe before anything is sent; 0: none.
 
-    `has_published`: what the journal keeps, in this turn: so it must wait if that is too slow.
-    `has_acted`: it did something that may not be in the journal yet; the next durable answer waits for that, too.
-    `asked`: the service that was sent a request in this turn.
+    `has_published`: the client published messages that the journal stores, so it has to wait if the journal is behind.
+    `has_acted`: the client changed something that may not be on disk yet; its next durable answer waits for it.
+    `asked`: the service to which the client sent a request in this turn.
     """
 
     __slots__ = ("_broker", "_login", "asked", "has_acted", "has_published", "sync_lsn")
@@ -26,7 +26,7 @@ class JournalWait:
         self.has_acted = False
 
     def notify(self) -> None:
-        """Have the connection flushed when the journal has made progress."""
+        """Flush the connection when the journal has made progress."""
         client = self._login.client
         if client is not None:
             self._broker.context.awaiting[client] = None
@@ -34,28 +34,28 @@ class JournalWait:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def send_answer_after(self, sync_lsn: int) -> None:
-        """Send nothing before the journal is safe up to `sync_lsn` (LSN): an answer says that something is durable."""
+        """Send nothing before the journal is safe up to this LSN: the answer says that a change is durable."""
         self.sync_lsn = sync_lsn
 
     def send_after(self, sync_lsn: int) -> None:
-        """Send nothing before the journal is safe up to there, nor before what is waited for already."""
+        """Send nothing before the journal is safe up to this LSN and up to that of earlier calls."""
         self.sync_lsn = max(self.sync_lsn, sync_lsn)
 
     def collect_barrier(self) -> None:
-        """A request to a service in this turn is answered when what the service did is safe."""
+        """Let the answers wait until the changes of a service that was asked in this turn are safe."""
         if self.asked is not None:
             self.sync_lsn = max(self.sync_lsn, self.asked.sync_lsn)
             self.asked = None
 
     @property
     def is_lost(self) -> bool:
-        """Whether what an answer waits for will never be on the disk."""
+        """Whether the records for which an answer waits will never be on the disk."""
         durability = self._broker.context.storage.durability
         return bool(self.sync_lsn) and durability is not None and durability.is_lost
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nothing may be sent yet."""
+        """Whether output has to wait."""
         durability = self._broker.context.storage.durability
         if not self.sync_lsn or durability is None:
             return False
@@ -66,20 +66,20 @@ class JournalWait:
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def publishes(self, durability: Durability, *, is_stored: bool) -> None:
-        """Messages are published. Whose messages the journal does not keep need not wait for it."""
+        """Note publishes. If the journal does not store them, the client does not wait for it."""
         self.has_acted = True
         if is_stored or durability.takes_transient:
             self.has_published = True
 
     @property
     def is_refusing(self) -> bool:
-        """Whether nothing persistent is accepted now: the disk is full, or has failed."""
+        """Whether persistent messages are not accepted now: the disk is full, or has failed."""
         durability = self._broker.context.storage.durability
         return durability is not None and durability.has_failed
 
     @property
     def is_behind(self) -> bool:
-        """Whether the peer publishes faster than the journal writes: it is not read until that has caught up."""
+        """Whether the peer publishes faster than the journal writes: it is not read until the journal has caught up."""
         durability = self._broker.context.storage.durability
         if not self.has_published:
             return False

@@ -1,6 +1,6 @@
-"""Publishes: from a run of them to the engine, and what is remembered of their routes. The hot path.
+"""Publishes runs of messages into the engine, with cached routes. The hot path.
 
-Where there are limits: what is published now, what is held, and what is refused, and how.
+If limits apply, it decides which messages are published now, parked, or refused, and how.
 Source: performance page 4, rules 4 and 6; behaviour page 2.7; queues page E.4, the decision table; E.5.
 """
 
@@ -25,9 +25,9 @@ RESOURCE_ERROR = 506
 def publish_run_with_room(
     session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: Turn
 ) -> Step:
-    """Publish as much of a run as there is room for; the rest is held or refused.
+    """Publish as much of a run as there is room for; the rest is parked or refused.
 
-    Raises: DestinationFull (E.4 row 7), and what `Session.offer` raises.
+    Raises: DestinationFull (E.4 row 7), and the errors of `Session.offer`.
     """
     parking, engine_session, quota = session.backlog.parking, channel.session, turn.quota
     route, envelope, blobs = known.route, known.envelope, event.blobs
@@ -69,7 +69,7 @@ def publish_run_with_room(
 
 
 def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Channel, turn: Turn) -> bool:
-    """Whether tx.commit is held, as one: the journal refuses, or there is no room (E.4 row 13).
+    """Park tx.commit as a whole if the journal refuses or there is no room. Returns: whether (E.4 row 13).
 
     Raises: DestinationFull.
     """
@@ -93,7 +93,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
 
 
 def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Turn) -> Step:
-    """The journal takes nothing now (`[address-setting] disk-full-policy`)."""
+    """Park work because the journal takes no records now (`[address-setting] disk-full-policy`)."""
     disk = session.broker.flow.disk
     disk.switch("low on disk")
     session.backlog.parking.park_for(disk.blocker_for(), channel, event, turn)
@@ -101,7 +101,7 @@ def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Tur
 
 
 def is_refused(session: AmqpSession, full: Blocker, turn: Turn) -> bool:
-    """Whether what is handled now is refused instead of held, because of the policy, or because it has waited."""
+    """Whether the current event is refused instead of parked: by the policy, or because it has waited long enough."""
     if full.fails or not full.fails_after_ms:
         return full.fails
     since_ns = turn.since_ns
@@ -115,9 +115,9 @@ def _rest(event: PublishReceived, start: int) -> PublishReceived:
 def refuse(
     session: AmqpSession, channel: Channel, known: KnownRoute, full: Blocker, blobs: Sequence[bytes], *, behind: int = 0
 ) -> None:
-    """Rows 5 to 7: nack; or return; or the channel's end, and with it that of so many `behind` in the same run.
+    """Refuse messages (rows 5 to 7): nack, return, or end the channel, which drops `behind` later messages of the run.
 
-    Raises: DestinationFull, for the last.
+    Raises: DestinationFull, to end the channel.
     """
     engine_session = channel.session
     is_last = engine_session.confirms is None and not known.mandatory
@@ -137,12 +137,12 @@ def refuse(
 
 _KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter("envelope")
 
-#: The fixed cost of asking for a route, by the measure of `Effort`.
+#: `Effort` of a route look-up.
 LOOK_UP_COST = 24
 
 
 def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
-    """Handle a run of publishes. The hot path: its kind knows the route, one call for the whole run."""
+    """Handle a run of publishes. The hot path: the kind's route is cached, and the run is one call."""
     channel = event.channel
     assert isinstance(channel, Channel)
     known: KnownRoute | None = event.kind.known
@@ -171,7 +171,7 @@ def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
 
 
 def published_mixed(session: AmqpSession, event: MixedReceived, turn: Turn) -> Step:
-    """Handle a mixed run: in one go where all go to queues that take them plainly, else one kind after the other."""
+    """Handle a mixed run: one call if each message goes to one queue without limits, else one kind after another."""
     channel = event.channel
     assert isinstance(channel, Channel)
     engine_session = channel.session
@@ -193,7 +193,7 @@ def published_mixed(session: AmqpSession, event: MixedReceived, turn: Turn) -> S
 
 
 def _is_together(known: KnownRoute | None) -> bool:
-    """Whether messages of a kind can be published together with others."""
+    """Whether messages of this kind can be published together with other kinds."""
     return known is not None and known.queue is not None and not known.route.is_stale
 
 
@@ -203,7 +203,7 @@ def _publish_stretches(
     turn: Turn,
     publish: Callable[[AmqpSession, PublishReceived, Turn], Step] = published,
 ) -> Step:
-    """One kind after the other. What comes behind one that is blocked, or when the turn has become long, waits."""
+    """Publish one kind after another. When one is parked, or the turn has become long, the later ones are parked."""
     channel = event.channel
     assert isinstance(channel, Channel)
     start, step = 0, DONE
@@ -219,12 +219,12 @@ def _publish_stretches(
 
 
 def published_late(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
-    """The same for what was held: it may have expired meanwhile (queues page E.4, row 15)."""
+    """`published` for parked publishes, which may have expired (queues page E.4, row 15)."""
     if not _has_expired(session, event, turn):
         return published(session, event, turn)
     channel = event.channel
     assert isinstance(channel, Channel)
-    _find_route(session, event, channel)  # what is wrong with it counts all the same
+    _find_route(session, event, channel)  # an invalid publish is refused all the same
     channel.session.pass_over(len(event.blobs), refused=False)
     if channel.session.confirms is not None:
         session.confirming.channels[channel] = None
@@ -232,7 +232,7 @@ def published_late(session: AmqpSession, event: PublishReceived, turn: Turn) -> 
 
 
 def published_mixed_late(session: AmqpSession, event: MixedReceived, turn: Turn) -> Step:
-    """The same for a mixed run: kind by kind, where one may have expired."""
+    """`published_mixed` for a parked run: kind by kind if any may have expired."""
     if any(kind.facts.expiration is not None for kind in set(event.kinds)):
         return _publish_stretches(session, event, turn, published_late)
     return published_mixed(session, event, turn)
@@ -241,7 +241,7 @@ def published_mixed_late(session: AmqpSession, event: MixedReceived, turn: Turn)
 def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bool:
     since_ns, expiration = turn.since_ns, event.kind.facts.expiration
     if since_ns is None or expiration is None or not expiration.isdigit():
-        return False  # what is no number is refused when it is published
+        return False  # publishing refuses values that are no number
     assert isinstance(event.channel, Channel)
     if event.channel.session.transaction is not None:
         return False
@@ -249,11 +249,11 @@ def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bo
 
 
 def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: Turn) -> Step | None:
-    """An operator's alarm holds a publish, or refuses it; what is wrong with one is said when it goes on.
+    """Park or refuse a publish during an operator's alarm. An invalid publish is refused after the alarm.
 
-    Returns: None: neither.
+    Returns: None: neither, there is no alarm for it.
 
-    A transaction meets it with its commit (queues page E.4, rows 3 to 8, 13).
+    A transaction meets the alarm with its commit (queues page E.4, rows 3 to 8, 13).
     """
     alarm = session.broker.flow.alarm
     if not alarm.is_full or channel.session.transaction is not None or _is_request(session, event):
@@ -272,7 +272,7 @@ def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel,
 
 
 def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
-    """Whether it is a request to a service; these are handled during an alarm, so that an operator can end it."""
+    """Whether this is a request to a service. They are handled during an alarm, so that an operator can end it."""
     assert session.login.client is not None
     name = session.connection.memory.arguments_of(event.kind.method_frame).exchange
     return isinstance(session.login.client.vhost.exchanges.get(name), ServiceExchange)
@@ -288,17 +288,17 @@ def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
 def _publish_parts(
     session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: Turn
 ) -> Step:
-    """Publish a run to many queues until the turn has become long enough; the rest is for the next turn.
+    """Publish a run in parts until the turn is long; the next turn does the rest.
 
-    Messages that may be refused one by one are published one by one, too: those before the refused one are published,
-    returned and confirmed.
+    Messages that may be refused one by one are published one by one: those before a refused one are published, returned
+    and confirmed.
     """
     blobs = event.blobs
     engine_session = channel.session
     broker = session.broker
     if not known.run_max and broker.flow.is_on and engine_session.transaction is None:
         return publish_run_with_room(session, event, channel, known, turn)
-    # A transaction gathers them for the commit, which has slices of its own.
+    # A transaction gathers them for the commit, which is sliced itself.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
     size = 1 if event.kind.facts.is_marked else len(blobs) if is_gathered else part_max_of(known.route)
     for start in range(0, len(blobs), size):
@@ -314,10 +314,10 @@ def _publish_parts(
 
 
 def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) -> KnownRoute:
-    """Check a publish and find its route; remembered until the route is stale.
+    """Check a publish and find its route, which is cached until it is stale.
 
     Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
-        TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
+        TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first that applies, as in RabbitMQ.
     """
     session.broker.context.effort.spent += LOOK_UP_COST
     arguments = session.connection.memory.arguments_of(event.kind.method_frame)
@@ -341,11 +341,11 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         if known is not None
         else Envelope(arguments.exchange, arguments.routing_key, facts, channel.framing, arguments.address)
     )
-    if type(route.exchange) is ServiceExchange:  # not remembered, so that each request is noted
+    if type(route.exchange) is ServiceExchange:  # not cached, so that each request is noted
         session.journal.asked = route.exchange
         return KnownRoute(route, envelope, arguments.mandatory)
     if client.host.firehose is not None or session.broker.flow.alarm.is_full:
-        # Nor here: each publish is traced with its session, or is to meet the alarm.
+        # Not cached either: each publish is traced with its session, or has to meet the alarm.
         return KnownRoute(route, envelope, arguments.mandatory)
     fresh = event.kind.known = KnownRoute(route, envelope, arguments.mandatory)
     return fresh

@@ -1,7 +1,7 @@
-"""A connection's session: protocol events in, calls to the engine, answers out. Synchronous from end to end.
+"""The session of a connection: protocol events in, calls to the engine, answers out. All of it is synchronous.
 
-It puts the parts of a connection together, and is what handlers are given. The edge calls `turn.handle_bytes` with each
-read and sends what `take_output` returns; everything between happens inside one turn. Source: behaviour page 1, 2.
+It puts the parts of a connection together, and handlers take it as an argument. The edge calls `turn.handle_bytes` with
+each read and sends the result of `take_output`; all between is one turn. Source: behaviour page 1, 2.
 """
 
 import base64
@@ -37,7 +37,7 @@ def generated_name(prefix: str) -> str:
 class AmqpSession:
     """One connection."""
 
-    #: What the test broker replaces.
+    #: Parts that the test broker replaces.
     confirming_type: type[Confirming] = Confirming
     closing_type: type[Closing] = Closing
 
@@ -54,9 +54,9 @@ class AmqpSession:
     ) -> None:
         """Args:
 
-        on_output: called when another connection's turn, or a deadline, produced something to send.
-        clock, deadlines: for heartbeats and timeouts, where they are not the broker's.
-        connection: the frame reader, where it is not an ordinary one.
+        on_output: called when another connection's turn, or a deadline, produced output.
+        clock, deadlines: for heartbeats and timeouts, if they are not the broker's.
+        connection: the frame reader, if it is not an ordinary one.
         """
         clock = clock or broker.context.clock
         deadlines = broker.context.deadlines if deadlines is None else deadlines
@@ -83,17 +83,17 @@ class AmqpSession:
         )
         self.output.on_session_failed = self.closing.session_failed
         self.backlog.parking.on_timeout = self.closing.expel
-        self._bulk_delete: BulkDelete | None = None  # what a method waits for, and that method
+        self._bulk_delete: BulkDelete | None = None  # for which `_emptied_for` waits
         self._emptied_for: Method | None = None
 
-    # -- what the edge calls ----------------------------------------------------------------------------------------
+    # -- for the edge -----------------------------------------------------------------------------------------------
 
     def take_output(self) -> list[Octets]:
-        """Everything to send now, in parts; deliveries included."""
+        """Remove and return all output that may be sent now, in parts, with deliveries."""
         journal = self.journal
         if (journal.sync_lsn or journal.asked is not None) and self._must_wait():
             journal.notify()
-            return self.heartbeat.take_due()  # it says nothing of what waits for the disk
+            return self.heartbeat.take_due()  # a heartbeat need not wait for the disk
         backlog = self.backlog
         if backlog.unfinished is not None or not backlog.parking.waits_for_others:
             journal.notify()
@@ -108,17 +108,17 @@ class AmqpSession:
         return taken
 
     def _must_wait(self) -> bool:
-        """Whether nothing may be sent before the journal has made progress."""
+        """Whether output has to wait for the journal."""
         journal = self.journal
         journal.collect_barrier()
         if journal.is_lost:
             journal.send_answer_after(0)
-            self.output.clear()  # the peer must not read that it was done
+            self.output.clear()  # the peer must not get an answer that says it was done
             self.closing.refuse(InternalError(), None)
         return journal.is_waiting
 
     def output_sent(self) -> None:
-        """All of what was taken is with the kernel: consumers may get more."""
+        """The kernel took all output: consumers may get more."""
         client = self.login.client
         if client is not None:
             client.unsent = 0
@@ -126,30 +126,30 @@ class AmqpSession:
                 client.drained()
 
     def handle_end(self) -> None:
-        """The peer is gone, in whatever way: requeue, clean up. Idempotent."""
+        """The connection has ended, for any reason: requeue, clean up. Idempotent."""
         self.closing.end()
         client = self.login.client
         if client is not None:
-            client.close(failed=True)  # unless it was closed before, by its own wish
+            client.close(failed=True)  # without effect if the peer closed it before
             client.flush = _nothing
             client.on_expelled = client.on_send_after = None
-        # No cycles are left behind: memory is free at once, without waiting for the collector.
+        # No reference cycles remain, so memory is freed at once, without the garbage collector.
         self.output.end()
         self.backlog.clear()
         self.confirming.channels.clear()
         self.connection.channels.clear()
 
     def _is_unread(self) -> bool:
-        """Whether the peer is not read now: a heartbeat of its own would not be seen."""
+        """Whether the peer is not read now, so that its heartbeats are not seen."""
         backlog = self.backlog
         parking = backlog.parking
         is_left = backlog.unfinished is not None or parking.is_full or parking.waits_for_alarm or parking.is_closing
         return is_left or self.journal.has_published
 
-    # -- what handlers share ----------------------------------------------------------------------------------------
+    # -- for handlers -----------------------------------------------------------------------------------------------
 
     def open_channel(self, number: int) -> Channel:
-        """A new channel with a session of the engine's."""
+        """Open a channel with a session of the engine."""
         assert self.login.client is not None
         channel = Channel(
             number,
@@ -161,11 +161,11 @@ class AmqpSession:
         self.connection.channels[number] = channel
         return channel
 
-    #: Names for queues and consumers that were not given any.
+    #: Makes names for queues and consumers without a name.
     make_name = staticmethod(generated_name)
 
     def queue_name(self, channel: Channel, name: str) -> str:
-        """The queue that a method means: an empty name is the last one declared. Raises: NoQueueDeclared."""
+        """Name of a method's queue; empty means the last one declared on the channel. Raises: NoQueueDeclared."""
         if name:
             return name
         if not channel.last_queue:
@@ -173,38 +173,38 @@ class AmqpSession:
         return channel.last_queue
 
     def must_wait_for(self, queue: Queue | None, method: Method) -> bool:
-        """Whether a method that looks into a queue is for another turn: its messages come or go in slices."""
+        """Whether a method on a queue has to wait for another turn, because messages come or go in slices."""
         if self._emptied_for is method:
             assert self._bulk_delete is not None
             return not self._bulk_delete.is_small
         return queue is not None and queue.is_busy()
 
     def wait_until_small(self, bulk_delete: BulkDelete, channel: Channel, method: Method) -> ChannelMethod:
-        """A method that ends a queue, or what is in it, is for the turn when there is little left in it."""
+        """Let a purge or delete wait until the bulk delete has left few messages in the queue."""
         self._bulk_delete, self._emptied_for = bulk_delete, method
         return ChannelMethod(channel.number, channel, method)
 
     def count_before(self, method: Method) -> int | None:
-        """Messages that had gone for this method while it waited, which is over now; None: it did not wait."""
+        """End the method's wait. Returns: messages that the bulk delete removed for it; None: it did not wait."""
         bulk_delete = self._bulk_delete
         if bulk_delete is None or self._emptied_for is not method:
             return None
         self._bulk_delete = self._emptied_for = None
-        self.journal.has_acted = True  # the answer says that these are gone, too
+        self.journal.has_acted = True  # the answer also says that these are deleted
         return bulk_delete.finish()
 
     def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:
-        """basic.return for mandatory messages that no queue took."""
+        """Send basic.return for mandatory messages that reached no queue."""
         for envelope, blobs in returned:
             self.output.render()
             self.output.send_raw(*render_returns(channel.number, envelope, blobs, self.connection.frame_max))
 
 
 def _nothing() -> None:
-    """What a client that is over flushes."""
+    """Replaces `flush` of a client whose connection has ended."""
 
 
-#: What handles an event: (session, event, turn) -> how that ended.
+#: Handler of an event: (session, event, turn) -> result.
 EventHandler = Callable[[AmqpSession, Any, Turn], Step]
-#: What handles a method: (session, channel, method) -> what is left of it for another turn, if anything is.
+#: Handler of a method: (session, channel, method) -> the rest for another turn, or None.
 Handler = Callable[[AmqpSession, Channel, Any], Work | None]

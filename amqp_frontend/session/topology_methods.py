@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ...engine import Client, FieldTable, VirtualHost
 
 #: Carriage return and line feed are removed from declared names, not refused (behaviour page 0.7). In publish, consume,
-#: get and purge they stay, so that such a spelling finds nothing.
+#: get and purge they stay, so that a name with them is not found.
 _STRIPPED = {13: None, 10: None}
 
 
 def clean(name: str) -> str:
-    """A name as it is declared."""
+    """The name without line ends, as it is declared."""
     return name.translate(_STRIPPED)
 
 
@@ -34,7 +34,7 @@ def _vhost(session: AmqpSession) -> "VirtualHost":
 
 
 def _table(arguments: object) -> "FieldTable":
-    """Decoded by our codec: pamqp's annotation does not apply."""
+    """The arguments with their real type: wire/codec.py decodes them, not pamqp."""
     return arguments  # type: ignore[return-value]
 
 
@@ -112,7 +112,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
 
 
 def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
-    """The queue to bind or delete. An empty name means the last one declared; a name of line ends alone does not."""
+    """The queue to bind or delete. An empty name means the last one declared; one of line ends only does not."""
     return clean(queue) if queue else session.queue_name(channel, "")
 
 
@@ -161,7 +161,7 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
     if session.must_wait_for(queue, method):
         return ChannelMethod(channel.number, channel, method)
     before = session.count_before(method)
-    # The conditions were for what is there when it begins; what is half gone goes.
+    # The conditions were checked when the deletion began; a queue that is half deleted is deleted.
     if_unused, if_empty = method.if_unused and before is None, method.if_empty and before is None
     if before is None and queue is not None and is_large(queue, deletes=True):
         bulk_delete = vhost.queues.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
@@ -169,7 +169,7 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
     session.output.render()
     count = vhost.queues.delete(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
     if not method.nowait:
-        # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's test suite relies on it.
+        # Before the basic.cancel of the peer's consumers: RabbitMQ 3.10 does so, and kombu's test suite relies on it.
         session.output.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))
     return None
 

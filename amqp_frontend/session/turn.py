@@ -1,6 +1,6 @@
-"""One turn: a read of the socket, handled to its end without waiting for anything.
+"""One turn: handles one read of the socket without waiting.
 
-Events and methods are looked up, not branched; there is one file for each family of methods.
+Handlers of events and methods are looked up in tables; each family of methods has a file.
 Source: docs/architecture.md, "The path of a message".
 """
 
@@ -37,19 +37,19 @@ from .topology_methods import TOPOLOGY_HANDLERS
 logger = logging.getLogger("leveret.amqp")
 
 DONE, CUT, PARKED, UNFINISHED, STALLED, CLOSING = Step
-#: Nothing else is handled in the turn; what was read may be.
+#: Steps after which the turn ends, and steps after which other input may be handled.
 _ENDS, _GOES_ON = (CUT, UNFINISHED), (DONE, PARKED)
 
-#: The least cost of a method, and of a run of acknowledgements, by the measure of `Effort`.
+#: `Effort` of a method, of a method on the topology, and of a run of acknowledgements, at least.
 METHOD_COST, TOPOLOGY_COST, ACKS_COST = 16, 48, 4
 HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS, **BASIC_HANDLERS}
 
 
 def handle_bytes(session: AmqpSession, data: bytes) -> Step:
-    """Handle one read. Afterwards the broker's turn is to be ended and the output sent.
+    """Handle one read. Afterwards the caller has to end the broker's turn and send the output.
 
-    Returns: DONE, or why a part of what was read is not handled yet: call again with no octets once others had turns
-    and something can go on (`Backlog.has_more`); if STALLED, once the peer has taken its answers.
+    Returns: DONE, or why some input is not handled yet: call it again without octets after other connections' turns, if
+    work can go on (`Backlog.has_more`); if STALLED, when the peer has taken its answers.
     """
     session.heartbeat.has_received = True
     session.connection.receive_bytes(data)
@@ -68,7 +68,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
         except Exception:
             _fail(session)
         if session.connection.state is not ConnectionState.CLOSING:
-            step = CLOSING  # refused: what follows is ignored
+            step = CLOSING  # refused: later input is ignored
             break
     backlog.step = step
     if session.confirming.channels:
@@ -77,7 +77,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
 
 
 def _go_through(session: AmqpSession, turn: Turn) -> Step:
-    """Handle what the last turn left, then what is held and may go on, then what was read."""
+    """Handle the rest of the last turn, then parked work that may go on, then new input."""
     backlog = session.backlog
     parking, unfinished = backlog.parking, backlog.unfinished
     step = DONE
@@ -100,9 +100,9 @@ def _go_through(session: AmqpSession, turn: Turn) -> Step:
 
 
 def _run(session: AmqpSession, turn: Turn) -> Step:
-    """Handle what was read, until something has to be done before more is handled, or the turn is long.
+    """Handle input until an event is parked or interrupted, answers pile up, or the turn is long.
 
-    While something is held, what may not pass that is held behind it, up to a maximum.
+    While work is parked, later events of its channel that may not pass are parked after it, up to a limit.
     """
     broker, closing, output, parking = session.broker, session.closing, session.output, session.backlog.parking
     parked, effort_max = parking.channels, turn.effort_max
@@ -123,7 +123,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
         if step is UNFINISHED:
             return UNFINISHED
         if output.reply_size > REPLIES_MAX:
-            return STALLED  # what was not looked at stays in the connection's buffer
+            return STALLED  # the rest of the input stays in the connection's buffer
         if parked and (not is_beside or parking.is_full):
             return PARKED
         if broker.context.effort.spent >= effort_max:
@@ -132,7 +132,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
 
 
 def _run_held(session: AmqpSession, turn: Turn, only: Channel | None = None) -> Step:
-    """Handle what is held and may go on, channel by channel or on one alone, until the turn is long."""
+    """Handle parked work that may go on, of all channels or of `only` one, until the turn is long."""
     parking = session.backlog.parking
     while not turn.is_over and (parked := parking.next_ready(only)) is not None:
         step = _handle_late(session, parking.take(parked, turn), turn)
@@ -143,7 +143,7 @@ def _run_held(session: AmqpSession, turn: Turn, only: Channel | None = None) -> 
 
 
 def _handle_late(session: AmqpSession, event: Work, turn: Turn) -> Step:
-    """Handle an event that had to wait, if it still matters: its channel, or the connection, may have ended."""
+    """Handle an event that had to wait, unless its channel or the connection has ended."""
     channel = getattr(event, "channel", None)
     step = DONE
     is_running = session.connection.state is ConnectionState.RUNNING
@@ -156,7 +156,7 @@ def _handle_late(session: AmqpSession, event: Work, turn: Turn) -> Step:
 
 
 def _go_on(session: AmqpSession, channel: Channel, quota: Quota | None) -> None:
-    """At the end of another connection's turn: handle what is held on one channel, as far as it may go on."""
+    """At the end of another connection's turn: handle the parked work of one channel, as far as the quota allows."""
     backlog = session.backlog
     if backlog.unfinished is None:
         try:
@@ -166,16 +166,16 @@ def _go_on(session: AmqpSession, channel: Channel, quota: Quota | None) -> None:
             _fail(session)
         if session.confirming.channels:
             session.confirming.send_due()
-    session.output.wake()  # what was not done is for the connection's own turn
+    session.output.wake()  # the connection's own turn does the rest
 
 
 def _fail(session: AmqpSession) -> None:
-    """Our own fault: the close says so, other connections go on, the log gets the traceback."""
+    """A broker error: close the connection with 541 and log the traceback. Other connections go on."""
     logger.exception("%s: internal error", session.login.peer.name)
     session.closing.refuse(InternalError(), None)
 
 
-#: How other protocols begin that are sent here by mistake -> what the log adds.
+#: First octets of other protocols that are sent here by mistake -> explanation for the log.
 _OTHER_PROTOCOLS = (
     (b"\x16", ": the peer speaks TLS, but this port does not"),
     (b"PROXY", ": a PROXY header, but the peer is not in broker.proxy-protocol-from"),
@@ -220,19 +220,19 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
         journal.has_acted = True
         rest = HANDLERS[type(event.method)](session, channel, event.method)
         return DONE if rest is None else session.backlog.leave(rest, turn)
-    durability.take_sync_lsn()  # what was recorded before, for others, does not delay this answer
+    durability.take_sync_lsn()  # earlier records, of other clients, do not delay this answer
     rest = HANDLERS[type(event.method)](session, channel, event.method)
     sync_lsn = durability.take_sync_lsn()
     if not sync_lsn and journal.has_acted and getattr(event.method, "durable", True):
-        sync_lsn = durability.sync_lsn_of_all()  # the answer also says that what this peer did before is safe
+        sync_lsn = durability.sync_lsn_of_all()  # the answer also says that earlier changes of this peer are safe
     if sync_lsn:
         journal.has_acted = journal.has_published = False
         journal.send_answer_after(sync_lsn)
     return DONE if rest is None else session.backlog.leave(rest, turn)
 
 
-#: Their answers wait until what they did is in the journal, and what the peer did before (docs/journal-format.md, "The
-#: crash model"); except for a transient queue or exchange: reply queues are many, and do not survive anyway.
+#: Methods whose answers wait until their changes, and the peer's earlier ones, are in the journal, except for transient
+#: queues and exchanges: reply queues are many, and do not survive. Source: docs/journal-format.md, "The crash model".
 ANSWERED_WHEN_SAFE = frozenset(
     {
         commands.Exchange.Declare,
@@ -267,5 +267,5 @@ EVENT_HANDLERS: dict[type, EventHandler] = {
     HeaderReceived: header_received,
     HeaderRejected: _header_rejected,
 }
-#: Those of what was held, where they are others.
+#: Handlers of parked events, if they differ.
 LATE_HANDLERS: dict[type, EventHandler] = {PublishReceived: published_late, MixedReceived: published_mixed_late}
