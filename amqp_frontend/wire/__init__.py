@@ -1,1 +1,1 @@
-"""Octets: frames and methods read and written, what a peer may send, and what it is told. No broker is needed."""
+"""Octets: reads and writes frames and methods, checks the peer's input, renders errors. It needs no broker."""

@@ -1,6 +1,6 @@
-"""A channel as the frame reader knows it: its state, and the content that is being assembled on it. No engine.
+"""A channel for the frame reader: its state, and the content that is being assembled. It needs no engine.
 
-Most contents come in one piece and never get here: see runs.py. Source: AMQP 0-9-1 4.2.6; behaviour page 1.13.
+Most contents arrive in one piece and are not assembled: see runs.py. Source: AMQP 0-9-1 4.2.6; behaviour page 1.13.
 """
 
 from ...engine import PropertySummary
@@ -18,19 +18,19 @@ from .publish_memory import PublishMemory
 from .states import CHANNEL_NEXT, ChannelState, ChannelStep
 
 BASIC_CLASS = 60
-#: The most that any content header may announce (behaviour page 1.13).
+#: Octets of body that a content header may announce at most (behaviour page 1.13).
 BODY_SIZE_MAX = 512 * 1024 * 1024
-#: What fits into the smallest frame that peers can agree on.
+#: Octets of payload in a frame of the smallest frame-max.
 PIECE_MAX = 4096 - FRAME_OVERHEAD
-#: What stands before the payload of a header frame, so that one layout reads both; its type and size do not matter.
+#: Placeholder for the head of a header frame, so that the layout of a whole frame can read a payload.
 _NO_HEAD = bytes(7)
 
 
 class Assembly:
-    """A content that did not come in one piece: publish seen, header or body frames still to come.
+    """A content that did not arrive in one piece: after its publish, header or body frames are missing.
 
-    The body is in `large`, or in `body` and `pieces`; those with less than `PIECE_MIN` are joined as they come, because
-    each by itself would cost many times its octets.
+    The body is in `large`, or in `body` and `pieces`. Payloads below `PIECE_MIN` octets are joined in `pieces`, because
+    a separate object for each would cost many times its octets.
     """
 
     __slots__ = ("body", "body_size", "header", "is_oversized", "large", "method_frame", "pieces", "remaining")
@@ -39,14 +39,14 @@ class Assembly:
         self.method_frame = method_frame
         self.header: bytes | None = None
         self.body: list[bytes] = []
-        self.pieces = bytearray()  # small ones, not yet a part of `body`
+        self.pieces = bytearray()  # small payloads, not yet a part of `body`
         self.large: LargeBody | None = None
         self.body_size = 0
         self.remaining = 0
         self.is_oversized = False
 
     def add(self, payload: bytes) -> None:
-        """Take a piece of the body."""
+        """Add a payload to the body."""
         pieces = self.pieces
         if len(payload) >= PIECE_MIN:
             self.join_pieces()
@@ -57,13 +57,13 @@ class Assembly:
         pieces += payload
 
     def join_pieces(self) -> None:
-        """Make one part of the small ones."""
+        """Append the joined small payloads to `body`."""
         if self.pieces:
             self.body.append(bytes(self.pieces))
             self.pieces.clear()
 
     def leave_large(self) -> None:
-        """The body goes on in parts: a frame cannot stay as it came."""
+        """Continue the body in parts, because a frame cannot stay as it arrived."""
         if self.large is not None:
             self.body, self.large = self.large.payloads(), None
 
@@ -74,7 +74,7 @@ class Assembly:
 
 
 class ChannelReader:
-    """One open (or closing) channel of a connection; what it is for is a subclass's matter."""
+    """One open (or closing) channel of a connection. The subclass `Channel` gives it a session."""
 
     __slots__ = ("assembly", "framing", "is_mixed", "memory", "message_size_max", "number", "state")
 
@@ -85,10 +85,10 @@ class ChannelReader:
         self.message_size_max = message_size_max
         self.state = ChannelState.OPEN
         self.assembly: Assembly | None = None
-        self.is_mixed = False  # few messages in a row are of one kind: see runs.py
+        self.is_mixed = False  # kinds of messages alternate: see runs.py
 
     def step(self, step: ChannelStep) -> None:
-        """Move on by the table; a step that is not in it is our own mistake."""
+        """Change the state by the table; a step that is not in it is a broker error."""
         self.state = CHANNEL_NEXT[self.state][step]
 
     def add_content(self, kind: int, payload: bytes) -> tuple[bytes, PropertySummary, bytes, int] | None:
@@ -107,7 +107,7 @@ class ChannelReader:
         return None if assembly.remaining else self.take_content(assembly)
 
     def take_content(self, assembly: Assembly) -> tuple[bytes, PropertySummary, bytes, int]:
-        """As `add_content`, of a content that is whole. Raises: PropertiesUndecodable."""
+        """Remove and return a whole content, as `add_content`. Raises: PropertiesUndecodable."""
         self.assembly = None
         header = assembly.header
         assert header is not None
@@ -120,9 +120,9 @@ class ChannelReader:
         return assembly.method_frame, facts, self._blob(header, assembly.body), 0
 
     def large_body(self, payload: int, capacity_max: int) -> LargeBody | None:
-        """Where the body that comes is read to, if it is large and its frames can stay as they come.
+        """The buffer for the body that follows, if it is large and its frames can stay as they arrive.
 
-        payload: octets in its next frame. capacity_max: how many may be reserved.
+        payload: octets in the next frame. capacity_max: octets that may be reserved.
         """
         assembly = self.assembly
         if assembly is None or assembly.header is None:
@@ -139,7 +139,7 @@ class ChannelReader:
             try:
                 assembly.large = LargeBody(self.number, assembly.header, size, payload, payload_max)
             except MemoryError:
-                pass  # in parts, as far as it goes
+                pass  # read it in parts, as far as memory allows
         return assembly.large
 
     def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:
@@ -173,5 +173,5 @@ class ChannelReader:
         if all(len(part) <= payload_max for part in body):
             frames = [frame(BODY, self.number, part) for part in body]
             return frame(HEADER, self.number, header) + b"".join(frames)
-        # Larger than was agreed, and tolerated: but other peers get frames of the right size.
+        # A frame larger than agreed is tolerated, but consumers get frames of the right size.
         return content_frames(self.number, header, b"".join(body), self.framing.frame_max)

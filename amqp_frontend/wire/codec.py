@@ -1,8 +1,8 @@
 """Methods as octets: decoding that is safe on hostile input, and encoding that accepts every name.
 
-pamqp is the catalogue (which methods there are, which arguments of which types) and the oracle in tests. It is not
-asked to decode: it recurses in tables, slices quadratically in arrays, ignores what follows the arguments, and 3.x
-hangs on some octets; nor to encode: its methods refuse names that brokers accept. The catalogue of 3.3 is that of 4.
+pamqp is the catalogue (methods, their arguments and types) and the oracle in tests. It does not decode here: it
+recurses in tables, slices quadratically in arrays, ignores octets after the arguments, and 3.x hangs on some octets. It
+does not encode here: its methods refuse names that brokers accept. The catalogue of 3.3 is that of 4.
 Source: AMQP 0-9-1 4.2.5; behaviour page 0.6, 1.11.
 """
 
@@ -56,7 +56,7 @@ NAME_OF = {index: name for name, index in INDEX_OF.items()}
 
 
 def _fields(method: type[Method]) -> list[tuple[tuple[str, ...], str]]:
-    """Its arguments as (names, type), in wire order; bits that share an octet (no method has more) are one entry."""
+    """A method's arguments as (names, type), in wire order; bits are one entry: no method has more than an octet."""
     kinds = [(name, method.amqp_type(name)) for name in method.__slots__]
     runs = [(kind, tuple(name for name, _ in run)) for kind, run in groupby(kinds, lambda field: field[1])]
     return [(part, kind) for kind, names in runs for part in ((names,) if kind == "bit" else ((one,) for one in names))]
@@ -101,7 +101,7 @@ def decode_method(method: type[Method], arguments: bytes) -> Method:
     return made
 
 
-#: What most peers send word for word alike, and what holds no secret.
+#: Methods that most peers send with the same octets, without secrets.
 _SENT_ALIKE = frozenset(
     {
         commands.Basic.Qos,
@@ -120,7 +120,7 @@ _SENT_ALIKE = frozenset(
 def received_method(index: int, arguments: bytes) -> Method:
     """As `decode_method`, with errors that name the method.
 
-    Nobody changes what this returns: peers that send the same octets share it.
+    The result must not be changed: peers that send the same octets share it.
     """
     method = METHODS[index]
     try:
@@ -138,7 +138,7 @@ _decoded_once: Callable[..., Method] = lru_cache(maxsize=256)(decode_method)
 
 
 def _received_start_ok(arguments: bytes) -> Method:
-    """Of its arguments only the client's properties are remembered: they are most of it, and the rest is secret."""
+    """Decode start-ok, caching only the client's properties: they are most of it, and the rest is secret."""
     size = 4 + int.from_bytes(arguments[:4], "big")
     if size <= _PROPERTIES_MAX:
         try:
@@ -147,11 +147,11 @@ def _received_start_ok(arguments: bytes) -> Method:
             made.client_properties = known.client_properties
             return made  # type: ignore[no-any-return]
         except PeerError:
-            pass  # what is wrong is said below, of all of it
+            pass  # decoding all of it below raises the error
     return decode_method(commands.Connection.StartOk, arguments)
 
 
-#: Octets of properties that are remembered, with their size; 32 of them may take 50 KB each when they are decoded.
+#: Octets of client properties that are cached at most; each of 32 entries may take 50 KB when decoded.
 _PROPERTIES_MAX = 1024
 _NO_PROPERTIES = bytes(4)
 #: No mechanism, no response, no locale.
@@ -218,7 +218,7 @@ def encode_method(channel: int, method: type[Method], *values: object) -> bytes:
     return METHOD_HEAD.pack(METHOD, channel, len(arguments) + 4, method.index) + arguments + FRAME_END_OCTET
 
 
-#: Answers whose octets are few: those without arguments, and those that all peers get alike.
+#: Answers with few different octets: those without arguments, and those that are the same for all peers.
 _ANSWERED_ALIKE = frozenset(
     {
         *(method for method, fields in _FIELDS.items() if not fields),
@@ -230,7 +230,7 @@ _ANSWERED_ALIKE = frozenset(
 
 
 def answer_frame(channel: int, method: type[Method], *values: object) -> bytes:
-    """As `encode_method`; what is often sent is made once."""
+    """As `encode_method`, with a cache for answers that are sent often."""
     if method in _ANSWERED_ALIKE:
         return _encoded_once(channel, method, *values)
     return encode_method(channel, method, *values)

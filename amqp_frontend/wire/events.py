@@ -1,4 +1,4 @@
-"""What the frame reader yields: one object a run or a method, never one a frame.
+"""Events of the frame reader: one object for a run or a method, not for a frame.
 
 `ids` of an event: class and method id, which a close names as its cause when the event is refused.
 """
@@ -22,7 +22,7 @@ class HeaderReceived:
 
 @dataclass(slots=True)
 class HeaderRejected:
-    """The peer speaks something else: it gets our protocol header, and the end. `octets`: how it began."""
+    """The peer speaks another protocol: it gets the header of AMQP 0-9-1, and the end. `octets`: its first ones."""
 
     octets: bytes = b""
     ids: ClassVar[tuple[int, int]] = NO_IDS
@@ -58,8 +58,8 @@ class ChannelMethod:
 class PublishReceived:
     """A run of publishes on one channel with the same arguments and the same property facts.
 
-    `kind`: what they have in common. `blobs`: content frames as they came. `oversized`: the body size of a message that
-    was larger than allowed (its blob is empty), else 0.
+    `kind`: of all of them. `blobs`: content frames as they arrived. `oversized`: the body size of a message that was
+    larger than allowed (its blob is empty), else 0.
     """
 
     channel: ChannelReader
@@ -71,9 +71,9 @@ class PublishReceived:
 
 @dataclass(slots=True)
 class MixedReceived:
-    """Publishes on one channel that follow each other, of several kinds: `kinds` and `blobs` have one for each.
+    """Consecutive publishes on one channel, of several kinds: `kinds` and `blobs` have one entry for each.
 
-    Of kinds that a session knows (`PublishKind.known`), and none is too large.
+    The session knows their kinds (`PublishKind.known`), and none is too large.
     """
 
     channel: ChannelReader
@@ -84,7 +84,7 @@ class MixedReceived:
 
 @dataclass(slots=True)
 class AcksReceived:
-    """A run of basic.ack on one channel: single tags, then those that mean all up to them (`up_to`, rising)."""
+    """A run of basic.ack on one channel: single `tags`, then the tags of acks with multiple (`up_to`, rising)."""
 
     channel: ChannelReader
     tags: list[int]

@@ -1,8 +1,8 @@
-"""The frame reader: octets in, protocol events out. No sockets, no time; of the engine only what octets mean.
+"""The frame reader: octets in, protocol events out. No sockets, no time, and of the engine only its codecs.
 
 `events()` is lazy: the session handles one event before the next is read, so an error that closes a channel takes
-effect on the very next frame. Publishes with their content and single acks are read as runs (runs.py); everything
-else goes one frame at a time. Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.13.
+effect on the very next frame. Publishes with their content and acks are read as runs (runs.py); all other input is read
+one frame at a time. Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.13.
 """
 
 from collections.abc import Iterator, Mapping
@@ -66,9 +66,9 @@ OPEN = ChannelState.OPEN
 
 
 class IncompleteBodies:
-    """`octets`: of all bodies that are not whole, at most `octets_max`. `reserved`: of the buffers of large ones.
+    """The incomplete bodies of a connection. `octets`: of all, at most `octets_max`; `reserved`: buffers of large ones.
 
-    `direct`: the large body that what comes next belongs to. It may be read to `direct.room`, too.
+    `direct`: the large body to which the next octets belong; they may also be read into `direct.room`.
     """
 
     __slots__ = ("_channels", "direct", "octets", "octets_max", "reserved")
@@ -81,7 +81,7 @@ class IncompleteBodies:
         self.direct: LargeBody | None = None
 
     def drop(self, channel: ChannelReader) -> bytes:
-        """Forget the content of a channel. Returns: the beginning of a frame that had come for it."""
+        """Drop the incomplete content of a channel. Returns: the beginning of a frame that had arrived for it."""
         assembly, rest = channel.assembly, b""
         if assembly is not None:
             self.octets -= assembly.octets
@@ -93,12 +93,12 @@ class IncompleteBodies:
         return rest
 
     def put(self, data: bytes) -> bytes:
-        """Take what `direct` has room for. Returns: the rest."""
+        """Copy octets to `direct`, as far as it has room. Returns: the rest."""
         assert self.direct is not None
         return data[self.direct.put(memoryview(data)) :] if data else data
 
     def add(self, channel: ChannelReader, kind: int, payload: bytes) -> PublishReceived | None:
-        """A header or body frame, the careful way. Returns: the publish, if it is whole.
+        """Add a header or body frame with all checks. Returns: the publish, if it is whole.
 
         Raises: as `ChannelReader.add_content`; IncompleteTooLarge.
         """
@@ -107,7 +107,7 @@ class IncompleteBodies:
         before, large = assembly.octets, assembly.large
         try:
             whole = channel.add_content(kind, payload)
-        finally:  # also of a content that is whole and wrong: nobody has it any more
+        finally:  # a content that is whole and invalid is dropped, too
             self.octets += (assembly.octets if channel.assembly is assembly else 0) - before
             if large is not None and (channel.assembly is not assembly or assembly.large is None):
                 self.reserved -= large.capacity
@@ -118,10 +118,10 @@ class IncompleteBodies:
         method_frame, facts, blob, oversized = whole
         return PublishReceived(channel, channel.memory.kind_of(method_frame, facts), [blob], oversized)
 
-    # -- large ones -------------------------------------------------------------------------------------------------
+    # -- large bodies -----------------------------------------------------------------------------------------------
 
     def large_body(self, number: int, payload: int) -> LargeBody | None:
-        """What a body frame on a channel belongs to; None: it is taken the careful way."""
+        """The large body of a channel for a body frame; None: the frame is added with `add`."""
         channel = self._channels.get(number)
         if channel is None or channel.assembly is None or channel.state is not OPEN:
             return None
@@ -132,7 +132,7 @@ class IncompleteBodies:
         return large
 
     def take(self, large: LargeBody, octets: memoryview) -> Progress:
-        """Take a frame of a large body, or its beginning: what follows then belongs to `direct`."""
+        """Add a frame of a large body, or its beginning: then the following octets belong to `direct`."""
         large.put(octets)
         progress = self._look(large)
         if progress is OTHER:
@@ -142,7 +142,7 @@ class IncompleteBodies:
         return progress
 
     def go_on(self, data: bytes, *, is_running: bool) -> tuple[Progress, bytes]:
-        """Look at what came for `direct`; `data` came behind that. Returns: with what is to be read as ever."""
+        """Check the octets that arrived for `direct`, then `data`. Returns: progress, and octets of other frames."""
         large = self.direct
         assert large is not None
         channel = self._channels.get(large.number)
@@ -177,21 +177,21 @@ class IncompleteBodies:
         return progress
 
     def _leave_direct(self) -> bytes:
-        """What is no part of the frames of `direct` that are whole."""
+        """Leave `direct`. Returns: the octets behind its whole frames."""
         large, self.direct = self.direct, None
         assert large is not None
         return large.take_tail()
 
 
 S = ConnectionState
-RUNNING = S.RUNNING  # asked for each frame: 13 ns instead of 78
+RUNNING = S.RUNNING  # used for each frame: 13 ns instead of 78
 
 ACK = 60 << 16 | 80
 CHANNEL_OPEN = 20 << 16 | 10
 
 _CLOSE_OK_FRAME = encode_method(0, METHODS[INDEX_OF["connection.close-ok"]])
 
-#: The largest frame before tuning is done; room for big tokens, not for floods.
+#: Octets of a frame at most before tune-ok: enough for big tokens, too few for floods.
 FRAME_MAX_UNTUNED = 8192
 
 #: The tables of states.py by class and method id.
@@ -220,26 +220,26 @@ class Connection:
         self.incomplete = IncompleteBodies(self.channels, incomplete_max)
         self.memory = PublishMemory()
         self._buffer = b""
-        self._to_skip = 0  # octets that belong to a frame that was refused
+        self._to_skip = 0  # octets of a frame that was refused
 
     def drop_content(self, channel: ChannelReader) -> None:
-        """Forget the part of a message that came on a channel."""
+        """Drop the incomplete content of a channel."""
         self._buffer = self.incomplete.drop(channel) + self._buffer
 
     def skip_everything(self) -> None:
-        """The rest of what the peer sends cannot be read: throw it away."""
+        """Drop all later input, because it cannot be read."""
         self._buffer = b""
         self.incomplete.direct = None
         self._to_skip = 1 << 62
 
     def step(self, step: ConnectionStep) -> None:
-        """Move on by the table; a step that is not in it is our own mistake."""
+        """Change the state by the table; a step that is not in it is a broker error."""
         self.state = CONNECTION_NEXT[self.state][step]
 
     def receive_bytes(self, data: bytes) -> None:
-        """Take what one read of the socket brought."""
+        """Add the octets of one read of the socket."""
         if self.state is not RUNNING and self.state in (S.CLOSED, S.REFUSED):
-            return  # whatever still comes is neither read nor stored
+            return  # later input is neither read nor stored
         if self._buffer:
             self._buffer += data
         else:
@@ -249,14 +249,14 @@ class Connection:
 
     def _skip(self) -> None:
         if self._buffer.endswith(_CLOSE_OK_FRAME):
-            # The refused frame never came whole, and the peer has heard of its end: this is its goodbye.
+            # The refused frame never arrived whole, and the peer knows of the close: this is its close-ok.
             self._to_skip = len(self._buffer) - len(_CLOSE_OK_FRAME)
         skipped = min(self._to_skip, len(self._buffer))
         self._to_skip -= skipped
         self._buffer = self._buffer[skipped:]
 
     def events(self) -> Iterator[ProtocolEvent]:
-        """What the octets so far mean. Raises PeerError at the octet that is wrong; call again for what follows."""
+        """The events of the octets so far. Raises: PeerError, at the wrong octet; call it again for later events."""
         if self._to_skip:
             self._skip()
         data = self._buffer
@@ -290,7 +290,7 @@ class Connection:
                                     last = event
                                     continue
                                 if last is not None and is_cut_short(channel, data, position, length, self.frame_max):
-                                    return  # it begins the run of the next read
+                                    return  # the message begins the run of the next read
                             else:
                                 acks, position = read_acks(channel, data, position)
                                 if acks is not None:
@@ -299,7 +299,7 @@ class Connection:
                 kind, number, length = FRAME_HEAD.unpack_from(data, position)
                 if length > self.frame_max:
                     position += FRAME_HEAD_SIZE
-                    self._to_skip = length + 1  # what follows its head is never looked at
+                    self._to_skip = length + 1  # its payload is never read
                     if self.state is S.CLOSING:
                         return
                     raise FrameTooLarge(type=kind, size=length, limit=self.frame_max - FRAME_OVERHEAD)
@@ -351,7 +351,7 @@ class Connection:
         index = int.from_bytes(payload[:4], "big") if kind == METHOD and number == 0 and len(payload) >= 4 else -1
         is_legal = index in _ON_CONNECTION[state]
         if state is S.CLOSING:
-            # Only the goodbye matters now; anything else was sent before the peer knew.
+            # Only close and close-ok matter; the peer sent all else before it knew of the close.
             return ConnectionMethod(METHODS[index].__new__(METHODS[index])) if is_legal else None
         if not is_legal:
             raise NotLoggedIn(why=f"frame type {kind} on channel {number} in state {state.name.lower()}")
@@ -397,7 +397,7 @@ class Connection:
             return ChannelMethod(number, channel, received_method(index, arguments))
         if index != CHANNEL_OPEN:
             raise UnimplementedMethod(ids=ids_of(index))
-        received_method(index, arguments)  # what is wrong with these comes first
+        received_method(index, arguments)  # errors of the arguments come first
         raise ChannelAlreadyOpen(ids=ids_of(index))
 
     def _content_frame(self, kind: int, number: int, payload: bytes) -> ProtocolEvent | None:
@@ -416,7 +416,7 @@ class Connection:
 
 
 def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected | None, int]:
-    """The event of the first eight octets, None while they are not all there, and how many octets are done with."""
+    """The event of the first eight octets (None: some are missing), and the number of octets that it used."""
     if len(data) < 8 and b"AMQP".startswith(data[:4]):
         return None, 0
     if data[:8] in HEADERS_ACCEPTED:
@@ -425,7 +425,7 @@ def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected 
 
 
 def _check_heartbeat(kind: int, number: int, payload: bytes) -> None:
-    """A heartbeat on channel 0 is fine; everything else is wrong."""
+    """Raises: UnknownFrame, UnexpectedFrame, for all but a heartbeat on channel 0."""
     if kind != HEARTBEAT or payload:
         raise UnknownFrame(type=kind, payload=payload)
     if number:

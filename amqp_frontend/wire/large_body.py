@@ -1,9 +1,9 @@
-"""A large body while it comes: its frames are read to where they will stay, and only their heads are looked at.
+"""A large body while it arrives: its frames are read into the final buffer, and only their heads are checked.
 
-A blob is content frames as they were received (`ContentFraming`), so what the socket gives is the blob. It is read into
-one buffer of the announced size. The system gives memory to it page by page as it is written to: a body that is
-announced and never sent takes none. Any frame that is not the next one of this body goes the careful way, which also
-finds what is wrong with it. Source: AMQP 0-9-1 4.2.3, 4.2.6; benchmarks/README.md, "Large bodies".
+A blob is content frames as they were received (`ContentFraming`), so the octets of the socket are the blob. They are
+read into one buffer of the announced size. The system assigns memory to it page by page as it is written to: a body
+that is announced and never sent takes none. Any frame that is not the next one of this body is read with all checks,
+which also find its errors. Source: AMQP 0-9-1 4.2.3, 4.2.6; benchmarks/README.md, "Large bodies".
 """
 
 from enum import Enum, auto
@@ -11,16 +11,16 @@ from io import BytesIO
 
 from .layout import BODY, FRAME_END, FRAME_HEAD, FRAME_OVERHEAD, HEADER, frame
 
-#: Bodies of so many octets, in all, are read in this way.
+#: Octets of a body from which it is read in this way.
 LARGE_MIN = 32 * 1024
-#: Body frames with less are joined (channel_reader.py): their heads would weigh more than they do.
+#: Octets below which body frames are joined (channel_reader.py), because their heads would take more memory than they.
 PIECE_MIN = 1024
-#: The most that one read of the socket brings: other connections have their turns in between.
+#: Octets of one read of the socket at most: other connections have their turns in between.
 STEP = 1024 * 1024
 
 
 class Progress(Enum):
-    """How far the frames go. OTHER: a frame that does not belong, or cannot stay as it is; EXCESS: see `look`."""
+    """State of a body. OTHER: the next frame is of another kind, or cannot stay as it is; EXCESS: see `look`."""
 
     WHOLE = auto()
     MORE = auto()
@@ -32,10 +32,10 @@ WHOLE, MORE, OTHER, EXCESS = Progress
 
 
 class LargeBody:
-    """One on its way, on channel `number`. `capacity`: octets of its buffer.
+    """A body that is arriving on channel `number`. `capacity`: octets of its buffer.
 
-    Up to `checked` there are whole frames; up to `filled` there is what came after them. Octets go to `room`, or
-    through `put`; `look` says what they were.
+    Up to `checked` there are whole frames; up to `filled` there are octets after them. Octets are read into `room`, or
+    added with `put`; `look` checks them.
     """
 
     __slots__ = ("_end", "_file", "_payload", "_payload_max", "_start", "_view", "checked", "filled", "number")
@@ -43,14 +43,14 @@ class LargeBody:
     def __init__(self, number: int, header: bytes, body_size: int, payload: int, payload_max: int) -> None:
         """Args:
 
-        header: payload of the header frame. payload: octets in the first body frame, which those that follow are
-            expected to have, too. payload_max: the most that any may have.
+        header: payload of the header frame. payload: octets in the first body frame, which the following ones are
+            expected to have, too. payload_max: octets in any body frame at most.
         Raises: MemoryError.
         """
         start = frame(HEADER, number, header)
         self._end = len(start) + _framed_size(body_size, payload)
-        # `bytes` of zeros come from calloc, untouched. Nobody else refers to them, so the file gives them out for
-        # writing, and in the end as they are: there is no other way to read into `bytes`.
+        # `bytes` of zeros come from calloc, untouched. There is no other reference to them, so `BytesIO` lets them be
+        # written, and returns the same object at the end: there is no other way to read into `bytes`.
         self._file = BytesIO(bytes(self._end))
         self._view = self._file.getbuffer()
         self._view[: len(start)] = start
@@ -66,21 +66,21 @@ class LargeBody:
 
     @property
     def room(self) -> memoryview:
-        """Where the next octets belong; empty until `look` is called, if they are all there."""
+        """The buffer for the next octets; empty if all expected ones are there and `look` has to be called."""
         return self._view[self.filled : min(self._end, self.filled + STEP)]
 
     def put(self, data: memoryview) -> int:
-        """Copy octets to where they belong. Returns: how many of them there was room for."""
+        """Copy octets into the buffer. Returns: the number of octets that had room."""
         count = min(len(data), self._end - self.filled)
         self._view[self.filled : self.filled + count] = data[:count]
         self.filled += count
         return count
 
     def look(self, remaining: int, allowed: int) -> tuple[Progress, int]:
-        """Look at the frames that have come.
+        """Check the frames that have arrived, and move `checked` behind them.
 
         remaining: octets of payload missing at `checked`. allowed: how many of them may be in memory without the last.
-        Returns: what now stands at `checked`, and what is missing there. EXCESS: more than allowed are in memory.
+        Returns: the progress, and the octets that are still missing. EXCESS: more than allowed are in memory.
         """
         view, filled, at = self._view, self.filled, self.checked
         progress = MORE
@@ -115,13 +115,13 @@ class LargeBody:
         return progress, remaining
 
     def take_tail(self) -> bytes:
-        """What came behind the frames that were looked at, taken out."""
+        """Remove and return the octets behind the checked frames."""
         tail = bytes(self._view[self.checked : self.filled])
         self.filled = self.checked
         return tail
 
     def blob(self) -> bytes:
-        """All frames; nothing can be added."""
+        """All frames; afterwards nothing can be added."""
         self._view.release()
         self._file.truncate(self.checked)
         return self._file.getvalue()
@@ -138,10 +138,10 @@ class LargeBody:
 
 
 def stays(payload: int, remaining: int, payload_max: int) -> bool:
-    """Whether a body frame of so many octets can stay as it came, when `remaining` are missing."""
+    """Whether a body frame of `payload` octets can stay as it arrived, when `remaining` octets are missing."""
     return payload <= remaining and payload <= payload_max and (payload >= PIECE_MIN or payload == remaining)
 
 
 def _framed_size(octets: int, payload: int) -> int:
-    """Octets of frames that bring so many, `payload` in each."""
+    """Octets of the frames for a body of `octets`, with `payload` octets in each."""
     return octets + FRAME_OVERHEAD * -(-octets // payload)

@@ -1,7 +1,7 @@
 """Large messages as output: content frames in parts that are slices of a blob, sent without joining them.
 
-Small parts are joined, because each entry of a vector costs about what copying some KiB costs; so are the frames of a
-body in many small frames, because their heads would weigh more.
+Small parts are joined, because an entry of a vector costs about as much as copying some KiB; so are the frames of a
+body in many small frames, because their heads would cost more.
 Source: AMQP 0-9-1 4.2.3, 4.2.6; sendmsg(2), "msg_iov"; benchmarks/README.md, "Large bodies".
 """
 
@@ -11,37 +11,37 @@ from typing import Protocol
 
 from .layout import BODY, FRAME_END_OCTET, FRAME_HEAD, FRAME_OVERHEAD, HEADER, frame
 
-#: Octets that are sent as they are.
+#: Types of output.
 Octets = bytes | bytearray | memoryview
 
-#: Parts with less are joined with their neighbours, up to `JOINED_MAX` octets.
+#: Octets below which parts are joined with their neighbors, up to `JOINED_MAX` octets.
 PART_MIN = 8 * 1024
 JOINED_MAX = 128 * 1024
-#: Output whose parts have so many octets on average is worth a vector.
+#: Average octets of a part from which output is sent as a vector.
 AVERAGE_MIN = 8 * 1024
-#: Entries of a vector that the kernel takes in one call.
+#: Entries of a vector in one call of the kernel.
 ENTRIES_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in getattr(os, "sysconf_names", {}) else 16
 
 
 class Vectored(Protocol):
-    """What is needed of a non-blocking socket."""
+    """The method of a non-blocking socket that `Gathered` calls."""
 
     def sendmsg(self, buffers: Sequence[Octets], /) -> int:
         """Raises: BlockingIOError, OSError."""
 
 
 class Gathered:
-    """Parts on their way to a socket; what was sent is freed at once. `sent`: octets that were."""
+    """Parts that are sent to a socket; sent ones are freed at once. `sent`: octets sent."""
 
     __slots__ = ("_entries", "sent")
 
     def __init__(self, parts: Sequence[Octets]) -> None:
         self._entries = joined(parts)
         self.sent = 0
-        self._entries.reverse()  # the next one is last: taking it away costs nothing
+        self._entries.reverse()  # the next one is last, so that removing it is cheap
 
     def send(self, sock: Vectored) -> bool:
-        """Send what the kernel takes. Returns: whether that was all. Raises: BlockingIOError: nothing. OSError."""
+        """Send what the kernel takes. Returns: whether that was all. Raises: BlockingIOError (nothing), OSError."""
         entries = self._entries
         while entries:
             sent = sock.sendmsg(entries[: -ENTRIES_MAX - 1 : -1])
@@ -79,9 +79,9 @@ def joined(parts: Sequence[Octets]) -> list[Octets]:
     return found
 
 
-#: Blobs with less are copied as a whole when something about their frames has to change.
+#: Octets below which a blob is copied as a whole when its frames have to change.
 LARGE = 64 * 1024
-#: Frames that are smaller on average are copied, to be patched in place: slices cost more.
+#: Average octets below which frames are copied and patched in place, because slices cost more.
 FRAME_MIN = 8 * 1024
 
 
@@ -102,7 +102,7 @@ def on_channel(blob: bytes, channel: int) -> Sequence[Octets]:
 
 
 def body_parts(blob: bytes) -> tuple[bytes, list[memoryview]]:
-    """A blob of `ContentFraming`: the payload of its header frame, and those of its body frames as slices."""
+    """Payloads of a blob of `ContentFraming`: of its header frame, and of its body frames as slices."""
     view = memoryview(blob)
     header_end = 7 + int.from_bytes(blob[3:7], "big")
     starts = _frame_starts(blob)[1:]
@@ -111,7 +111,7 @@ def body_parts(blob: bytes) -> tuple[bytes, list[memoryview]]:
 
 
 def framed(channel: int, header: bytes, body: Iterable[memoryview], frame_max: int) -> list[Octets]:
-    """As `content_frames`, of a body in slices."""
+    """As `content_frames`, for a body in slices."""
     payload_max = frame_max - FRAME_OVERHEAD
     body = list(body)
     left = sum(map(len, body))

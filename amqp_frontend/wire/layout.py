@@ -19,7 +19,7 @@ FRAME_END_OCTET = b"\xce"
 FRAME_OVERHEAD = 8
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-#: Headers that 0-9-1 may follow: our own, and that of 0-9, which Perl's Net::AMQP sends. RabbitMQ accepts both.
+#: Protocol headers that are accepted: of 0-9-1, and of 0-9, which Perl's Net::AMQP sends. RabbitMQ accepts both.
 HEADERS_ACCEPTED = frozenset({PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"})
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
@@ -37,7 +37,7 @@ ACK_TAIL = Struct(">QBB")
 #: a whole basic.ack frame
 ACK_FRAME = Struct(">BHLLQBB")
 ACK_SIZE = ACK_FRAME.size
-#: of such a frame the delivery tag
+#: the delivery tag of such a frame
 ACK_TAG = Struct(">11xQ2x")
 
 
@@ -64,7 +64,7 @@ def around_body(channel: int, header: bytes, size: int) -> tuple[bytes, bytes]:
 def plain_content_frames(channel: int, blobs: Sequence[bytes], frame_max: int) -> list[bytes]:
     """As `content_frames`, for a run of blobs of the engine's plain framing. 0.3 us each when they are of one size.
 
-    The four octets in front of such a blob's header are also the size in a frame's head.
+    The first four octets of such a blob are the size of its header, as in the head of a frame.
     """
     payload_max = frame_max - FRAME_OVERHEAD
     start = FRAME_HEAD.pack(HEADER, channel, 0)[:3]
@@ -160,5 +160,5 @@ class ContentFraming:
 
 @lru_cache(512)
 def _parts(header_size: int, body_size: int) -> Callable[[bytes], tuple[bytes, bytes, bytes]]:
-    """What cuts a header frame and one body frame: header size to body size, property list, body."""
+    """A function that cuts a header frame and one body frame: header size to body size, property list, body."""
     return Struct(f">3x16s{header_size - 12}s8x{body_size}sx").unpack

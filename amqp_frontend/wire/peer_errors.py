@@ -1,12 +1,12 @@
-"""What a peer can do wrong by the protocol, and what only this frontend refuses: one class each.
+"""Errors of a peer: breaches of the protocol, and requests that only this frontend refuses. One class each.
 
-Which reply code and text a class gets: replies.py. Facts that the text is made of are attributes, as with the errors
-of the engine; a docstring names them. Source: behaviour page 0 to 2.
+replies.py has the reply code and text of each class. The facts in the text are attributes, as with the engine's errors;
+the docstrings name them. Source: behaviour page 0 to 2.
 """
 
 
 class PeerError(Exception):
-    """The peer broke the protocol; facts are attributes, as with engine errors.
+    """The peer broke the protocol; facts are attributes, as with the engine's errors.
 
     `ids`: class and method id that a close names as its cause; None: those of the event that was being handled.
     """
@@ -32,11 +32,11 @@ class FrameTooLarge(PeerError):
 
 
 class UnexpectedFrame(PeerError):
-    """A content or heartbeat frame where none may be. Facts: type, payload."""
+    """A content or heartbeat frame where none is allowed. Facts: type, payload."""
 
 
 class UndecodableArguments(PeerError):
-    """Method arguments cut short, or followed by more. Facts: arguments."""
+    """Method arguments are cut short, or other octets follow them. Facts: arguments."""
 
 
 class MalformedShortString(PeerError):
@@ -44,7 +44,7 @@ class MalformedShortString(PeerError):
 
 
 class MalformedConnectionString(PeerError):
-    """The same on channel 0, where the close names the method."""
+    """A malformed short string on channel 0, where the close names the method."""
 
 
 class BadFieldTable(PeerError):
@@ -52,7 +52,7 @@ class BadFieldTable(PeerError):
 
 
 class UnimplementedMethod(PeerError):
-    """A method that does not exist, or that only a server sends, or on a channel where it cannot be."""
+    """A method that does not exist, that only a server sends, or that is not allowed on its channel."""
 
 
 class UnexpectedMethod(PeerError):
@@ -72,7 +72,7 @@ class TooManyChannels(PeerError):
 
 
 class IncompleteTooLarge(PeerError):
-    """Too much of messages that are begun on many channels and not finished. Facts: limit (octets)."""
+    """Incomplete messages of all channels exceed the limit. Facts: limit (octets)."""
 
 
 class MethodFrameExpected(PeerError):
@@ -92,7 +92,7 @@ class ContentBodyExpected(PeerError):
 
 
 class ContentBodyTooLong(PeerError):
-    """Body frames carry more than the header announced."""
+    """Body frames carry more octets than the header announced."""
 
 
 class ContentSizeTooLarge(PeerError):
@@ -120,7 +120,7 @@ class ImmediateNotImplemented(PeerError):
 
 
 class ParkingExhausted(PeerError):
-    """The parking is full, and nothing of it could be published for long. Facts: destination, limit, waited_ms."""
+    """The parking is full, and no parked publish was accepted for long. Facts: destination, limit, waited_ms."""
 
 
 class UserIdMismatch(PeerError):
@@ -152,4 +152,4 @@ class BrokerStopping(PeerError):
 
 
 class InternalError(PeerError):
-    """A fault of ours: the peer is told no more than that."""
+    """A broker error, without details for the peer."""

@@ -1,6 +1,6 @@
-"""What a connection remembers of publishes that keep coming back: their decoded arguments, and facts of property lists.
+"""Caches of a connection for publishes that are alike: decoded arguments, and facts of property lists.
 
-Bounded whatever the peer sends: a memory that is full is emptied and filled again.
+Their size is bounded whatever the peer sends: a full cache is cleared.
 Source: performance page 4, rules 3 and 4.
 """
 
@@ -14,13 +14,13 @@ from .layout import FRAME_OVERHEAD, HEADER_FIXED
 from .peer_errors import PropertiesUndecodable
 
 PUBLISH = 60 << 16 | 40
-#: Property lists that a connection remembers.
+#: Property lists that a connection caches.
 MEMORY_MAX = 512
-#: Publish frames, and kinds of messages, that it remembers: a client may publish to a thousand queues in turn.
+#: Publish frames, and kinds of messages, that it caches: a client may publish to a thousand queues in turn.
 KINDS_MAX = 2048
-#: Longer property lists are scanned each time.
+#: Octets of a property list above which it is scanned each time.
 _REMEMBERED_SIZE_MAX = 256
-#: Equal facts are one object, so that runs are compared by identity.
+#: Facts -> the one object for equal facts, so that runs are compared by identity.
 _INTERNED: dict[PropertySummary, PropertySummary] = {}
 
 
@@ -35,9 +35,9 @@ class PublishArguments(NamedTuple):
 
 
 class PublishKind:
-    """A kind of message: whole basic.publish frame and property facts. One object for all alike of a connection.
+    """A kind of message: whole basic.publish frame and property facts. One object for each kind of a connection.
 
-    `known`: what a session remembers of the kind; the reader does not look into it.
+    `known`: the session's data for the kind; the reader does not use it.
     """
 
     __slots__ = ("facts", "known", "method_frame")
@@ -48,17 +48,17 @@ class PublishKind:
         self.known: Any = None
 
 
-#: Octets of the head of a remembered message besides the payload of its method frame: the frame's own, and the header
-#: frame up to the size of the body, which is all that stays the same from message to message.
+#: Octets of a cached head besides the payload of the method frame: the rest of that frame, and the header frame up to
+#: the size of the body. These are the same in all messages of the kind.
 HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
-#: Longer basic.publish frames are not told apart by one octet of their size.
+#: Octets of a basic.publish frame above which its size does not fit into one octet, so that its head is not cached.
 _METHOD_SIZE_MAX = 255 + FRAME_OVERHEAD
-#: Forms of property lists that a head leads to; more are looked for by their facts.
+#: Forms of property lists that are cached for a head; others are found by their facts.
 FORMS_MAX = 8
 
 
 class Form(NamedTuple):
-    """What property lists of one kind have in common: read as a number, `number & mask == value`."""
+    """The form of a kind's property lists: as a number, each has `number & mask == value`."""
 
     mask: int
     value: int
@@ -66,8 +66,8 @@ class Form(NamedTuple):
 
 
 class Forms:
-    """All forms that a head leads to, and where others come from: `alike`, `shapes` as `PublishMemory.kinds` and
-    `Shapes.by_length` have them.
+    """The forms of a head, and the sources of others: `alike` is an entry of `PublishMemory.kinds`, `shapes` one of
+    `Shapes.by_length`.
     """
 
     __slots__ = ("alike", "known", "shapes")
@@ -79,11 +79,11 @@ class Forms:
 
 
 class PublishHead(NamedTuple):
-    """What is known of messages by their basic.publish frame, and by the size of their property list.
+    """Data of messages with the same basic.publish frame and the same size of property list.
 
-    `unpack`: (octets, where the message begins) -> body size, property list, the octets from the header frame's end to
-    the body as one number. `method_size`: octets of the basic.publish frame. `head_size`: octets before the body.
-    `mask`, `value`, `kind`: of `forms` the one that was learnt last.
+    `unpack`: (octets, offset of the message) -> body size, property list, the octets from the header frame's end to the
+    body as one number. `method_size`: octets of the basic.publish frame. `head_size`: octets before the body.
+    `mask`, `value`, `kind`: the newest of `forms`.
     """
 
     unpack: Callable[[bytes, int], tuple[int, bytes, int]]
@@ -99,8 +99,8 @@ class PublishMemory:
     """`facts`: property list -> its facts. `arguments`: whole basic.publish frame -> its arguments.
 
     `kinds`: whole basic.publish frame -> identity of the facts -> kind. `shapes`: facts of property lists that differ
-    from message to message; what has a shape is not in `facts`. `heads`: basic.publish frame and beginning of the
-    header frame, `HEAD_FIXED` octets and the method's -> what is known of such messages.
+    from message to message; a list with a shape is not in `facts`. `heads`: basic.publish frame and beginning of the
+    header frame (`HEAD_FIXED` octets and the method's payload) -> data of such messages.
     """
 
     __slots__ = ("_kind_count", "arguments", "facts", "heads", "kinds", "shapes")
@@ -127,7 +127,7 @@ class PublishMemory:
         return kind
 
     def add_head(self, data: bytes, start: int, kind: PublishKind) -> None:
-        """Remember how a message begins that was read with care; its kind is one of `kinds`."""
+        """Cache the head of a message that was read with all checks; its kind is one of `kinds`."""
         method_size = len(kind.method_frame)
         header_start = start + method_size
         key = data[start : header_start + HEADER_FIXED - 8]
@@ -150,9 +150,9 @@ class PublishMemory:
         )
 
     def other_kind(self, key: bytes, head: PublishHead, properties: bytes) -> PublishKind | None:
-        """The kind of a message whose property list is not of the form that was learnt last for its head.
+        """The kind of a message whose property list does not have the newest form of its head.
 
-        None: it is to be read with care.
+        None: the message has to be read with all checks.
         """
         number = int.from_bytes(properties, "big")
         forms = head.forms
@@ -160,14 +160,14 @@ class PublishMemory:
             if number & mask == value:
                 return kind
         mask, value, facts = _form_of(properties, forms.shapes)
-        found = forms.alike.get(id(facts or self.facts.get(properties)))  # None is nobody's key
+        found = forms.alike.get(id(facts or self.facts.get(properties)))  # no kind has the key id(None)
         if found is not None and len(forms.known) < FORMS_MAX:
             forms.known.append(Form(mask, value, found))
             self.heads[key] = head._replace(mask=mask, value=value, kind=found)
         return found
 
     def facts_of(self, properties: bytes) -> PropertySummary:
-        """The facts of a property list, scanned once for each list, or shape of lists, that keeps coming back.
+        """The facts of a property list, which is scanned if neither it nor its shape is cached.
 
         Raises: PropertiesUndecodable (541).
         """
@@ -187,11 +187,11 @@ class PublishMemory:
         return facts
 
     def is_valid(self, properties: bytes) -> bool:
-        """Whether the facts of a property list are remembered, so that nothing can be wrong with it."""
+        """Whether the facts of a property list are cached, so that it is valid."""
         return properties in self.facts or self.shapes.find(properties) is not None
 
     def arguments_of(self, method_frame: bytes) -> PublishArguments:
-        """Decode the arguments of a basic.publish frame, once for each that keeps coming back.
+        """The decoded arguments of a basic.publish frame, with a cache.
 
         Raises: UndecodableArguments, MalformedShortString.
         """
@@ -205,9 +205,9 @@ class PublishMemory:
 
 
 def _publish_arguments(raw: bytes) -> PublishArguments:
-    """Of the octets behind the ids. New routing keys are often all new: a third of the time of `decode_method`.
+    """Decode the octets behind the ids in a third of the time of `decode_method`: routing keys may all be new.
 
-    Raises: as `decode_method`, which is asked about all that is not as it should be.
+    Raises: as `decode_method`, which decodes all irregular octets.
     """
     try:
         exchange_end = 3 + raw[2]
@@ -223,7 +223,7 @@ def _publish_arguments(raw: bytes) -> PublishArguments:
 
 
 def _form_of(properties: bytes, shapes: list[Shape]) -> Shape | tuple[int, int, None]:
-    """The shape of a property list; if it has none, what is so for no other list of that length."""
+    """The shape of a property list; if it has none, a mask and value that only this list has."""
     number = int.from_bytes(properties, "big")
     for shape in shapes:
         if number & shape[0] == shape[1]:

@@ -1,8 +1,8 @@
-"""The one table of reply codes and texts: which refusal becomes which close, word for word.
+"""The table of reply codes and texts: the close for each error, word for word.
 
-Engine errors and the frontend's own errors have a row each; `{...}` names facts of the error, filled in by `Facts`. A
-test fails when a class has no row. RabbitMQ's texts have values as Erlang writes them, and clients and their tests
-compare whole texts. Source: behaviour page 0 to 2; tests/spec/error_cases.json.
+Each error of the engine and of the frontend has a row; `{...}` names facts of the error, filled in by `Facts`. A test
+fails when a class has no row. RabbitMQ's texts have values as Erlang writes them, and clients and their tests compare
+whole texts. Source: behaviour page 0 to 2; tests/spec/error_cases.json.
 """
 
 from enum import Enum
@@ -49,7 +49,7 @@ from .peer_errors import (
 
 
 class Facts(dict[str, object]):
-    """The facts of an error, and the few texts that are made of facts."""
+    """The facts of an error, and the few texts that are derived from facts."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(vars(error))
@@ -74,7 +74,7 @@ def _value(field: Field) -> str:
 
 
 def _term_of(field: Field) -> str:
-    """A value as Erlang writes it; without its line breaks, which come where a text is long."""
+    """A value as Erlang writes it, without the line breaks of long texts."""
     match field.value:
         case bytes():
             return term(field.value)
@@ -155,19 +155,19 @@ _PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])
 
 
 def term(octets: bytes) -> str:
-    """Octets as texts spell them: quoted when all are printable Latin-1, else as numbers."""
+    """Octets as an Erlang binary: quoted when all are printable Latin-1, else as numbers."""
     if octets and all(octet in _PRINTABLE for octet in octets):
         return f'<<"{octets.decode("latin-1")}">>'
     return f"<<{','.join(map(str, octets))}>>"
 
 
 TEXT_MAX = 255
-#: The end of a text that had to be cut.
+#: End of a text that was cut to `TEXT_MAX` octets.
 CUT = "..."
 
 
 class Scope(Enum):
-    """What a refusal closes."""
+    """The scope of a close."""
 
     CHANNEL = "channel"
     CONNECTION = "connection"
@@ -199,9 +199,9 @@ CONSTANTS = {
 
 
 class Row(NamedTuple):
-    """`text` None: the bare constant. `with_ids`: whether the close names the method that was being handled.
+    """The reply to an error. `text` None: only the constant. `with_ids`: whether the close names the handled method.
 
-    `constant`: where it is not that of the code.
+    `constant`: if it is not that of the code.
     """
 
     code: int
@@ -439,7 +439,7 @@ REPLY: dict[type[Exception], Row] = {
 
 
 class Reply(NamedTuple):
-    """What a close method carries, and what it closes."""
+    """Code and text of a close, and its scope."""
 
     code: int
     text: str
@@ -447,13 +447,13 @@ class Reply(NamedTuple):
     with_ids: bool
 
 
-#: Facts that are octets as the peer sent them: a password or a body may be in them.
+#: Facts that are octets of the peer: they may hold a password or a body.
 _SECRET = frozenset({"payload", "arguments"})
 
 
 def text_for_log(error: Exception, text: str) -> str:
-    """`text`, the reply to an error, for the log: octets that the peer sent are counted, not shown, and why a login was
-    refused, which the peer does not learn."""
+    """The reply to an error as it is logged. The peer's octets are counted, not shown, and the text says if a login was
+    refused without a look at the password, which the peer does not learn."""
     if isinstance(error, engine.LoginBraked):
         return f"{text} (too many failed: no password is looked at for {error.wait_ns // 1_000_000} ms)"
     for name in _SECRET & vars(error).keys():
@@ -473,7 +473,7 @@ def _counted(value: object) -> str:
 
 
 def reply_for(error: Exception) -> Reply:
-    """The reply to a refusal; for an exception without a row, 541: it is our fault then."""
+    """The reply to an error; an exception without a row is a broker error (541)."""
     row = REPLY.get(type(error))
     if row is None:
         row = REPLY[InternalError]

@@ -1,9 +1,8 @@
-"""Runs: publishes and acknowledgements that came in one read, read as one. The hot part of the reader.
+"""Runs: publishes and acknowledgements of one read that are read together. The hot part of the reader.
 
-A message that begins with the octets of the one before, or with octets of the same shape, is taken by comparing those.
-Publishes of kinds that are known, and follow each other without being alike, are a mixed run: how a message begins
-leads to all that is known of its kind (1 us). One frame at a time, with all checks, is how the reader takes whatever is
-of another form.
+A message whose head has the same octets as the one before, or octets of the same shape, is read by comparing them.
+Consecutive publishes of different known kinds are a mixed run: the head of a message leads to the data of its kind
+(1 us). The reader takes all other input one frame at a time, with all checks.
 Source: performance page 4, rules 2, 3, 4, 6.
 """
 
@@ -33,9 +32,9 @@ from .layout import (
 from .peer_errors import PropertiesUndecodable
 from .publish_memory import HEAD_FIXED, MEMORY_MAX, PublishKind, PublishMemory
 
-#: So many acks, to the end of a read, are looked at together: up to a few as one number, more column by column.
+#: Acks to the end of a read from which they are compared together: up to `ROW_FEW` as one number, more by columns.
 ROW_MIN, ROW_FEW = 4, 64
-#: What is settled of an ack when its beginning is known, and how it ends.
+#: Mask of the octets that are the same in single acks of a channel, and the octets after their common beginning.
 _ACK_MASK = b"\xff" * 11 + bytes(8) + b"\xff\xff"
 _ACK_REST = bytes(9) + FRAME_END_OCTET
 
@@ -43,11 +42,11 @@ _ACK_REST = bytes(9) + FRAME_END_OCTET
 def read_run(
     channel: ChannelReader, data: bytes, position: int, length: int, frame_max: int
 ) -> tuple[PublishReceived | None, int]:
-    """Read a run of like publishes, each with method, header and one body frame all there.
+    """Read a run of like publishes, each with a whole method, header and single body frame.
 
     length: octets of the payload of the first method frame.
-    Returns: the run and where it ends; (None, position) when the first is not of that form: then the frames are taken
-        one at a time, which also finds what is wrong with them. Raises: PropertiesUndecodable.
+    Returns: the run and its end; (None, position) when the first is not of that form: then the frames are read one at a
+        time, which also finds their errors. Raises: PropertiesUndecodable.
     """
     blobs: list[bytes] = []
     append = blobs.append
@@ -62,7 +61,7 @@ def read_run(
     method_frame = data[start : start + method_size]
     run_facts: PropertySummary | None = None
     while True:
-        # One message read with care ...
+        # One message is read with all checks ...
         header_start = position + method_size
         if size - header_start < HEADER_FIXED:
             break
@@ -90,7 +89,7 @@ def read_run(
         except PropertiesUndecodable:
             if run_facts is None:
                 raise
-            break  # what stands before it is published first
+            break  # the messages before it are published first
         if run_facts is None:
             run_facts = facts
         elif run_facts is not facts:
@@ -99,7 +98,7 @@ def read_run(
         if not startswith(method_frame, stop):
             position = stop
             break
-        # ... and then as many as begin with the very same octets (0.2 us each instead of 1.2) ...
+        # ... then all that begin with the very same octets (0.2 us each instead of 1.2) ...
         head = data[position:body_start]
         head_size = body_start - position
         position = stop
@@ -130,10 +129,10 @@ def _read_shaped(
     body_max: int,
     blobs: list[bytes],
 ) -> int:
-    """Read messages whose heads are as one that was read with care, but for the size of the body and the ids.
+    """Read messages whose heads differ from a checked one only in the size of the body and in ids.
 
     head: its octets up to the body; properties: its property list, which has as many octets as the next message's.
-    Returns: where they end; their contents are added to `blobs`.
+    Returns: the end of the messages; their contents are added to `blobs`.
     """
     list_size = len(properties)
     shape = memory.shapes.find(properties)
@@ -143,7 +142,7 @@ def _read_shaped(
         list_mask = (1 << 8 * list_size) - 1
     else:
         return position
-    # All but the size of the body in the header, what the shape leaves open, and the size in the body frame's head.
+    # All bits except the size of the body in the header, the shape's variable ones, and the size of the body frame.
     settled = (1 << 8 * (method_size + 11)) - 1
     mask = settled << 8 * list_size + 128 | list_mask << 64 | 0xFFFFFFFF << 32
     from_bytes = int.from_bytes
@@ -164,15 +163,15 @@ def _read_shaped(
 
 @lru_cache(MEMORY_MAX)
 def _sizes(before: int, between: int) -> Struct:
-    """The size of a body as it stands in the header, and in the head of the body frame."""
+    """Layout of the body size in the header, and in the head of the body frame."""
     return Struct(f">{before}xQ{between}xL")
 
 
 def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int, frame_max: int) -> bool:
-    """Whether the rest of a read is the beginning of a message as it was read before, with nothing wrong in it.
+    """Whether the rest of a read is the valid beginning of a message of a known kind.
 
     It then waits for the next read, to begin a run there instead of being assembled frame by frame. A large one does
-    not: its body is read to where it belongs.
+    not wait: its body is read into its buffer.
     length: octets of the payload of its method frame.
     """
     start = position + length + FRAME_OVERHEAD
@@ -221,7 +220,7 @@ def _is_row_of_acks(row: bytes, head: bytes, count: int) -> bool:
 def read_acks(channel: ChannelReader, data: bytes, position: int) -> tuple[AcksReceived | None, int]:
     """Read a run of basic.ack frames: single ones, then those with `multiple` whose tags rise.
 
-    Returns: the run and where it ends; (None, position) when not even the first is whole and well-formed.
+    Returns: the run and its end; (None, position) when the first is not whole and well-formed.
     """
     head = data[position : position + 11]
     size = len(data)
@@ -253,9 +252,9 @@ def read_acks(channel: ChannelReader, data: bytes, position: int) -> tuple[AcksR
     return AcksReceived(channel, tags, up_to), position
 
 
-#: After a run of fewer messages that another kind follows, messages are read as mixed runs ...
+#: Messages of a run, followed by another kind, below which the channel is read as mixed runs ...
 RUN_MIN = 4
-#: ... until so many of one kind follow each other.
+#: ... until this number of messages of one kind follow each other.
 ALIKE_MAX = 16
 _STRETCH = range(ALIKE_MAX)
 
@@ -268,9 +267,9 @@ def read_publishes(
     frame_max: int,
     last: PublishReceived | MixedReceived | None,
 ) -> tuple[PublishReceived | MixedReceived | None, int]:
-    """Read a run, or a mixed run where the channel's runs are short.
+    """Read a run, or a mixed run if the channel's runs are short.
 
-    length: octets of the payload of the first method frame; last: the publishes before, if they came in the same read.
+    length: octets of the payload of the first method frame; last: the event before, if it was in the same read.
     Returns and raises: as `read_run`.
     """
     if channel.is_mixed and channel.memory.heads:
@@ -285,7 +284,7 @@ def read_publishes(
     if channel.is_mixed:
         if len(event.blobs) >= ALIKE_MAX:
             channel.is_mixed = False
-        elif event.kind.known is not None:  # it has come before
+        elif event.kind.known is not None:  # the kind is not new
             channel.memory.add_head(data, position, event.kind)
     elif type(last) is PublishReceived and last.channel is channel and last.kind is not event.kind:
         channel.is_mixed = len(last.blobs) < RUN_MIN
@@ -295,10 +294,10 @@ def read_publishes(
 def read_mixed(
     channel: ChannelReader, data: bytes, position: int, frame_max: int
 ) -> tuple[list[PublishKind], list[bytes], int]:
-    """Read publishes of kinds that the session knows, as far as they are of remembered forms.
+    """Read publishes of kinds that the session knows, as far as their forms are cached.
 
-    Ends the channel's being mixed when `ALIKE_MAX` of one kind were read in a row.
-    Returns: kind and content of each, and where they end.
+    Clears the channel's `is_mixed` when `ALIKE_MAX` of one kind follow each other.
+    Returns: kind and content of each, and their end.
     """
     kinds: list[PublishKind] = []
     blobs: list[bytes] = []
@@ -311,7 +310,7 @@ def read_mixed(
     try:
         while True:
             for _ in _STRETCH:
-                # The size of a method frame that is remembered is in the last octet of its size.
+                # The size of a cached method frame fits into the last octet of its size field.
                 key = data[position : position + HEAD_FIXED + data[position + 6]]
                 head = head_of(key)
                 if head is None:

@@ -1,7 +1,6 @@
-"""The life cycles of connections and channels as tables, and what a peer may send in each state.
+"""The states of connections, channels and parkings as tables, and the methods that a peer may send in each state.
 
-The third table is that of a connection's parked publishes. docs/states.md is drawn from them. A missing key is the
-error.
+docs/states.md is drawn from them. A missing key is the error.
 Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12; queues page E.5.
 """
 
@@ -9,13 +8,13 @@ from enum import Enum, auto
 
 
 class _Key(Enum):
-    """Keys of the tables below: their hash is that of any object, in C, instead of a call of Python for each look."""
+    """Keys of the tables below. They have the hash of `object`, in C: `Enum` would call Python for each look-up."""
 
     __hash__ = object.__hash__
 
 
 class ConnectionState(_Key):
-    """Where a connection is, from the server's side."""
+    """State of a connection, from the server's side."""
 
     HEADER = auto()  # waiting for the protocol header
     STARTING = auto()  # start sent, waiting for start-ok
@@ -23,13 +22,13 @@ class ConnectionState(_Key):
     TUNING = auto()  # tune sent, waiting for tune-ok
     OPENING = auto()  # tuned, waiting for open
     RUNNING = auto()
-    CLOSING = auto()  # we sent close, waiting for close-ok
-    CLOSED = auto()  # close-ok was sent or received: waiting for the peer to hang up
-    REFUSED = auto()  # not logged in and in error: silence, then the socket is closed
+    CLOSING = auto()  # the broker sent close, waiting for close-ok
+    CLOSED = auto()  # close-ok was sent or received: waiting for the peer to disconnect
+    REFUSED = auto()  # an error before the login: silence, then the socket is closed
 
 
 class ConnectionStep(_Key):
-    """What moves a connection on."""
+    """Events that change the state of a connection."""
 
     HEADER = auto()
     SECURE = auto()
@@ -58,7 +57,7 @@ CONNECTION_NEXT: dict[ConnectionState, dict[ConnectionStep, ConnectionState]] = 
 }
 
 
-#: Which methods a peer may send on channel 0. While the connection is closing, others are ignored; after that, all.
+#: Methods that a peer may send on channel 0. While the connection is closing, others are ignored; after that, all.
 CONNECTION_METHODS: dict[ConnectionState, tuple[str, ...]] = {
     _S.HEADER: (),
     _S.STARTING: ("connection.start-ok",),
@@ -73,16 +72,16 @@ CONNECTION_METHODS: dict[ConnectionState, tuple[str, ...]] = {
 
 
 class ChannelState(_Key):
-    """Where a channel is; a number without a channel is closed."""
+    """State of a channel; a number without a channel is closed."""
 
     OPEN = auto()
-    CLOSING = auto()  # we sent close: everything but close and close-ok is ignored
-    CROSSED = auto()  # as CLOSING, and the peer's own close came: it may open the number again at once
+    CLOSING = auto()  # the broker sent close: everything but close and close-ok is ignored
+    CROSSED = auto()  # as CLOSING, and the peer sent close, too: it may open the number again at once
     CLOSED = auto()
 
 
 class ChannelStep(_Key):
-    """What moves a channel on."""
+    """Events that change the state of a channel."""
 
     CLOSE = auto()
     CLOSE_SENT = auto()
@@ -98,7 +97,7 @@ CHANNEL_NEXT: dict[ChannelState, dict[ChannelStep, ChannelState]] = {
     _C.CLOSED: {},
 }
 
-#: Which methods a peer may send on a channel of a connection that is running. While it is closing, others are ignored.
+#: Methods that a peer may send on a channel of a running connection. While the channel is closing, others are ignored.
 CHANNEL_METHODS: dict[ChannelState, tuple[str, ...]] = {
     _C.OPEN: (
         *("channel.close", "channel.flow", "channel.flow-ok"),
@@ -117,25 +116,25 @@ CHANNEL_METHODS: dict[ChannelState, tuple[str, ...]] = {
 
 
 class ParkingState(_Key):
-    """How far a connection's publishes are held."""
+    """State of a connection's parking."""
 
-    OPEN = auto()  # nothing is held
-    PARKING = auto()  # something is held, and what may pass it is read and handled
+    OPEN = auto()  # nothing is parked
+    PARKING = auto()  # work is parked; the peer is read, and events that may pass are handled
     NOTIFIED = auto()  # as PARKING, and connection.blocked was sent
-    STALLED = auto()  # as PARKING, but so much is held that the peer is not read
+    STALLED = auto()  # as PARKING, but so much is parked that the peer is not read
     NOTIFIED_STALLED = auto()  # as STALLED, and connection.blocked was sent
 
 
 class ParkingStep(_Key):
-    """What changes that."""
+    """Events that change the state of a parking."""
 
-    PARK = auto()  # the first publish is held
+    PARK = auto()  # the first publish is parked
     NOTIFY = auto()  # connection.blocked is sent
     STALL = auto()  # the parking is full
     EASE = auto()  # it is half empty again
-    LIFT = auto()  # connection.unblocked is sent while something is still held
-    CALM = auto()  # connection.unblocked is sent, and nothing is held
-    EMPTY = auto()  # nothing is held any more
+    LIFT = auto()  # connection.unblocked is sent while work is parked
+    CALM = auto()  # connection.unblocked is sent, and nothing is parked
+    EMPTY = auto()  # the last parked work is gone
 
 
 _H, _K = ParkingState, ParkingStep
