@@ -1,6 +1,6 @@
 """The AMQP 0-9-1 frontend: octets in, events out; answers in, octets out.
 
-Its folders, each of which imports only those before it: `wire/` (octets), `peer/` (the other end of a connection),
-`flow/` (what a peer is asked to wait for), `session/` (events handled, turn by turn), `edge/` (what waits). Beside them
-stand the options that an operator sets.
+Each folder imports only those before it: `wire/` (octets), `peer/` (the other end of a connection), `flow/` (flow
+control), `session/` (handles events, turn by turn), `edge/` (sockets and waiting). options.py has the options that an
+operator sets.
 """

@@ -1,4 +1,4 @@
-"""What an operator can set for the AMQP frontend. Units are in the names."""
+"""Options of the AMQP frontend that an operator sets. Units are in the names."""
 
 import ssl
 from dataclasses import dataclass
@@ -9,12 +9,11 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(slots=True, frozen=True, eq=False)
 class FrontendOptions:
-    """One object until the configuration is read again; compared by identity, as all connections share it.
+    """One object until the configuration is read again. All connections share it, so it is compared by identity.
 
-    Defaults: interfaces page, "Configuration keys". `product` and `version` stand in connection.start.
-
-    Clients branch on the product (kombu chooses its kind of prefetch by it), so we name the broker whose behaviour
-    ours is compared with; `platform` and `information` name Leveret.
+    Defaults: interfaces page, "Configuration keys". connection.start sends `product` and `version`. Clients branch on
+    the product (kombu chooses its kind of prefetch by it), so the default names the broker whose behaviour Leveret
+    follows; `platform` and `information` name Leveret.
     """
 
     heartbeat_s: int = 60
@@ -27,15 +26,15 @@ class FrontendOptions:
     refused_login_delay_ms: int = 3_000
     half_open_max: int = 256
     connections_max: int = 0  # 0 = unlimited
-    descriptor_max: int | None = None  # a connection's is lower; None: the system has enough
+    descriptor_max: int | None = None  # connections have lower descriptors; None: the system has enough
     consumers_per_channel_max: int = 0  # 0 = unlimited
     message_size_max: int = 128 * 1024 * 1024
-    incomplete_max: int = 256 * 1024 * 1024  # of bodies of one connection that are not whole yet
+    incomplete_max: int = 256 * 1024 * 1024  # octets of incomplete bodies of one connection
     honour_flow: bool = True
     product: str = "RabbitMQ"
     version: str = "3.10.8"
     cluster_name: str = "leveret@localhost"
-    tls: ssl.SSLContext | None = None  # what a TLS listener uses for the next connection
+    tls: ssl.SSLContext | None = None  # for the next connections of TLS listeners
     ssl_cert_login_from: str = "common-name"
     ssl_cert_login_san_type: str = "dns"
     ssl_cert_login_san_index: int = 0
