@@ -43,16 +43,16 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     channel.session.subscriptions.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
     tag = method.consumer_tag or session.make_name("amq.ctag-")
-    session.broker.scheduler.dispatch_now(queue)  # older consumers get requeued ones
+    # Requeued messages are for the consumers that exist already.
+    session.broker.scheduler.dispatch_now(queue)
     consumer = channel.session.consume(
         queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
     )
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.ConsumeOk, tag)
-    session.broker.scheduler.dispatch_now(
-        queue
-    )  # ready messages are for this consumer, not for that of the next method
+    # Ready messages are for this consumer, not for that of the next method.
+    session.broker.scheduler.dispatch_now(queue)
 
 
 def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
