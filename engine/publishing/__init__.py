@@ -1,1 +1,1 @@
-"""From a publish to the queues: what an address does first, routes, and services behind exchanges."""
+"""The way of a publish to the queues: rules of its address, routes, and services behind exchanges."""

@@ -1,4 +1,4 @@
-"""Answers of the exchanges that the broker itself serves (`amps.control`, `leveret.control`), as JSON."""
+"""JSON answers of the exchanges that the broker serves itself (`amps.control`, `leveret.control`)."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ from .arrival import publish_by_name
 
 
 def answer_request(host: HostContext, properties: Mapping[str, PropertyValue], answer: object) -> None:
-    """Publish it to the reply_to of a request, with its correlation_id; nothing, if there is no reply_to."""
+    """Publish an answer to the reply_to of a request, with its correlation_id; without reply_to do nothing."""
     reply_to = properties.get("reply_to")
     if not isinstance(reply_to, bytes) or not reply_to:
         return
     kept: dict[str, PropertyValue] = {"content_type": b"application/json"}
     if isinstance(properties.get("correlation_id"), bytes):
         kept["correlation_id"] = properties["correlation_id"]
-    import json  # most brokers are never asked
+    import json  # most brokers get no such request
 
     raw = json.dumps(answer).encode()
     reply = Envelope("", reply_to.decode("utf-8", "replace"))

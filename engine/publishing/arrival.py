@@ -1,6 +1,6 @@
-"""What the address of a message does with it before it is routed: expiry, time stamp, duplicates, delay, diverts.
+"""Rules of a message's address that apply before routing: expiry, time stamp, duplicates, delay, diverts.
 
-Plain messages to plain addresses never come here. Source: address-settings page 1.2, 1.3, 3.2, 3.6, 3.7.
+Plain messages to addresses without rules skip this. Source: address-settings page 1.2, 1.3, 3.2, 3.6, 3.7.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ INGRESS_TIMESTAMP = "_AMQ_INGRESS_TIMESTAMP"
 
 
 def publish(host: HostContext, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
-    """Publish a run: its address first, then its queues."""
+    """Publish a run: apply the rules of its address, then put it into its queues."""
     if route.arrival is not None:
         return arrive(host, route, route.arrival, envelope, blobs)
     if envelope.facts.is_marked:
@@ -36,7 +36,7 @@ def publish(host: HostContext, route: Route, envelope: Envelope, blobs: Sequence
 
 
 def publish_by_name(host: HostContext, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
-    """Publish a run with a look-up of its own. An exchange that is gone takes nothing."""
+    """Look up the route of a run, and publish it. If its exchange is gone, it is unroutable."""
     exchange = host.exchanges.get(envelope.exchange)
     if exchange is None:
         return Outcome(blobs, ())
@@ -46,7 +46,7 @@ def publish_by_name(host: HostContext, envelope: Envelope, blobs: Sequence[bytes
 def arrive(
     host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, blobs: Sequence[bytes], hops: int = 0
 ) -> Outcome:
-    """Publish a run to an address with rules, or of messages with marks."""
+    """Publish a run to an address with rules, or a run of marked messages. `hops`: diverts that it has come through."""
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
     if envelope.copies:
@@ -75,7 +75,7 @@ def _arrive_one(
         return ALL_WELL
     first_id = host.broker.next_id
     outcome = _take(host, route, rules, envelope, blob, headers, hops)
-    if not outcome.refused:  # its publisher will try again
+    if not outcome.refused:  # the publisher of a refused message may try again
         _remember(host, rules, id_, first_id)
     return outcome
 
@@ -89,7 +89,7 @@ def _take(
     headers: FieldTable,
     hops: int,
 ) -> Outcome:
-    """It is no duplicate."""
+    """Publish a message that is no duplicate."""
     broker = host.broker
     added: FieldTable = {}
     if rules.has_ingress_timestamp:
@@ -108,7 +108,7 @@ def _take(
         if any(divert.is_exclusive for divert in diverts):
             return ALL_WELL
         outcome = publish_run(host, route, envelope, (blob,), due_ns)
-        return outcome if outcome.refused or not diverts else ALL_WELL  # a divert took it: it is not unroutable
+        return outcome if outcome.refused or not diverts else ALL_WELL  # a diverted message is not unroutable
     return publish_run(host, route, envelope, (blob,), due_ns)
 
 
@@ -120,7 +120,7 @@ def _duplicate_id(host: HostContext, rules: ArrivalRules, headers: FieldTable) -
 
 
 def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:
-    """A duplicate is counted and dropped; its publisher hears that all is well, as soon as the first one is safe."""
+    """Count and drop a duplicate. Its publisher gets a confirm as soon as the first message is safe."""
     cache = host.id_caches.get(address)
     if cache is None or id_ not in cache:
         return False
@@ -135,7 +135,7 @@ def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:
 
 
 def _remember(host: HostContext, rules: ArrivalRules, id_: str, first_id: int) -> None:
-    """`first_id`: of the messages that came with it: a divert makes several."""
+    """Remember a duplicate id. `first_id`: of the first message published with it; a divert publishes several."""
     address, size = rules.address, rules.id_cache_size
     cache = host.id_caches.get(address)
     if cache is None:
@@ -147,7 +147,7 @@ def _remember(host: HostContext, rules: ArrivalRules, id_: str, first_id: int) -
 
 
 def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: FieldTable) -> int | None:
-    """When a message is to be there, if it is not to be there now; `added` gets what its headers say from now on."""
+    """When a delayed message is due (monotonic ns); None: now. Puts headers for later deliveries into `added`."""
     clock = host.broker.clock
     wait_ms: int | None = None
     scheduled = headers.get(SCHEDULED_DELIVERY)
@@ -156,12 +156,12 @@ def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: Field
     elif isinstance(route.exchange, DelayedExchange) or host.broker.options.delays_everywhere:
         wait_ms = delay_ms(headers)
         if wait_ms is not None:
-            added[DELAY] = Field("l", -wait_ms)  # as the plugin does: passed on, it is not delayed again
+            added[DELAY] = Field("l", -wait_ms)  # like RabbitMQ's plugin: a forwarded copy is not delayed again
     return due_after(clock, wait_ms) if wait_ms is not None and wait_ms > 0 else None
 
 
 def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope, blob: bytes, hops: int) -> None:
-    """A copy for each forwarding address that says where it comes from."""
+    """Publish a copy to each forwarding address, with headers that name the original address and message."""
     added: FieldTable = {
         ORIG_ADDRESS: Field("S", address.encode()),
         ORIG_MESSAGE_ID: Field("l", host.broker.next_id),

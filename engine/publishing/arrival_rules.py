@@ -1,4 +1,4 @@
-"""What an address does with each message before it is routed, as its settings and diverts say.
+"""The rules of an address for messages before they are routed, from its settings and diverts.
 
 Source: address-settings page 1.2, 3.2, 3.6, 3.7.
 """
@@ -11,7 +11,7 @@ from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy, has_ex
 
 @dataclass(slots=True, frozen=True)
 class ArrivalRules:
-    """What an address does with each message."""
+    """The rules of one address for each message."""
 
     address: str
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
@@ -22,12 +22,12 @@ class ArrivalRules:
 
     @property
     def looks_at_each(self) -> bool:
-        """Whether messages are to be taken one by one."""
+        """Whether each message has to be handled by itself."""
         return self.has_ingress_timestamp or self.retroactive_count > 0 or bool(self.diverts)
 
 
 def rules_for_all(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules | None:
-    """The rules that unmarked messages meet, too; None where there are none, as at most addresses."""
+    """The rules of an address if some apply to unmarked messages; None: none do, as at most addresses."""
     if settings.enable_ingress_timestamp or settings.retroactive_message_count > 0 or diverts or has_expiry(settings):
         return arrival_rules(address, settings, diverts)
     return None

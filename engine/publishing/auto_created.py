@@ -1,4 +1,4 @@
-"""Queues that the broker makes itself: for the dead and the expired of each address, and their end when unused.
+"""Queues that the broker creates: for dead letters and expired messages of an address, and their removal when unused.
 
 Source: address-settings page 3.5, 5.5.
 """
@@ -18,11 +18,11 @@ Target = tuple[str, str]  # exchange, routing key
 def targets_of(
     host: HostContext, target: str, address: str, resources: Resources | None, *, makes_missing: bool
 ) -> list[Target]:
-    """Where copies for the dead-letter or expiry address `target` of the address `address` are published.
+    """Exchanges and keys to publish copies to, for the dead-letter or expiry address `target` of `address`.
 
-    `resources`: the queue PREFIX + address + SUFFIX is made if it is not there, so that it gets them, too.
-    `makes_missing`: if nothing is bound to the target, a queue of its name is made and gets them, without a binding:
-    what an application binds later gets the next ones alone.
+    `resources`: the queue PREFIX + address + SUFFIX is created if it is missing, and gets the copies, too.
+    `makes_missing`: if nothing is bound to the target, a queue of its name is created and gets them without a binding,
+    so that queues which an application binds later get only later copies.
     """
     if resources is None:
         exchange, key = host.router.resolve_address(target, address)
@@ -49,7 +49,7 @@ def targets_of(
 
 
 def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:
-    """Whether a queue may get what is published there; an exchange that has bindings decides that itself."""
+    """Whether a queue may get messages published there. An exchange with bindings counts, whatever they match."""
     exchange = host.exchanges.get(exchange_name)
     if exchange is None:
         return False
@@ -60,9 +60,9 @@ def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:
 
 
 class Reaper:
-    """Looks for unused queues now and then; one that is found twice in a row goes.
+    """Scans for unused queues periodically, and removes a queue found unused in two scans in a row.
 
-    Looked at are auto-created ones, and those that clients declared where `auto-delete-created-queues` says so.
+    It scans auto-created queues, and with `auto-delete-created-queues` also those that clients declared.
     """
 
     __slots__ = ("_broker", "_deadline", "_found")
@@ -73,17 +73,17 @@ class Reaper:
         self._deadline: Deadline | None = None
 
     def watch(self) -> None:
-        """There is a queue that may become unused: scan from now on."""
+        """Begin to scan: a queue may become unused."""
         period_ms = self._broker.options.address_queue_scan_period_ms
         if period_ms is not None and self._deadline is None:
             due_ns = due_after(self._broker.clock, period_ms)
             self._deadline = self._broker.deadlines.set(due_ns, self._scan)
 
     def period_changed(self) -> None:
-        """The next scan is a whole period of the new length away; there may have been none before."""
+        """Set the next scan a whole new period from now, even if none was set."""
         self._broker.deadlines.cancel(self._deadline)
         self._deadline = None
-        self.watch()  # if there is nothing to look after, one scan sees it
+        self.watch()  # one scan finds out whether there are queues to watch
 
     def _scan(self) -> None:
         self._deadline = None
@@ -116,5 +116,5 @@ class Reaper:
 
 
 def _may_go(queue: Queue) -> bool:
-    """Whether a client declared it, for longer than its connection lasts."""
+    """Whether a client declared the queue, and it outlives that client's connection."""
     return not queue.is_configured and not queue.exclusive

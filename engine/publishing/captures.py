@@ -1,9 +1,8 @@
-"""Which leased queues capture messages of a topic: by name, by regular expression, and by what is in a message; and
-which topics are logged.
+"""The capture of messages by leased queues, by topic name, regular expression and filter; and the logged topics.
 
-A message published to an exchange is of the topic of its name, and of EXCHANGE/KEY; by the default exchange, of its
-routing key. A publish to the name of a leased queue is of the topic that the queue names as its publish target. A
-message that is captured by several queues is one message. Source: queues page A.2.
+A message published to an exchange belongs to the topics EXCHANGE and EXCHANGE/KEY; by the default exchange, to its
+routing key. A publish to the name of a leased queue belongs to the queue's publish target. A message captured by
+several queues is one message. Source: queues page A.2.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 
 
 class Captures:
-    """The leased queues of one virtual host, by what they select. `logged`: the topics that are; None: none is listed.
-
-    `log`: where messages of these go; None while none is listed.
+    """The leased queues of one virtual host, by the topics that they select. `logged`: the topics listed as logged;
+    None: none is listed. `log`: the destination of their messages; None while none is listed.
     """
 
     __slots__ = (
@@ -47,20 +45,20 @@ class Captures:
         self._literal: dict[str, dict[Queue, LeasedRules]] = {}
         self._patterns: dict[Queue, tuple[Callable[[str], bool], LeasedRules]] = {}
         self._targets: dict[str, str] = {}  # queue name -> publish target
-        self._under: dict[str, set[str]] = {}  # what stands before a slash -> topics
-        self._since: dict[str, int] = {}  # queue name -> what it captured has this id, or a higher one
+        self._under: dict[str, set[str]] = {}  # name before a slash -> topics
+        self._since: dict[str, int] = {}  # queue name -> lowest id of a message that it may have captured
 
     def __bool__(self) -> bool:
         return bool(self._targets) or self.logged is not None
 
     def set_logged(self, topics: Sequence[LoggedTopic]) -> None:
-        """These topics are listed as logged from now on."""
+        """Replace the list of logged topics."""
         self.logged = _logged(topics) if topics else None
         self.log = (self.log or _log(self._context)) if topics else None
         self._told.clear()
 
     def add(self, queue: Queue, next_id: int) -> None:
-        """A new queue, if it is a leased one. `next_id`: messages that came before have lower ones."""
+        """Add a new queue, if it is leased. `next_id`: the id of the next message."""
         rules = queue.rules.leased
         if rules is None:
             return
@@ -78,7 +76,7 @@ class Captures:
         self._targets[queue.name] = rules.settings.default_publish_target
 
     def changed(self, queue: Queue) -> None:
-        """It selects other messages from now on: another topic, or another filter. O(topics)."""
+        """Apply another topic or filter of a queue. O(topics)."""
         rules = queue.rules.leased
         assert rules is not None
         self._displace(queue)
@@ -95,7 +93,7 @@ class Captures:
         self._told.discard(queue)
 
     def remove(self, queue: Queue) -> None:
-        """It is gone, if it was one."""
+        """Remove a queue, if it is leased."""
         if queue.rules.leased is None:
             return
         self._displace(queue)
@@ -106,23 +104,23 @@ class Captures:
         return name in self._targets
 
     def topic_of(self, exchange: str, routing_key: str) -> str:
-        """The topic under which a message is told."""
+        """The topic of a message as its deliveries name it."""
         return exchange or self._targets.get(routing_key, routing_key)
 
     def topics_of(self, exchange: str, keys: Iterable[str]) -> list[str]:
-        """All topics that a message with these routing keys is of."""
+        """All topics that a message with these routing keys belongs to."""
         if exchange:
             return [exchange, *(f"{exchange}/{key}" for key in keys)]
         return [self._targets.get(key, key) for key in keys]
 
     def among(self, queues: Sequence[Queue]) -> list[str]:
-        """Topics of messages that came to these queues by their names or bindings: the targets of the leased ones."""
+        """The publish targets of the leased queues among those that a message reached by name or binding."""
         return [self._targets[queue.name] for queue in queues if queue.rules.leased is not None]
 
     def capturing(self, topics: Sequence[str]) -> dict[Queue, LeasedRules]:
-        """The queues that select any of these topics, as far as names go, in no order of meaning. O(patterns).
+        """The queues that select any of these topics by name, unordered; filters are not applied. O(patterns).
 
-        Where logged topics are listed others are not captured (queues page A.3.2, E-TXLOG).
+        If logged topics are listed, other topics are not captured (queues page A.3.2, E-TXLOG).
         """
         if self.logged is None:
             return self._selecting(topics)
@@ -135,11 +133,11 @@ class Captures:
         return self._selecting([topic for topic in topics if is_logged[topic]])
 
     def selecting_logged(self, topics: Sequence[str]) -> dict[Queue, LeasedRules]:
-        """The same as `capturing`, and nobody is told of what is not logged."""
+        """As `capturing`, but without reports of topics that are not logged."""
         return self._selecting([topic for topic in topics if self.logged is None or self.logged.has(topic)])
 
     def check_logged(self, settings: LeasedSettings) -> None:
-        """Whether the topics of a new queue are listed; what a pattern selects is known only when messages come.
+        """Check that the topics of a new queue are listed as logged. A pattern's topics are known only with messages.
 
         Raises: LeasedFault (E-TXLOG).
         """
@@ -153,14 +151,14 @@ class Captures:
                 raise LeasedFault("E-TXLOG", argument, shown(topic))
 
     def is_logged(self, topics: Sequence[str]) -> bool:
-        """Whether messages of any of these topics go to the log, whoever captures them."""
+        """Whether messages of any of these topics go to the log, captured or not."""
         return self.logged is not None and any(map(self.logged.has, topics))
 
     def is_in_log(self, queue: Queue, exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
-        """Whether a message is of a leased queue's log: it captured it, or selects its topic, which was logged.
+        """Whether a message belongs to a leased queue's log: the queue captured it, or selects its logged topic.
 
-        What no list names is logged as far as a leased queue captured it that is still there. `queues`: those that the
-        message reached; the log's own name is empty.
+        A topic that is not listed is logged as far as a still existing leased queue captured it. `queues`: the names of
+        those that the message reached; the log's name is empty.
         """
         captured = [name for name in queues if not name or self._since.get(name, id_ + 1) <= id_]
         if not captured or queue.name in captured:
@@ -169,9 +167,9 @@ class Captures:
         return rules is not None and any(map(rules.selects, self.topics_of(exchange, (routing_key,))))
 
     def logged_since(self, queue: Queue) -> int | None:
-        """The log may have messages for a leased queue from this id on that it did not capture; None: it has none.
+        """The lowest id of a logged message that a leased queue may want though it did not capture it; None: none.
 
-        A listed topic may have been logged for ever, another since the first queue that selected it.
+        A listed topic may have been logged always, another one since the first queue that selected it.
         """
         rules = queue.rules.leased
         assert rules is not None
@@ -181,7 +179,7 @@ class Captures:
         known = self._literal
         if is_regex(topic):
             names = set(known)
-        else:  # E and E/key are of one message
+        else:  # one message belongs to both E and E/key
             names = {topic, *heads_of(topic), *self._under.get(topic, ())} & known.keys()
         others = [other for name in names for other in known[name]] + list(self._patterns)
         return min((self._since[other.name] for other in others if other is not queue), default=None)
@@ -197,13 +195,15 @@ class Captures:
 
     @staticmethod
     def decides_each(found: dict[Queue, LeasedRules]) -> bool:
-        """Whether it depends on the message which of these capture it."""
+        """Whether a filter among these queues makes the capture differ by message."""
         return any(rules.filter is not None for rules in found.values())
 
     @staticmethod
     def taking(found: dict[Queue, LeasedRules], message: Message | None) -> list[Queue]:
-        """Of these the ones that capture a message; None: there is none yet. Its body is read at most once."""
-        from ..delivery.filters import MessageSubject  # with the language of filters, which others need not have
+        """The queues among these that capture a message; without one (None) filters are not applied. The body is read
+        at most once.
+        """
+        from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
 
         subject = None
         taking: list[Queue] = []
@@ -217,17 +217,17 @@ class Captures:
 
 
 def heads_of(topic: str) -> list[str]:
-    """The names that stand before a slash in the name of a topic: exchanges that its messages may be published to."""
+    """The parts of a topic's name before each slash: exchanges that its messages may be published to."""
     return [topic[:at] for at, character in enumerate(topic) if character == "/"]
 
 
 def _log(context: HostContext) -> Queue:
-    from ..queues.log_sink import LogSink  # few have logged topics
+    from ..queues.log_sink import LogSink  # few brokers have logged topics
 
     return LogSink(context)
 
 
 def _logged(topics: Sequence[LoggedTopic]) -> "LoggedTopics":
-    from ..rules.logged_topics import LoggedTopics  # few have them
+    from ..rules.logged_topics import LoggedTopics  # few brokers have logged topics
 
     return LoggedTopics(topics)

@@ -1,4 +1,4 @@
-"""Choosing queues when a message is published, for publishing it later: what a transaction keeps till its commit.
+"""The choice of queues for a message that is published later: a transaction makes it at the publish.
 
 Source: behaviour page 2.15.
 """
@@ -14,8 +14,8 @@ from .route import ChosenRoute, Route
 def choose(
     route: Route, envelope: Envelope, blobs: Sequence[bytes], host: HostContext
 ) -> Iterator[tuple[list[str], Sequence[bytes]]]:
-    """The names of the queues that a run goes to, with its messages: those of the default exchange also before they
-    are there."""
+    """Stretches of a run with the names of their queues. For the default exchange a name counts even if the queue does
+    not exist yet."""
     named = (
         () if route.exchange.name else [key for key in envelope.keys if key and not host.router.captures.is_leased(key)]
     )
@@ -28,6 +28,6 @@ def choose(
 
 
 def chosen_route(route: Route, names: Sequence[str], host: HostContext) -> ChosenRoute:
-    """The route again, to those of the queues that `choose` named that are there now."""
+    """The route with those of the queues chosen by `choose` that exist now and are open."""
     found = (host.queue_named(name) if name else host.router.captures.log for name in names)
     return ChosenRoute(route, [queue for queue in found if queue is not None and queue.is_open])

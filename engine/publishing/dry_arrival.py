@@ -1,4 +1,4 @@
-"""What the address of a message would do with it before it is routed. Nothing happens.
+"""The effect of an address on a message before routing, without applying it.
 
 Source: address-settings page 1.2; management page 16.
 """
@@ -20,9 +20,9 @@ from .route import Route
 
 @dataclass(slots=True, frozen=True)
 class DryArrival:
-    """`envelope`: as queues would get it. `delay_ms`: it would wait there so long; None: not at all.
+    """`envelope`: as queues would get it. `delay_ms`: its delay before it is ready; None: none.
 
-    `is_duplicate`: it would be dropped as one. `diverts`: who gets a copy; an exclusive one takes the message itself.
+    `is_duplicate`: it would be dropped as one. `diverts`: those that get a copy; an exclusive one takes the message.
     """
 
     address: str
@@ -33,7 +33,7 @@ class DryArrival:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a divert takes it, so that it comes to no queue of its own exchange."""
+        """Whether an exclusive divert takes the message, so that it reaches no queue of its exchange."""
         return any(divert.is_exclusive for divert in self.diverts)
 
 

@@ -1,4 +1,4 @@
-"""Where a message would go, by which bindings, and why not elsewhere. Nothing is published, declared or counted.
+"""The route of a message with its bindings, and the reasons of the others, without publishing or counting it.
 
 Source: management page 16; behaviour page 2.3.
 """
@@ -18,20 +18,20 @@ from ..users.access import User
 from ..users.permissions import EXCHANGE, WRITE
 from .router import Router
 
-#: Bindings that do not match are told of one exchange: so many, the rest is counted.
+#: Non-matching bindings reported per exchange, at most; the rest is only counted.
 MISSED_MAX = 50
-#: Bindings that are looked at between two turns.
+#: Bindings that one step looks at.
 LOOKED_AT_ONCE = 500
-#: How a queue is reached without a binding.
+#: Ways to reach a queue without a binding.
 BY_NAME, BY_ADDRESS, IN_TURN, BY_TOPIC = "by its name", "by its address", "by its address, in turn", "by its topic"
 
 
 @dataclass(slots=True)
 class Hop:
-    """One exchange on the way. `missed`: bindings that do not lead on, the first of them, each with why not.
+    """One exchange on the way. `missed`: the first bindings that do not match, each with the reason.
 
-    `missed_count`: of all of them. `alternate`: where the message goes as nothing here matches.
-    `is_chance`: it goes to one of `taken` only, by chance.
+    `missed_count`: the number of all that do not match. `alternate`: the alternate exchange, if nothing matches.
+    `is_chance`: the message goes to only one of `taken`, at random.
     """
 
     exchange: Exchange
@@ -44,7 +44,7 @@ class Hop:
 
 @dataclass(slots=True)
 class DryRoute:
-    """`queues`: all that are reached, each with how (empty: by bindings). `passed_by`: queues that would be, and whose
+    """`queues`: the queues reached, each with the way (empty: by bindings). `passed_by`: queues on the route whose
     filters do not take the message."""
 
     hops: list[Hop] = field(default_factory=list)
@@ -53,7 +53,7 @@ class DryRoute:
 
 
 def exchange_for(router: Router, name: str, routing_key: str, user: User) -> Exchange:
-    """The exchange, if this user may publish to it with this key.
+    """The exchange of a publish, if the user may publish to it with this key.
 
     Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
     """
@@ -69,7 +69,7 @@ def exchange_for(router: Router, name: str, routing_key: str, user: User) -> Exc
 
 
 def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:
-    """Fill `found`, a step for each `next`."""
+    """Find the route and fill `found`, one step for each `next`."""
     context, refusing = router.context, router.refusing(message)
     if not start.name:
         found.hops.append(Hop(start))
@@ -111,7 +111,7 @@ def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> 
 
 
 def _look(exchange: Exchange, message: Routed, hop: Hop) -> Iterator[None]:
-    """Which bindings of one exchange match; O(bindings), in steps."""
+    """Sort the bindings of one exchange into `hop.taken` and `hop.missed`, in steps. O(bindings)."""
     kind = exchange.routes_as if isinstance(exchange, DelayedExchange) else type(exchange)
     hop.is_chance = kind is RandomExchange
     reached = set() if hop.is_chance else set(exchange.match(message))
@@ -127,7 +127,7 @@ def _look(exchange: Exchange, message: Routed, hop: Hop) -> Iterator[None]:
 
 
 def _fits(kind: type[Exchange], binding: Binding, message: Routed) -> bool:
-    """Whether this binding is one of those by which its destination is reached."""
+    """Whether a binding alone would lead the message to its destination."""
     if kind is HashExchange:
         return True
     alone = kind("")
@@ -163,7 +163,7 @@ def _why_no_headers(binding: Binding, message: Routed) -> str:
 
 
 def _capture(router: Router, start: Exchange, message: Routed, found: DryRoute) -> None:
-    """Leased queues get what they select (`Router._captured`)."""
+    """Replace leased queues on the route by those that capture the message, as `Router._captured` does."""
     captures = router.captures
     if not captures:
         return

@@ -1,6 +1,6 @@
-"""A message that somebody might publish: what its address would do with it, where it would go, what queues would do.
+"""The outcome of a publish without doing it: the rules of its address, its route, and the queues' reaction.
 
-Nothing is published, declared or counted. Source: management page 16.
+A dry run publishes, declares and counts nothing. Source: management page 16.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from .service import ServiceExchange
 
 
 class DryRun:
-    """`arrival`: what its address does. `route`: where it goes, complete after all `steps`.
+    """`arrival`: the effect of its address. `route`: where it goes, complete after all `steps`.
 
-    `creates`: the queue of that name would be made first. `is_service`: the broker itself is behind the exchange.
+    `creates`: the queue named by the routing key would be created first. `is_service`: the broker serves the exchange.
     """
 
     def __init__(self, host: HostContext, envelope: Envelope, blob: bytes, user: User) -> None:
@@ -46,11 +46,11 @@ class DryRun:
         self.rescued_by = settings.dead_letter_address if settings.send_to_dla_on_no_route else ""
 
     def steps(self) -> Iterator[None]:
-        """Where it goes: each step is short."""
+        """Find the route, in short steps."""
         message = Routed(self.keys, self.arrival.envelope, self._blob)
         return dry_route(self._router, self._exchange, message, self.route)
 
     def prospect(self, queue: Queue) -> tuple[str, int | None]:
-        """What a queue would do with it, and for how long it would live there (ms; None: for ever)."""
+        """The outcome at a queue (`outcome_of`), and the message's time to live there in ms; None: unlimited."""
         envelope = self.arrival.envelope
         return outcome_of(queue, envelope, self._blob), time_to_live_ms(queue.rules, envelope)

@@ -1,4 +1,4 @@
-"""Which queues and diverts take a message, where they have filters. Source: address-settings page 1.1, 3.7."""
+"""The filters of queues and diverts, applied to a message. Source: address-settings page 1.1, 3.7."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Refusing:
-    """`queue in refusing`: its filter does not take the message, which is read at most once for all filters.
+    """`queue in refusing`: the queue's filter does not take the message. The message is read once for all filters.
 
-    What a filter costs goes to `routed`, in the measure of `Effort`.
+    The cost of filters is added to `routed`, in units of `Effort`.
     """
 
     __slots__ = ("_message", "_routed", "_subject")
@@ -29,7 +29,7 @@ class Refusing:
         if not isinstance(queue, Queue) or queue.rules.filter is None:
             return False
         if self._subject is None:
-            from ..delivery.filters import MessageSubject  # with the language of filters, which others need not have
+            from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
 
             self._subject = MessageSubject(self._message)
         self._routed.cost += 1
@@ -37,9 +37,9 @@ class Refusing:
 
 
 def taking(diverts: tuple[Divert, ...], envelope: Envelope, blob: bytes) -> Sequence[Divert]:
-    """Those of one address that take a message: the exclusive ones alone if there are any."""
+    """The diverts of an address that take a message: only the exclusive ones if there are any."""
     if any(one.filter for one in diverts):
-        from ..delivery.filters import MessageSubject  # with the language of filters, which others need not have
+        from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
         from ..rules.consumer_filter import selector
 
         subject = MessageSubject(Message(0, blob, envelope))

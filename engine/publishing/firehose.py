@@ -1,8 +1,8 @@
-"""The firehose: copies of what clients publish and get, for clients that bind a queue to `amq.rabbitmq.trace`.
+"""The firehose: copies of published and delivered messages, for clients that bind a queue to `amq.rabbitmq.trace`.
 
-It listens only while some virtual host is traced: then routes are looked up for each publish, so that frontends tell
-whose it is. With tracing off nothing is asked for a message. Switched on by hand, and gone with the process, as in
-RabbitMQ; its keys, headers and types are RabbitMQ 3.10's.
+It listens only while a virtual host is traced; routes are then looked up for each publish, so that frontends announce
+its session. With tracing off a message costs nothing. An operator switches it on, and a restart ends it, as in
+RabbitMQ; its keys, headers and types are those of RabbitMQ 3.10.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from ..clients.session import Session
 
 EXCHANGE = "amq.rabbitmq.trace"
-#: What stands for the name of an Erlang node.
+#: The value in place of an Erlang node's name.
 NODE = b"leveret@localhost"
 KEY_OCTETS_MAX = 255
 
 
-#: The session that messages were delivered to. Queues know less of it.
+#: The session that messages were delivered to; to queues it is only a `Receiver`.
 traced_of: "Callable[[DeliveredEvent], Session]" = attrgetter("session")
 
 
 class Firehose:
-    """Of one broker. To the turn it is one more queue that may have something to hand out."""
+    """The firehose of one broker. The scheduler dispatches it like a queue."""
 
     __slots__ = ("_context", "_expected", "_pending", "_publisher", "vhosts")
 
@@ -56,12 +56,12 @@ class Firehose:
         self.vhosts: set[str] = set()
         self._pending: list[tuple[str, str, FieldTable, bytes]] = []  # virtual host, routing key, headers, body
         self._publisher: Session | None = None
-        self._expected = ("", "", 0)  # exchange, routing key, messages that its publish is still to make
+        self._expected = ("", "", 0)  # exchange, routing key, and messages still to come from the announced publish
 
     # -- switching ----------------------------------------------------------------------------------------------------
 
     def switch(self, vhost: str, *, on: bool) -> None:
-        """Trace a virtual host, or not any more."""
+        """Switch the tracing of a virtual host on or off."""
         if on:
             self.vhosts.add(vhost)
         else:
@@ -72,16 +72,16 @@ class Firehose:
         elif not self.vhosts and self.listen in listeners:
             listeners.remove(self.listen)
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def expect(self, session: "Session", route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        """A client is about to publish a run. In a transaction it is told at once, as if it were committed.
+        """Announce the publish of a run by a client. In a transaction it is traced at once, as if it were committed.
 
-        Raises: ReplyConsumerMissing, InvalidCopies; the publish raises the same.
+        Raises: ReplyConsumerMissing, InvalidCopies, as the publish does.
         """
         self._publisher = None
         if isinstance(route.exchange, ServiceExchange):
-            return  # what is asked of the broker itself, passwords and all
+            return  # requests to the broker itself may have passwords in them
         if session.transaction is None:
             self._publisher, self._expected = session, (envelope.exchange, envelope.routing_key, len(blobs))
             return
@@ -107,7 +107,7 @@ class Firehose:
         if session is None or event.cause is not None:
             return
         if (envelope.exchange, envelope.routing_key) != (exchange, routing_key):
-            return  # the broker's own, of a divert
+            return  # a divert's copy, published by the broker
         self._expected = (exchange, routing_key, left - len(event.messages))
         if left <= len(event.messages):
             self._publisher = None
@@ -116,7 +116,7 @@ class Firehose:
             self._published(session, envelope, blob, names)
 
     def _published(self, session: "Session", envelope: Envelope, blob: bytes, names: Sequence[str]) -> None:
-        named = () if envelope.exchange else envelope.keys  # also before such queues are there
+        named = () if envelope.exchange else envelope.keys  # also of queues that do not exist yet
         routed = sorted({name for name in (*names, *named) if not name.startswith(REPLY_PREFIX)})
         headers, body = self._told(session, envelope, blob)
         headers["routed_queues"] = _texts(routed)
@@ -151,7 +151,7 @@ class Firehose:
         return headers, body
 
     def _tell(self, session: "Session", key: str, headers: FieldTable, body: bytes) -> None:
-        """Not now: the caller is in the middle of something."""
+        """Keep a copy for the next dispatch: the caller is in the middle of a publish or a delivery."""
         key = key.encode()[:KEY_OCTETS_MAX].decode(errors="ignore")
         self._pending.append((session.client.vhost.name, key, headers, body))
         self._context.scheduler.mark(self)
@@ -159,18 +159,18 @@ class Firehose:
     # -- the turn -----------------------------------------------------------------------------------------------------
 
     def dispatch(self) -> None:
-        """Publish what was gathered."""
+        """Publish the gathered copies."""
         self._publisher = None
         pending, self._pending = self._pending, []
         for name, key, headers, body in pending:
-            vhost = self._context.virtual_hosts.get(name)  # None: it is gone
+            vhost = self._context.virtual_hosts.get(name)  # None: deleted
             if vhost is not None:
                 header, facts = _header(headers, len(body))
                 publish_by_name(vhost.context, Envelope(EXCHANGE, key, facts), [PLAIN.join(header, body)])
 
 
 def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary]:
-    """Of a copy. What its properties are, it can say only where they are not nested as deeply as tables may be."""
+    """The header of a copy. It leaves out the message's properties if they are nested too deeply for one more table."""
     header = encode_header(body_size, {"headers": headers})
     try:
         return header, scan_properties(header[12:])
@@ -180,7 +180,7 @@ def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary
 
 
 def _deliveries(event: DeliveredEvent) -> Iterator[tuple[Envelope, bytes, bool]]:
-    """Envelope, content and redelivered flag of each."""
+    """Envelope, content and redelivered flag of each delivery."""
     if isinstance(event.of, Envelope):
         for blob in event.blobs:
             yield event.of, blob, False
@@ -190,7 +190,7 @@ def _deliveries(event: DeliveredEvent) -> Iterator[tuple[Envelope, bytes, bool]]
 
 
 def _properties(header: bytes) -> FieldTable:
-    """A content header's properties as a table, the last one first."""
+    """The properties of a content header as a table, in reverse order."""
     try:
         found = decode_properties(header)
     except ContentError:

@@ -1,6 +1,6 @@
-"""Messages that ask something of the broker before they are routed: copies for more keys, or a direct reply.
+"""Marked messages, whose headers the broker has to read before routing: copies for more keys, or a direct reply.
 
-Others never come here: `PropertySummary.is_marked` says which. Source: behaviour page 2.10, 3.9, 3.10.
+`PropertySummary.is_marked` tells them from others. Source: behaviour page 2.10, 3.9, 3.10.
 """
 
 from ..errors import ReplyConsumerMissing
@@ -12,9 +12,9 @@ BCC = COPIES[1]
 
 
 def prepared(envelope: Envelope, blob: bytes, reply_address: str | None) -> tuple[Envelope, bytes]:
-    """A marked message as it is to be routed: its copies' keys known, BCC gone, its reply address written out.
+    """A marked message ready for routing: the keys of its copies read, BCC removed, its reply address filled in.
 
-    `reply_address`: where direct replies to the publishing session go; None: it has no consumer for them.
+    `reply_address`: the address of direct replies to the publishing session; None: it has no consumer for them.
     Raises: ReplyConsumerMissing, InvalidCopies.
     """
     header, body = envelope.framing.split(blob)

@@ -1,4 +1,4 @@
-"""Mixed runs into the queues that they are routed to."""
+"""Putting mixed runs into the queues of their routes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ _EXCHANGE = attrgetter("exchange")
 def publish_mixed(
     host: HostContext, queue: Queue, envelopes: Sequence[Envelope], blobs: Sequence[bytes]
 ) -> Sequence[int]:
-    """Give a mixed run its ids and put it into the queue that each of its messages is routed to.
+    """Give a mixed run its ids, and put it into the one queue that all its messages are routed to.
 
-    Plain messages only (`Envelope.is_plain`), whose address has no rules, while the journal takes them.
-    Returns: the offsets of those that the queue refused.
+    Only for plain messages (`Envelope.is_plain`) to addresses without rules, while the journal has not failed.
+    Returns: the offsets of messages that the queue refused.
     """
     broker = host.broker
     count = len(blobs)
@@ -34,7 +34,7 @@ def publish_mixed(
 
 
 def count_by_exchange(host: HostContext, envelopes: Sequence[Envelope]) -> None:
-    """A mixed run was published, each message to one queue: its exchanges count them. Once for all its queues."""
+    """Count a mixed run at its exchanges, each message with one queue; called once for all its queues."""
     names = set(map(_EXCHANGE, envelopes))
     counts = {names.pop(): len(envelopes)} if len(names) == 1 else Counter(map(_EXCHANGE, envelopes))
     for name, count in counts.items():
@@ -47,7 +47,10 @@ def count_by_exchange(host: HostContext, envelopes: Sequence[Envelope]) -> None:
 def publish_among(
     host: HostContext, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]
 ) -> Sequence[int]:
-    """The same for messages of several queues, one each: queue by queue, in order within each."""
+    """Publish a mixed run, each message to its queue in `queues`: queue by queue, in order within each.
+
+    Returns: the offsets of messages that a queue refused, rising.
+    """
     offsets_of: dict[Queue, list[int]] = {}
     for offset, queue in enumerate(queues):
         offsets_of.setdefault(queue, []).append(offset)

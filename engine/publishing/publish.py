@@ -1,4 +1,4 @@
-"""Putting messages into the queues that they are routed to: runs of them, dead letters, and what an address remembers.
+"""Putting messages into the queues of their routes: runs, dead letters, and retained messages of an address.
 
 Source: behaviour page 2.3, 2.11; address-settings page 3.1, 3.6.
 """
@@ -29,11 +29,10 @@ def publish_run(
     due_ns: int | None = None,
     cause: str | None = None,
 ) -> Outcome:
-    """Give a run its ids and put it into the queues of its route, to wait there until `due_ns` if it is given.
+    """Give a run its ids, and put it into the queues of its route; with `due_ns` it is scheduled for that time.
 
-    What a run costs goes with its messages times their queues. `Effort` counts that where it is more than the
-    messages alone, so that a frontend that publishes much at once knows when others should have their turn.
-    `cause`: why the broker itself publishes them, by a route with queues.
+    The cost of a run is its messages times their queues. `Effort` counts it if there are several queues, so that a
+    frontend with much to publish can end its turn. `cause`: why the broker itself publishes the run, to known queues.
     """
     broker = host.broker
     count = len(blobs)
@@ -75,7 +74,7 @@ def _publish_unsafely(
     queues: Iterable[Queue],
     due_ns: int | None,
 ) -> Outcome:
-    """The journal takes nothing: queues refuse, or drop, what they would have to store; the rest goes on."""
+    """Publish while the journal fails: queues refuse or drop messages that they would store; others are published."""
     refused: set[int] = set()
     for queue in queues:
         if queue.stores(envelope):
@@ -118,7 +117,7 @@ def _publish_each(
 
 
 def publish_unroutable(host: HostContext, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-    """No queue took these, none is mandatory: their dead-letter address may (address-settings page 3.1)."""
+    """Publish unroutable messages to the dead-letter address of their address, if it has one (address-settings 3.1)."""
     address = host.broker.options.address_of(envelope.exchange, envelope.routing_key)
     settings = host.broker.settings.resolve(address, host.name)
     if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
@@ -135,7 +134,7 @@ def publish_unroutable(host: HostContext, envelope: Envelope, blobs: Sequence[by
 
 
 def _move(host: HostContext, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> int:
-    """Returns how many were routed."""
+    """Publish a run again by another route, with its origin in headers. Returns how many messages were routed."""
     taken = 0
     told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
     for blob in blobs:
@@ -150,9 +149,9 @@ def _move(host: HostContext, envelope: Envelope, blobs: Sequence[bytes], address
 
 
 def publish_dead(host: HostContext, letter: DeadLetter) -> int:
-    """Publish a dead letter; where its exchange is gone, or it would go round in circles, it ends here.
+    """Publish a dead letter. It is dropped if its exchange is gone, and skips queues where it would go in circles.
 
-    Returns to how many queues it was routed.
+    Returns the number of queues on its route.
     """
     exchange = host.exchanges.get(letter.envelope.exchange)
     if exchange is None:
@@ -181,7 +180,7 @@ def publish_dead(host: HostContext, letter: DeadLetter) -> int:
 
 
 def remember(host: HostContext, address: str, count: int, envelope: Envelope, blob: bytes) -> None:
-    """Keep one of the last `count` messages of an address for queues to come (address-settings page 3.6)."""
+    """Retain the last `count` messages of an address for queues created later (address-settings page 3.6)."""
     kept = host.retained.get(address)
     if kept is None or kept.maxlen != count:
         kept = host.retained[address] = deque(kept or (), maxlen=count)
@@ -189,7 +188,7 @@ def remember(host: HostContext, address: str, count: int, envelope: Envelope, bl
 
 
 def replay_retained(host: HostContext, queue: Queue, address: str) -> None:
-    """A queue is new at an address: the messages that it would have got come now, those that are kept."""
+    """Give a new queue the retained messages of its address that would have been routed to it."""
     for envelope, blob in tuple(host.retained.get(address, ())):
         exchange = host.exchanges.get(envelope.exchange)
         broker = host.broker
@@ -201,7 +200,7 @@ def replay_retained(host: HostContext, queue: Queue, address: str) -> None:
 
 
 def publish_into(host: HostContext, queue: Queue, envelope: Envelope, blob: bytes, cause: str) -> None:
-    """The broker itself publishes a message, into one queue alone."""
+    """Publish a message of the broker itself into one queue."""
     broker = host.broker
     id_ = broker.next_id
     broker.next_id = id_ + 1
@@ -214,7 +213,7 @@ def publish_into(host: HostContext, queue: Queue, envelope: Envelope, blob: byte
 
 
 def _enqueue_own(queue: Queue, id_: int, envelope: Envelope, blob: bytes) -> None:
-    """What the broker itself publishes is no publish of a client, in no statistics of RabbitMQ's."""
+    """Enqueue a message of the broker itself, and count it apart: RabbitMQ's statistics leave such publishes out."""
     counters = queue.counters
     before = counters.enqueued
     queue.enqueue(id_, envelope, (blob,))

@@ -1,4 +1,4 @@
-"""What happens to messages as they are published, as listeners get it."""
+"""The events of publishing, as listeners get them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from ..queues.queue import Queue
 class PublishedEvent(Event):
     """A run of new messages with one envelope. `subject` is the exchange.
 
-    `queues`: where they go, the log among them. `cause`: why the broker itself published them (the reason of a dead
-    letter, retroactive); None: a client did.
+    `queues`: the queues on their route, with the log. `cause`: why the broker itself published them (the reason of a
+    dead letter, retroactive); None: a client published them.
     """
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
@@ -25,7 +25,7 @@ class PublishedEvent(Event):
 
     @property
     def reached(self) -> Sequence[Queue]:
-        """The queues alone: without the log, which has no name."""
+        """The queues without the log, which has no name."""
         return [queue for queue in self.queues if queue.name]
 
     @property
@@ -38,7 +38,7 @@ class PublishedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class MixedPublishedEvent(MixedEvent):
-    """New messages of a client that were routed to one and the same queue. `subject` is empty: exchanges differ."""
+    """New messages of a client that were all routed to one queue. `subject` is empty: their exchanges may differ."""
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
     blobs: Sequence[bytes]
@@ -51,9 +51,9 @@ class MixedPublishedEvent(MixedEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class DuplicateEvent(ObjectEvent):
-    """A message was dropped before it had an id: the address, the subject, had one with the same duplicate id.
+    """A message was dropped before it got an id: its address, `subject`, has had one with the same duplicate id.
 
-    `duplicate_id`: what the publisher calls the message.
+    `duplicate_id`: the publisher's id of the message.
     """
 
     kind: EventKind = field(default=EventKind.DROPPED, init=False)

@@ -1,4 +1,4 @@
-"""Routes: where messages of one exchange and routing key go. Source: behaviour page 2.3."""
+"""Routes: the queues of an exchange and routing key. Source: behaviour page 2.3."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from .arrival_rules import ArrivalRules
 
 
 class Route:
-    """Where messages of one exchange and routing key go, until `is_stale`: then it is to be looked up again.
+    """The queues of messages with one exchange and routing key. When `is_stale`, it has to be looked up again.
 
-    `queues` is None when it depends on each message; `arrival` when the address does nothing with unmarked messages.
+    `queues`: None if they differ by message. `arrival`: None if the address has no rules for unmarked messages.
     """
 
     __slots__ = ("__weakref__", "arrival", "exchange", "is_stale", "queues", "routing_key")
@@ -33,23 +33,23 @@ class Route:
 
     @property
     def only_queue(self) -> Queue | None:
-        """The one queue that all plain messages go to, where nothing else happens to them."""
+        """The only queue, if all plain messages go to it and the address has no rules; else None."""
         queues = self.queues
         return queues[0] if queues is not None and len(queues) == 1 and self.arrival is None else None
 
     @property
     def is_metered(self) -> bool:
-        """Whether a limit concerns what is published here: ask `Session.offer`, which may hold or refuse it.
+        """Whether a limit may apply to publishes here; `Session.offer` publishes as many as have room. O(queues).
 
-        Where the queues depend on each message, any of them may be limited. O(queues).
+        True if the queues differ by message: any of them may be limited.
         """
         return self.queues is None or any(queue.meter is not None for queue in self.queues)
 
     def waits_for_disk(self, envelope: Envelope, *, is_confirmed: bool) -> bool:
-        """Whether messages that have to be stored wait while the disk is full, and are neither refused nor dropped.
+        """Whether publishes that must be stored are blocked while the disk is full, not refused or dropped. O(queues).
 
-        As the addresses say that store them (disk-full-policy); where none says anything those wait that would be lost
-        silently, as nobody confirms them. The strictest decides. O(queues).
+        The strictest disk-full-policy of the storing queues decides. Without a policy unconfirmed publishes are
+        blocked: they would be lost without notice.
         """
         if self.queues is None:
             return envelope.facts.persistent and not is_confirmed
@@ -57,12 +57,12 @@ class Route:
         return BLOCK in policies or (None in policies and not is_confirmed)
 
     def undecided(self) -> "Route":
-        """The same for messages that are to be looked at one by one."""
+        """This route for messages that have to be routed one by one."""
         return Route(self.exchange, self.routing_key, None, self.arrival)
 
 
 class ChosenRoute(Route):
-    """A route whose queues were chosen when the messages were published: those of them that are there now."""
+    """A route whose queues were chosen when the messages were published; queues deleted since are left out."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class ChosenRoute(Route):
 
 
 class Outcome(NamedTuple):
-    """What became of a run: blobs that no queue took, and offsets of messages that a queue's limit refused."""
+    """The outcome of a run: contents that no queue took, and offsets of messages that a queue's limit refused."""
 
     unroutable: Sequence[bytes]
     refused: Sequence[int]

@@ -1,4 +1,4 @@
-"""The routes of one virtual host: looked up once, kept by frontends, made stale by whatever changes them.
+"""The routes of one virtual host: looked up once, kept by frontends, and made stale by each change that affects them.
 
 Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 """
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class Router:
-    """From an exchange and a routing key to queues.
+    """Finds the queues of an exchange and a routing key.
 
-    Each route says itself when it is stale (`Route.is_stale`).
+    A route stays valid until `Route.is_stale`.
     """
 
     __slots__ = ("_broker", "_filtering", "_sharing", "captures", "context", "diverts")
@@ -41,8 +41,8 @@ class Router:
     def __init__(self, context: HostContext) -> None:
         self.context = context
         self._broker = context.broker
-        self._sharing: dict[str, dict[Queue, None]] = {}  # queues whose address is not their name, by address
-        self._filtering: set[Queue] = set()  # queues that do not take every message
+        self._sharing: dict[str, dict[Queue, None]] = {}  # queues with an address other than their name, by address
+        self._filtering: set[Queue] = set()  # queues with a filter
         self.diverts = Diverts()
         #: Leased queues, by the topics that they select; logged topics.
         self.captures = Captures(context)
@@ -50,10 +50,10 @@ class Router:
     # -- routes -------------------------------------------------------------------------------------------------------
 
     def route(self, exchange_name: str, routing_key: str, user: User, client: "Client | None" = None) -> Route:
-        """The way for messages published by a user, who may. Services take requests from administrators only.
+        """The route for messages that a user publishes. Only administrators may send requests to services.
 
-        `client`: by whose connection they come; some services ask. Permissions count as topology: what is answered here
-        holds until the route is stale.
+        `client`: the publishing connection, which some services need. The permissions checked here hold until the route
+        is stale.
         Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
         """
         context = self.context
@@ -69,16 +69,16 @@ class Router:
                 user.require_topic(WRITE, exchange_name, routing_key, vhost)
             if type(exchange) is PersonalService:
                 route = Route(exchange.for_sender(Sender(user, client)), routing_key, [])
-                route.is_stale = True  # to be looked up for each request
+                route.is_stale = True  # each request needs its own look-up
                 return route
-        # Asked only where it matters: names that were never seen before cost a search each.
+        # Checked only where it matters: each unknown name costs a search of the permissions.
         may_create = (
             bool(exchange_name) or routing_key in context.queues or user.may(CONFIGURE, QUEUE, routing_key, vhost)
         )
         return self.route_of(exchange, routing_key, may_create=may_create)
 
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
-        """The way for messages that the broker itself publishes. All that have one from here share it."""
+        """The route for messages that the broker itself publishes; all publishers share one object."""
         if (
             not exchange.name
             and may_create
@@ -90,17 +90,17 @@ class Router:
         return found if isinstance(found, Route) else self._look_up(exchange, routing_key)
 
     def auto_creates(self, name: str) -> bool:
-        """Whether a queue of that name is made when it is needed (address-settings page 3.5)."""
+        """Whether a missing queue of this name is created by a publish (address-settings page 3.5)."""
         return self._broker.settings.resolve(name, self.context.name).auto_create_queues
 
     def _look_up(self, exchange: Exchange, routing_key: str) -> Route:
         queues: list[Queue] | None = None
         way: Iterable[Exchange] = (exchange,)
         if is_reply_address(exchange, routing_key) or self._takes_turns(exchange, routing_key):
-            pass  # it depends on each message
+            pass  # the queues differ by message
         elif (
             not exchange.name and not self._sharing and not self.captures
-        ):  # 2 us less for a queue that is new, as most reply queues are
+        ):  # saves 2 us for a new queue, as most reply queues are
             named = self.context.queue_named(routing_key)
             queues = [named] if named is not None and named.is_open else []
             if named in self._filtering:
@@ -122,7 +122,7 @@ class Router:
         return route
 
     def arrival_rules(self, exchange_name: str, routing_key: str) -> ArrivalRules:
-        """What the address of a message does with it."""
+        """The rules of a message's address."""
         return arrival_rules(*self._address(exchange_name, routing_key))
 
     def _address(self, exchange_name: str, routing_key: str) -> tuple[str, ResolvedSettings, tuple[Divert, ...]]:
@@ -134,9 +134,9 @@ class Router:
     # -- queues -------------------------------------------------------------------------------------------------------
 
     def reach(self, exchange: Exchange, message: Routed) -> list[Queue]:
-        """The queues that take a message: those that are reached, and are open to new messages.
+        """The queues that take a message: those on its route that are open to new messages and do not filter it out.
 
-        What that cost goes from the message to `Effort`.
+        The cost noted in the message is added to `Effort`.
         """
         reached = reach(exchange, message, self.context)
         if self.captures:
@@ -152,9 +152,9 @@ class Router:
     def _captured(
         self, reached: list[Queue], exchange: Exchange, message: Routed, *, is_whole: bool
     ) -> list[Queue] | None:
-        """Queues that are reached, leased ones only as far as they capture the message, and the log if it is logged.
+        """The queues reached, with leased ones replaced by those that capture the message, and the log if it is logged.
 
-        `is_whole`: all messages with these keys are meant; None then: it depends on each.
+        `is_whole`: the question is about all messages with these keys. None: the answer differs by message.
         """
         captures = self.captures
         topics = list(dict.fromkeys(captures.topics_of(exchange.name, message.keys) + captures.among(reached)))
@@ -170,9 +170,10 @@ class Router:
         return taking
 
     def _follow_topic(self, queues: Iterable[Queue], exchange: Exchange, routing_key: str) -> None:
-        """Queues of transient subscribers have settings of the topics that they get messages of.
+        """Apply the settings of a topic to the queues of transient subscribers that get its messages.
 
-        A topic is named by the routing key, where that is what a topic exchange routes by, or by the exchange.
+        The topic is the routing key at a topic exchange; if that has no settings, or at other exchanges, it is the
+        exchange's name.
         Source: queues page E.2.
         """
         settings, vhost = self._broker.settings, self.context.name
@@ -185,17 +186,17 @@ class Router:
                 return
 
     def queues_at(self, address: str) -> list[Queue]:
-        """All queues whose address this is."""
+        """All queues with this address."""
         own = self.context.queues.get(address)
         found = [own] if own is not None and own.address == address else []
         return found + list(self._sharing.get(address, ()))
 
     def sharing_at(self, address: str) -> list[Queue]:
-        """Multicast queues of an address that have other names (`_reach_by_address`)."""
+        """Multicast queues of an address with other names than it (`_reach_by_address`)."""
         return self._split_by_address(address)[0]
 
     def next_by_address(self, address: str, refusing: Container[Queue]) -> Queue | None:
-        """The anycast queue whose turn it is there; None: the queue of that name, or none, gets the message."""
+        """The anycast queue whose turn it is at an address; None: the queue of that name gets the message, if any."""
         return None if address in self.context.queues else self._split_by_address(address, refusing)[1]
 
     def _split_by_address(self, address: str, refusing: Container[Queue] = ()) -> tuple[list[Queue], Queue | None]:
@@ -207,11 +208,11 @@ class Router:
         return multicast, next(anycast, None)
 
     def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
-        """Whether queues share the address, so that it depends on whose turn it is."""
+        """Whether several queues share the address, so that each message goes to the next one in turn."""
         return bool(self._sharing) and not exchange.name and len(self._sharing.get(routing_key, ())) > 1
 
     def _taking(self, queues: list[Queue], exchange: Exchange, message: Routed) -> list[Queue]:
-        """Of those that are reached; of the default exchange also those that share an address."""
+        """The open queues among those reached; for the default exchange also those that share an address."""
         refusing = self.refusing(message) if self._filtering else ()
         if not exchange.name and self._sharing:
             for key in message.keys:
@@ -221,15 +222,15 @@ class Router:
         return [queue for queue in taking if queue not in refusing] if refusing else taking
 
     def refusing(self, message: Routed) -> Container[Queue]:
-        """Queues whose filters do not take a message, among all; without a message there are none."""
+        """The queues whose filters do not take a message; empty for a route without a message."""
         whole = message.as_message() if self._filtering else None
         return () if whole is None else Refusing(whole, message)
 
     def _reach_by_address(self, address: str, refusing: Container[Queue], *, has_own: bool) -> list[Queue]:
-        """Queues of an address beside the one named like it: all multicast ones and, in turns, one anycast one.
+        """Queues of an address without the one of its name: all multicast ones, and one anycast queue in turn.
 
-        Multicast are those bound to the exchange of that name. `refusing` are passed over. Source: address-settings
-        page 1.3.
+        Multicast queues are bound to the exchange of that name. Queues in `refusing` are skipped.
+        Source: address-settings page 1.3.
         """
         sharing = self._sharing[address]
         self._broker.effort.spent += len(sharing) // FOUND_A_STEP
@@ -237,7 +238,7 @@ class Router:
         if anycast is None or has_own:
             return multicast
         del sharing[anycast]
-        sharing[anycast] = None  # the last now
+        sharing[anycast] = None  # it moves to the end
         return [*multicast, anycast]
 
     # -- names and addresses ------------------------------------------------------------------------------------------
@@ -255,7 +256,7 @@ class Router:
         return (address, queue_name) if address in self.context.exchanges else ("", address)
 
     def queues_behind(self, dead_letter_address: str, address: str) -> list[Queue]:
-        """Where dead letters of a queue at `address` would go."""
+        """The queues that dead letters of a queue at `address` would reach."""
         exchange_name, key = self.resolve_address(dead_letter_address, address)
         exchange = self.context.exchanges.get(exchange_name)
         return [] if exchange is None else self.reach(exchange, Routed((key,)))
@@ -267,7 +268,7 @@ class Router:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def add_queue(self, queue: Queue) -> None:
-        """A new queue, reached by its name and by its address."""
+        """Add a new queue, reached by its name and by its address."""
         self._note_filter(queue)
         if queue.address != queue.name:
             self._sharing.setdefault(queue.address, {})[queue] = None
@@ -277,7 +278,7 @@ class Router:
         self._forget_named(queue)
 
     def remove_queue(self, queue: Queue) -> None:
-        """The default exchange leads there no more; bindings are the caller's."""
+        """Remove a queue from the default exchange; the caller removes its bindings."""
         self._filtering.discard(queue)
         if queue.rules.leased is not None:
             self.captures.remove(queue)
@@ -290,22 +291,22 @@ class Router:
         self._forget_named(queue)
 
     def recapture(self, queue: Queue) -> None:
-        """A leased queue selects other messages from now on."""
+        """Apply another selection of messages by a leased queue."""
         self.captures.changed(queue)
         self.routes_changed()
 
     def log_topics(self, topics: Sequence[LoggedTopic]) -> None:
-        """Of these, which the operator listed, the ones of this virtual host are logged from now on."""
+        """Log the topics of this virtual host among those that the operator listed."""
         self.captures.set_logged([topic for topic in topics if topic.vhost == self.context.name])
         self.routes_changed()
 
     def routes_changed(self) -> None:
-        """All routes are to be looked up again. O(exchanges, and routes)."""
+        """Make all routes stale. O(exchanges + routes)."""
         for exchange in self.context.exchanges.values():
             exchange.routes.forget_all()
 
     def forget_routes_to(self, queue: Queue) -> None:
-        """A queue takes other messages now: all, some or none. O(its bindings)."""
+        """Make routes to a queue stale: it takes other messages now. O(its bindings)."""
         self._note_filter(queue)
         self._forget_named(queue)
         for binding in queue.incoming:
@@ -315,12 +316,12 @@ class Router:
         (self._filtering.discard if queue.rules.filter is None else self._filtering.add)(queue)
 
     def bindings_changed(self, destination: Destination) -> None:
-        """The default exchange asks how queues are bound that share an address (`_reach_by_address`)."""
+        """Make routes to a shared address stale: bindings decide which of its queues are multicast."""
         if isinstance(destination, Queue) and destination.address != destination.name:
             self.context.exchanges[""].routes.forget(destination.address)
 
     def _forget_named(self, queue: Queue) -> None:
-        """The default exchange does or does not lead to a queue any more."""
+        """Make the default exchange's routes to a queue stale."""
         routes = self.context.exchanges[""].routes
         routes.forget(queue.name)
         if queue.address != queue.name:

@@ -7,15 +7,15 @@ from ..exchanges.exchange import Exchange
 from ..exchanges.routed import Routed
 from ..queues.queue import Queue
 
-#: What an exchange on the way costs, and destinations found (or keys looked up) for one more, by `Effort`.
+#: Units of `Effort` for each exchange on the way, and destinations or keys looked up per further unit.
 EXCHANGE_COST, FOUND_A_STEP = 2, 8
 
 
 def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]:
-    """All queues that a message comes to, each once; every exchange is visited at most once.
+    """All queues that a message reaches, each once; every exchange is visited at most once.
 
-    An exchange without a destination for the message hands it to its alternate exchange. A binding that matches is a
-    destination wherever it leads, as in RabbitMQ.
+    An exchange without a destination for the message gives it to its alternate exchange. Any matching binding counts as
+    a destination, even if it leads to no queue in the end, as in RabbitMQ.
     """
     if not start.name:
         message.cost += len(message.keys) // FOUND_A_STEP
@@ -24,9 +24,9 @@ def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]
 
 
 def reach_all(start: Exchange, message: Routed, context: HostContext) -> tuple[list[Queue] | None, Iterable[Exchange]]:
-    """The queues that every message with these keys comes to, None: it depends on each; the exchanges on the way.
+    """The queues that every message with these keys reaches (None: they differ by message), and the exchanges visited.
 
-    As long as nothing changes at these exchanges the answer is the same.
+    The answer holds until one of these exchanges changes.
     """
     seen = {start: None}
     if not start.name:
@@ -37,7 +37,7 @@ def reach_all(start: Exchange, message: Routed, context: HostContext) -> tuple[l
 def _walk(
     seen: dict[Exchange, None], message: Routed, context: HostContext, *, decides_each: bool
 ) -> list[Queue] | None:
-    """From the exchange in `seen`, which gets those that are visited. None: at one that decides each message."""
+    """Walk from the exchange in `seen`, and add those visited to it. None: an exchange decides for each message."""
     queues: dict[Queue, None] = {}
     stack = list(seen)
     while stack:
@@ -49,7 +49,7 @@ def _walk(
         message.cost += EXCHANGE_COST + (len(found) + len(message.keys)) // FOUND_A_STEP
         if (
             not found and exchange.alternate is not None and exchange.alternate in context.exchanges
-        ):  # else it does not exist yet, or there is none
+        ):  # the alternate exchange may not exist yet
             found = (context.exchanges[exchange.alternate],)
         for destination in found:
             if isinstance(destination, Queue):

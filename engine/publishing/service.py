@@ -1,4 +1,4 @@
-"""Services: exchanges behind which the broker itself listens, such as its control table."""
+"""Services: exchanges that the broker serves itself, such as its control table."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,9 +18,9 @@ Handler = Callable[[Envelope, bytes], None]
 
 
 class ServiceExchange(Exchange):
-    """Hands each message to a handler instead of to queues. Never declared by clients, never bound.
+    """An exchange that gives each message to a handler instead of queues. Clients cannot declare or bind it.
 
-    `sync_lsn`: what was asked for is safe when the journal is there; answers wait for it.
+    `sync_lsn`: effects of the requests are safe when the journal is up to it; answers wait for that.
     """
 
     type = "x-leveret-service"
@@ -39,7 +39,7 @@ class ServiceExchange(Exchange):
             self.sync_lsn = max(self.sync_lsn, durability.take_sync_lsn())
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """Nothing: see `handle`."""
+        """No destinations; `handle` serves messages."""
         return ()
 
     def _index(self, binding: Binding) -> None:
@@ -50,14 +50,14 @@ class ServiceExchange(Exchange):
 
 
 class Sender(NamedTuple):
-    """Who sent a request. `client`: by which connection; None: by none."""
+    """The sender of a request. `client`: its connection; None: it has none."""
 
     user: User
     client: "Client | None"
 
 
 class PersonalService(ServiceExchange):
-    """A service whose handler asks who sent a request. To clients it is a direct exchange that they may publish to."""
+    """A service whose handler needs the sender of a request. To clients it is a direct exchange to publish to."""
 
     type = "direct"
     __slots__ = ("_serve",)
@@ -73,4 +73,4 @@ class PersonalService(ServiceExchange):
 
 
 def _serve_nobody(envelope: Envelope, blob: bytes) -> None:
-    """What the broker itself publishes is no request."""
+    """Ignore a message that the broker itself published: it is no request."""

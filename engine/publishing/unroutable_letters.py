@@ -1,4 +1,4 @@
-"""Dead letters that no queue took: how many of which queue, for a log that says so in time, and queues made for them.
+"""Dead letters that no queue took, counted by queue and reported early; and queues that were created for them.
 
 Source: address-settings page 5.5; behaviour page 3.4 (RabbitMQ drops them in silence).
 """
@@ -6,13 +6,13 @@ Source: address-settings page 5.5; behaviour page 3.4 (RabbitMQ drops them in si
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Pairs of a queue and an address that are counted for themselves; what comes beyond counts in the sum.
+#: Pairs of a queue and an address that are counted separately, at most; further ones count in the sum alone.
 PLACES_MAX = 1000
 
 
 @dataclass(slots=True, frozen=True, order=True)
 class Unroutable:
-    """`queue`: where the messages died, empty: they came to none; `address`: where they should have gone."""
+    """`queue`: the queue in which the messages died; empty: they reached none. `address`: their dead-letter address."""
 
     vhost: str
     queue: str
@@ -21,10 +21,10 @@ class Unroutable:
 
 
 class UnroutableLetters:
-    """Of one broker, since it started. `count`: all of them.
+    """Unroutable dead letters of one broker since its start. `count`: their number.
 
     `on_unroutable`: called with the first, the tenth, the hundredth ... of one queue and address. `on_made`: called
-    with a virtual host, a queue that was made there, and the address that nothing else was bound to.
+    with a virtual host, a queue that was created there, and the address that nothing else was bound to.
     """
 
     __slots__ = ("_by_place", "count", "on_made", "on_unroutable")
@@ -36,7 +36,7 @@ class UnroutableLetters:
         self.on_made: Callable[[str, str, str], object] = lambda vhost, queue, address: None
 
     def note(self, vhost: str, queue: str, address: str) -> None:
-        """One more."""
+        """Count one more dead letter of a queue that no queue at `address` took."""
         self.count += 1
         place = (vhost, queue, address)
         count = self._by_place.get(place, 0) + 1
@@ -47,6 +47,6 @@ class UnroutableLetters:
             self.on_unroutable(Unroutable(vhost, queue, address, count))
 
     def places(self) -> list[Unroutable]:
-        """Those with the most first."""
+        """All counts by queue and address, the largest first."""
         found = [Unroutable(*place, count) for place, count in self._by_place.items()]
         return sorted(found, key=lambda one: (-one.count, one))
