@@ -1,1 +1,1 @@
-"""What one connected client has: sessions, confirms, transactions, deliveries that are out."""
+"""The state of one connected client: sessions, confirms, transactions, unacknowledged deliveries."""

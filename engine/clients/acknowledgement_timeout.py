@@ -1,8 +1,8 @@
-"""Deliveries that nobody settles for too long end their session, so that the messages come to others.
+"""The time-out of unacknowledged deliveries: it ends their session, so that the messages go to other consumers.
 
-Deliveries carry no time: that would cost something for each. A look at all sessions every now and then notes how far
-each has numbered its deliveries; what is still out below an old note was delivered before it. A session is found out
-up to one interval late (RabbitMQ looks once a minute). Source: behaviour page 2.16.
+Deliveries carry no time, to save the cost. A periodic check of all sessions notes the next delivery tag of each; an
+unacknowledged delivery with a lower tag than an old note was made before it. A time-out takes effect up to one interval
+late (RabbitMQ checks once a minute). Source: behaviour page 2.16.
 """
 
 from bisect import bisect_right
@@ -19,24 +19,25 @@ from ..queues.queue import queue_of
 if TYPE_CHECKING:
     from .session import Session
 
+#: Limits of the time between two checks; it is a quarter of the shortest time-out.
 INTERVAL_MAX_MS = 60_000
 INTERVAL_MIN_MS = 10
-#: Notes kept for a session; beyond that every other one goes, and time-outs become a little later.
+#: Notes per session, at most; beyond that every other note is dropped, and time-outs take effect a little later.
 NOTES_MAX = 64
 ARGUMENT = "x-consumer-timeout"
 
 
 class Notes:
-    """When a session's numbering of deliveries had come how far: two columns, both rising."""
+    """The next delivery tags of a session at the times of checks: two columns, both rising."""
 
     __slots__ = ("times_ns", "up_to")
 
     def __init__(self) -> None:
         self.times_ns: list[int] = []
-        self.up_to: list[int] = []  # deliveries with smaller tags had been made by then
+        self.up_to: list[int] = []  # the next tag then: lower tags had been delivered
 
     def add(self, now_ns: int, next_tag: int, oldest_tag: int) -> None:
-        """A look at the session; what is about settled deliveries alone is forgotten."""
+        """Add a note, and drop those that concern settled deliveries alone."""
         settled = bisect_right(self.up_to, oldest_tag)
         del self.times_ns[:settled], self.up_to[:settled]
         if not self.up_to or self.up_to[-1] < next_tag:
@@ -46,28 +47,28 @@ class Notes:
             del self.times_ns[1::2], self.up_to[1::2]
 
     def delivered_ns(self, tag: int) -> int | None:
-        """When the delivery `tag` had been made at the latest; None: since the last look."""
+        """The latest time at which `tag` can have been delivered (monotonic ns); None: after the last check."""
         index = bisect_right(self.up_to, tag)
         return self.times_ns[index] if index < len(self.times_ns) else None
 
 
 class AcknowledgementWatch:
-    """Looks at the sessions of a broker as long as some of them may have something to acknowledge.
+    """Checks the sessions of a broker periodically while deliveries may be unacknowledged.
 
-    The broker's time-out is in its options; None: for ever.
+    The default time-out is in the broker's options; None: none.
     """
 
     __slots__ = ("_broker", "_consumers", "_deadline", "_notes", "_shortest_ms")
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._consumers = 0  # that acknowledge
+        self._consumers = 0  # number of those that acknowledge
         self._deadline: Deadline | None = None
         self._notes: dict[Session, Notes] = {}
-        self._shortest_ms: int | None = None  # of the time-outs that consumers and queues have of their own
+        self._shortest_ms: int | None = None  # shortest time-out set by a consumer or a queue
 
     def watch(self, holder: Holder) -> None:
-        """Somebody may get deliveries to acknowledge."""
+        """Begin to check: a holder may get deliveries to acknowledge."""
         self._consumers += isinstance(holder, Consumer)
         own_ms = timeout_ms(holder, None)
         if own_ms is not None and (self._shortest_ms is None or own_ms < self._shortest_ms):
@@ -77,18 +78,18 @@ class AcknowledgementWatch:
             self._set()
 
     def default_changed(self) -> None:
-        """The broker's time-out is another one: it holds for what is out already, as far as looks have noted it."""
+        """The default time-out changed. It applies to deliveries made before, as far as checks have noted them."""
         if self._deadline is not None or self._consumers or self._is_something_out():
             self._set()
 
     def consumer_left(self) -> None:
-        """With the last one the looking ends, if nothing is out any more."""
+        """A consumer left. The last one ends the checks, if no delivery is unacknowledged."""
         self._consumers -= 1
         if not self._consumers:
             self.end_if_idle()
 
     def end_if_idle(self) -> None:
-        """Nobody consumes, perhaps nothing is out: then there is nothing to look at."""
+        """End the checks if no delivery is unacknowledged; there must be no consumers that acknowledge."""
         if self._deadline is None or self._is_something_out():
             return
         self._broker.deadlines.cancel(self._deadline)
@@ -96,7 +97,7 @@ class AcknowledgementWatch:
         self._notes.clear()
 
     def oldest_ns(self, session: "Session", tag: int) -> int | None:
-        """When the delivery `tag` had been made at the latest, by the monotonic clock; None: since the last look."""
+        """The latest time at which `tag` can have been delivered (monotonic ns); None: after the last check."""
         noted = self._notes.get(session)
         return noted.delivered_ns(tag) if noted is not None else None
 
@@ -104,7 +105,7 @@ class AcknowledgementWatch:
         return any(session.unacked for client in self._broker.connections for session in client.sessions)
 
     def _shortest(self) -> int | None:
-        """Of all time-outs; None: nothing has one."""
+        """The shortest of all time-outs; None: there is none."""
         found = (self._shortest_ms, self._broker.options.consumer_timeout_ms)
         return min((ms for ms in found if ms is not None), default=None)
 
@@ -116,7 +117,7 @@ class AcknowledgementWatch:
             self._deadline = self._broker.deadlines.set(due_after(self._broker.clock, interval_ms), self._look)
 
     def _look(self) -> None:
-        """O(sessions + deliveries that are out for longer than the shortest time-out)."""
+        """Check all sessions. O(sessions + deliveries unacknowledged for longer than the shortest time-out)."""
         now_ns = self._broker.clock.monotonic_ns()
         notes: dict[Session, Notes] = {}
         is_wanted = self._consumers > 0
@@ -141,7 +142,7 @@ class AcknowledgementWatch:
         for tag, message in session.unacked.items():
             delivered_ns = notes.delivered_ns(tag)
             if delivered_ns is None or now_ns - delivered_ns < shortest * MS:
-                return  # later ones are younger
+                return  # later tags are younger
             limit_ms = timeout_ms(holder_of(message), self._broker.options.consumer_timeout_ms)
             if limit_ms is not None and now_ns - delivered_ns >= limit_ms * MS:
                 session.fail(AcknowledgementTimedOut(timeout_ms=limit_ms))
@@ -149,7 +150,7 @@ class AcknowledgementWatch:
 
 
 def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
-    """How long a holder may keep a delivery: by the consumer's argument, the queue's, or as for all. None: for ever."""
+    """The time-out of a holder's deliveries: by the consumer's argument, the queue's, or the default. None: none."""
     if holder.is_past:
         return None
     own = integer_of(holder.arguments, ARGUMENT) if isinstance(holder, Consumer) else None

@@ -1,6 +1,6 @@
-"""A session ended while very many deliveries were out: they go back to their queues a slice at a time.
+"""The requeue of a closed session's deliveries in slices, if there are many.
 
-Their queues hand nothing out until all are back, so that order is as if it had been done at once.
+Their queues are frozen until all are back, so that the order is that of one requeue.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from .settling import requeue_run
 if TYPE_CHECKING:
     from .session import Session
 
-#: In one slice (1 to 5 ms).
+#: Deliveries requeued in one slice (1 to 5 ms).
 REQUEUE_SLICE = 500
 
 
 def requeue_in_slices(session: "Session", *, why: str, counted: bool, delayed: bool) -> Iterator[None]:
-    """Each step requeues a slice, newest first: nothing stands before it in its queue.
+    """Requeue a slice in each step, the newest first, so that no returned message has to be passed over.
 
-    The session stays known to its queues (`Queue.sessions`) for as long as something is out.
+    The session stays in `Queue.sessions` of its queues until all deliveries are back.
     """
     unacked = session.unacked
     queues = list(session.subscriptions.queues)

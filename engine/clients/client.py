@@ -1,7 +1,7 @@
-"""One connected peer as the engine sees it: sessions, exclusive queues, and an outbox of effects.
+"""A connected client as the engine sees it: sessions, exclusive queues, and an outbox of effects.
 
-The engine never writes to a peer. It appends effects to `outbox` and counts their octets; above `unsent_max` the
-client is paused and gets nothing more until its frontend says that everything went out.
+The engine never writes to a client. It appends effects to `outbox` and counts their octets. Above `unsent_max` the
+client is paused, and gets no deliveries until its frontend has sent everything.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """Made by `Connections.open`. `flush` is called at the end of each turn that left something in the outbox.
+    """Made by `Connections.open`. `flush` is called at the end of each turn that put effects into the outbox.
 
-    `host`, `broker`: the state of its virtual host, and of the broker, in memory: each run looks at them.
+    `host`, `broker`: the contexts of its virtual host and of the broker, as attributes because each run needs them.
     """
 
     __slots__ = (
@@ -66,11 +66,11 @@ class Client:
         self.name = name
         self.flush = flush
         self.unsent_max = self.broker.unsent_max
-        self.properties = properties  # what it says of itself
+        self.properties = properties  # client properties of connection.start-ok
         self.link = Link()
         self.since_ms = self.broker.clock.wall_ms()
-        self.is_blocked = False  # its frontend takes no publishes of it now
-        self.parked: Parked | None = None  # what its frontend holds of it, if it ever did
+        self.is_blocked = False  # its frontend accepts no publishes now
+        self.parked: Parked | None = None  # publishes parked by its frontend; None: there never were any
         self.liveness: Callable[[], bool] | None = None
         self.on_expelled: Callable[[EngineError], None] | None = None
         self.on_send_after: Callable[[int], None] | None = None
@@ -82,7 +82,7 @@ class Client:
         self.exclusive_queues: dict[Queue, None] = {}
 
     def open_session(self, number: int = 0) -> Session:
-        """A new session: its own delivery tags, prefetch, confirms, transaction. `number`: by which the peer knows it.
+        """Open a session, with delivery tags, prefetch, confirms and transaction. `number`: the client's number of it.
 
         Raises: UserChannelsMaxReached.
         """
@@ -95,14 +95,14 @@ class Client:
         return session
 
     def is_called(self, name: str) -> bool:
-        """Whether it has that name: the broker's for it, or its own, the client property connection_name."""
+        """Whether this is the broker's name of the connection, or the client property connection_name."""
         own = self.properties.get("connection_name")
         return name == self.name or (own is not None and isinstance(own.value, bytes) and name == own.text)
 
     def close(self, *, failed: bool = False) -> None:
         """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent.
 
-        `failed`: the peer did not ask for it, so that what it holds was tried and failed.
+        `failed`: the client did not ask for it, so its deliveries count as failed attempts.
         """
         if self.closed:
             return
@@ -116,7 +116,7 @@ class Client:
         self.broker.connections.forget(self)
 
     def expel(self, error: EngineError) -> None:
-        """An operator ends the connection: its frontend says goodbye (`on_expelled`), or it is just closed."""
+        """End the connection, as an operator asks: by `on_expelled` of its frontend, or at once without it."""
         if self.on_expelled is None:
             self.close(failed=True)
         else:
@@ -124,18 +124,18 @@ class Client:
 
     @property
     def is_internal_link(self) -> bool:
-        """Whether its user is one (`User.is_internal_link`)."""
+        """Whether its user is an internal link (`User.is_internal_link`)."""
         return self.user.is_internal_link
 
     def send_after(self, sync_lsn: int) -> None:
-        """What is in the outbox must not be sent before the journal is safe up to there (LSN)."""
+        """Hold the outbox back until the journal is safe up to this LSN."""
         if self.on_send_after is not None:
             self.on_send_after(sync_lsn)
 
     def makes_room_in(self, node: Usage) -> bool:
-        """Whether acknowledgements of it make room in a full node: of deliveries that are out, or that may come.
+        """Whether the client's acknowledgements, now or of later deliveries, may make room in a full node.
 
-        O(queues it consumes from).
+        O(queues that it consumes from).
         """
         for session in self.sessions:
             acknowledging = {queue_of(one) for one in session.consumers.values() if not one.no_ack}
@@ -145,10 +145,10 @@ class Client:
                 return True
         return False
 
-    # -- what goes out ----------------------------------------------------------------------------------------------
+    # -- the outbox -------------------------------------------------------------------------------------------------
 
     def put(self, effect: Effect, size: int) -> None:
-        """Append an effect of about `size` octets; pauses the client when too much is unsent."""
+        """Append an effect of about `size` octets; pause the client if too much is unsent."""
         if not self.outbox:
             self.broker.touched[self] = None
         self.outbox.append(effect)
@@ -157,12 +157,12 @@ class Client:
             self.paused = True
 
     def take_outbox(self) -> list[Effect]:
-        """All effects so far, oldest first."""
+        """Remove and return all effects, oldest first."""
         taken, self.outbox = self.outbox, []
         return taken
 
     def drained(self) -> None:
-        """Everything went out: start from nothing, and serve its consumers again if they were paused."""
+        """Everything was sent: reset the count of unsent octets, and serve the consumers again if they were paused."""
         self.unsent = 0
         if self.paused:
             self.paused = False
@@ -170,16 +170,16 @@ class Client:
             for session in self.sessions:
                 if session.subscriptions.mark_queues() and first is None:
                     first = session
-            if first is not None:  # its turn is now: next time it comes last
+            if first is not None:  # it has its turn now, and comes last the next time
                 del self.sessions[first]
                 self.sessions[first] = None
 
     def room(self) -> int:
-        """Octets that may still be put before the client is paused."""
+        """Octets that may be put before the client is paused."""
         return self.unsent_max - self.unsent
 
     def affordable(self, blobs: Sequence[bytes]) -> int:
-        """How many of these to take until the room is used up; at least one."""
+        """The number of these contents that use up the room; at least one."""
         room = self.unsent_max - self.unsent
         for count, blob in enumerate(blobs, 1):
             room -= len(blob)

@@ -1,7 +1,7 @@
-"""A commit: a transaction that is applied, publishes first, then acknowledgements; a large one a slice at a time.
+"""The application of a transaction: publishes first, then acknowledgements; a large one in slices.
 
-Others see its messages as they come into their queues, as in RabbitMQ; what it does is recorded as one
-(`Broker.is_unfinished`), and the answer comes after all of it. Source: behaviour page 2.15; ruling 5.
+Other clients see its messages as they reach their queues, as in RabbitMQ. The journal records it as one unit
+(`Broker.is_unfinished`), and the answer follows at its end. Source: behaviour page 2.15; ruling 5.
 """
 
 import sys
@@ -21,15 +21,14 @@ from .transaction import RUN_COST, Publication, Transaction
 if TYPE_CHECKING:
     from .session import Session
 
-#: A run that no queue took although its publisher had asked for one.
+#: A mandatory run that no queue took.
 Returned = tuple[Envelope, Sequence[bytes]]
 
 
 class Commit:
-    """Made by `Session.commit`. When `is_done`, `outcome` tells how it went; `sync_lsn`: the LSN that must be safe
-    then.
+    """Made by `Session.commit`. When `is_done`, `outcome` has the result; the answer waits until `sync_lsn` is safe.
 
-    Once begun it goes on to its end, also when its session, client or virtual host end meanwhile.
+    A commit that has begun goes on to its end even if its session, client or virtual host end before.
     """
 
     __slots__ = ("_error", "_next", "_offset", "_returned", "_settled", "_transaction", "has_begun", "is_done",
@@ -42,42 +41,42 @@ class Commit:
         self.sync_lsn = 0
         self._returned: list[Returned] = []
         self._error: Exception | None = None
-        self._next = self._offset = 0  # the run to publish next, and of it the message
-        self._settled = 0  # of the acknowledged
+        self._next = self._offset = 0  # the run to publish next, and the message in it
+        self._settled = 0  # acknowledged messages that are settled
 
     @property
     def cost(self) -> int:
-        """Of all of it, in messages times queues, about."""
+        """The approximate cost of the whole commit, in messages times queues."""
         transaction = self._transaction
         return transaction.cost + len(transaction.acked) + sum(len(entry[0]) for entry in transaction.rejected)
 
     def outcome(self) -> list[Returned]:
-        """Mandatory messages that nobody took. Raises: PartialCommit (a queue refused some of it; the rest is done)."""
+        """Mandatory messages that no queue took. Raises: PartialCommit: a queue refused some; the rest is applied."""
         if self._error is not None:
             raise self._error
         return self._returned
 
     def work(self, budget: int = sys.maxsize) -> None:
-        """As much as `budget` allows, in messages times queues, and at least a little."""
+        """Apply a slice of about `budget`, in messages times queues, and at least one step."""
         self.has_begun = True
         durability = self.session.client.broker.storage.durability
         if durability is not None:
-            durability.take_sync_lsn()  # what was recorded before, for any client, holds no answer up
+            durability.take_sync_lsn()  # the answer need not wait for earlier records
         try:
             self.is_done = self._work(budget)
-        except Exception as error:  # ours: the peer hears of it as of any other, and nobody else's turn fails by it
+        except Exception as error:  # our mistake: only this client gets the error, and the turn goes on for others
             self._error, self.is_done = error, True
         if durability is not None:
             self.sync_lsn = max(self.sync_lsn, durability.take_sync_lsn())
 
     def unsettled(self) -> Iterator[Message]:
-        """What is still out by what it has left to do."""
+        """Messages that the rest of the commit is to settle."""
         transaction = self._transaction
         given_back = chain.from_iterable(entry[0] for entry in transaction.rejected)
         return chain(islice(transaction.acked, self._settled, None), given_back)
 
     def _work(self, budget: int) -> bool:
-        """Whether all is done."""
+        """Apply a slice. Returns whether all is done."""
         transaction, session = self._transaction, self.session
         publishes, acked, rejected = transaction.publishes, transaction.acked, transaction.rejected
         while self._next < len(publishes):
@@ -100,7 +99,7 @@ class Commit:
         return True
 
     def _publish(self, publication: Publication, budget: int) -> int:
-        """A run, or a part of it where it goes to many queues. Returns what that cost."""
+        """Publish a run, or a part of it if it goes to many queues. Returns the cost."""
         route, names, envelope, blobs, mandatory = publication
         width = max(1, len(names))
         start = self._offset

@@ -1,14 +1,14 @@
-"""Publisher confirms: which publishes of a session the broker has taken care of. Source: behaviour page 2.14."""
+"""Publisher confirms of a session. Source: behaviour page 2.14."""
 
 from collections import deque
 from collections.abc import Sequence
 
 
 class Confirms:
-    """Publisher confirms of one session: which publishes the broker has taken care of.
+    """The confirms of one session: its publishes that are handled, refused, or waiting for the journal.
 
-    Sequence numbers start at 1 with the first publish after the mode was chosen. Source: behaviour page 2.14.
-    `waiting`: what waits for the journal.
+    Sequence numbers start at 1 with the first publish after confirm.select. Source: behaviour page 2.14.
+    `waiting`: publishes that wait for the journal.
     """
 
     __slots__ = ("confirmed", "published", "refused", "refused_count", "waiting")
@@ -16,19 +16,19 @@ class Confirms:
     def __init__(self) -> None:
         self.published = 0
         self.confirmed = 0
-        self.refused_count = 0  # of those that are answered
+        self.refused_count = 0  # nacks among the answered publishes
         self.refused: list[int] = []  # sequence numbers, rising
-        self.waiting: deque[tuple[int, int]] = deque()  # (first sequence number, barrier), both rising
+        self.waiting: deque[tuple[int, int]] = deque()  # (first sequence number, LSN), both rising
 
     @property
     def acknowledged(self) -> int:
-        """Publishes that the peer was told are taken care of."""
+        """The number of publishes answered with an ack."""
         return self.confirmed - self.refused_count
 
     def add(self, count: int, refused: Sequence[int], sync_lsn: int = 0) -> None:
-        """`count` more were published; those at the offsets `refused` were not taken.
+        """Count `count` more publishes; those at the offsets `refused` were refused.
 
-        `sync_lsn`: the LSN that must be safe before they, and those behind them, are confirmed; 0: none.
+        `sync_lsn`: the LSN that must be safe before these and later publishes are confirmed; 0: none.
         """
         if refused:
             self.refused += [self.published + 1 + offset for offset in refused]
@@ -37,7 +37,7 @@ class Confirms:
         self.published += count
 
     def refuse_waiting(self, safe_lsn: int = 0) -> None:
-        """The journal failed: what waits for it was not taken care of. `safe_lsn`: how far it came."""
+        """The journal failed: refuse the publishes that wait for it. `safe_lsn`: the last safe LSN."""
         self._drop_safe(safe_lsn)
         if self.waiting:
             first = self.waiting[0][0]
@@ -45,9 +45,9 @@ class Confirms:
             self.waiting.clear()
 
     def take(self, safe_lsn: int = 0) -> list[tuple[int, bool, bool]]:
-        """The confirms to send now, as (tag, multiple, is_ack) in rising order; a multiple covers only its like.
+        """The confirms to send now, as (tag, multiple, is_ack) in rising order; a multiple covers acks only.
 
-        `safe_lsn`: how far the journal is.
+        `safe_lsn`: the last safe LSN of the journal.
         """
         waiting = self.waiting
         if not waiting and not self.refused:  # as below, at a tenth of the cost

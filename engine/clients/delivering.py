@@ -1,4 +1,4 @@
-"""How a session hands messages over: numbered, counted, and noted until they are settled. In runs.
+"""The deliveries of a session, in runs: numbered, counted, and kept until they are settled.
 
 Source: behaviour page 2.7; performance page 4.
 """
@@ -23,7 +23,7 @@ _BLOB, _ENVELOPE, _DELIVERIES = attrgetter("blob"), attrgetter("envelope"), attr
 
 
 class Delivering(SessionCounts):
-    """The part of a `Session` that queues deliver to. `unacked`: what is out, by tag."""
+    """The part of a `Session` that queues deliver to. `unacked`: unacknowledged messages by tag."""
 
     __slots__ = ("client", "next_tag", "unacked", "unacked_by_consumers")
 
@@ -42,7 +42,7 @@ class Delivering(SessionCounts):
         blobs: Sequence[bytes],
         octets: int,
     ) -> None:
-        """Hand over messages that were never in a store, `octets` in all. The hot path of an idle queue."""
+        """Deliver new messages that were never in a store, `octets` in all. The hot path of an idle queue."""
         count = len(blobs)
         tag = self.next_tag
         self.next_tag = tag + count
@@ -63,7 +63,7 @@ class Delivering(SessionCounts):
         events.delivered_run(consumer, session, ids, of, blobs)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
-        """Hand over messages that were ready, as runs of one redelivered flag."""
+        """Deliver ready messages, as runs with one redelivered flag."""
         effects = []
         for redelivered, run in _by_redelivered(messages):
             envelopes = list(map(_ENVELOPE, run))
@@ -76,7 +76,7 @@ class Delivering(SessionCounts):
             queue_of(consumer).acknowledged(messages)
 
     def deliver(self, consumer: Consumer, messages: Sequence[Message], effects: Sequence[Delivered]) -> None:
-        """Hand over messages by these effects, in order; where nothing is acknowledged, the caller settles them."""
+        """Deliver messages by these effects, in order; for a no-ack consumer the caller settles them."""
         queue, first_tag = queue_of(consumer), self.next_tag
         count = self._send(effects)
         self.client.broker.effort.spent += count
@@ -98,17 +98,17 @@ class Delivering(SessionCounts):
             self._note_out(consumer, first_tag, count, messages)
 
     def deliver_beside(self, consumer: Consumer, messages: Sequence[Message], past: Holder) -> None:
-        """Hand over messages that count nowhere: an acknowledgement of them does nothing. `past` has them."""
+        """Deliver copies that need no settlement; acknowledgements of their tags are ignored. `past`: their holder."""
         tag = self.next_tag
         self._send((Delivered(consumer, tag, list(map(_ENVELOPE, messages)), False, list(map(_BLOB, messages))),))
         if not consumer.no_ack:
             for message in messages:
                 message.holder = past
-                message.blob = b""  # the tag is all that matters of it
+                message.blob = b""  # only the tag is needed
             self.unacked.update(zip(range(tag, self.next_tag), messages))
 
     def _send(self, effects: Sequence[Delivered]) -> int:
-        """Number deliveries, and let the client have them. Returns: how many they are."""
+        """Number deliveries, and put them into the client's outbox. Returns their number."""
         first_tag = tag = self.next_tag
         for effect in effects:
             blobs = effect.blobs
@@ -120,14 +120,14 @@ class Delivering(SessionCounts):
         return tag - first_tag
 
     def _note_out(self, consumer: Consumer, first_tag: int, count: int, messages: Iterable[Message]) -> None:
-        """Deliveries are out until they are settled, and take credit."""
+        """Count deliveries as unacknowledged: they take credit until they are settled."""
         self.unacked.update(zip(range(first_tag, first_tag + count), messages))
         consumer.unacked += count
         self.unacked_by_consumers += count
 
 
 def _by_redelivered(messages: Sequence[Message]) -> Iterable[tuple[bool, Sequence[Message]]]:
-    """The messages in order, as runs that were all delivered before or never."""
+    """The messages in order, as runs of redelivered and of new ones."""
     if not any(map(_DELIVERIES, messages)):
         return ((False, messages),)
     if all(map(_DELIVERIES, messages)):

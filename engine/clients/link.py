@@ -1,8 +1,8 @@
-"""What a frontend says of the connection under a client, for people who look. The engine asks nothing of it."""
+"""Facts of a client's connection that its frontend reports, for operators. The engine does not use them."""
 
 
 class Link:
-    """`octets_in`, `octets_out`, `reads`, `writes` rise, a few additions a read or write; all else is settled once.
+    """`octets_in`, `octets_out`, `reads`, `writes` are counters; all other fields are set once.
 
     `tls_protocol` empty: the connection is not encrypted.
     """

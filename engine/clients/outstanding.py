@@ -1,7 +1,7 @@
-"""Which of a session's unacknowledged deliveries are of which queue: asked when a queue goes or is stated.
+"""The unacknowledged deliveries of a session by queue, found when a queue is deleted or snapshotted.
 
-Deliveries and acknowledgements know nothing of this. A question looks at what was delivered since the one
-before, so that each delivery is looked at once, however many queues are asked about.
+Deliveries and acknowledgements do not maintain this. A query looks at the deliveries since the query before, so that
+each is looked at once for queries about any number of queues.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from ..delivery.consumer import holder_of
 from ..messages.message import Message
 from ..queues.queue import Queue, queue_of
 
-#: So many tags of settled deliveries, beside twice what is out, are kept until all is looked at again.
+#: Tags beyond twice the unacknowledged deliveries that are tolerated before the index is built again.
 SETTLED_MAX = 1000
 
 
 class Outstanding:
-    """Delivery tags of one session by queue, some of them settled by now. Empty at first."""
+    """An index of delivery tags of one session by queue; some of the tags may be settled already."""
 
     __slots__ = ("_by_queue", "_size", "_up_to", "_withheld")
 
@@ -23,19 +23,19 @@ class Outstanding:
         self.clear()
 
     def clear(self) -> None:
-        """Look at all of them when somebody asks next: older tags may be out again."""
+        """Reset the index: older tags may be unacknowledged again, so the next query looks at all deliveries."""
         self._by_queue: dict[Queue, dict[int, None]] = {}
         self._size = 0
-        self._up_to = 0  # tags up to here were looked at
-        self._withheld = 0  # of what the transaction withholds, so many were looked at
+        self._up_to = 0  # the highest tag that was looked at
+        self._withheld = 0  # number of the transaction's deliveries that were looked at
 
     def of(
         self, queue: Queue, unacked: dict[int, Message], withheld: dict[int, Message], committing: Iterable[Message]
     ) -> list[Message]:
-        """Deliveries of `queue` that are out, or whose settling waits for a commit; in no order.
+        """Deliveries of `queue` that are unacknowledged, or whose settling waits for a commit; unordered.
 
-        `withheld`: by tag, what the transaction settles; `committing`: what is out by what a commit has left to do.
-        O(those + what was delivered or settled since this was asked last).
+        `withheld`: by tag, deliveries that the open transaction settles; `committing`: those that a commit has yet to
+        settle. O(result + deliveries made or settled since the last query).
         """
         if self._size > 2 * (len(unacked) + len(withheld)) + SETTLED_MAX:
             self.clear()
@@ -49,7 +49,7 @@ class Outstanding:
         return [*found.values(), *held]
 
     def _look(self, unacked: dict[int, Message], withheld: dict[int, Message]) -> None:
-        """At what is new: both grow at their ends only."""
+        """Add new deliveries to the index: both dicts grow at their ends only."""
         seen = self._up_to
         for tag in reversed(unacked):
             if tag <= seen:
@@ -71,5 +71,5 @@ class Outstanding:
             self._size += 1
 
     def forget(self, queue: Queue) -> None:
-        """The queue is gone."""
+        """Remove a deleted queue."""
         self._size -= len(self._by_queue.pop(queue, ()))

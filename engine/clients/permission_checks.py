@@ -1,4 +1,4 @@
-"""Permission checks of a client, or of nobody (the broker itself), and what a queue's arguments need.
+"""Permission checks of a client, or of the broker itself (None), and those that a queue's arguments need.
 
 The rules themselves are in `users/access.py`. Source: behaviour page 3.14, 3.15.
 """
@@ -14,12 +14,12 @@ from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
 if TYPE_CHECKING:
     from .client import Client
 
-#: Arguments of ours that name where the dead go.
+#: Leveret's arguments that name an address for dead or expired messages.
 OUR_ADDRESSES = ("x-dead-letter-address", "x-expiry-address")
 
 
 def require(client: "Client | None", action: str, kind: str, name: str) -> None:
-    """A client does this with a queue or exchange of its virtual host; None is the broker itself, which may.
+    """Check an action of a client on a queue or exchange of its virtual host; None, the broker itself, may do all.
 
     Raises: PermissionRefused.
     """
@@ -28,22 +28,22 @@ def require(client: "Client | None", action: str, kind: str, name: str) -> None:
 
 
 def may(client: "Client | None", action: str, kind: str, name: str) -> bool:
-    """As `require`, for asking."""
+    """Whether `require` would pass."""
     return client is None or client.user.may(action, kind, name, client.vhost.name)
 
 
 def require_topic(client: "Client | None", action: str, exchange: Exchange, routing_key: str) -> None:
-    """A key of an exchange; only topic exchanges have such permissions. Raises: TopicRefused."""
+    """Check a routing key; only topic exchanges have such permissions. Raises: TopicRefused."""
     if client is not None and exchange.type == TopicExchange.type:
         client.user.require_topic(action, exchange.name, routing_key, client.vhost.name)
 
 
 def require_for_arguments(client: "Client | None", name: str, arguments: FieldTable) -> None:
-    """What the arguments of a new queue reach beyond it.
+    """Check the permissions that the arguments of a new queue need beyond the queue itself.
 
-    Dead letters need read on the queue and write on the target (behaviour page 3.14); so do our addresses, which may
-    stand for an exchange or for a queue behind the default one. A queue with another's address takes its messages:
-    that needs what a queue of that name would. Raises: PermissionRefused, TopicRefused.
+    Dead letters need read on the queue and write on the target (behaviour page 3.14); so do Leveret's addresses, which
+    may stand for an exchange or for a queue behind the default one. A queue with another queue's address takes its
+    messages, and needs the permissions of a queue of that name. Raises: PermissionRefused, TopicRefused.
     """
     if client is None:
         return
@@ -66,7 +66,7 @@ def require_for_arguments(client: "Client | None", name: str, arguments: FieldTa
 
 
 def may_make_targets(client: "Client | None", arguments: FieldTable) -> bool:
-    """Whether a queue may be made for each of our addresses among these arguments: by a user who could declare it."""
+    """Whether a missing queue may be created for each address among these arguments: the user could declare it."""
     for key in OUR_ADDRESSES:
         target = arguments.get(key)
         if target is not None and target.tag == "S" and not may(client, CONFIGURE, QUEUE, _queue_named_by(target.text)):
@@ -75,9 +75,8 @@ def may_make_targets(client: "Client | None", arguments: FieldTable) -> bool:
 
 
 def _require_for_topics(client: "Client", name: str, arguments: FieldTable) -> None:
-    """What a leased queue captures needs what a binding to that would: read. Where a publish to its name is recorded
-    needs write. A pattern selects what comes, too, so it needs read on everything. Raises: PermissionRefused,
-    TopicRefused."""
+    """Check the permissions of a leased queue: read on its topic, as for a binding, and write on its publish target. A
+    pattern may select later topics, too, so it needs read on everything. Raises: PermissionRefused, TopicRefused."""
     for key, action in (("x-underlying-topic", READ), ("x-default-publish-target", WRITE)):
         field = arguments.get(key)
         if field is None or field.tag != "S" or field.text == name:
@@ -89,13 +88,13 @@ def _require_for_topics(client: "Client", name: str, arguments: FieldTable) -> N
         require(client, action, EXCHANGE, topic)
         client.user.require_topic(action, topic, "#", client.vhost.name)
         for at, letter in enumerate(topic):
-            if letter == "/" and at:  # EXCHANGE/KEY, at whichever slash
+            if letter == "/" and at:  # EXCHANGE/KEY, split at any slash
                 require(client, action, EXCHANGE, topic[:at])
                 client.user.require_topic(action, topic[:at], topic[at + 1 :], client.vhost.name)
 
 
 def _queue_named_by(address: str) -> str:
-    """The queue that is made where nothing is bound to an address (`auto_created.targets_of`)."""
+    """The queue that is created if nothing is bound to an address (`auto_created.targets_of`)."""
     if address.startswith("exchange:"):
         return address.removeprefix("exchange:").partition("/")[0]
     return address.removeprefix("queue:")

@@ -1,4 +1,4 @@
-"""Publishing to where there are limits: what there is room for now, and what holds the rest.
+"""Publishing under limits: as many messages as have room now, and the blocker of the rest.
 
 Source: queues page E.4, E.5.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class PartlyPublished(NamedTuple):
-    """What became of a run that was offered: `taken` messages from its head are published.
+    """The outcome of `Session.offer`: the first `taken` messages of the run are published.
 
-    `returned`: mandatory ones of them that nobody took. `full`: what holds the next one; None: offer the rest again,
-    if there is any.
+    `returned`: mandatory ones of them that no queue took. `full`: the blocker of the next message; None: offer the
+    rest, if any, again.
     """
 
     taken: int
@@ -34,9 +34,9 @@ class PartlyPublished(NamedTuple):
 def route_with_room(
     route: Route, envelope: Envelope, blobs: Sequence[bytes], client: "Client"
 ) -> tuple[Route, int, Blocker | None]:
-    """How many of a run may be published now, and by which route: the queues of one message are chosen once.
+    """The route for the publish, the number of messages that have room now, and the blocker of the next one.
 
-    Where the route depends on each message `blobs` is one message.
+    If the queues differ by message, only the first message is considered, and its queues are chosen here once.
     """
     host = client.host
     queues = route.queues
@@ -48,7 +48,7 @@ def route_with_room(
 
 
 def affordable(blobs: Sequence[bytes], octets_max: int, messages_max: int) -> Sequence[bytes]:
-    """Those of a run, from its head, that are not more than that."""
+    """The first messages of a run within these limits."""
     if octets_max == UNLIMITED:
         return blobs
     for count, blob in enumerate(blobs[:messages_max]):
@@ -59,7 +59,7 @@ def affordable(blobs: Sequence[bytes], octets_max: int, messages_max: int) -> Se
 
 
 def blocker_for_commit(transaction: Transaction, client: "Client") -> Blocker | None:
-    """What holds a commit: it is published as one, or not at all (queues page E.4, row 13)."""
+    """The blocker of a commit, which is published as a whole or not at all; None: none (queues page E.4, row 13)."""
     host, flow = client.host, client.broker.flow
     reached: list[Queue] = []
     for _, names, envelope, blobs, _mandatory in transaction.publishes:

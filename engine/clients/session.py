@@ -1,7 +1,7 @@
-"""A session: one numbering of deliveries, with prefetch, confirms and a transaction.
+"""A session: one sequence of delivery tags, with prefetch, confirms and a transaction.
 
-What AMQP 0-9-1 calls a channel is one session to the engine. Everything that settles goes through `Unacked.take` (tags
--> messages) and `settling.py` (messages -> their queues), in runs.
+A channel of AMQP 0-9-1 is one session of the engine. All settling goes through `Unacked.take` (tags -> messages) and
+`settling.py` (messages -> queues), in runs.
 Source: behaviour page 2.7, 2.12 to 2.15.
 """
 
@@ -72,11 +72,11 @@ class Session(Delivering):
         self.subscriptions = Subscriptions(client)
         self.consumers = self.subscriptions.by_tag
         self.outstanding = Outstanding()
-        self.prefetch = 0  # for consumers to come
-        self.prefetch_total = 0  # over all consumers
-        self.prefetch_wanted: int | None = None  # for consumers to come, as far as anybody said
+        self.prefetch = 0  # for later consumers
+        self.prefetch_total = 0  # shared by all consumers
+        self.prefetch_wanted: int | None = None  # for later consumers; None: the client set none
         self.flowing = True
-        self.is_full = False  # a delivery was wanted while there was no room for it
+        self.is_full = False  # a delivery found no room
         self._round = self._portion = 0
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
@@ -85,10 +85,10 @@ class Session(Delivering):
     # -- publishing -------------------------------------------------------------------------------------------------
 
     def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
-        """Publish a run. Returns what must go back to the publisher: nothing unless `mandatory`.
+        """Publish a run. Returns the messages to return to the publisher: none unless `mandatory`.
 
-        In a transaction nothing happens before the commit but the choice of the queues. Marked messages may be
-        refused each for itself: to know which one, publish them one by one.
+        In a transaction only the queues are chosen before the commit. A marked message may be refused by an error;
+        publish marked messages one by one to learn which.
         Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
             TransactionTooLarge.
         """
@@ -142,10 +142,10 @@ class Session(Delivering):
         octets_max: int = UNLIMITED,
         messages_max: int = UNLIMITED,
     ) -> PartlyPublished:
-        """Publish as many of a run as there is room for (`Route.is_metered`); of marked messages, one at a time.
+        """Publish as many messages of a run as have room (`Route.is_metered`); at most one, if they are marked.
 
-        `octets_max`, `messages_max`: no more than that, at least one that is not larger. In a transaction all of it is
-        gathered: its commit finds room or not (`blocker_for_commit`). Raises: as `publish`.
+        `octets_max`, `messages_max`: further limits on the messages published now. A transaction gathers the whole run;
+        its commit needs the room (`blocker_for_commit`). Raises: as `publish`.
         """
         if self.transaction is not None:
             return PartlyPublished(len(blobs), self.publish(route, envelope, blobs, mandatory=mandatory), None)
@@ -159,14 +159,14 @@ class Session(Delivering):
         return PartlyPublished(count, self._publish(chosen, envelope, blobs[:count], mandatory=mandatory), full)
 
     def blocker_for_commit(self) -> Blocker | None:
-        """What would hold a commit now; None: nothing."""
+        """The blocker of a commit now; None: none."""
         transaction, flow = self.transaction, self.client.broker.flow
         if transaction is None or not (flow.is_on or flow.alarm.is_full):
             return None
         return blocker_for_commit(transaction, self.client)
 
     def pass_over(self, count: int, *, refused: bool) -> None:
-        """The next `count` publishes of the session were held and are not published: they expired, or were refused."""
+        """Count `count` parked publishes, the next of the session, that are not published: expired or refused."""
         if self.confirms is not None:
             self.confirms.add(count, range(count) if refused else ())
         counters = self.client.broker.counters
@@ -176,9 +176,9 @@ class Session(Delivering):
             counters.expired += count
 
     def publish_mixed(self, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
-        """Publish a mixed run outside of a transaction: each message goes to its queue, in order in every queue.
+        """Publish a mixed run outside of a transaction: each message to its queue, in order within each.
 
-        Plain messages only, that nothing but this queue takes (`Route.only_queue`), so that none is unroutable.
+        Only for plain messages whose route is this one queue (`Route.only_queue`), so that none is unroutable.
         """
         host = self.client.host
         self.published += len(blobs)
@@ -197,7 +197,7 @@ class Session(Delivering):
             self.confirms.add(len(blobs), refused, sync_lsn)
 
     def select_confirms(self) -> None:
-        """Confirm publishes from now on; asking again changes nothing. Raises: ConfirmAfterTx."""
+        """Confirm later publishes. Idempotent. Raises: ConfirmAfterTx."""
         if self.transaction is not None:
             raise ConfirmAfterTx
         if self.confirms is None:
@@ -206,7 +206,7 @@ class Session(Delivering):
     # -- consuming --------------------------------------------------------------------------------------------------
 
     def consume(self, queue: Queue, tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable) -> Consumer:
-        """Subscribe; the first delivery comes with the end of the turn, so that the frontend can answer first.
+        """Subscribe. The first delivery follows at the end of the turn, after the frontend's answer.
 
         Raises: ConsumerTagInUse, ResourceLocked, ExclusiveConsumerRefused, ConsumersMaxReached,
             GlobalPrefetchNotSupported, NoAckNotSupported, PrefetchMissing.
@@ -214,7 +214,7 @@ class Session(Delivering):
         return self.subscriptions.add(self, queue, tag, no_ack=no_ack, exclusive=exclusive, arguments=arguments)
 
     def consume_replies(self, tag: str, address: str, *, no_ack: bool) -> Consumer:
-        """Subscribe to direct replies, which are sent to the queue name `address` that nobody can guess.
+        """Subscribe to direct replies. `address`: the queue name that they are sent to, which cannot be guessed.
 
         Raises: ConsumerTagInUse, ReplyConsumerAcknowledges, ReplyConsumerTaken.
         """
@@ -228,7 +228,7 @@ class Session(Delivering):
         return True
 
     def get(self, queue: Queue, *, no_ack: bool) -> tuple[int, Message, bool, int] | None:
-        """One message now, whatever the prefetch: (tag, message, redelivered, ready messages left) or None.
+        """Get one message, regardless of the prefetch: (tag, message, redelivered, ready messages left) or None.
 
         Raises: ResourceLocked, StreamOperationNotSupported, GetBesideActiveConsumerRefused, UnackedMaxReached.
         """
@@ -266,7 +266,7 @@ class Session(Delivering):
         return tag, presented, redelivered, queue.ready_count
 
     def room(self) -> int:
-        """How many more deliveries may be unsettled; acknowledgements count when they are committed."""
+        """How many more deliveries may be unacknowledged; acknowledgements count when they are committed."""
         room = self.client.broker.options.unacked_per_session_max - len(self.unacked)
         if self.transaction is not None:
             room -= len(self.transaction.tags)
@@ -275,9 +275,9 @@ class Session(Delivering):
         return room
 
     def limit(self, count: int, *, total: bool) -> None:
-        """Prefetch: for each consumer to come, or (`total`) shared by all consumers from now on. 0 = unlimited.
+        """Set the prefetch of each later consumer, or (`total`) the one that all consumers share. 0: unlimited.
 
-        The former ends the latter, as in RabbitMQ: only a limit that is shared later stands beside it.
+        As in RabbitMQ, setting the former removes the latter; a shared limit set afterwards applies in addition.
         """
         if total and self.client.broker.options.has_shared_prefetch:
             self.prefetch_total = count
@@ -289,18 +289,18 @@ class Session(Delivering):
                 self.subscriptions.mark_queues()
 
     def set_flowing(self, flowing: bool) -> None:
-        """The peer wants deliveries, or none for now."""
+        """Resume or stop deliveries, as the client asks."""
         self.flowing = flowing
         if flowing:
             self.subscriptions.mark_queues()
 
     def has_shared_room(self, consumer: Consumer) -> bool:
-        """Whether a consumer that does not acknowledge may have something: while the others have all that the session
-        may have out it waits as they do, as in RabbitMQ. Direct replies never wait."""
+        """Whether a no-ack consumer may get messages: while the shared prefetch limit is used up, it waits like the
+        others, as in RabbitMQ. Direct replies never wait."""
         return not 0 < self.prefetch_total <= self.unacked_by_consumers or consumer is self.subscriptions.replies
 
     def portion(self) -> int:
-        """Of what the consumers may still have, how much one queue gets in this round of turns; at least 1."""
+        """The part of the shared prefetch limit that one queue gets in this round of turns; at least 1."""
         turns = self.client.broker.scheduler
         if self._round != turns.round:
             self._round = turns.round
@@ -312,7 +312,7 @@ class Session(Delivering):
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         """Settle the delivery `tag`, or all up to it (0 with `multiple`: all).
 
-        Raises: UnknownDeliveryTag, when the tag was never sent or is settled; nothing is settled then.
+        Raises: UnknownDeliveryTag: the tag was never sent or is settled; nothing is settled then.
         """
         transaction = self.transaction
         if transaction is None:
@@ -321,9 +321,9 @@ class Session(Delivering):
             transaction.acked += self.unacked.take(tag, multiple=multiple, withheld=transaction.tags)
 
     def ack_up_to(self, tags: Sequence[int]) -> None:
-        """Settle what `ack` with `multiple` does for each of these tags, which rise: the acks of one read, in one go.
+        """Settle as `ack` with `multiple` for each of these tags, which rise: the acks of one read at once.
 
-        Raises: UnknownDeliveryTag: what stands before the unknown tag is settled.
+        Raises: UnknownDeliveryTag: tags before the unknown one are settled.
         """
         if all(map(self.unacked.__contains__, tags)):
             self.ack(tags[-1], multiple=True)
@@ -332,9 +332,9 @@ class Session(Delivering):
                 self.ack(tag, multiple=True)
 
     def ack_each(self, tags: Sequence[int]) -> None:
-        """Settle single deliveries: the acks of one read. What stands before an unknown tag is settled.
+        """Settle single deliveries: the acks of one read.
 
-        Raises: UnknownDeliveryTag.
+        Raises: UnknownDeliveryTag: tags before the unknown one are settled.
         """
         if self.transaction is not None:
             for tag in tags:
@@ -342,18 +342,17 @@ class Session(Delivering):
             return
         settled: list[Message] = []
         try:
-            settled.extend(map(self.unacked.pop, tags))  # keeps what it has got when one fails
+            settled.extend(map(self.unacked.pop, tags))  # has the messages before a failing tag
         except KeyError:
             raise UnknownDeliveryTag(tag=tags[len(settled)]) from None
         finally:
             settle(settled)
 
     def reject(self, tag: int, *, multiple: bool = False, requeue: bool, why: str = NACKED) -> None:
-        """Give deliveries back: to their places in the queue, or (`requeue` false) away.
+        """Give deliveries back to their queues, or (`requeue` false) kill them.
 
+        `why`: nacked or rejected; options say whether each counts as a failed attempt (ruling 8).
         Raises: UnknownDeliveryTag, StreamOperationNotSupported.
-
-        `why`: nacked or rejected; operators can say that one of them is no failed attempt (ruling 8).
         """
         transaction = self.transaction
         withheld = None if transaction is None else transaction.tags
@@ -365,11 +364,11 @@ class Session(Delivering):
             give_back(messages, requeue=requeue, why=why, broker=self.client.broker)
 
     def recover(self) -> None:
-        """Requeue everything unacknowledged; they are delivered again, with new tags, at the end of the turn."""
+        """Requeue all unacknowledged messages. They are delivered again at the end of the turn, with new tags."""
         requeue_by_consumer(self.unacked.take_all(), why="recovered", counted=False, broker=self.client.broker)
 
     def release(self, holder: Holder, queue: Queue, count: int) -> None:
-        """`count` deliveries of a holder, out of this queue, are no longer out: credit is free, queues may go on."""
+        """Count `count` deliveries of a holder and its queue as settled: their credit is free, and queues may go on."""
         if holder.is_past:
             holder.settled(count)
             return
@@ -393,9 +392,9 @@ class Session(Delivering):
             self.transaction = Transaction()
 
     def commit(self) -> Commit:
-        """Apply all of it: at once, or, if it is too much for a turn, at the ends of turns until `is_done`.
+        """Apply the transaction: at once, or, if it is too much for a turn, at the ends of turns until `is_done`.
 
-        The client is flushed then. Until then the session must not be asked for anything else.
+        The client is flushed at its end. Before that the session must not get any other call.
         Raises: NotTransactional.
         """
         transaction = self.transaction
@@ -410,13 +409,13 @@ class Session(Delivering):
         return commit
 
     def committed(self) -> None:
-        """The commit that was under way is done."""
+        """Note that the commit in progress is done."""
         self.committing = None
         if self not in self.client.sessions:
             self.subscriptions.leave_queues(self)
 
     def roll_back(self) -> None:
-        """Forget the publishes; what was acknowledged is outstanding again. Raises: NotTransactional."""
+        """Drop the publishes; acknowledged messages are unacknowledged again. Raises: NotTransactional."""
         transaction = self.transaction
         if transaction is None:
             raise NotTransactional
@@ -428,11 +427,11 @@ class Session(Delivering):
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def close(self, *, failed: bool = False) -> None:
-        """Requeue what is unacknowledged, then end the subscriptions. Uncommitted work is dropped.
+        """Requeue unacknowledged messages, then end the subscriptions. Uncommitted work is dropped.
 
-        `failed`: the peer did not ask for it (error, loss): its deliveries count as attempts (address-settings 7.1).
+        `failed`: by an error or a lost connection: its deliveries count as failed attempts (address-settings 7.1).
         """
-        self.flowing = False  # nothing more for its consumers, also from what it gives back itself
+        self.flowing = False  # its consumers must not get the messages that it requeues
         if self.transaction is not None:
             self.roll_back()
             self.transaction = None
@@ -468,34 +467,34 @@ class Session(Delivering):
 
     @property
     def confirmed(self) -> int:
-        """Publishes that the peer was told are taken care of."""
+        """The number of publishes answered with an ack."""
         return 0 if self.confirms is None else self.confirms.acknowledged
 
     def fail(self, error: EngineError) -> None:
-        """The broker ends the session; its frontend learns why with the next flush."""
+        """End the session by an error of the broker's; the frontend gets it with the next flush."""
         self.close(failed=True)
         self.client.put(SessionFailed(self, error), 0)
 
     def unacked_of(self, queue: Queue) -> list[Message]:
-        """Deliveries of a queue that are out, or whose settling waits for a commit; in no order."""
+        """Deliveries of a queue that are unacknowledged, or whose settling waits for a commit; unordered."""
         withheld = {} if self.transaction is None else self.transaction.tags
         committing = () if self.committing is None else self.committing.unsettled()
         return self.outstanding.of(queue, self.unacked, withheld, committing)
 
     def notify_cancelled(self, consumer: Consumer) -> None:
-        """Let the client know that the broker ended a subscription."""
+        """Tell the client that the broker ended a subscription."""
         self.client.put(ConsumerCancelled(consumer), 0)
 
     def abort(self, consumer: Consumer) -> None:
-        """The broker ends a subscription that is too slow; its unacked deliveries stay with the session."""
+        """End the subscription of a slow consumer; its unacknowledged deliveries stay with the session."""
         self.subscriptions.cancel((consumer.tag,))
         self.notify_cancelled(consumer)
 
     def forget_consumer(self, consumer: Consumer) -> None:
-        """The broker ended a subscription."""
+        """Forget a subscription that the broker ended."""
         self.subscriptions.forget(consumer)
 
     def forget_queue(self, queue: Queue) -> None:
-        """The queue is gone; what is out of it is settled into nothing."""
+        """Forget a deleted queue; acknowledgements of its deliveries have no effect."""
         del self.subscriptions.queues[queue]
         self.outstanding.forget(queue)

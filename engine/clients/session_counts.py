@@ -1,14 +1,13 @@
-"""What has happened on a session, in plain integers: one addition a run. Source: management page 14."""
+"""The counters of a session: plain integers, one addition a run. Source: management page 14."""
 
 from operator import attrgetter
 
 
 class SessionCounts:
-    """`published`: messages; `returned`, `dropped`: those of them that no queue took, by what became of them.
+    """`published`: messages; `returned`, `dropped`: unroutable ones, returned to the publisher or dropped.
 
-    `acked`: deliveries that the peer acknowledged. Of the deliveries: `no_ack` without acknowledgements, `got` to gets,
-    `got_no_ack` both, `redelivered` not for the first time. `get_empty`: gets that got nothing.
-    `confirmed`, `delivered`: all of them, only where sessions that are closed are summed up.
+    `acked`: acknowledged deliveries. Kinds of deliveries: `no_ack` without acknowledgements, `got` by basic.get,
+    `got_no_ack` both, `redelivered` not for the first time. `get_empty`: gets without a message.
     """
 
     __slots__ = ("acked", "dropped", "get_empty", "got", "got_no_ack", "no_ack", "published", "redelivered", "returned")
@@ -19,7 +18,7 @@ class SessionCounts:
 
 
 class PastSessions(SessionCounts):
-    """Sums of sessions that are closed."""
+    """Sums of closed sessions. `confirmed`, `delivered`: all their confirms and deliveries."""
 
     __slots__ = ("confirmed", "delivered")
 
@@ -28,7 +27,7 @@ class PastSessions(SessionCounts):
         self.confirmed = self.delivered = 0
 
     def add(self, counts: SessionCounts, *, delivered: int, confirmed: int) -> None:
-        """Those of another session, which had so many deliveries and confirms."""
+        """Add the counts of a closed session, with its numbers of deliveries and confirms."""
         for name, count in zip(SessionCounts.__slots__, _ALL_OF(counts)):
             if count:
                 setattr(self, name, getattr(self, name) + count)

@@ -1,6 +1,6 @@
-"""What becomes of deliveries that are no longer out: gone for good, back in their queues, or dead.
+"""The settling of deliveries: acknowledged, requeued, or dead.
 
-All in runs: messages of one holder, one after the other. Source: behaviour page 2.12, 2.13; ruling 8.
+All works on runs: consecutive messages of one holder. Source: behaviour page 2.12, 2.13; ruling 8.
 """
 
 from ..context import BrokerContext
@@ -9,12 +9,12 @@ from ..messages.deaths import REJECTED
 from ..messages.message import Message
 from ..queues.queue import Queue, queue_of
 
-#: How a peer gave a delivery back, beside `REJECTED`.
+#: Reason of a delivery returned by basic.nack; `REJECTED` is that of basic.reject.
 NACKED = "nacked"
 
 
 def settle(messages: list[Message]) -> None:
-    """Acknowledged: gone for good."""
+    """Settle acknowledged deliveries."""
     for holder, run in runs_by_holder(messages):
         queue = queue_of(holder)
         session, count = holder.session, len(run)
@@ -25,7 +25,7 @@ def settle(messages: list[Message]) -> None:
 
 
 def give_back(messages: list[Message], *, requeue: bool, why: str, broker: BrokerContext) -> None:
-    """Rejected, or nacked: back to their places, or (`requeue` false) away."""
+    """Settle rejected or nacked deliveries: requeue them at their positions, or (`requeue` false) kill them."""
     if requeue:
         options = broker.options
         counted = options.nack_counts if why == NACKED else options.reject_counts
@@ -40,9 +40,8 @@ def give_back(messages: list[Message], *, requeue: bool, why: str, broker: Broke
 
 
 def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, broker: BrokerContext) -> None:
-    """Those who wait are offered what one consumer gave back before the next one's is there.
-
-    So which of them gets what is as in RabbitMQ.
+    """Requeue deliveries consumer by consumer, with a dispatch after each, so that they reach the consumers that they
+    would reach in RabbitMQ.
     """
     runs = by_consumer(messages)
     for run in runs:
@@ -53,7 +52,7 @@ def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, bro
 
 
 def requeue_run(messages: list[Message], *, why: str, counted: bool, delayed: bool) -> None:
-    """Back to their places. `counted`: as failed attempts; `delayed`: after the queue's redelivery delay."""
+    """Requeue deliveries. `counted`: as failed attempts; `delayed`: after the queue's redelivery delay."""
     by_queue: dict[Queue, list[Message]] = {}
     for holder, run in by_holder(messages):
         queue = queue_of(holder)

@@ -1,8 +1,8 @@
 """Consumers that are too slow, by the rules of their queues: cancelled, their connections closed, or reported.
 
-Deliveries and acknowledgements are not counted for this. A look at each watched consumer every now and then compares
-how far its session has numbered its deliveries, and how many of them are out, with what the look before saw. There is
-one deadline for all of them, and none while no queue with consumers has such rules.
+Deliveries and acknowledgements are not counted for this. A periodic check of each watched consumer compares the newest
+delivery tag of its session, and the number of unacknowledged deliveries, with those of the check before. One deadline
+serves all checks; there is none while no queue with consumers has such rules.
 Source: queues page E.1, E.6; address-settings page 3.6 (slow-consumer-threshold).
 """
 
@@ -25,15 +25,15 @@ from .settling import requeue_run
 if TYPE_CHECKING:
     from .session import Session
 
-#: How long a client may still acknowledge what a cancelled consumer has out.
+#: Time for a client to acknowledge the deliveries of a cancelled consumer before they are requeued.
 GRACE_MS = 1000
-#: Queues that are looked at in one slice (about 5 ms), and messages that go back to one.
+#: Queues checked in one slice (about 5 ms), and messages requeued in one.
 QUEUES_SLICE, MESSAGES_SLICE = 200, 500
 CANCELLED, CLOSED, REPORTED = "cancelled", "closed", "reported"
 
 
 class SlowConsumer(NamedTuple):
-    """One that was found. `why`: for people; `action`: it was CANCELLED, its connection CLOSED, or it was REPORTED."""
+    """A consumer found slow. `why`: a text for operators; `action`: CANCELLED, CLOSED (its connection) or REPORTED."""
 
     vhost: str
     queue: str
@@ -43,15 +43,15 @@ class SlowConsumer(NamedTuple):
     action: str
 
 
-#: The session of a consumer. To the consumer it is a `Receiver`.
+#: The session of a consumer; to the consumer it is only a `Receiver`.
 _session_of: "Callable[[Consumer], Session]" = attrgetter("session")
 
 
 class Look:
-    """What was seen of one consumer: its newest delivery that is out, and what its session had settled.
+    """A sample of one consumer: the tag of its newest unacknowledged delivery, and its session's settled deliveries.
 
-    `got_ns`: since when it got nothing, `settled_ns`: since when nothing was settled; `slow_checks`: checks in a row
-    at which it had got nothing though messages waited.
+    `got_ns`: since when it got no delivery; `settled_ns`: since when nothing was settled (monotonic ns); `slow_checks`:
+    checks in a row at which it had got none though messages waited.
     """
 
     __slots__ = ("got_ns", "newest", "settled", "settled_ns", "slow_checks")
@@ -63,21 +63,21 @@ class Look:
 
 
 class Check:
-    """One kind of rules with one period: the queues that have them, and how their consumers looked the last time."""
+    """One kind of rules with one period: the queues that have them, and the last samples of their consumers."""
 
     __slots__ = ("_looks", "due_ns", "period_ms", "queues")
 
     def __init__(self, period_ms: int) -> None:
         self.period_ms = period_ms
         self.due_ns = 0
-        self.queues: dict[Queue, int] = {}  # and how many messages had come into each
+        self.queues: dict[Queue, int] = {}  # with the number of messages that had come into each
         self._looks: dict[Consumer, Look] = {}
 
     def find(self, queue: Queue, now_ns: int) -> Iterator[tuple[Consumer, str, str]]:
-        """The consumers of a queue that are too slow: why, and what happens to them."""
+        """The slow consumers of a queue, each with the reason and the action."""
         before = self.queues[queue]
         came = self.queues[queue] = queue.counters.enqueued
-        if queue.paused:  # nobody is slow that is given nothing: all begin anew
+        if queue.paused:  # consumers get nothing, so none is slow: begin with new samples later
             for consumer in queue.consumers:
                 self._looks.pop(consumer, None)
             return
@@ -92,7 +92,7 @@ class Check:
 
     @abstractmethod
     def _verdict(self, queue: Queue, consumer: Consumer, look: Look, now_ns: int, came: int) -> tuple[str, str] | None:
-        """Why a consumer is too slow, and what happens to it; None: it is not. The look is brought up to date."""
+        """Why a consumer is too slow, and the action; None: it is not. Updates the sample."""
 
     @abstractmethod
     def concerns(self, queue: Queue) -> bool:
@@ -150,7 +150,7 @@ class RateCheck(Check):
         return rules is not None and rules.period_ms == self.period_ms
 
     def _verdict(self, queue: Queue, consumer: Consumer, look: Look, now_ns: int, came: int) -> tuple[str, str] | None:
-        """The rate is that of the consumer's session: its consumers count together."""
+        """Judge the rate of the consumer's session, over all its consumers."""
         rules = _rate_of(queue)
         settled = settled_by(_session_of(consumer))
         count, look.settled = settled - look.settled, settled
@@ -158,9 +158,9 @@ class RateCheck(Check):
         if rules is None or not _is_below(count, elapsed_ns, rules):
             return None
         if _is_below(came // len(queue.consumers), elapsed_ns, rules):
-            return None  # the queue itself does not get enough
+            return None  # too few messages come into the queue
         if consumer.filter is not None and consumer.credit() > 0:
-            return None  # nothing is there that it takes
+            return None  # the queue has no message that its filter takes
         rate = f"{count} messages in {elapsed_ns // MS} ms"
         return f"acknowledges {rate}, less than {rules.count} in {rules.seconds} s", (
             CLOSED if rules.kills else REPORTED
@@ -172,9 +172,9 @@ def _is_below(count: int, elapsed_ns: int, rules: RateRules) -> bool:
 
 
 class SlowConsumers:
-    """Of one broker. `counts`: consumers that were found, by what happened to them.
+    """The checks of one broker. `counts`: slow consumers found, by action.
 
-    `on_found`: called with each of them, for a log.
+    `on_found`: called with each of them, for the log.
     """
 
     __slots__ = ("_broker", "_checks", "_deadline", "counts", "on_found")
@@ -187,7 +187,7 @@ class SlowConsumers:
         self.on_found: Callable[[SlowConsumer], None] | None = None
 
     def watch(self, queue: Queue) -> None:
-        """A queue with such rules may have a new consumer, or other rules."""
+        """Begin to check a queue, if it has consumers and such rules."""
         if not queue.consumers:
             return
         abort, rate = _abort_of(queue), _rate_of(queue)
@@ -233,7 +233,7 @@ class SlowConsumers:
     def _check(self, check: Check, queue: Queue, now_ns: int) -> None:
         for consumer, why, action in list(check.find(queue, now_ns)):
             if consumer not in queue.consumers:
-                continue  # it went with another one
+                continue  # it was removed with another consumer
             session = _session_of(consumer)
             client = session.client
             self.counts[action] += 1
@@ -252,7 +252,7 @@ class SlowConsumers:
 
 
 def _requeue_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]:
-    """What a cancelled consumer still has out goes back to its queue, newest first, as a failed attempt."""
+    """Requeue the deliveries that a cancelled consumer has not settled, newest first, as failed attempts."""
     unacked, queue = session.unacked, _queue_of(consumer)
     tags = [tag for tag, message in unacked.items() if message.holder is consumer]
     queue.freeze()
@@ -268,7 +268,7 @@ def _requeue_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]
 
 
 def newest_of(consumer: Consumer) -> int:
-    """The tag of the newest delivery to a consumer that is out; of its session, if it has none out."""
+    """The tag of a consumer's newest unacknowledged delivery; the session's next tag, if the consumer has none."""
     session = _session_of(consumer)
     if consumer.unacked:
         for tag in reversed(session.unacked):
@@ -278,7 +278,7 @@ def newest_of(consumer: Consumer) -> int:
 
 
 def settled_by(session: "Session") -> int:
-    """How many deliveries of a session are settled. It counts on as long as the session lasts."""
+    """The number of settled deliveries of a session, plus 1; it rises as long as the session lasts."""
     return session.next_tag - len(session.unacked)
 
 

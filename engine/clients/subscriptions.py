@@ -1,4 +1,4 @@
-"""What a session consumes from: its consumers, and the queues of which deliveries may be out.
+"""The consumers of a session, and the queues of which it may have unacknowledged deliveries.
 
 Source: behaviour page 2.7, 2.12, 3.10.
 """
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 
 class Subscriptions:
-    """The consumers of one session, `by_tag`: whose turn comes later stands further behind (`mark_queues`)."""
+    """The consumers of one session. `by_tag`: in the order of their turns (`mark_queues`)."""
 
     __slots__ = ("_client", "by_tag", "queues", "replies")
 
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.by_tag: dict[str, Consumer] = {}
-        self.queues: dict[Queue, None] = {}  # of which deliveries may be out
-        self.replies: Consumer | None = None  # of direct replies
+        self.queues: dict[Queue, None] = {}  # queues of which deliveries may be unacknowledged
+        self.replies: Consumer | None = None  # the consumer of direct replies
 
     @property
     def reply_address(self) -> str | None:
-        """Where direct replies to the session go; None: it has no consumer for them."""
+        """The address of direct replies to the session; None: it has no consumer for them."""
         return None if self.replies is None else self.replies.queue.name
 
     def check_tag(self, tag: str, arguments: FieldTable | None = None) -> None:
-        """Refuse a consumer tag that is in use here; RabbitMQ does it before it looks at anything else.
+        """Refuse a consumer tag that is in use in the session; RabbitMQ checks this first.
 
-        `arguments`: of the consumer to come; it may take the place of one of a leased queue (queues page A.2, replace).
+        `arguments`: of the new consumer; it may replace one of a leased queue (queues page A.2, replace).
         Raises: ConsumerTagInUse.
         """
         if tag in self.by_tag and not (arguments and REPLACE in arguments and self._is_leased(tag)):
@@ -128,17 +128,17 @@ class Subscriptions:
         return consumer
 
     def note_holder(self, holder: Holder) -> None:
-        """Deliveries of its queue may be out here from now on."""
+        """Record that the session may have unacknowledged deliveries of a holder's queue."""
         self._client.broker.acknowledgements.watch(holder)
         queue = queue_of(holder)
         self.queues[queue] = None
         queue.may_be_out_at(holder.session)
 
     def mark_queues(self) -> bool:
-        """Look again, at the end of the turn, at all queues that this session consumes from. False: nothing is there.
+        """Mark the queues of the session's consumers that have ready messages. Returns whether there are any.
 
-        Their consumers share what the session, or its client, may have, and so they have turns: the first of those that
-        can have something is the last of all the next time.
+        The consumers share the limits of the session or its client, and so take turns: the first one that can get a
+        message comes last the next time.
         """
         is_any = False
         first = None
@@ -156,7 +156,7 @@ class Subscriptions:
 
     @property
     def keeps_any(self) -> bool:
-        """Whether copies may be out, of a queue that keeps its messages."""
+        """Whether a queue that keeps its messages may have unacknowledged copies here."""
         return any(queue.keeps for queue in self.queues)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -176,18 +176,18 @@ class Subscriptions:
                     self._client.broker.acknowledgements.consumer_left()
 
     def cancel_last(self) -> None:
-        """Auto-delete queues that nobody else consumes from go with what is out, before that could come back."""
+        """End the subscriptions that are the last of auto-delete queues: these go before deliveries could come back."""
         counts = Counter(queue for queue in map(queue_of, self.by_tag.values()) if queue.auto_delete)
         going = {queue for queue, count in counts.items() if count == len(queue.consumers)}
         self.cancel([tag for tag, consumer in self.by_tag.items() if queue_of(consumer) in going])
 
     def forget(self, consumer: Consumer) -> None:
-        """The broker ended a subscription."""
+        """Forget a subscription that the broker ended."""
         if self.by_tag.pop(consumer.tag, None) is not None and not consumer.no_ack:
             self._client.broker.acknowledgements.consumer_left()
 
     def leave_queues(self, session: "Session") -> None:
-        """Nothing of theirs is out here any more."""
+        """Tell all queues that the session has no deliveries of them left."""
         for queue in self.queues:
             queue.left_by(session)
         self.queues.clear()

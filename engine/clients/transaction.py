@@ -1,4 +1,4 @@
-"""What a transactional session has gathered. Source: behaviour page 2.15."""
+"""The gathered work of a transactional session. Source: behaviour page 2.15."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from ..errors import TransactionTooLarge
 from ..messages.message import Envelope, Message
 from ..publishing.route import Route
 
-#: What a message costs beside its content.
+#: Octets of memory for a message beside its content.
 _OVERHEAD = 256
-#: What publishing a run costs beside its messages, in messages times queues.
+#: Cost of publishing a run beside its messages, in messages times queues.
 RUN_COST = 8
 
 
 class Publication(NamedTuple):
-    """A run of publishes; `names` are those of the queues that were chosen for it, as RabbitMQ does it, at once."""
+    """A run of publishes. `names`: its queues, chosen at the publish and not at the commit, as in RabbitMQ."""
 
     route: Route
     names: list[str]
@@ -25,7 +25,7 @@ class Publication(NamedTuple):
 
 
 class Transaction:
-    """What a transactional session has gathered since the last commit or rollback."""
+    """Publishes and acknowledgements of a session since the last commit or rollback. `tags`: the settled deliveries."""
 
     __slots__ = ("acked", "cost", "publishes", "rejected", "size", "tags")
 
@@ -39,11 +39,11 @@ class Transaction:
 
     @property
     def count(self) -> int:
-        """Messages that wait for the commit."""
+        """The number of messages that wait for the commit."""
         return sum(len(publication.blobs) for publication in self.publishes)
 
     def add(self, publication: "Publication", *, limit: int) -> None:
-        """Keep a run of publishes till the commit. Raises: TransactionTooLarge; `limit` is in octets."""
+        """Keep a run of publishes until the commit. `limit`: octets of the transaction. Raises: TransactionTooLarge."""
         blobs = publication.blobs
         self.size += sum(map(len, blobs)) + len(blobs) * _OVERHEAD
         if self.size > limit:

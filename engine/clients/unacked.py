@@ -1,4 +1,4 @@
-"""Deliveries of a session that are out, by tag."""
+"""The unacknowledged deliveries of a session, by tag."""
 
 from itertools import islice, takewhile
 
@@ -7,14 +7,14 @@ from ..messages.message import Message
 
 
 class Unacked(dict[int, Message]):
-    """Tag -> message. Tags rise, so it is in order of delivery."""
+    """Tag -> message, in order of delivery: tags rise."""
 
     __slots__ = ()
 
     def take(self, tag: int, *, multiple: bool, withheld: dict[int, Message] | None) -> list[Message]:
-        """The messages that a tag names; they are out no more. O(those), and no loop in Python.
+        """Remove and return the messages that a tag names. O(result), without a loop in Python.
 
-        `withheld` gets them with their tags. Raises: UnknownDeliveryTag.
+        `withheld`: gets them with their tags. Raises: UnknownDeliveryTag.
         """
         if multiple and tag == 0:
             tags = list(self)
@@ -22,7 +22,7 @@ class Unacked(dict[int, Message]):
             raise UnknownDeliveryTag(tag=tag)
         elif multiple:
             tags = list(islice(self, tag - next(iter(self)) + 1))
-            if tags[-1] != tag:  # some between them are settled
+            if tags[-1] != tag:  # some tags between them are settled
                 tags = list(takewhile(tag.__ge__, self))
         else:
             tags = [tag]
@@ -32,13 +32,13 @@ class Unacked(dict[int, Message]):
         return taken
 
     def take_all(self) -> list[Message]:
-        """All of them; they are out no more."""
+        """Remove and return all messages."""
         taken = list(self.values())
         self.clear()
         return taken
 
     def put_back(self, withheld: dict[int, Message]) -> None:
-        """These are out again, in their places."""
+        """Put messages back under their tags, in order."""
         tags = sorted([*self.items(), *withheld.items()])
         self.clear()
         self.update(tags)
