@@ -1,1 +1,1 @@
-"""Who gets the next message: consumers and their credit, whose turn it is, groups."""
+"""The choice of the consumer of the next message: credit, turns, filters, message groups."""

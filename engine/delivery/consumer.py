@@ -13,7 +13,7 @@ from ..messages.message import Message
 from ..messages.mixed import Envelopes
 
 if TYPE_CHECKING:
-    from ...expressions.language import Expression  # 20 ms, and 2 MiB, that a broker without filters need not have
+    from ...expressions.language import Expression  # costs 20 ms and 2 MiB, which a broker without filters is spared
     from .effects import Delivered
 
 UNLIMITED = 1 << 62

@@ -149,8 +149,8 @@ class ConsumerList:
         return self._active() if self._rules.single_active_consumer else self.consumers
 
     def _active(self) -> list[Consumer]:
-        """The single active consumer. One that yields gets no more messages, and steps down when it has
-        none unacknowledged."""
+        """The single active consumer. One that yields gets no further messages, and steps down when it has none
+        unacknowledged."""
         if self._is_to_yield:
             if self.consumers[0].unacked:
                 return []

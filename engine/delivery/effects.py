@@ -1,4 +1,4 @@
-"""Effects: what a client's frontend is to tell its peer, as values in the client's outbox."""
+"""Effects: values in a client's outbox that its frontend turns into frames."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -9,18 +9,17 @@ from ..messages.mixed import Envelopes, stretches_alike
 from .consumer import Consumer, Receiver
 
 if TYPE_CHECKING:
-    from ..messages.lease_headers import RunHeaders  # what a broker without leased queues need not have
+    from ..messages.lease_headers import RunHeaders  # only brokers with leased queues need it
 
 
-#: Octets on the wire beside the content, roughly.
+#: Octets of a delivery on the wire beside its content, roughly.
 DELIVERY_OVERHEAD = 64
 
 
 class Delivered:
-    """An effect: a run of messages handed to one consumer with consecutive delivery tags and one redelivered flag.
+    """An effect: a run of messages delivered to one consumer with consecutive delivery tags and one redelivered flag.
 
-    `first_tag`: the session gives it as it delivers. `envelopes`: the one that all share, or one for each. Frontends
-    that do not care for the difference ask `runs`.
+    `first_tag`: set by the session. `envelopes`: the one that all share, or one for each; `runs` hides the difference.
     """
 
     __slots__ = ("blobs", "consumer", "envelopes", "first_tag", "redelivered")
@@ -54,9 +53,9 @@ class Delivered:
 
 
 class DeliveredLeases(Delivered):
-    """An effect: a run of leases of messages with one envelope, each with headers of its own.
+    """An effect: a run of leased messages with one envelope, each with its lease's headers.
 
-    `blobs`: as published; `headers`: what each delivery says beside that.
+    `blobs`: as published; `headers`: the headers that each delivery adds.
     """
 
     __slots__ = ("headers",)
@@ -73,7 +72,7 @@ class DeliveredLeases(Delivered):
         return DELIVERY_OVERHEAD + self.headers.size
 
     def plain(self) -> Delivered:
-        """The same with contents that say all of it."""
+        """The same run with the headers put into the contents."""
         assert isinstance(self.envelopes, Envelope)
         dressed = self.headers.dressed(self.envelopes, self.blobs)
         return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, dressed)
@@ -83,7 +82,7 @@ class DeliveredLeases(Delivered):
 
 
 class ConsumerCancelled:
-    """An effect: the broker ended a subscription (its queue is gone)."""
+    """An effect: the broker ended a subscription, for example because its queue was deleted."""
 
     __slots__ = ("consumer",)
 
@@ -92,7 +91,7 @@ class ConsumerCancelled:
 
 
 class SessionFailed:
-    """An effect: the broker ended a session; what it held is given back."""
+    """An effect: the broker ended a session by an error; its unacknowledged messages are requeued."""
 
     __slots__ = ("error", "session")
 

@@ -1,7 +1,7 @@
-"""Consumers with filters: those that take the same messages are one group, which is asked once about a message.
+"""Groups of consumers with equal filters: a group is asked once about a message.
 
-A group remembers how far into a queue it has looked, and what it found there and nobody has had yet. Where messages
-are, and who may have what was found, is decided above (`queues/searching.py`, `queues/selection.py`).
+A group has its position in the queue, and the messages that it found and that are not delivered yet. The search itself
+and the choice of consumers are in `queues/searching.py` and `queues/selection.py`.
 Source: queues page A.4 (a consumer gets the oldest message that it takes), B.5, F.1, F.2 (FilterGroup), F.6.
 """
 
@@ -18,18 +18,18 @@ from .consumer import Consumer
 from .filters import MessageSubject
 from .group_id import GroupedMessage
 
-#: Asking a filter about a message, in units of `Effort` (2 to 3 us); so many octets of JSON are read in one more.
+#: Units of `Effort` to ask a filter about a message (2 to 3 us), and octets of a JSON body read per further unit.
 ASKING, READ_OCTETS = 2, 64
-#: Units of the language's own measure (10 ns) in one of `Effort`.
+#: Cost units of the filter language (10 ns) per unit of `Effort`.
 COSTS = 120
-#: Messages, and octets of them, whose answers are kept.
+#: Messages, and octets of them, whose answers are cached.
 LATELY_MAX, LATELY_OCTETS = 500, 1024 * 1024
-#: Messages that came back and were not looked at again; with more than these, groups look through the queue again.
+#: Returned messages that may wait to be looked at; with more, groups search the queue again from the first of them.
 AGAIN_MAX = 100_000
 
 
 class Match(NamedTuple):
-    """A message that a group takes. `octets`: of its blob; `member`: the message, if it is one of a message group."""
+    """A message that a group takes. `octets`: of its content; `member`: the message, if it is in a message group."""
 
     position: int
     octets: int
@@ -40,10 +40,10 @@ _position_of = attrgetter("position")
 
 
 class FilterGroup:
-    """Consumers of one queue that take the same messages. `expression`: None takes all.
+    """Consumers of one queue with equal filters. `expression`: the filter; None takes all.
 
-    `position`: it has looked at everything up to there. `is_at_end`: there is nothing behind it either.
-    `found`: what it takes of that, positions rising; somebody else may have had it meanwhile.
+    `position`: the group has looked at all messages up to it. `is_at_end`: there are no messages behind it.
+    `found`: matches up to `position`, positions rising; other consumers may have got some of them already.
     """
 
     __slots__ = ("consumers", "expression", "found", "is_at_end", "position")
@@ -56,7 +56,7 @@ class FilterGroup:
         self.is_at_end = False
 
     def add(self, match: Match) -> None:
-        """It takes a message that stands at or before `position`."""
+        """Add a match at or before `position`."""
         found = self.found
         if found and found[-1].position >= match.position:
             at = bisect_left(found, match.position, key=_position_of)
@@ -66,7 +66,7 @@ class FilterGroup:
             found.append(match)
 
     def rewind(self, position: int) -> None:
-        """It looks again at everything behind a position, if it has looked at that."""
+        """Move back to a position, to look again at all messages behind it."""
         if position < self.position:
             self.position = position
             del self.found[bisect_right(self.found, position, key=_position_of) :]
@@ -74,7 +74,7 @@ class FilterGroup:
 
 
 class Asked:
-    """A message that filters are asked about: what they read of it is read once."""
+    """A message that filters are asked about. Its parts are read once for all filters."""
 
     __slots__ = ("_effort", "_subject", "message")
 
@@ -84,7 +84,7 @@ class Asked:
         self._subject: MessageSubject | None = None
 
     def is_taken_by(self, expression: Expression | None) -> bool:
-        """Whether a filter takes it; None takes all."""
+        """Whether a filter takes the message; None takes all."""
         effort = self._effort
         if expression is None:
             effort.spent += 1
@@ -101,7 +101,7 @@ class Asked:
 
 
 class LatelyAsked:
-    """Messages that consumers with places of their own look at, most often the same ones one after the other."""
+    """A cache of filters' answers, for consumers with positions in a queue that mostly read the same messages."""
 
     __slots__ = ("_answers", "_asked", "_effort", "_octets")
 
@@ -112,7 +112,7 @@ class LatelyAsked:
         self._octets = 0
 
     def takes(self, expression: Expression, message: Message) -> bool:
-        """Whether a filter takes a message, which is what it was whenever it is asked about."""
+        """Whether a filter takes a message, whose content must not change."""
         key = (message.id, expression)
         answer = self._answers.get(key)
         if answer is None:
@@ -131,7 +131,7 @@ class LatelyAsked:
 
 
 class Returned:
-    """Messages that came to places where groups had looked already. `next`: the first that is to be looked at."""
+    """Messages that came to positions where groups had looked already. `next`: index of the first to look at."""
 
     __slots__ = ("groups", "next", "positions")
 
@@ -142,7 +142,7 @@ class Returned:
 
 
 class FilterGroups:
-    """The groups of one queue. `again`: what they look at once more, before they go on."""
+    """The groups of one queue. `again`: returned messages that they look at before they go on."""
 
     __slots__ = ("_again_count", "_by_key", "_effort", "_of", "again")
 
@@ -169,7 +169,7 @@ class FilterGroups:
         return self._of[consumer]
 
     def join(self, consumer: Consumer) -> FilterGroup:
-        """A consumer comes. A new group begins at the head."""
+        """Add a consumer. A new group begins at the head."""
         expression = consumer.filter
         key = None if expression is None else expression.key
         group = self._by_key.get(key)
@@ -180,7 +180,7 @@ class FilterGroups:
         return group
 
     def leave(self, consumers: Iterable[Consumer]) -> None:
-        """Consumers go; groups go with the last of theirs."""
+        """Remove consumers; a group goes with its last consumer."""
         for consumer in consumers:
             group = self._of.pop(consumer)
             group.consumers.remove(consumer)
@@ -193,11 +193,11 @@ class FilterGroups:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def asked(self, message: Message) -> Asked:
-        """A message that groups are to be asked about, one after the other."""
+        """A message for asking groups about it."""
         return Asked(message, self._effort)
 
     def came_to(self, positions: Sequence[int]) -> None:
-        """Messages stand at these positions (rising) that did not before; whoever has looked there looks again."""
+        """Note messages that came to these positions (rising); groups that have looked there look at them again."""
         if not positions:
             return
         first, last = positions[0], positions[-1]
@@ -216,11 +216,11 @@ class FilterGroups:
                 self._again_count = 0
 
     def looked_again(self) -> None:
-        """The first of `again` is done."""
+        """Remove the first of `again`: all its messages were looked at."""
         self._again_count -= len(self.again.popleft().positions)
 
     def start_over(self) -> None:
-        """Positions stand for other places now: everybody begins at the head."""
+        """Begin all groups at the head: positions changed their meaning."""
         self.again.clear()
         self._again_count = 0
         for group in self:

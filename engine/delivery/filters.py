@@ -1,4 +1,4 @@
-"""Messages as filters see them: nothing is read before a filter asks for it, and then once for all of them.
+"""Messages as filters see them. Each part is read only when a filter needs it, and once for all filters.
 
 Source: queues page B.1 (header values), B.4, B.5.
 """
@@ -14,7 +14,7 @@ from ..messages.message import Message
 
 
 class MessageSubject(Subject):
-    """A message of a queue. `is_read`: its body was asked for."""
+    """A message of a queue. `is_read`: a filter has read its body."""
 
     __slots__ = ("_headers", "_message", "_properties", "is_read")
 
@@ -37,7 +37,7 @@ class MessageSubject(Subject):
         return self._headers
 
     def property(self, name: str) -> int | str | None:
-        """See `Subject`. Octets that are no UTF-8 are replaced."""
+        """See `Subject`. Octets that are not UTF-8 are replaced."""
         value = self._read().get(name)
         if isinstance(value, bytes):
             return value.decode("utf-8", "replace")
@@ -47,13 +47,13 @@ class MessageSubject(Subject):
         if self._properties is None:
             try:
                 self._properties = decode_properties(self._message.header, has_headers=False)
-            except ContentError:  # headers with a type that the broker passes on without knowing it
+            except ContentError:  # a header type that the broker passes on unread
                 self._properties = {}
         return self._properties
 
 
 class _HeaderValues(Mapping[str, Value]):
-    """Headers in values of expressions, each made when it is asked for: filters ask for few of what may be many."""
+    """Headers as values of expressions, each converted on demand: filters need few of perhaps many headers."""
 
     __slots__ = ("_known", "_table")
 
@@ -65,7 +65,7 @@ class _HeaderValues(Mapping[str, Value]):
         if name not in self._known:
             try:
                 self._known[name] = _value(self._table[name])
-            except FieldTableError:  # a type that the broker passes on without knowing it
+            except FieldTableError:  # a type that the broker passes on unread
                 self._known[name] = None
         return self._known[name]
 
@@ -83,7 +83,7 @@ NO_HEADERS: Mapping[str, Value] = MappingProxyType({})
 
 
 def values_of(table: FieldTable) -> dict[str, Value]:
-    """A table in values of expressions."""
+    """A field table as values of expressions."""
     return {name: _value(field) for name, field in table.items()}
 
 

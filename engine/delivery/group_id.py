@@ -1,4 +1,4 @@
-"""Which group a message is of, by its headers. Source: address-settings page 3.4."""
+"""The message group of a message, by its headers. Source: address-settings page 3.4."""
 
 from typing import ClassVar
 from zlib import crc32
@@ -7,12 +7,12 @@ from ..messages.content import GROUP_IDS
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope, Message
 
-#: A header whose value -1 ends the group behind its message.
+#: Headers whose value -1 ends the group with this message.
 SEQUENCES = ("_AMQ_GROUP_SEQUENCE", "JMSXGroupSeq")
 
 
 class GroupedMessage(Message):
-    """A message of a group. `group`: which; `ends`: the group is free again behind it."""
+    """A message of a group. `group`: its id; `ends`: the message ends the group, which has no owner afterwards."""
 
     stays_in_memory: ClassVar[bool] = True
 
@@ -25,7 +25,7 @@ class GroupedMessage(Message):
 
 
 def grouped(id_: int, blob: bytes, envelope: Envelope, buckets: int) -> GroupedMessage | None:
-    """A message of its group, or of its group's bucket; None when it names no group."""
+    """Make a message of its group, or (`buckets` above 0) of its group's bucket; None: it names no group."""
     headers = envelope.headers(blob)
     group = _first(headers, GROUP_IDS)
     if group is None:
