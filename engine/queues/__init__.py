@@ -1,1 +1,1 @@
-"""One queue: what it is made of, who gets its messages, its rules, and what comes back to it."""
+"""One queue: its parts by kind, its rules and bounds, dispatch, settlement, and events."""

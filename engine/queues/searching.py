@@ -16,7 +16,7 @@ from ..stores.store import Store
 
 #: Messages that one step scans at most.
 STEP = 250
-#: Units of `Effort` beyond the limit that a step may spend to ask all groups about the message at hand.
+#: Units of `Effort` beyond the limit that a step may spend to ask all groups about the message that it has read.
 OVER_MAX = 1000
 #: Paged-out messages that one window reads back.
 WINDOW = 1000
