@@ -36,7 +36,7 @@ from .turns import Turns
 
 @dataclass(slots=True, frozen=True)
 class JournalStatistics:
-    """A snapshot of the journal itself."""
+    """Figures of a journal at one moment."""
 
     state: str
     next_lsn: int
@@ -54,7 +54,7 @@ class JournalStatistics:
 
 
 class Journal:
-    """See the module. `messages`, `objects`, `checkpoints` and `old_segments` append what they are named after."""
+    """The journal of one directory. `messages`, `objects`, `checkpoints` and `old_segments` append its records."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class Journal:
         return self._directory.is_there
 
     def statistics(self) -> JournalStatistics:
-        """A snapshot. O(segments)."""
+        """The journal's figures now. O(segments)."""
         writer = self.writer
         return JournalStatistics(
             state=writer.state.name.lower(),

@@ -23,7 +23,7 @@ ACKED = EventKind.ACKED
 
 
 class MessageRecords:
-    """Each method appends to the turn under way."""
+    """Appends records of messages to the turn under way."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

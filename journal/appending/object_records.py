@@ -30,7 +30,7 @@ _IDS = frozenset({DUPLICATE_IDS})
 
 
 class ObjectRecords:
-    """Each method appends to the turn under way."""
+    """Appends records of names and objects to the turn under way."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

@@ -93,7 +93,7 @@ class Directory:
         return FORMAT in self.files.names(self.path)
 
     def close(self) -> None:
-        """Unlock it."""
+        """Unlock the directory."""
         self.files.close(self._lock)
 
 

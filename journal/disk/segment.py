@@ -1,4 +1,4 @@
-"""A segment: one file of blocks, `<base LSN, 20 digits>.log`, that can be read without its neighbours.
+"""A segment: one file of blocks, `<base LSN, 20 digits>.log`, that can be read without its neighbors.
 
 First block: flag head; record 0 is the `head` record, then a `define` for every name that is alive. Last block of a
 sealed segment: flag footer, one `footer` record, written after an fsync of all blocks before it (so its durable LSN is

@@ -157,7 +157,7 @@ def encode_content(content: Content) -> bytes:
 
 
 def decode_content(heap: bytes) -> Content:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `encode_content`. Raises: BadRecord."""
     _, key_size, queue_count, expires_ms, cause_id = _open(CONTENT_HEAD, heap, "published")
     position = CONTENT_HEAD.size + 4 * queue_count
     key = _slice(heap, position, key_size, "published")
@@ -177,7 +177,7 @@ def encode_define(define: Define) -> bytes:
 
 
 def decode_define(heap: bytes) -> Define:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `encode_define`. Raises: BadRecord."""
     _, what, _, vhost_id = _open(_DEFINE, heap, "define")
     return Define(what, vhost_id, _text(heap[_DEFINE.size :]))
 
@@ -190,7 +190,7 @@ def encode_declared(declared: Declared) -> bytes:
 
 
 def decode_declared(heap: bytes) -> Declared:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `encode_declared`. Raises: BadRecord."""
     _, what, properties, type_size, _ = _open(_DECLARED, heap, "declared")
     position = _DECLARED.size
     type_ = _text(_slice(heap, position, type_size, "declared"))
@@ -204,7 +204,7 @@ def encode_bound(bound: Bound) -> bytes:
 
 
 def decode_bound(heap: bytes) -> Bound:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `encode_bound`. Raises: BadRecord."""
     _, what, key_size, target_id = _open(_BOUND, heap, "bound")
     key = _slice(heap, _BOUND.size, key_size, "bound")
     return Bound(what, target_id, key, _arguments(heap, _BOUND.size + key_size, "bound"))
@@ -226,7 +226,7 @@ def encode_head(head: Head) -> bytes:
 
 
 def decode_head(heap: bytes) -> Head:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `encode_head`. Raises: BadRecord."""
     _open(_HEAD, heap, "head")
     _, _, _, _, journal_id, begin, end = _HEAD.unpack_from(heap)
     return Head(journal_id, begin, end, _text(heap[_HEAD.size :]))
@@ -243,7 +243,7 @@ def encode_ids_seen(seen: IdsSeen) -> bytes:
 
 
 def decode_ids_seen(heap: bytes) -> IdsSeen:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `encode_ids_seen`. Raises: BadRecord."""
     _, _, address_size, size, count = _open(_IDS_SEEN, heap, "ids_seen")
     position = _IDS_SEEN.size + address_size
     address = _text(_slice(heap, _IDS_SEEN.size, address_size, "ids_seen"))
@@ -261,7 +261,7 @@ def encode_link(content_lsn: int) -> bytes:
 
 
 def decode_link(heap: bytes) -> int:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `encode_link`. Raises: BadRecord."""
     return _open(_LONG_LINK, heap, "enqueued")[1]
 
 
@@ -289,7 +289,7 @@ def encode_text(text: str) -> bytes:
 
 
 def decode_text(heap: bytes) -> str:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `encode_text`. Raises: BadRecord."""
     if not heap:
         return ""
     _open(_TEXT, heap, "text")

@@ -7,7 +7,7 @@
 | 16 | arg | i64 | by kind, see below |
 | 24 | heap_off | u32 | where its heap entry starts in the block's heap |
 | 28 | kind | u8 | `CODE_OF` |
-| 29 | flags | u8 | `DURABLE` and its neighbours |
+| 29 | flags | u8 | `DURABLE` and its neighbors |
 | 30 | priority | u8 | of the message |
 | 31 | reason | u8 | `REASONS` |
 | 32 | address_id | i32 | exchange published to, or the target of a dead letter; 0: none |
@@ -95,7 +95,7 @@ HEAD = 65  # first record of a segment
 FOOTER = 66  # last record of a sealed segment
 SNAPSHOT = 67  # some of the messages of a queue
 CHECKPOINT = 68  # the snapshot that began at `arg` is whole
-TRANSACTION = 69  # bracket; both ends stand in one block
+TRANSACTION = 69  # begin or end of a transaction; both are in one block
 IDS_SEEN = 70  # duplicate ids that an address remembers
 
 (

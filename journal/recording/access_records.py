@@ -34,7 +34,7 @@ def user_octets(user: User) -> bytes:
 
 
 def user_of(name: str, octets: bytes) -> User:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `user_octets`. Raises: BadRecord."""
     value = _value(octets)
     try:
         permissions = value["permissions"]
@@ -88,7 +88,7 @@ def policy_octets(policy: Policy) -> bytes:
 
 
 def policy_of(what: int, vhost: str, name: str, octets: bytes) -> Policy:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `policy_octets`. Raises: BadRecord."""
     value = _value(octets)
     try:
         return make_policy(
@@ -115,7 +115,7 @@ def limits_octets(limits: VirtualHostLimits) -> bytes:
 
 
 def limits_of(octets: bytes) -> VirtualHostLimits:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `limits_octets`. Raises: BadRecord."""
     if not octets:
         return VirtualHostLimits()
     value = _value(octets)
@@ -128,7 +128,7 @@ def parameter_name(component: str, name: str) -> str:
 
 
 def parameter_names(name: str) -> tuple[str, str]:
-    """The inverse: component and name. Raises: BadRecord."""
+    """Inverse of `parameter_name`: component and name. Raises: BadRecord."""
     try:
         component, own = json.loads(name)
     except (ValueError, TypeError, RecursionError):
@@ -144,7 +144,7 @@ def parameter_octets(value: object) -> bytes:
 
 
 def parameter_of(octets: bytes) -> object:
-    """The inverse. Raises: BadRecord."""
+    """Inverse of `parameter_octets`. Raises: BadRecord."""
     return _value(octets).get("value")
 
 

@@ -107,7 +107,7 @@ class FullRecorder(Recorder):
         super()._write_enqueued(event, queue_id, run, queue_id in self._durable_ids and is_persistent(event))
 
     def _settled(self, event: AckedEvent | LeftEvent) -> None:
-        """What is durable as `Recorder` writes it; the rest as history only."""
+        """Write durable messages as `Recorder` does, the others as history only."""
         if event.messages:
             self._write_all_settled(event, self._id_of_queue(event))
         if event.kind is EventKind.DELETED and event.subject.startswith(REPLY_PREFIX):
@@ -137,7 +137,7 @@ class FullRecorder(Recorder):
                 self._journal.messages.happened(kind, queue_id, ids, kept=is_kept, **more)
 
     def _by_holder(self, event: AckedEvent | LeftEvent) -> Iterator[tuple[AckedEvent | LeftEvent, int, int]]:
-        """(the event for some of its messages, ids of the consumer and the connection that held them)."""
+        """(the event for some of its messages, ids of the consumer and the connection to which they were delivered)."""
         if isinstance(event.of, Envelope):
             if isinstance(event, AckedEvent):
                 yield event, *self._holder_ids(event.vhost, event.client, event.consumer)
@@ -188,7 +188,7 @@ class FullRecorder(Recorder):
     def _write_returned(
         self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None, *, is_state: bool
     ) -> None:
-        """`is_state`: recovery needs it, of messages that it restores."""
+        """`is_state`: recovery needs the record, if it restores the message."""
         queue_id = self._id_of_queue(event)
         can_be_state = is_state and queue_id in self._durable_ids
         if can_be_state:
@@ -227,7 +227,7 @@ class FullRecorder(Recorder):
     # -- connections, consumers, topology -----------------------------------------------------------------------------
 
     def _holder_ids(self, vhost: str, client: Recipient | None, tag: str | None) -> tuple[int, int]:
-        """Ids of a consumer by its tag, 0: a get; and of its connection, 0: there is none."""
+        """Ids of a consumer by its tag (0: a basic.get), and of its connection (0: none)."""
         if client is None:
             return 0, 0
         client_id, consumers = self._client(vhost, client.name)
@@ -313,6 +313,6 @@ class FullRecorder(Recorder):
 
 
 def _runs(states: Iterable[tuple[Any, ...]]) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
-    """(what they share, ids) of neighbours that differ in nothing but their id, which is last."""
+    """(common fields, ids) of neighbors that differ only in the id, their last field."""
     for like, run in groupby(states, key=lambda state: state[:-1]):
         yield like, [state[-1] for state in run]

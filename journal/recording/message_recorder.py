@@ -62,7 +62,8 @@ class Meanwhile(NamedTuple):
 
 
 class MessageRecorder(ObjectRecorder):
-    """`persists_deliveries`: write counts at each delivery. `counts_max`: larger ones are not written; -1: all are."""
+    """Records messages. `persists_deliveries`: write counts at each delivery. `counts_max`: the largest count that is
+    written; -1: all are."""
 
     #: Whether messages that no restart restores are recorded, too.
     takes_transient: ClassVar[bool] = False

@@ -43,7 +43,7 @@ _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, P
 
 
 class ObjectRecorder:
-    """Knows the journal's ids of queues and exchanges by their names."""
+    """Records objects. Keeps the journal's ids of queues and exchanges by their names."""
 
     def __init__(self, broker: Broker, journal: Journal) -> None:
         self._broker = broker

@@ -26,7 +26,7 @@ PROPERTIES_AT = 16
 
 
 class JournalLog:
-    """See `TopicLog`."""
+    """The journal as a `TopicLog`."""
 
     def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
         self._broker = broker
