@@ -121,7 +121,7 @@ class HalfOpen(Generic[T]):
         return lost
 
     def enter(self, one: T, origin: str, *, is_trusted: bool, now_ns: int) -> None:
-        """Give it the place that `make_room` found."""
+        """Give a connection the place that `make_room` found."""
         own = self._addresses.get(origin)
         if own is None:
             own = self._addresses[origin] = _Address(origin, not is_trusted and origin not in self._known)

@@ -13,7 +13,7 @@ from ..peer.login import Login
 from ..peer.output import Output
 from ..wire.states import ChannelState
 
-#: Milliseconds without parked publishes before the peer is notified, and with parked ones before it is notified again.
+#: Milliseconds without parked publishes before the peer is unblocked, and with parked ones before it is blocked again.
 CALM_MS = 200
 CALM_NS = CALM_MS * 1_000_000
 

@@ -69,7 +69,7 @@ def publish_run_with_room(
 
 
 def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Channel, turn: Turn) -> bool:
-    """Park tx.commit as a whole if the journal refuses or there is no room. Returns: whether (E.4 row 13).
+    """Park a whole tx.commit if the journal refuses or there is no room (E.4 row 13). Returns: whether it was parked.
 
     Raises: DestinationFull.
     """

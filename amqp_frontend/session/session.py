@@ -35,7 +35,7 @@ def generated_name(prefix: str) -> str:
 
 
 class AmqpSession:
-    """One connection."""
+    """The session of one connection, made of its parts."""
 
     #: Parts that the test broker replaces.
     confirming_type: type[Confirming] = Confirming

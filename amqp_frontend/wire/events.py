@@ -30,13 +30,13 @@ class HeaderRejected:
 
 @dataclass(slots=True)
 class ConnectionMethod:
-    """A method on channel 0 that fits the connection's state."""
+    """A method on channel 0 that is allowed in the connection's state."""
 
     method: Method
 
     @property
     def ids(self) -> tuple[int, int]:
-        """As the method has them."""
+        """Class and method id of the method."""
         return ids_of(self.method.index)
 
 
@@ -50,7 +50,7 @@ class ChannelMethod:
 
     @property
     def ids(self) -> tuple[int, int]:
-        """As the method has them."""
+        """Class and method id of the method."""
         return ids_of(self.method.index)
 
 

@@ -28,7 +28,7 @@ class FrameEndMissing(PeerError):
 
 
 class FrameTooLarge(PeerError):
-    """Facts: type, size, limit."""
+    """A frame is larger than frame-max. Facts: type, size, limit."""
 
 
 class UnexpectedFrame(PeerError):
@@ -68,7 +68,7 @@ class ChannelAlreadyOpen(PeerError):
 
 
 class TooManyChannels(PeerError):
-    """Facts: count, limit."""
+    """channel.open beyond channel-max. Facts: count, limit."""
 
 
 class IncompleteTooLarge(PeerError):
@@ -104,11 +104,11 @@ class PropertiesUndecodable(PeerError):
 
 
 class TuneTooLow(PeerError):
-    """Facts: what, value, limit."""
+    """tune-ok asks for less than the minimum. Facts: what, value, limit."""
 
 
 class TuneTooHigh(PeerError):
-    """Facts: what, value, limit."""
+    """tune-ok asks for more than was offered, or for no limit. Facts: what, value, limit."""
 
 
 class NoQueueDeclared(PeerError):
@@ -132,7 +132,7 @@ class ChannelTimedOut(PeerError):
 
 
 class PrefetchSizeNotImplemented(PeerError):
-    """Facts: size."""
+    """basic.qos with a prefetch-size. Facts: size."""
 
 
 class RequeueFalseNotImplemented(PeerError):
