@@ -530,7 +530,7 @@ class Parking:
         if self.is_full:
             is_half = self._parked_octets <= self._stalled_at // 2 and contents.count < PARKED_MAX // 2
             if is_half or not (contents.count or contents.spooled_count):
-                self._step(ParkingStep.EASE)
+                self._step(ParkingStep.RESUME)
                 self.has_unread = True
                 self._limit_stall()
 
@@ -571,7 +571,7 @@ class Parking:
         if is_given:
             self._step(ParkingStep.NOTIFY)
         else:
-            self._step(ParkingStep.LIFT if self.channels else ParkingStep.CALM)
+            self._step(ParkingStep.UNBLOCK if self.channels else ParkingStep.UNBLOCK_EMPTY)
 
 
 def _nothing(*_: object) -> None:

@@ -131,9 +131,9 @@ class ParkingStep(_Key):
     PARK = auto()  # the first publish is parked
     NOTIFY = auto()  # connection.blocked is sent
     STALL = auto()  # the parking is full
-    EASE = auto()  # it is half empty again
-    LIFT = auto()  # connection.unblocked is sent while work is parked
-    CALM = auto()  # connection.unblocked is sent, and nothing is parked
+    RESUME = auto()  # it is half empty again
+    UNBLOCK = auto()  # connection.unblocked is sent while work is parked
+    UNBLOCK_EMPTY = auto()  # connection.unblocked is sent, and nothing is parked
     EMPTY = auto()  # the last parked work is gone
 
 
@@ -142,7 +142,7 @@ _H, _K = ParkingState, ParkingStep
 PARKING_NEXT: dict[ParkingState, dict[ParkingStep, ParkingState]] = {
     _H.OPEN: {_K.PARK: _H.PARKING},
     _H.PARKING: {_K.NOTIFY: _H.NOTIFIED, _K.STALL: _H.STALLED, _K.EMPTY: _H.OPEN},
-    _H.NOTIFIED: {_K.STALL: _H.NOTIFIED_STALLED, _K.LIFT: _H.PARKING, _K.CALM: _H.OPEN},
-    _H.STALLED: {_K.EASE: _H.PARKING, _K.NOTIFY: _H.NOTIFIED_STALLED},
-    _H.NOTIFIED_STALLED: {_K.EASE: _H.NOTIFIED, _K.LIFT: _H.STALLED},
+    _H.NOTIFIED: {_K.STALL: _H.NOTIFIED_STALLED, _K.UNBLOCK: _H.PARKING, _K.UNBLOCK_EMPTY: _H.OPEN},
+    _H.STALLED: {_K.RESUME: _H.PARKING, _K.NOTIFY: _H.NOTIFIED_STALLED},
+    _H.NOTIFIED_STALLED: {_K.RESUME: _H.NOTIFIED, _K.UNBLOCK: _H.STALLED},
 }
