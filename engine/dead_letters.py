@@ -2,6 +2,7 @@
 
 Publishing them may cause more deaths. In a chain of queues in which nothing may wait this would not stop before the end
 of the chain, and the journal could not commit. So they cause no deaths while there are many (`is_congested`).
+`publishing/publish.py` decides which queues receive one; `messages/deaths.py` makes its headers.
 Source: behaviour page 2.11; address-settings page 6.7.
 """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 REQUEUE_SLICE = 500
 
 
-def requeue_in_slices(session: "Session", *, why: str, counted: bool, delayed: bool) -> Iterator[None]:
+def requeue_in_slices(session: "Session", *, why: str, counted: bool, with_redelivery_delay: bool) -> Iterator[None]:
     """Requeue a slice in each step, the newest first, so that no returned message has to be passed over.
 
     The session stays in `Queue.sessions` of its queues until all deliveries are back.
@@ -26,7 +26,7 @@ def requeue_in_slices(session: "Session", *, why: str, counted: bool, delayed: b
         queue.freeze()
     while unacked:
         newest = [unacked.popitem()[1] for _ in range(min(REQUEUE_SLICE, len(unacked)))]
-        requeue_run(newest[::-1], why=why, counted=counted, delayed=delayed)
+        requeue_run(newest[::-1], why=why, counted=counted, with_redelivery_delay=with_redelivery_delay)
         if unacked:
             yield
     for queue in queues:

@@ -437,14 +437,14 @@ class Session(Delivering):
             self.transaction = None
         if self.consumers:
             self.subscriptions.cancel_last()
-        delayed = failed and self.client.broker.options.delay_on_connection_loss
+        with_redelivery_delay = failed and self.client.broker.options.delay_on_connection_loss
         why = "lost" if failed else "closed"
         steps = None
-        if len(self.unacked) > REQUEUE_SLICE and self.committing is None and not self.subscriptions.keeps_any:
-            steps = requeue_in_slices(self, why=why, counted=failed, delayed=delayed)
+        if len(self.unacked) > REQUEUE_SLICE and self.committing is None and not self.subscriptions.has_copies_out:
+            steps = requeue_in_slices(self, why=why, counted=failed, with_redelivery_delay=with_redelivery_delay)
             next(steps)
         elif self.unacked:
-            requeue_run(self.unacked.take_all(), why=why, counted=failed, delayed=delayed)
+            requeue_run(self.unacked.take_all(), why=why, counted=failed, with_redelivery_delay=with_redelivery_delay)
         if self.consumers:
             self.subscriptions.cancel(list(self.consumers))
         if steps is not None:

@@ -46,17 +46,17 @@ def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, bro
     runs = by_consumer(messages)
     for run in runs:
         holder = holder_of(run[0])
-        requeue_run(run, why=why, counted=counted, delayed=True)
+        requeue_run(run, why=why, counted=counted, with_redelivery_delay=True)
         if run is not runs[-1]:
             broker.scheduler.dispatch_now(queue_of(holder))
 
 
-def requeue_run(messages: list[Message], *, why: str, counted: bool, delayed: bool) -> None:
-    """Requeue deliveries. `counted`: as failed attempts; `delayed`: after the queue's redelivery delay."""
+def requeue_run(messages: list[Message], *, why: str, counted: bool, with_redelivery_delay: bool) -> None:
+    """Requeue deliveries. `counted`: as failed attempts."""
     by_queue: dict[Queue, list[Message]] = {}
     for holder, run in by_holder(messages):
         queue = queue_of(holder)
         holder.session.release(holder, queue, len(run))
         by_queue.setdefault(queue, []).extend(run)
     for queue, returned in by_queue.items():
-        queue.requeue(returned, why=why, counted=counted, delayed=delayed)
+        queue.requeue(returned, why=why, counted=counted, with_redelivery_delay=with_redelivery_delay)

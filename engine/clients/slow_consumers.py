@@ -261,7 +261,7 @@ def _requeue_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]
         del tags[-MESSAGES_SLICE:]
         messages: list[Message] = [unacked.pop(tag) for tag in some if tag in unacked]
         if messages:
-            requeue_run(messages, why="aborted", counted=True, delayed=False)
+            requeue_run(messages, why="aborted", counted=True, with_redelivery_delay=False)
         if tags:
             yield
     queue.unfreeze()

@@ -132,7 +132,7 @@ class Subscriptions:
         self._client.broker.acknowledgements.watch(holder)
         queue = queue_of(holder)
         self.queues[queue] = None
-        queue.may_be_out_at(holder.session)
+        queue.note_session_with_unacked(holder.session)
 
     def mark_queues(self) -> bool:
         """Mark the queues of the session's consumers that have ready messages. Returns whether there are any.
@@ -155,7 +155,7 @@ class Subscriptions:
         return is_any
 
     @property
-    def keeps_any(self) -> bool:
+    def has_copies_out(self) -> bool:
         """Whether a queue that keeps its messages may have unacknowledged copies here."""
         return any(queue.keeps for queue in self.queues)
 

@@ -26,7 +26,7 @@ class Alarm(Usage):
 
     __slots__ = ("_clock", "_reason", "since_ms")
 
-    is_fed = False
+    is_limit = False
 
     def __init__(self, limit_name: str, on_eased: Callable[[Usage], None], clock: Clock) -> None:
         super().__init__("broker", limit_name, on_eased, is_root=True)

@@ -40,4 +40,4 @@ class Blocker:
     @property
     def is_alarm(self) -> bool:
         """Whether an alarm blocks, raised by an operator or by a full disk, and not a limit."""
-        return not self.node.is_fed
+        return not self.node.is_limit

@@ -1,6 +1,6 @@
 """The publishes that frontends park for blocked clients: of one client, and of all together.
 
-Source: queues page E.5, "Hold area".
+`control.py` decides which publishers wait, and when they go on. Source: queues page E.5, "Hold area".
 """
 
 from typing import Protocol

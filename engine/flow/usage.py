@@ -57,8 +57,8 @@ class Usage:
         self.users = 0  # meters that feed it
         self.warning_interval_ms = DEFAULT_INTERVAL_MS  # between two warnings that somebody waits; 0: none
 
-    #: Whether use fills it; an alarm is raised and lowered instead.
-    is_fed = True
+    #: Whether it is a limit, which use fills; an alarm is raised and ended instead.
+    is_limit = True
 
     @property
     def reason(self) -> str:

@@ -11,7 +11,7 @@ from ..delivery.filter_groups import Asked
 from ..messages.lease_headers import browse_entries, lease_entries, with_entries
 from ..messages.message import Message
 from ..queues import consumers
-from ..queues.classic import settle
+from ..queues.classic import balance_memory
 from ..queues.selection import Selection
 from .deferring import DeferringCore
 from .ending import LeasedCore
@@ -68,7 +68,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
             queue.mark()  # the rest is for the next turn
             break
     if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
-        settle(queue)
+        balance_memory(queue)
 
 
 def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:

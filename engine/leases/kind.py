@@ -183,7 +183,7 @@ class LeasedDispatch:
         is_aside = wish.browses or wish.backlog == 0 or consumer in queue.replaying
         queue.lease_consumers.joined(consumer, is_aside=is_aside, renews=wish.renews)
 
-    def is_selective(self, queue: "LeasedQueue", consumer: Consumer) -> bool:
+    def removes_messages(self, queue: "LeasedQueue", consumer: Consumer) -> bool:
         return consumer not in queue.browsing and consumer not in queue.replaying
 
     def replace(
@@ -305,7 +305,7 @@ class LeasedSettlement:
             queue.mark()
 
     def give_back(
-        self, queue: "LeasedQueue", messages: list[Message], why: str, *, counted: bool, delayed: bool
+        self, queue: "LeasedQueue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
     ) -> None:
         """End leases and make their messages ready. Leases that have ended before are skipped."""
         if not queue.deleted:

@@ -65,7 +65,11 @@ class ClassicIntake:
         if (rules.has_limit or ttl_ms == 0 or queue.pending is not None) and context.broker.scheduler.is_marked(queue):
             queue.dispatch()  # first hand out messages that came back in this turn
         refused: list[int] = []
-        refusing, offer, enqueued = queue.refusing, queue.delivery.offer, queue.events.enqueued  # 0.1 us a message
+        refusing, offer, enqueued = (
+            queue.refusing,
+            queue.delivery.offer,
+            queue.events.enqueued,
+        )  # saves 0.1 us a message
         for offset, blob in enumerate(blobs):
             message = queue.message_for(first_id + offset, blob, envelope)
             message.expires_ns = expires_ns
@@ -197,7 +201,7 @@ class ClassicDispatch:
     def joined(self, queue: "Queue", consumer: Consumer) -> None:
         """The consumer list has all state."""
 
-    def is_selective(self, queue: "Queue", consumer: Consumer) -> bool:
+    def removes_messages(self, queue: "Queue", consumer: Consumer) -> bool:
         return True
 
     def replace(
@@ -245,12 +249,12 @@ class ClassicDispatch:
         if consumer_list.is_simple and not store.expiring:
             _dispatch_to(queue, consumer_list.consumers[0])
             return
-        is_all = True  # all expired heads are gone
+        is_expiry_done = True  # all expired heads are gone
         while store.ready:
             available = len(store.ready)
             if store.expiring:
-                is_all = queue.expire()
-                if not is_all or not store.ready:
+                is_expiry_done = queue.expire()
+                if not is_expiry_done or not store.ready:
                     break
                 available = 1
             eligible = consumer_list.eligible(available)
@@ -273,9 +277,9 @@ class ClassicDispatch:
                 queue.mark()  # the rest is for the next turn
                 break
         if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
-            settle(queue)
+            balance_memory(queue)
         if store.expiring:
-            _expire_behind(queue, is_all=is_all)
+            _expire_behind(queue, is_expiry_done=is_expiry_done)
 
     def pop(self, queue: "Queue") -> Message | None:
         queue.note_use()
@@ -319,9 +323,9 @@ class ClassicDispatch:
             queue.store.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), queue.consumer_list.hand_over)
 
 
-def _expire_behind(queue: "Queue", *, is_all: bool) -> None:
+def _expire_behind(queue: "Queue", *, is_expiry_done: bool) -> None:
     """After a dispatch, expire messages behind those handed out, unless a slice has left expired heads already."""
-    if is_all:
+    if is_expiry_done:
         queue.expire()
     queue.arm_expiry()
 
@@ -329,13 +333,13 @@ def _expire_behind(queue: "Queue", *, is_all: bool) -> None:
 def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
     """Dispatch in a queue with a filtering consumer."""
     store = queue.store
-    is_all = not store.expiring or queue.expire()
-    if is_all:
+    is_expiry_done = not store.expiring or queue.expire()
+    if is_expiry_done:
         selection.dispatch(queue)
         if store.settle_quota():
             queue.context.broker.background.trim_later(queue)
     if store.expiring:
-        _expire_behind(queue, is_all=is_all)
+        _expire_behind(queue, is_expiry_done=is_expiry_done)
 
 
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
@@ -353,7 +357,7 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
         if len(messages) == credit:
             break
     if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
-        settle(queue)
+        balance_memory(queue)
 
 
 def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
@@ -362,11 +366,11 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
     if not groups.may_dispatch(queue.events.unacked):
         return
     passed: deque[Message] = deque()
-    is_all = True  # all expired heads are gone
+    is_expiry_done = True  # all expired heads are gone
     while store.ready and len(passed) < PASSED_MAX:
         if store.expiring:
-            is_all = queue.expire()
-            if not is_all or not store.ready:
+            is_expiry_done = queue.expire()
+            if not is_expiry_done or not store.ready:
                 break
         if not consumer_list.has_waiting():
             break
@@ -383,7 +387,7 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
         store.put_first(passed.pop())
     _feed(queue)
     if store.expiring:
-        _expire_behind(queue, is_all=is_all)
+        _expire_behind(queue, is_expiry_done=is_expiry_done)
 
 
 def _taker(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
@@ -410,7 +414,7 @@ def _goes_straight(queue: "Queue") -> bool:
     )
 
 
-def settle(queue: "Queue") -> None:
+def balance_memory(queue: "Queue") -> None:
     """Page out messages beyond the quota of memory, and ask for those that consumers want soon."""
     if queue.store.settle_quota():
         queue.context.broker.background.trim_later(queue)
@@ -441,11 +445,13 @@ class ClassicSettlement:
         if queue.rules is not NO_RULES and _dead_letters_are_refused(queue):
             for message in messages:
                 message.uncounted += 1
-            self.give_back(queue, messages, reason, counted=True, delayed=True)
+            self.give_back(queue, messages, reason, counted=True, with_redelivery_delay=True)
         else:
             self.kill(queue, messages, reason)
 
-    def give_back(self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
+    def give_back(
+        self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
+    ) -> None:
         """Take messages back; all share one time. O(messages + those before them)."""
         if queue.deleted or not messages:
             return
@@ -454,7 +460,7 @@ class ClassicSettlement:
         for message in messages:
             message.holder = None
         if queue.rules is not NO_RULES:
-            _give_back_by_rules(queue, messages, why, counted=counted, delayed=delayed)
+            _give_back_by_rules(queue, messages, why, counted=counted, with_redelivery_delay=with_redelivery_delay)
         else:
             if not counted:
                 for message in messages:
@@ -466,7 +472,9 @@ class ClassicSettlement:
             queue.arm_expiry()
 
 
-def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
+def _give_back_by_rules(
+    queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
+) -> None:
     """Take messages (ids falling) back by the queue's rules: each dies, is purged or evicted, waits, or is ready.
 
     Order of checks: attempts, purge-on-no-consumers, ring, delay, insertion (address-settings page 4.5, rule 6).
@@ -497,7 +505,7 @@ def _give_back_by_rules(queue: "Queue", messages: list[Message], why: str, *, co
         if attempts > 0 and rules.counts_deliveries:
             queue.tell_count(message, attempts)
         wait_ms = None
-        if delayed or is_refused:
+        if with_redelivery_delay or is_refused:
             wait_ms = redelivery_delay_ms(rules, attempts, context.broker.chance(), counted=counted)
         if wait_ms is None:
             back.append(message)

@@ -77,7 +77,7 @@ def pause(queue: "Queue", paused: bool) -> None:
 
 def select(queue: "Queue", consumer: Consumer) -> None:
     """Add a consumer to the queue's selection. The first consumer with a filter makes the selection."""
-    if not queue.delivery.is_selective(queue, consumer):
+    if not queue.delivery.removes_messages(queue, consumer):
         return
     if queue.selection is not None:
         queue.selection.join(consumer, is_empty=not queue.has_ready)

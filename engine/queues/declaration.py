@@ -1,5 +1,7 @@
 """The declaration of a queue: its arguments, the layers of its policy and its address, and the rules that follow.
 
+Queues are declared in `declared_queues.py`; `rules/arguments.py` checks their arguments. The frontend's
+`wire/replies.py` has the texts of refusals.
 Source: ruling 11 (precedence); behaviour page 3.12; address-settings page 3.8.
 """
 

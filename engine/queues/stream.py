@@ -218,7 +218,9 @@ class StreamSettlement:
     def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
         queue.events.acked(messages, kept=True)
 
-    def give_back(self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, delayed: bool) -> None:
+    def give_back(
+        self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
+    ) -> None:
         for message in messages:
             message.holder = None
 

@@ -1,6 +1,6 @@
 """Redelivery: the delay before a returned message is ready again.
 
-Pure arithmetic; the queue decides which returns count as attempts.
+Pure arithmetic. Classic and quorum queues call it (`queues/classic.py`); `clients/` decides which returns count.
 Source: address-settings page 5.1, 5.3.
 """
 

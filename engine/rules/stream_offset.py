@@ -1,4 +1,7 @@
-"""The start position of a stream consumer: the argument x-stream-offset. Source: behaviour page 3.7."""
+"""The start position of a stream consumer: the argument x-stream-offset.
+
+`queues/stream.py` turns it into an offset. Source: behaviour page 3.7.
+"""
 
 import re
 from typing import NamedTuple
