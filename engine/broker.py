@@ -165,7 +165,7 @@ class Broker:
         """Run the actions that are due. Returns their number. The caller ends the turn afterwards."""
         return self.context.deadlines.advance(self.context.clock.monotonic_ns())
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- snapshots ----------------------------------------------------------------------------------------------------
 
     def count_sizes(self) -> Sizes:
         """The sizes of published bodies. Counting starts with the first call."""

@@ -51,7 +51,7 @@ class Moving:
     """One request. `aim`: finds the destination of each message; None: discard it.
 
     `total`: number of messages that were ready at the start; later ones are not moved. `looked_at`: number read so far;
-    `done`: number moved; `kept`: number that stay, by reason. `waits_for`: what has no room now; empty: nothing.
+    `done`: number moved; `kept`: number that stay, by reason. `waits_for`: name of a place without room; empty: none.
     `is_done`: the request is complete.
     """
 

@@ -1,1 +1,1 @@
-"""From a routing key to destinations: exchange types, bindings and their indexes."""
+"""Exchange types, bindings and their indexes, which map routing keys to destinations."""

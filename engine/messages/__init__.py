@@ -1,1 +1,1 @@
-"""One message: its octets, what they say, and what is remembered of it. Knows no queue."""
+"""Messages: contents, properties, dead letters, duplicate ids, events. Independent of queues."""

@@ -1,1 +1,1 @@
-"""What was declared or configured, resolved and frozen; arithmetic only. Knows no queue."""
+"""The rules of queues, consumers and addresses, resolved from declarations and settings. Independent of queues."""

@@ -1,1 +1,1 @@
-"""Where the messages of one queue wait: in memory, in the journal, by priority, by key, for all to read."""
+"""The stores of queues' ready messages: in memory and paged out, with priorities, last values, or as a log."""

@@ -1,4 +1,4 @@
-"""The ready list of non-destructive queues: found by id, since each consumer reads from a place of its own."""
+"""The ready list of non-destructive queues, searched by id, because each consumer reads at its own position."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from ..messages.message import Message
 
 
 class KeptReady:
-    """Messages in order of ids, found by id in O(log n), mostly leaving at the head."""
+    """Messages in order of ids, found by id in O(log n). Optimized for removal at the head."""
 
     __slots__ = ("_head", "_messages")
 
@@ -26,14 +26,14 @@ class KeptReady:
         return self._messages[self._head + index]
 
     def append(self, message: Message) -> None:
-        """At the place of its id: nearly always the tail."""
+        """Insert a message by its id, which nearly always is at the end."""
         if self._messages and self._messages[-1].id > message.id:
             insort(self._messages, message, lo=self._head, key=_id_of)
         else:
             self._messages.append(message)
 
     def popleft(self) -> Message:
-        """The oldest."""
+        """Remove and return the oldest message."""
         message = self._messages[self._head]
         self._head += 1
         if self._head > 1000 and self._head * 2 > len(self._messages):
@@ -42,21 +42,21 @@ class KeptReady:
         return message
 
     def put_before(self, messages: list[Message]) -> None:
-        """Messages (ids rising) before all others. O(n)."""
+        """Insert messages (ids rising) before all others. O(n)."""
         self._messages[: self._head] = messages
         self._head = 0
 
     def pop(self) -> Message:
-        """Any message: for giving the memory of a purge back."""
+        """Remove any message, to free the memory of a purge in slices."""
         return self._messages.pop()
 
     def after(self, id_: int, count: int) -> list[Message]:
-        """Up to `count` messages behind `id_`."""
+        """Up to `count` messages with ids above `id_`."""
         start = bisect_right(self._messages, id_, lo=self._head, key=_id_of)
         return self._messages[start : start + count]
 
     def take(self, id_: int) -> Message | None:
-        """Take the message with this id out; None when it is not here (any more)."""
+        """Remove and return the message with this id; None: it is not here."""
         index = bisect_left(self._messages, id_, lo=self._head, key=_id_of)
         if index == len(self._messages) or self._messages[index].id != id_:
             return None

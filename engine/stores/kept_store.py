@@ -1,7 +1,7 @@
-"""The store of a non-destructive queue: messages in memory, and the places of those that only the journal has.
+"""The store of a non-destructive queue: messages in memory, and the ids and sizes of those only in the journal.
 
-The two stand in each other's gaps: what only memory has (transient, or changed since) stays there, wherever it is.
-The oldest leave memory as more come than the queue's share; windows of them are read back for consumers.
+The ids of the two interleave, because transient and changed messages stay in memory. When memory exceeds the queue's
+share, the oldest messages leave it; consumers read them back in windows.
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
@@ -23,16 +23,17 @@ from .store import Dropped, Removed, Scanned
 from .surroundings import Owner
 from .untailed_store import SCANNING, UntailedStore
 
-#: Octets of new messages after which memory is looked at, where the share is large.
+#: Octets of new messages between two comparisons of memory with the share, if the share is large.
 LOOK_OCTETS = 1024 * 1024
-#: Keys of last values that nobody has any more are looked for when there are so many more keys than messages.
+#: Unused keys of last values are removed when there are this many more keys than twice the messages.
 SPARE_KEYS = 1000
 
 
 class KeptStore(UntailedStore):
-    """In order of ids, whatever is put where. `memory_octets`: what the messages in memory take. See `Store`.
+    """Messages in order of ids; `put_first` and `put_last` do not change it. See `Store`.
 
-    `key_of`: of a last-value queue, a message's key; None: it has none.
+    `memory_octets`: octets of the messages in memory. `key_of`: the function of a message's last-value key, which
+    returns None for a message without one; None: not a last-value queue.
     """
 
     keeps: ClassVar[bool] = True
@@ -55,18 +56,18 @@ class KeptStore(UntailedStore):
         self._storage = owner.storage
         self._key_of = key_of
         self.places = PagedPlaces()
-        self.windows = Windows(owner.storage)  # what of these was read back
+        self.windows = Windows(owner.storage)  # messages of `places` that were read back
         self._start_memory()
 
     def _start_memory(self) -> None:
         self._here = KeptReady()
         self.memory_octets = 0
-        self._look_at = 0  # octets in memory at which they are compared with their share
-        self._body_octets: int | None = None  # of those in memory, from the moment that somebody asks
-        self._by_key: dict[Key, int] = {}  # the newest message of each key, by id
-        self._first_ids: dict[int, int] = {}  # under which these were first published, where that is another id
+        self._look_at = 0  # octets in memory at which to compare them with the share
+        self._body_octets: int | None = None  # octets of bodies in memory; None: not counted yet
+        self._by_key: dict[Key, int] = {}  # id of the newest message of each key
+        self._first_ids: dict[int, int] = {}  # id of the first publish of these messages, if it differs
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._here) + len(self.places)
@@ -122,7 +123,7 @@ class KeptStore(UntailedStore):
             self.append(Message(id_, blob, envelope))
 
     def append(self, message: Message) -> Message | Left | None:
-        """See `Store`. A newer value comes to the end, so that all consumers see it."""
+        """See `Store`. A newer value is appended at the end, so that all consumers see it."""
         older = self._supersede(message)
         if older is not message:
             self._put(message)
@@ -130,11 +131,11 @@ class KeptStore(UntailedStore):
         return older
 
     def put_first(self, message: Message) -> Message | Left | None:
-        """See `Store`; where its id says."""
+        """See `Store`; inserts by id."""
         return self.append(message)
 
     def put_last(self, message: Message) -> Message | Left | None:
-        """See `Store`; where its id says."""
+        """See `Store`; inserts by id."""
         return self.append(message)
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
@@ -149,9 +150,9 @@ class KeptStore(UntailedStore):
             self._body_octets += body_size(message)
 
     def _supersede(self, message: Message) -> Message | Left | None:
-        """A message comes: of two with one key only the newer one is to stay.
+        """Keep only the newer of a new message and the message with the same key.
 
-        Returns: the older one, which is out; it may be the message itself. None: there was none of its key.
+        Returns: the older one, which is not (or no longer) in the store; None: the key is new.
         """
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
@@ -171,10 +172,10 @@ class KeptStore(UntailedStore):
         return older
 
     def know_contents(self, counts_octets: bool) -> tuple[int, list[Message | Left]]:
-        """After a restart: read once what only the contents say, where somebody asks for it. Raises: Unreadable.
+        """After a restart: read all contents once, if keys or octets are needed. Raises: Unreadable.
 
-        Returns: octets of blobs that were read, if they are counted; and messages that were out, or waited, as a newer
-        value of their key came. They are not here any more.
+        Returns: the octets of blobs that were read, if they are counted; and removed messages, which were delivered or
+        scheduled when a newer value of their key arrived.
         """
         if self._key_of is None and not counts_octets:
             return 0, []
@@ -194,7 +195,7 @@ class KeptStore(UntailedStore):
         return octets, [gone for id_ in older if (gone := self.take_id(id_)) is not None]
 
     def _know_key(self, message: Message) -> tuple[int, ...]:
-        """The id of the older one, if there are two with its key."""
+        """Note a message's key. Returns the id of the older one, if there are two with this key."""
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
             return ()
@@ -211,21 +212,21 @@ class KeptStore(UntailedStore):
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def _measure(self) -> None:
-        """A message came into memory: of more than the share the oldest leave."""
+        """Called for a new message in memory. If memory exceeds the share, the oldest messages leave it."""
         if self.memory_octets < self._look_at:
             return
         pager, durability = self._storage.pager, self._storage.durability
         step = LOOK_OCTETS
         is_behind = durability is not None and durability.is_behind
         if pager is not None and not is_behind and self._owner.stores(IN_JOURNAL):
-            share = pager.budget() // 2  # the other half is for windows
+            share = pager.budget() // 2  # windows have the other half
             if self.memory_octets > share:
                 self._leave_oldest(share // 2)
             step = min(step, share // 4)
         self._look_at = self.memory_octets + max(step, self.memory_octets // 8)
 
     def _leave_oldest(self, octets: int) -> None:
-        """Until what is in memory takes no more than so many octets, as far as the journal has them as they are."""
+        """Remove the oldest messages from memory, down to this many octets. Those not in the journal stay."""
         leaving: list[Message] = []
         staying: list[Message] = []
         while self._here and self.memory_octets > octets:
@@ -251,20 +252,20 @@ class KeptStore(UntailedStore):
 
     @property
     def head_is_paged(self) -> bool:
-        """Whether only the journal has the oldest of all."""
+        """Whether the oldest message is only in the journal."""
         if not self.places:
             return False
         return not self._here or self.places.first_id < self._here[0].id
 
     @property
     def next_expiry_ns(self) -> int:
-        """See `Store`: when the oldest of all expires."""
+        """See `Store`: the expiry of the oldest message."""
         if self.head_is_paged:
             return self.places.first_expires_ns
         return self._here[0].expires_ns if self._here else 0
 
     def take_head(self) -> Message | Left:
-        """Take the oldest of all out; there must be one."""
+        """Take the oldest message; there must be one."""
         if self.head_is_paged:
             return self.places.take_first()
         message = self._here.popleft()
@@ -272,7 +273,7 @@ class KeptStore(UntailedStore):
         return message
 
     def read_head(self, id_: int, count: int = WINDOW_MESSAGES) -> Message:
-        """One of the oldest, which only the journal has, at once; with it are read up to `count` in all, for the next.
+        """Read one of the oldest messages, which is only in the journal, and up to `count` in all in advance.
 
         Raises: Unreadable.
         """
@@ -284,28 +285,28 @@ class KeptStore(UntailedStore):
         return message
 
     def first_alive(self, now_ns: int) -> int | None:
-        """The id of the oldest, those not counted at the head that have expired by then."""
+        """The id of the oldest message that has not expired by then; None: there is none."""
         if not 0 < self.next_expiry_ns <= now_ns:
             return (self.places.first_id if self.head_is_paged else self._here[0].id) if len(self) else None
         here = ((message.id, message.expires_ns) for message in self._here)
         return next((id_ for id_, due_ns in merge(here, self.places.expiries()) if not 0 < due_ns <= now_ns), None)
 
     def head(self, now_ns: int) -> Message | None:
-        """The oldest that has not expired by then, without taking it: for a get. Raises: Unreadable."""
+        """The oldest message that has not expired by then, for a get. It stays. Raises: Unreadable."""
         id_ = self.first_alive(now_ns)
         if id_ is None:
             return None
         here = self._here.after(id_ - 1, 1)
         return here[0] if here and here[0].id == id_ else self.read_head(id_, 1)
 
-    # -- what consumers read ------------------------------------------------------------------------------------------
+    # -- reading for consumers ----------------------------------------------------------------------------------------
 
     def after(self, id_: int, count: int) -> list[Message]:
-        """Up to `count` messages in memory behind `id_`."""
+        """Up to `count` messages in memory with ids above `id_`."""
         return self._here.after(id_, count)
 
     def between(self, id_: int, count: int, read_back: Callable[[int], Message | None]) -> Iterator[Message]:
-        """Up to `count` messages behind `id_`, wherever they are; ends before one that was not read back."""
+        """Up to `count` messages with ids above `id_`, in memory or not; ends where `read_back` returns None."""
         here = iter(self._here.after(id_, count))
         message = next(here, None)
         for paged in self.places.after(id_, count):
@@ -323,7 +324,7 @@ class KeptStore(UntailedStore):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """See `Store`. None where the head is paged out."""
+        """See `Store`. Takes none while the head is paged out."""
         taken: list[Message] = []
         while len(taken) < limit and self._here and not self.head_is_paged and (room > 0 or not taken):
             message = self._here.popleft()
@@ -333,7 +334,7 @@ class KeptStore(UntailedStore):
         return taken
 
     def take_id(self, id_: int) -> Message | Left | None:
-        """Take the message with this id out, as it is; None: it is gone."""
+        """Take the message with this id without reading its content; None: there is none."""
         message = self._here.take(id_)
         if message is None:
             return self.places.take(id_)
@@ -405,7 +406,7 @@ class KeptStore(UntailedStore):
         self.windows.fill(SCANNING, self.places, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        """See `Store`. What is paged out is not read."""
+        """See `Store`. Paged-out contents are not read."""
         gone = _Gone()
         for id_ in sorted(set(positions)):
             one = self.take_id(id_)
@@ -417,7 +418,7 @@ class KeptStore(UntailedStore):
 
 
 class _Gone:
-    """What is being removed."""
+    """Collects the removed messages."""
 
     __slots__ = ("messages", "octets", "recounted", "unread")
 
@@ -427,10 +428,10 @@ class _Gone:
         self.octets = self.recounted = 0
 
     def add(self, message: Message) -> None:
-        """It has its content."""
+        """Add a message with content."""
         self.messages.append(message)
         self.octets += len(message.blob)
 
     def removed(self) -> Removed:
-        """That was all."""
+        """The result."""
         return Removed(self.messages, self.unread, self.recounted)

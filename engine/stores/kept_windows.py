@@ -1,6 +1,6 @@
-"""What is read back of a non-destructive queue: a window for each consumer, and one for what leaves at the head.
+"""The windows of a non-destructive queue: messages read back for each consumer, and one window for the head.
 
-Together they take no more than their share, but for one message each. Source: queues page, F.2 and F.7.
+Together they stay within their share of memory, except that each may have one message. Source: queues page, F.2, F.7.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from .paged_places import PagedPlaces
 from .paged_run import messages_of
 from .surroundings import Storage
 
-#: What a window takes from the journal at once.
+#: Maximum messages, and octets, of a window.
 WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
 
 
@@ -19,11 +19,11 @@ class Reader(Protocol):
     """A consumer. Hashable."""
 
     def credit(self) -> int:
-        """How many messages it may be handed now; 0 or less means none."""
+        """The number of messages that may be delivered to it now; 0 or less: none."""
 
 
 class Window:
-    """Messages by id, and the octets of their blobs."""
+    """Messages by id, with the octets of their blobs."""
 
     __slots__ = ("messages", "octets")
 
@@ -33,7 +33,7 @@ class Window:
 
 
 class Windows:
-    """By reader; None: the head. Messages are shared: what is handed out is a copy."""
+    """The windows by reader; None: the head. Readers may share a window, so messages are delivered as copies."""
 
     __slots__ = ("_storage", "_windows")
 
@@ -43,29 +43,32 @@ class Windows:
 
     @property
     def octets(self) -> int:
-        """What they take. O(windows)."""
+        """Octets of all windows. O(windows)."""
         return sum({id(window): window.octets for window in self._windows.values()}.values())
 
     def find(self, reader: Reader | None, id_: int) -> Message | None:
-        """A message that was read back for this reader."""
+        """A message in this reader's window; None: it is not there."""
         window = self._windows.get(reader)
         return None if window is None else window.messages.get(id_)
 
     def all(self, reader: Reader | None) -> list[Message]:
-        """All that was read back for this reader, ids rising."""
+        """All messages in this reader's window, ids rising."""
         window = self._windows.get(reader)
         return [] if window is None else list(window.messages.values())
 
     def forget(self, reader: Reader | None) -> None:
-        """It wants nothing that only the journal has."""
+        """Drop the window of a reader, if it has one."""
         self._windows.pop(reader, None)
 
     def clear(self) -> None:
-        """What was read back is gone from the queue."""
+        """Drop all windows."""
         self._windows.clear()
 
     def fill(self, reader: Reader | None, places: PagedPlaces, id_: int, count: int = WINDOW_MESSAGES) -> None:
-        """Read up to `count` of the messages behind `id_` back, unless another reader has them. Raises: Unreadable."""
+        """Fill a reader's window with up to `count` messages after `id_`, or share the window of another reader.
+
+        Raises: Unreadable.
+        """
         pager = self._storage.pager
         assert pager is not None
         self._windows.pop(reader, None)
@@ -76,7 +79,7 @@ class Windows:
             if next_ids[0] in window.messages:
                 self._windows[reader] = window
                 return
-        share = pager.budget() // 2  # the other half is for what never left memory
+        share = pager.budget() // 2  # messages that never left memory have the other half
         if self.octets + WINDOW_OCTETS > share:
             for other in [one for one in self._windows if one is None or one.credit() <= 0]:
                 del self._windows[other]

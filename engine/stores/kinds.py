@@ -1,4 +1,4 @@
-"""Which kind of store a queue has, by what its rules ask for."""
+"""The choice of a queue's kind of store, by its rules."""
 
 from ..messages.levels import Levels, up_to
 from .kept_store import KeptStore
@@ -20,11 +20,11 @@ def make_store(
     levels: Levels | None = None,
     counts_octets: bool = False,
 ) -> Store:
-    """An empty store.
+    """Make an empty store.
 
-    `keeps`: acknowledged messages stay. `last_value_key`: the header whose values are keys; None: no last values.
-    `level_max`: the highest level of priority; 0: there is one level. `levels`: instead of that, any levels.
-    `counts_octets`: of bodies.
+    `keeps`: acknowledged messages stay. `last_value_key`: the header whose values are the keys; None: not a last-value
+    queue. `level_max`: the highest level of priority; 0: a single level. `levels`: used instead of `level_max`.
+    `counts_octets`: whether to count the octets of bodies.
     """
     levels = levels or up_to(level_max)
     key_of = None if last_value_key is None else header_value(last_value_key)
@@ -38,9 +38,9 @@ def make_store(
 
 
 def converted(store: Store, owner: Owner, *, counts_octets: bool) -> Store:
-    """The store of a queue whose rules changed: the same one, or another kind with all its messages.
+    """The store of a queue whose rules changed: the same object, or one of another kind with all its messages.
 
-    O(messages in memory) where it is another one.
+    O(messages in memory) if it is another one.
     """
     if store.counts_octets in (None, counts_octets):
         return store

@@ -1,9 +1,9 @@
-"""Last-value queues: of the ready messages with the same key only the newest stays, at the place of the first.
+"""Last-value queues: of the ready messages with the same key only the newest stays, in the position of the first.
 
-The newest is the one that was published last, whenever and by whatever way it came. A key that changes often is
-delivered as soon as one that doesn't: the place in the queue is kept, as Artemis does, within a level of priority.
-Each key takes memory: the message object, its envelope, the key. Contents beyond the queue's share are left to the
-journal and read back when they are looked at. Source: address-settings page 3.4, 5.8; queues page F.
+The newest is the one that was published last, even if it enters the queue earlier. As in Artemis, the new message takes
+the position of the old one within its level of priority, so that keys that change often are not delivered later than
+others. Each key takes memory for the message object, its envelope and the key. Contents beyond the queue's share are
+only in the journal, and read back on access. Source: address-settings page 3.4, 5.8; queues page F.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from .ready import LeveledReady
 from .surroundings import Owner
 
 Key = object
-#: With what is looked at, so many messages or octets behind it are read back.
+#: Maximum messages, and octets, from the head that are read back together with the message that is accessed.
 AHEAD, AHEAD_OCTETS = 1000, 1024 * 1024
-#: Messages that come before the share is asked for again.
+#: New messages between two look-ups of the share.
 SHARE_EVERY = 1000
 
 
 def header_value(name: str) -> Callable[[Message], Key | None]:
-    """What gives a message's key: the value of the header `name`; None for messages without it."""
+    """A function that returns a message's key: the value of the header `name`, or None without this header."""
 
     def value(message: Message) -> Key | None:
         field: Field | None = message.envelope.headers(message.blob).get(name)
@@ -36,7 +36,7 @@ def header_value(name: str) -> Callable[[Message], Key | None]:
 
 
 class LastValueReady(LeveledReady):
-    """The ready list of a last-value queue. `left_count`: of how many only the journal has the content."""
+    """The ready list of a last-value queue. `left_count`: number of messages whose content is only in the journal."""
 
     __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_asked", "left_count", "memory_octets")
 
@@ -48,13 +48,13 @@ class LastValueReady(LeveledReady):
         self._share = 0
         self._until_asked = 0
         self.left_count = 0
-        self.memory_octets = 0  # of contents that could be left and are not
+        self.memory_octets = 0  # octets of contents in memory that could be paged out
 
     def supersede(self, message: Message) -> tuple[Message | None, bool]:
-        """Let a message of a key that is here already, whichever is newer, be the only one.
+        """Keep only the newer of a message and the one in the list with the same key.
 
-        Returns: the older of the two, which is not in the list (any more), None where there is none; and whether the
-        message has still to be put into the list. O(level) where the two have different priorities.
+        Returns: the older one, which is not (or no longer) in the list, None if the key is new; and whether the caller
+        must still add the message to the list. O(level) if the two have different priorities.
         """
         key = self.key_of(message)
         here = None if key is None else self._by_key.get(key)
@@ -81,7 +81,7 @@ class LastValueReady(LeveledReady):
         return older, False
 
     def key_of(self, message: Message) -> Key | None:
-        """None: it has none. Read once where contents may be left."""
+        """The key of a message; None: it has none. Cached in messages whose content may be paged out."""
         if not isinstance(message, PagedMessage):
             return self._key_of(message)
         if message.key is UNKNOWN:
@@ -108,7 +108,7 @@ class LastValueReady(LeveledReady):
     # -- contents -----------------------------------------------------------------------------------------------------
 
     def _came_in(self, message: PagedMessage) -> None:
-        """It is in the list; where there is no room for its content, the journal alone has that."""
+        """Note a message that was added to the list. Pages out its content if there is no room."""
         message.is_listed = True
         if message.is_left:
             self.left_count += 1
@@ -117,7 +117,7 @@ class LastValueReady(LeveledReady):
         if self._until_asked < 0:
             self._until_asked = SHARE_EVERY
             pager = self._queue.storage.pager
-            self._share = 0 if pager is None else pager.budget() // 2  # the other half is for what is read back
+            self._share = 0 if pager is None else pager.budget() // 2  # contents that are read back have the other half
         if (
             self.memory_octets + message.octets > self._share
             and message.is_original
@@ -136,7 +136,7 @@ class LastValueReady(LeveledReady):
             self.memory_octets -= message.octets
 
     def fetch(self, message: PagedMessage) -> bytes:
-        """See `Home`. What is to be handed out next is read with it."""
+        """See `Home`. Also reads the messages at the head, which are delivered next."""
         pager = self._queue.storage.pager
         assert pager is not None
         octets = min(AHEAD_OCTETS, pager.budget() // 2)

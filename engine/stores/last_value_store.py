@@ -1,7 +1,7 @@
-"""The store of a last-value queue: only the newest message of a key stays, at the place of the first.
+"""The store of a last-value queue: only the newest message of a key stays, in the position of the first.
 
-All messages are in memory; contents beyond the queue's share are left to the journal and read back when somebody looks
-at them (`LastValueReady`). Source: address-settings page 3.4, 5.8; queues page F.
+All message objects are in memory; contents beyond the queue's share are only in the journal, and read back on access
+(`LastValueReady`). Source: address-settings page 3.4, 5.8; queues page F.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _first_id_of: Callable[[Message], int] = attrgetter("first_id")
 
 
 class LastValueStore(LeveledStore):
-    """`key_of`: a message's key; None: it has none, and is a message like others."""
+    """`key_of`: returns a message's key; messages without a key (None) are never replaced."""
 
     __slots__ = ("_key_of",)
 
@@ -44,11 +44,11 @@ class LastValueStore(LeveledStore):
 
     @property
     def counts_octets(self) -> bool | None:
-        """See `Store`. It always does."""
+        """See `Store`. It always counts them."""
         return None
 
     def allow_paging(self, allowed: bool) -> None:
-        """See `Store`. There is never a tail."""
+        """See `Store`. This kind has no tail."""
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         pass
@@ -79,12 +79,12 @@ class LastValueStore(LeveledStore):
     def _superseded(self, message: Message) -> tuple[Message | None, bool]:
         older, has_to_come = self.ready.supersede(message)
         if older is not None and older is not message:
-            self._loosen()  # the newer one stands where the older one stood
+            self._loosen()  # the newer message takes the older one's position
         return older, has_to_come
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         gone: list[Message] = []
-        by_key: dict[Key, Message] = {}  # what comes back may have several values of one key itself
+        by_key: dict[Key, Message] = {}  # the requeued messages may include several values of one key
         fresh: list[Message] = []
         for message in sorted(messages, key=_first_id_of, reverse=True):
             key = self.ready.key_of(message)

@@ -1,7 +1,7 @@
-"""The store of a queue with priorities, or of one whose octets count: a deque and a tail for each level.
+"""The store of a queue with priorities, or with a limit of octets: a deque and a tail for each level.
 
-What is ready in memory is never behind what is paged out: when a higher level has to page messages out, the lower ones
-in memory go to their tails first. Source: behaviour page 3.3, 3.5; queues page F.
+Messages in memory always come before paged-out ones: before a level pages out, the lower levels in memory are paged out
+completely. Source: behaviour page 3.3, 3.5; queues page F.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from .tailed_store import TailedStore
 
 
 class LeveledStore(TailedStore):
-    """`levels`: of priority. `counts_octets`: `body_octets` is right also while messages are paged out."""
+    """`levels`: of priority. `counts_octets`: `body_octets` includes paged-out messages."""
 
     __slots__ = ("_counts_octets", "_of_levels")
 
@@ -55,7 +55,7 @@ class LeveledStore(TailedStore):
         return tail
 
     def _is_within_charge(self, message: Message) -> bool:
-        """No need to look at all of it, as the budget does."""
+        """See `TailPaging`. Uses the count of octets, so that the budget need not measure the store."""
         ready = self.ready
         octets = len(message.blob) + OVERHEAD
         if ready.octets + OVERHEAD * len(ready) + octets > self._storage.memory.charge_of(self):

@@ -1,8 +1,8 @@
-"""What ready messages may take in memory, those of all stores with a tail together.
+"""The memory budget for the ready messages of all stores with a tail.
 
-A store is granted so many octets at a time and asks for more when it has used them; what it gave out meanwhile is
-noticed when somebody wants more than there is. Then the largest store pages its last messages out, or, where that is
-the one that asks, the next ones. Source: queues page F.1 (linked RAM), F.7.
+A store is granted octets in portions, and asks for more when it has used them. The octets of messages that left it
+are noticed when a request exceeds the budget. Then the largest store pages out its last messages; if the largest store
+is the one that asks, its new messages are paged out. Source: queues page F.1 (linked RAM), F.7.
 """
 
 from collections.abc import Iterator
@@ -12,22 +12,22 @@ from typing import Protocol
 from ..messages.message import Message
 from .memory_cap import LEAVING_MAX
 
-#: What a message costs beside its octets.
+#: Memory of a message beside its blob, in octets.
 OVERHEAD = 200
-#: A store may always have so much, or its part of one half of all if that is less.
+#: Minimum grant of a store in octets, or its share of half of the budget if that is less.
 FLOOR = 64 * 1024
-#: Less than this is not worth paging out.
+#: A store with at most this many octets gets a grant even beyond the limit: paging it out would gain little.
 SMALL = 16 * 1024
-#: The largest store gives so much at once, unless that were half of what it has, or more messages than a slice.
+#: Octets that the largest store pages out at once, at most half of its charge and a slice of messages.
 TAKE_MIN = 1024 * 1024
-#: An allowance that is never used up.
+#: A grant that is never used up.
 UNLIMITED = 1 << 62
 _NOTHING = (0, 0, 0)
 _BLOB = attrgetter("blob")
 
 
 class Messages(Protocol):
-    """Some of them."""
+    """A collection of messages."""
 
     def __iter__(self) -> Iterator[Message]: ...
 
@@ -35,50 +35,51 @@ class Messages(Protocol):
 
 
 def held_octets(messages: Messages) -> int:
-    """What they take in memory, about."""
+    """The approximate memory of messages, in octets."""
     return sum(map(len, map(_BLOB, messages))) + OVERHEAD * len(messages)
 
 
 class Debtor(Protocol):
-    """A store, as the budget sees it. Hashable."""
+    """A store, for the budget. Hashable."""
 
-    #: What of its grant is not used up.
+    #: Octets of its grant that are left.
     quota: int
-    #: Messages that came in since then, each of which used some of it.
+    #: Messages added since the grant, each of which used some of it.
     came_in: int
 
     def grant(self, octets: int) -> None:
-        """So many octets may become ready before the store asks for more."""
+        """Set the octets that may become ready before the store asks for more."""
 
     @property
     def in_memory(self) -> int:
-        """How many messages are ready in memory."""
+        """The number of ready messages in memory."""
 
     @property
     def held_octets(self) -> int:
-        """What these take."""
+        """The approximate memory of these, in octets."""
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """Free so many octets, with so many messages at most; returns how many octets that were."""
+        """Page out messages to free up to this many octets, at most `count_max` messages. Returns the octets freed."""
 
 
 class MemoryBudget:
-    """Of a broker that has a pager; `memory` is always its limit in octets, which may change."""
+    """The budget of a broker with a pager. The argument `memory` is always its limit in octets, which may change."""
 
     __slots__ = ("_asked", "_charges", "_charge_max", "_largest", "total")
 
     def __init__(self) -> None:
-        #: What each holds at most before it asks again; and how much that was for how many, when it was looked at.
+        #: (charge, octets, messages) of each store: its maximum octets before it asks again, and its octets and
+        #: messages when they were last measured.
         self._charges: dict[Debtor, tuple[int, int, int]] = {}
-        self.total = 0  # octets, of all of them
-        self._asked = 0  # since all charges were looked at
-        self._largest: Debtor | None = None  # when it was last looked for
-        self._charge_max = 0  # no charge is larger; the largest may be smaller by now
+        self.total = 0  # the sum of all charges
+        self._asked = 0  # requests since all charges were last updated
+        self._largest: Debtor | None = None  # the largest store at the last search
+        self._charge_max = 0  # an upper limit of all charges
 
     def allows(self, store: Debtor, octets: int, memory: int) -> bool:
-        """Whether a store that has used up its allowance gets one of so many octets or more.
+        """Whether a store that has used up its grant gets a new one of `octets` or more.
 
-        O(1) if it has given nothing out since it was asked last. Else O(ready), amortized O(1).
+        O(1) if no message has left the store since the last request. Else O(ready), amortized O(1).
         """
         charge, _, count = self._charges.get(store, _NOTHING)
         held = charge - store.quota if store.in_memory == count + store.came_in else store.held_octets
@@ -100,7 +101,7 @@ class MemoryBudget:
         return True
 
     def charge_window(self, store: Debtor, octets: int, memory: int) -> None:
-        """A deep store loads messages, up to so many octets at a time; another may have to page out."""
+        """Charge a deep store for its window of loaded messages. The largest store may have to page out."""
         charge, held, count = self._charges.get(store, _NOTHING)
         if charge < octets:
             self._charges[store] = (octets, held, count)
@@ -111,7 +112,7 @@ class MemoryBudget:
                 self._take_from_largest(store, octets, missing)
 
     def gave(self, store: Debtor, octets: int, grant: int) -> None:
-        """A store that was not allowed more has paged so many octets out, and gets this much for it."""
+        """Note that a store that got no grant has paged out this many octets, and grant it `grant` octets."""
         charge, held, _ = self._charges[store]
         self._charges[store] = (charge - octets + grant, max(held - octets, 0), store.in_memory)
         self._charge_max = max(self._charge_max, charge - octets + grant)
@@ -119,11 +120,11 @@ class MemoryBudget:
         store.grant(grant)
 
     def charge_of(self, store: Debtor) -> int:
-        """Octets that a store may take before it asks."""
+        """The octets that a store may have before it asks again."""
         return self._charges.get(store, _NOTHING)[0]
 
     def forget(self, store: Debtor) -> None:
-        """It is gone, or holds nothing."""
+        """Remove a store that was deleted or is empty."""
         if store in self._charges:
             self.total -= self._charges.pop(store)[0]
             if store is self._largest:
@@ -136,7 +137,7 @@ class MemoryBudget:
         store.grant(grant)
 
     def _look_at_others(self, asker: Debtor, floor: int) -> None:
-        """What have they given out? By count, at the size that theirs had. O(stores)."""
+        """Lower the charges of other stores by the messages that left them, estimated by average size. O(stores)."""
         self._asked = 0
         for store, (charge, held, count) in list(self._charges.items()):
             now = store.in_memory
@@ -151,9 +152,9 @@ class MemoryBudget:
                     self._charge(store, estimate, floor)
 
     def _take_from_largest(self, asker: Debtor, held: int, missing: int) -> None:
-        """The largest makes room, unless it is about as large as the one that asks. O(what leaves), mostly."""
+        """Page out messages of the largest store, unless the one that asks is about as large. O(messages paged out)."""
         if self._charge_max <= 2 * held:
-            return  # as it is with many stores that grow alike: no look at all of them for each
+            return  # with many stores of similar size, saves a search of all of them for each request
         charges, largest = self._charges, self._largest
         if largest is None or largest is asker or charges.get(largest, _NOTHING)[0] < max(2 * held, 2 * missing):
             largest = max(charges, key=lambda one: charges[one][0])

@@ -1,36 +1,36 @@
-"""What one queue may have in memory, beside what all queues together may: beyond it its messages are paged out.
+"""The memory cap of one queue, beyond which its messages are paged out. It applies beside the common memory budget.
 
-The limits themselves are its own, its address's or the broker's; each is a `Bound`, which knows what is used of it,
-messages that are out included. If nothing is ready and a consumer waits, one message is read back however much is out.
+The limits are those of the queue, its address or the broker. Each is a `Bound`, whose use includes unacknowledged
+messages. If no message is ready and a consumer waits, one message is read back even beyond the cap.
 Source: queues page E.1 (cursorMemoryHighWaterMark), E.4 (row 9), F.7; address-settings page 3.3 (PAGE).
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-#: Messages that leave memory in one slice (about 5 ms), and octets of them.
+#: Maximum messages, and octets, paged out in one slice (about 5 ms).
 LEAVING_MAX, LEAVING_OCTETS = 2000, 4 * 1024 * 1024
-#: What is paged out is read back when this part of the limit is free, so that it comes in slices.
+#: Messages are read back when 1/`FREE_PART` of each limit is free, so that they come in slices.
 FREE_PART = 4
 
 
 class Bound(Protocol):
-    """One limit: in messages, if it is `in_messages`, else in octets. A message counts for at least `each`."""
+    """One limit, in messages if `in_messages`, else in octets. A message counts for at least `each`."""
 
     in_messages: bool
     each: int
 
     @property
     def limit(self) -> int:
-        """How much may be used of it."""
+        """The maximum use."""
 
     @property
     def room(self) -> int:
-        """What is not used; below 0: too much is."""
+        """The unused part; below 0: the limit is exceeded."""
 
 
 class MemoryCap:
-    """All bounds of one queue; there is at least one."""
+    """The bounds of one queue; at least one."""
 
     __slots__ = ("_bounds",)
 
@@ -39,7 +39,7 @@ class MemoryCap:
 
     @property
     def is_kept(self) -> bool:
-        """Whether what is in memory is not too much, with all that has been counted."""
+        """Whether no bound is exceeded."""
         for bound in self._bounds:  # noqa: SIM110 - `all` takes twice as long
             if bound.room < 0:
                 return False
@@ -47,11 +47,11 @@ class MemoryCap:
 
     @property
     def octets(self) -> int:
-        """The smallest limit in octets; very many where there is none."""
+        """The smallest limit in octets; `UNLIMITED` if there is none."""
         return min((bound.limit for bound in self._bounds if not bound.in_messages), default=UNLIMITED)
 
     def room(self) -> tuple[int, int]:
-        """How many messages and octets more may be in memory; neither is below 0."""
+        """The messages and octets that may still be added to memory; at least 0."""
         count = octets = UNLIMITED
         for bound in self._bounds:
             room = max(0, bound.room)
@@ -64,7 +64,7 @@ class MemoryCap:
         return count, octets
 
     def excess(self) -> tuple[int, int]:
-        """How many messages and octets have to leave: when either have, ask again. (0, 0): none."""
+        """The messages and octets to page out; call again once either is reached. (0, 0): none."""
         count = octets = 0
         for bound in self._bounds:
             excess = -bound.room
@@ -78,7 +78,7 @@ class MemoryCap:
         return count, octets
 
     def invites(self, size: int) -> bool:
-        """Whether there is so much room that a slice of messages of about `size` octets should be read back."""
+        """Whether there is room to read back a slice of messages of about `size` octets."""
         for bound in self._bounds:
             least = 1 if bound.in_messages else max(size, bound.each)
             if bound.room < max(least, bound.limit // FREE_PART):
@@ -86,5 +86,5 @@ class MemoryCap:
         return True
 
 
-#: More than there ever is.
+#: Above every real number of messages or octets.
 UNLIMITED = 1 << 62

@@ -1,7 +1,7 @@
-"""A message whose content may be left to the journal: the object stays, its blob is read back when it is looked at.
+"""A message whose content may be paged out: the object stays in memory, and its blob is read back on access.
 
-`blob` is the one place where that happens, so that nobody ever sees a message without its content. The envelope stays
-in memory: to ask for priority or persistence reads no file. Source: queues page, F.2 (TargetEntry).
+Only `blob` reads it back, so that no code sees a message without content. The envelope stays in memory, so that
+priority and persistence are known without reading a file. Source: queues page, F.2 (TargetEntry).
 """
 
 from typing import Protocol
@@ -9,21 +9,21 @@ from typing import Protocol
 from ..messages.message import Envelope, Message
 from .surroundings import Owner
 
-#: The key of a message that nobody has asked yet.
+#: The key of a message before it is first read.
 UNKNOWN = object()
 
 
 class Home(Protocol):
-    """The ready list that such a message is in, or was in."""
+    """The ready list of the message, which reads its content."""
 
     def fetch(self, message: "PagedMessage") -> bytes:
-        """Its content, from the journal. Raises: Unreadable."""
+        """Read the content of a message from the journal. Raises: Unreadable."""
 
 
 class PagedMessage(Message):
-    """`key`: its last value's, None: it has none. `is_original`: the journal's content is this one.
+    """`key`: its key in a last-value queue; None: it has none. `is_original`: the journal has the same content.
 
-    `is_listed`: it is in `home`.
+    `is_listed`: it is in `home`. `octets`: size of its blob, in memory or not.
     """
 
     __slots__ = ("_body_octets", "_content", "home", "is_listed", "is_original", "key", "octets")
@@ -45,31 +45,31 @@ class PagedMessage(Message):
     @blob.setter
     def blob(self, blob: bytes) -> None:
         self._content: bytes | None = blob
-        self.octets = len(blob)  # as they count, wherever they are
+        self.octets = len(blob)
         self.is_original = False
 
     @property
     def is_left(self) -> bool:
-        """Whether only the journal has its content."""
+        """Whether its content is only in the journal."""
         return self._content is None
 
     @property
     def body_octets(self) -> int:
-        """Of its body, wherever it is."""
+        """Octets of its body, in memory or not."""
         return self._body_octets if self._content is None else self.envelope.framing.body_size(self._content)
 
     def leave(self) -> None:
-        """The journal has it as it is: nobody else needs to."""
+        """Drop the content from memory. The journal must have it."""
         self._body_octets = self.body_octets
         self._content = None
         self.envelope = self.envelope.stored()
 
     def recall(self, blob: bytes) -> None:
-        """The journal gave its content back."""
+        """Set the content that was read from the journal."""
         self._content = blob
 
     def become(self, other: Message) -> None:
-        """Be another message, at this one's place."""
+        """Take over the state of another message, keeping the position in the queue."""
         self.id, self.envelope = other.id, other.envelope
         self.expires_ns, self.deliveries, self.uncounted = other.expires_ns, other.deliveries, other.uncounted
         if isinstance(other, PagedMessage):
@@ -79,26 +79,26 @@ class PagedMessage(Message):
             self.blob, self.key = other.blob, UNKNOWN
 
     def copy(self) -> "PagedMessage":
-        """The same content and envelope, left or not."""
+        """A copy, whose content is in memory if this one's is."""
         copy = PagedMessage(self.id, b"", self.envelope, self.home)
         copy.become(self)
         return copy
 
 
 def octets_of(message: Message) -> int:
-    """Of its blob, as limits count them. Reads nothing back."""
+    """Octets of a message's blob, for limits. Reads no file."""
     return message.octets if isinstance(message, PagedMessage) else len(message.blob)
 
 
 def body_size(message: Message) -> int:
-    """Octets of a message's body: what limits count. Reads nothing back."""
+    """Octets of a message's body, for limits. Reads no file."""
     if isinstance(message, PagedMessage):
         return message.body_octets
     return message.envelope.framing.body_size(message.blob)
 
 
 def can_leave(queue: Owner, message: Message) -> bool:
-    """Whether the journal has a message of this queue, as far as the queue knows."""
+    """Whether the journal certainly has this message of the queue, so that its content may be dropped from memory."""
     pager, durability = queue.storage.pager, queue.storage.durability
     if pager is None or (durability is not None and durability.is_behind):
         return False

@@ -1,7 +1,7 @@
-"""Places of messages that only the journal has, where they may leave a queue from anywhere, not only from its head.
+"""Ids, sizes and expiries of messages that are only in the journal, for queues whose messages leave from anywhere.
 
-Columns in order of ids: 17 octets a message, 25 where some expire, however the ids are scattered. What is gone is
-marked until half of them are. Source: queues page, F.3 and F.4.
+Columns in order of ids: 17 octets a message, 25 if any message expires, however scattered the ids are. Removed messages
+are marked, and the columns compacted when half of them are. Source: queues page, F.3 and F.4.
 """
 
 from array import array
@@ -13,16 +13,16 @@ from typing import NamedTuple
 from ..messages.message import Message
 from .paged_run import IN_JOURNAL, Numbers, Part
 
-#: Marks below this are not worth a new set of columns.
+#: Minimum marks for compacting the columns.
 COMPACT_MIN = 1000
 
 
 class Left(NamedTuple):
-    """A message that was left to the journal."""
+    """A message that is only in the journal."""
 
     id: int
-    octets: int  # of its blob, as they were counted when it came
-    expires_ns: int  # by the clock's monotonic reading; 0: never
+    octets: int  # octets of its blob, as counted at its arrival
+    expires_ns: int  # monotonic; 0: never
 
 
 class Ids(Numbers):
@@ -37,22 +37,22 @@ class Ids(Numbers):
 
 
 class PagedPlaces:
-    """By id. Columns only grow at their ends and are replaced whole, so that a part of them stays what it was."""
+    """Messages by id. Columns only grow at their ends or are replaced whole, so that snapshots of them stay valid."""
 
     __slots__ = ("_blobs", "_expires", "_gone", "_gone_count", "_head", "_ids", "_sizes", "body_octets")
 
     def __init__(self) -> None:
-        self.body_octets = 0  # of all that is here
+        self.body_octets = 0  # octets of all bodies
         self._start_columns()
 
     def _start_columns(self) -> None:
         self._ids = array("q")
-        self._sizes = array("I")  # octets of body
-        self._blobs = array("I")  # octets of blob
+        self._sizes = array("I")  # octets of each body
+        self._blobs = array("I")  # octets of each blob
         self._expires: array[int] | None = None
         self._gone = bytearray()
         self._gone_count = 0
-        self._head = 0  # everything before it is gone
+        self._head = 0  # all entries before it are removed
 
     def __len__(self) -> int:
         return len(self._ids) - self._gone_count
@@ -67,22 +67,22 @@ class PagedPlaces:
 
     @property
     def first_id(self) -> int:
-        """Of the oldest; there must be one."""
+        """The id of the oldest message; there must be one."""
         return self._ids[self._head]
 
     @property
     def last_id(self) -> int:
-        """None that is here has a higher id; 0: there is none at all."""
+        """No message has a higher id; 0: there are no messages."""
         return self._ids[-1] if self._ids else 0
 
     @property
     def first_expires_ns(self) -> int:
-        """When the oldest expires; there must be one."""
+        """The expiry of the oldest message (monotonic ns; 0: never); there must be one."""
         return 0 if self._expires is None else self._expires[self._head]
 
     @property
     def blob_octets(self) -> int:
-        """Of all that is here, as they were counted. O(n)."""
+        """Octets of all blobs, as counted at arrival. O(n)."""
         return sum(self._blobs[at] for at in self._live())
 
     def _live(self, start: int = 0) -> Iterator[int]:
@@ -95,7 +95,7 @@ class PagedPlaces:
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Messages (ids rising) that the journal has. O(messages) behind all others, else O(n)."""
+        """Add messages of the journal (ids rising). O(messages) if they come after all others, else O(n)."""
         expires = [message.expires_ns for message in messages]
         self.extend(
             [message.id for message in messages],
@@ -107,13 +107,13 @@ class PagedPlaces:
     def extend(
         self, ids: Sequence[int], sizes: Sequence[int], blobs: Sequence[int], expires: Sequence[int] | None
     ) -> None:
-        """The same as columns: ids rising, octets of body and of blob, monotonic ns."""
+        """Add messages as columns: ids rising, octets of each body and blob, expiries in monotonic ns."""
         if not ids:
             return
         self.body_octets += sum(sizes)
         late: tuple[array[int], array[int], array[int], array[int] | None] | None = None
         cut = bisect_right(self._ids, ids[0])
-        if cut < len(self._ids):  # some are to stand before those that are here
+        if cut < len(self._ids):  # the new messages interleave with existing ones
             self._compact()
             cut = bisect_right(self._ids, ids[0])
             late = self._split(cut)
@@ -135,7 +135,7 @@ class PagedPlaces:
                 other = stop
 
     def _split(self, cut: int) -> "tuple[array[int], array[int], array[int], array[int] | None]":
-        """Take what is behind `cut` off, into columns of its own; nothing is marked as gone."""
+        """Cut the columns at `cut` and return the rest. There must be no marks."""
         expires = self._expires
         tail = self._ids[cut:], self._sizes[cut:], self._blobs[cut:], None if expires is None else expires[cut:]
         self._ids, self._sizes, self._blobs = self._ids[:cut], self._sizes[:cut], self._blobs[:cut]
@@ -156,15 +156,15 @@ class PagedPlaces:
             self._expires.extend(bytes(len(ids)) if expires is None else expires)
 
     def tell_octets(self, id_: int, octets: int) -> None:
-        """The blob of a message that is here has so many."""
+        """Set the octets of a message's blob. The message must be here."""
         at = self._find(id_)
         assert at is not None
         self._blobs[at] = octets
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def after(self, id_: int, count: int, octets: int = 1 << 62) -> list[int]:
-        """Ids of up to `count` messages behind `id_`, up to so many octets of body (at least one)."""
+        """The ids of up to `count` messages after `id_`, up to this many octets of body; at least one message."""
         found: list[int] = []
         for at in self._live(bisect_right(self._ids, id_, self._head)):
             if len(found) == count or (found and octets <= 0):
@@ -174,17 +174,17 @@ class PagedPlaces:
         return found
 
     def expires_ns(self, id_: int) -> int:
-        """When a message that is here expires; 0: never."""
+        """The expiry of a message (monotonic ns); 0: never, or it is not here."""
         at = self._find(id_)
         return 0 if at is None or self._expires is None else self._expires[at]
 
     def expiries(self) -> Iterator[tuple[int, int]]:
-        """(id, when it expires), ids rising. Nothing may come or go meanwhile."""
+        """(id, expiry) of all messages, ids rising. They must not change during the iteration."""
         for at in self._live():
             yield self._ids[at], 0 if self._expires is None else self._expires[at]
 
     def parts(self) -> list[Part | Message]:
-        """All, as a tail tells it (see `Tail.parts`)."""
+        """A snapshot of all messages (see `Tail.parts`)."""
         if self._gone_count:
             self._compact()
         count = len(self._ids)
@@ -196,12 +196,12 @@ class PagedPlaces:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, id_: int) -> Left | None:
-        """Take a message out; None: it is not here."""
+        """Remove a message and return it; None: it is not here."""
         at = self._find(id_)
         return None if at is None else self._take(at)
 
     def take_first(self) -> Left:
-        """Take the oldest out; there must be one."""
+        """Remove and return the oldest message; there must be one."""
         return self._take(self._head)
 
     def _take(self, at: int) -> Left:
@@ -219,7 +219,7 @@ class PagedPlaces:
         return left
 
     def take_all(self) -> "array[int]":
-        """All of them. Returns the ids, rising."""
+        """Remove all messages. Returns their ids, rising."""
         self._compact()
         gone = self._ids
         self._start_columns()
@@ -227,7 +227,7 @@ class PagedPlaces:
         return gone
 
     def _compact(self) -> None:
-        """New columns of what is here. O(stretches), and a copy."""
+        """Copy the messages that are here to new columns. O(stretches), and a copy."""
         ids, sizes, blobs, expires, gone = self._ids, self._sizes, self._blobs, self._expires, self._gone
         start = gone.find(0, self._head)
         self._start_columns()
@@ -240,7 +240,7 @@ class PagedPlaces:
 
 
 def stretches(ids: Sequence[int]) -> Iterator[range]:
-    """Rising ids as runs that rise by one."""
+    """Split rising ids into ranges of consecutive ids."""
     if isinstance(ids, range):
         yield ids
         return

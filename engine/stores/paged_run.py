@@ -1,7 +1,7 @@
-"""Runs of messages that are paged out: of which memory holds only ids, sizes and expiries, in columns.
+"""Runs of paged-out messages, of which memory has only ids, sizes and expiries, in columns.
 
-A message whose id follows the one before costs 4 octets (its size), one behind a gap 12, and 8 more where they expire.
-Source: queues page F; ruling 5.
+A message costs 4 octets (its size) in a run of consecutive ids, 12 in a run with gaps, and 8 more if a message of the
+run expires. Source: queues page F; ruling 5.
 """
 
 from array import array
@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 from ..messages.content import PropertySummary
 from ..messages.message import Envelope, Message
 
-#: Messages in one run at most: so much is copied when one of its middle goes or comes back.
+#: Maximum messages in one run, which is copied when a message in its middle is taken or inserted.
 RUN_MAX = 4096
-#: So many messages are worth a run of their own: fewer join one of another kind, at 8 octets a message and column.
+#: Minimum messages for a separate run. Fewer join a run of another kind, at 8 octets for each message and column.
 APART_MIN = 64
-#: What a message of which the journal alone has the header counts for beside its body.
+#: Estimated octets of the header of a message in the journal, added to its body where limits count it.
 HEADER_OCTETS = 48
-#: What events say of messages that are paged out: they are in the journal.
+#: The envelope of messages in the journal, whose own envelopes are paged out.
 IN_JOURNAL = Envelope("", "", PropertySummary(persistent=True))
 
 
-#: Messages that have an envelope in common: their blobs.
+#: The blobs of messages that share an envelope.
 Run = tuple[Envelope, Sequence[bytes]]
 
 
 def messages_of(ids: Sequence[int], runs: Iterable[Run]) -> list[Message]:
-    """Runs as messages with these ids."""
+    """The messages with these ids and the contents of these runs."""
     messages: list[Message] = []
     for envelope, blobs in runs:
         start = len(messages)
@@ -37,14 +37,16 @@ def messages_of(ids: Sequence[int], runs: Iterable[Run]) -> list[Message]:
 
 
 class Place(NamedTuple):
-    """Where blobs lie in the temp store, one behind the other."""
+    """The location of consecutive blobs in the temp store."""
 
     chunk: object
     offset: int
 
 
 def octets_paged(sizes: "array[int] | Sequence[int]", place: Place | None) -> int:
-    """What paged-out messages count for: blobs in the temp store; in the journal bodies, and about their headers."""
+    """The octets that limits count for paged-out messages: blobs in the temp store; bodies and estimated headers in
+    the journal.
+    """
     return sum(sizes) + (HEADER_OCTETS * len(sizes) if place is None else 0)
 
 
@@ -60,16 +62,16 @@ class Taken(NamedTuple):
     uncounted: int
 
     def first(self, count: int) -> "Taken":
-        """The first messages of it."""
+        """Its first `count` messages."""
         expires = None if self.expires is None else self.expires[:count]
         return self._replace(ids=self.ids[:count], sizes=self.sizes[:count], expires=expires)
 
 
 class PagedRun:
-    """Messages with rising ids; those before `start` are taken.
+    """Messages with rising ids; those before `start` were taken.
 
-    `place` None: the journal has them, and `sizes` are octets of body. Else the temp store has their blobs, `sizes` are
-    octets of blob, and `envelope` is theirs. `deliveries`, `uncounted`: see `Message`.
+    `place` None: they are in the journal, and `sizes` are octets of bodies. Else their blobs are in the temp store,
+    `sizes` are octets of blobs, and `envelope` is theirs. `deliveries`, `uncounted`: see `Message`.
     """
 
     __slots__ = (
@@ -90,22 +92,22 @@ class PagedRun:
         self, first: int, place: Place | None, envelope: Envelope, deliveries: int = 0, uncounted: int = 0
     ) -> None:
         self.first = first
-        self._ids: array[int] | None = None  # None: they follow `first` without a gap
+        self._ids: array[int] | None = None  # None: ids are consecutive from `first` on
         self.sizes = array("I")
         self.start = 0
-        self.expires: array[int] | None = None  # monotonic ns each, 0: never; None: none does
+        self.expires: array[int] | None = None  # monotonic ns of each, 0: never; None: no message expires
         self.place = place
         self.envelope = envelope
         self.deliveries = deliveries
         self.uncounted = uncounted
-        self.offset = self.end = 0 if place is None else place.offset  # of the message at `start`; behind the last
+        self.offset = self.end = 0 if place is None else place.offset  # of the message at `start`; after the last
 
     def __len__(self) -> int:
         return len(self.sizes) - self.start
 
     @property
     def ids(self) -> Sequence[int]:
-        """What is left. It stays so while messages are added and taken."""
+        """A snapshot of the remaining ids. Later changes do not affect it."""
         stop = len(self.sizes)
         if self._ids is not None:
             return Numbers(self._ids, self.start, stop)
@@ -113,17 +115,17 @@ class PagedRun:
 
     @property
     def first_id(self) -> int:
-        """Of what is left."""
+        """The lowest remaining id."""
         return self._id_at(self.start)
 
     @property
     def left(self) -> Place | None:
-        """Where what is left lies."""
+        """The location of the remaining messages in the temp store; None: the journal."""
         return None if self.place is None else Place(self.place.chunk, self.offset)
 
     @property
     def head_expires_ns(self) -> int:
-        """When the first message that is left expires; 0: never."""
+        """The expiry of the first remaining message (monotonic ns); 0: never."""
         return 0 if self.expires is None else self.expires[self.start]
 
     def _id_at(self, index: int) -> int:
@@ -139,7 +141,7 @@ class PagedRun:
         deliveries: int = 0,
         uncounted: int = 0,
     ) -> bool:
-        """Whether `count` messages from `first_id` on may join it at its end."""
+        """Whether `count` messages from `first_id` on may be appended to this run."""
         here = len(self.sizes)
         if here >= RUN_MAX or deliveries != self.deliveries or uncounted != self.uncounted:
             return False
@@ -156,7 +158,7 @@ class PagedRun:
         return self.place.chunk is place.chunk and self.end == place.offset and self.envelope is envelope
 
     def extend(self, first_id: int, sizes: Sequence[int], expires: Sequence[int] | None) -> None:
-        """Messages with consecutive ids, that `goes_on` lets join, or the first ones."""
+        """Append messages with consecutive ids, for which `goes_on` is true, or the first ones."""
         here, count = len(self.sizes), len(sizes)
         if self._ids is None and here and first_id != self.first + here:
             self._ids = array("q", range(self.first, self.first + here))
@@ -171,7 +173,7 @@ class PagedRun:
             self.end += sum(sizes)
 
     def join(self, part: Taken) -> bool:
-        """Have a small part of another run at the end, if it may stand there. Returns whether it does."""
+        """Append a small part of another run, if allowed. Returns whether it was appended."""
         ids, count = part.ids, len(part.sizes)
         if count >= APART_MIN or not self.goes_on(
             ids[0], count, part.expires is not None, part.place, part.envelope, part.deliveries, part.uncounted
@@ -185,7 +187,7 @@ class PagedRun:
         return True
 
     def count_within(self, count: int, octets: int) -> tuple[int, int]:
-        """How many of its next `count` messages fit into so many octets (at least one), and their octets."""
+        """(number, octets) of its next messages, up to `count` messages and `octets`, at least one message."""
         sizes = self.sizes[self.start : self.start + count]
         total = sum(sizes)
         if total <= octets:
@@ -195,11 +197,11 @@ class PagedRun:
         return fitting, sums[fitting - 1]
 
     def count_before(self, id_: int) -> int:
-        """How many of what is left have lower ids."""
+        """The number of remaining messages with lower ids."""
         return bisect_left(self.ids, id_)
 
     def count_expired(self, now_ns: int, count: int) -> int:
-        """How many of its next `count` messages have expired, before the first that has not."""
+        """The number of expired messages among the next `count`, up to the first that has not expired."""
         found = 0
         if self.expires is not None:
             for expires_ns in self.expires[self.start : self.start + count]:
@@ -209,7 +211,7 @@ class PagedRun:
         return found
 
     def take(self, count: int) -> Taken:
-        """Its next `count` messages."""
+        """Take its next `count` messages."""
         start, stop = self.start, self.start + count
         sizes = self.sizes[start:stop]
         expires = None if self.expires is None else self.expires[start:stop]
@@ -220,7 +222,7 @@ class PagedRun:
         return taken
 
     def between(self, start: int, stop: int) -> Taken:
-        """The messages number `start` to `stop` of what is left, without taking them."""
+        """The remaining messages with indexes from `start` to before `stop`, which stay."""
         start, stop = self.start + start, self.start + stop
         place = None
         if self.place is not None:
@@ -231,7 +233,7 @@ class PagedRun:
 
     @classmethod
     def of(cls, taken: Taken) -> "PagedRun":
-        """A run of its own of what was taken out of another."""
+        """A new run of messages that were taken out of another."""
         run = cls(taken.ids[0], taken.place, taken.envelope, taken.deliveries, taken.uncounted)
         run._ids = None if isinstance(taken.ids, range) else array("q", taken.ids)
         run.sizes, run.expires = taken.sizes, taken.expires
@@ -239,7 +241,7 @@ class PagedRun:
         return run
 
     def part(self, level: int) -> "Part":
-        """What is left, without taking it."""
+        """A snapshot of the remaining messages."""
         start, stop = self.start, len(self.sizes)
         expires = None if self.expires is None else Numbers(self.expires, start, stop)
         sizes = Numbers(self.sizes, start, stop)
@@ -247,7 +249,7 @@ class PagedRun:
 
 
 class Part(NamedTuple):
-    """What is left of a run; `level`: of priority, at which it stands; `attempts`: deliveries that count."""
+    """A snapshot of the remaining messages of a run. `level`: of priority. `attempts`: deliveries that count."""
 
     ids: Sequence[int]
     sizes: "Numbers"
@@ -259,7 +261,7 @@ class Part(NamedTuple):
 
 
 class Numbers(Sequence[int]):
-    """A part of a run's column, without a copy: a run only grows at its end."""
+    """A part of a column, without a copy; it stays valid because columns only grow at their ends."""
 
     __slots__ = ("_start", "_stop", "_values")
 

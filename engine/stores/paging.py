@@ -1,6 +1,6 @@
-"""Paging out and reading back: messages that were in memory become places in a tail, and places become messages.
+"""Paging out and reading back: conversion of messages in memory into runs of a tail, and back.
 
-Those of which only memory knows, and those that have to stay in memory, stand in the tail as they are.
+Messages that are only in memory, and those that must stay there, are stored in the tail as objects.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,9 @@ from .temp_store import TempStore
 
 
 def is_in_journal(owner: Owner, envelope: Envelope) -> bool:
-    """Whether new messages of this kind are: while the disk is full, what dies into a queue is only in memory."""
+    """Whether the journal records new messages with this envelope. While it has failed (disk full), dead letters that
+    enter the queue are only in memory.
+    """
     storage = owner.storage
     if storage.pager is None or not owner.stores(envelope):
         return False
@@ -23,7 +25,7 @@ def is_in_journal(owner: Owner, envelope: Envelope) -> bool:
 
 
 def may_spool(owner: Owner, envelope: Envelope) -> bool:
-    """Whether messages of this kind may go to the temp store: where a journal has them, they are read from there."""
+    """Whether messages with this envelope may go to the temp store: those that the journal records never do."""
     return owner.storage.pager is None or not owner.stores(envelope)
 
 
@@ -31,9 +33,9 @@ def may_spool(owner: Owner, envelope: Envelope) -> bool:
 
 
 def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message], *, is_metered: bool) -> int:
-    """Messages (in order of delivery) go to the head of their level of the tail. See `paged`.
+    """Page out messages (in order of delivery) to the head of a level of the tail. See `paged`.
 
-    Returns: how many octets that gave free.
+    Returns: the octets freed.
     """
     items, freed = paged(owner, tail, messages, is_metered=is_metered)
     tail.put_back(level, items)
@@ -43,9 +45,9 @@ def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message], *, i
 def paged(
     owner: Owner, tail: Tail, messages: Sequence[Message], *, is_metered: bool
 ) -> tuple[list[PagedRun | Message], int]:
-    """What stands in a tail for messages that were in memory, and how many octets that gives free.
+    """Page out messages. Returns: the items for the tail, and the octets freed.
 
-    `is_metered`: the owner is told.
+    `is_metered`: report it to the owner.
     """
     items: list[PagedRun | Message] = []
     freed = 0
@@ -73,7 +75,10 @@ def paged(
 
 
 def _where(owner: Owner, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
-    """Where it could be: the journal, the temp store (its own envelope), only memory (None); how often it was out."""
+    """The possible place of a message, `deliveries` and `uncounted`.
+
+    The place is `IN_JOURNAL`, the message's own envelope for the temp store, or None for memory.
+    """
     where: Envelope | None = None
     if not message.stays_in_memory:
         pager = owner.storage.pager
@@ -109,7 +114,7 @@ def _spooled(
     runs: list[PagedRun] = []
     offset, last_id = place.offset, 0
     for message in messages:
-        if not runs or message.id < last_id:  # ids rise within a run
+        if not runs or message.id < last_id:  # ids must rise within a run
             runs.append(PagedRun(message.id, Place(place.chunk, offset), envelope, deliveries, uncounted))
         size, last_id = len(message.blob), message.id
         runs[-1].extend(last_id, (size,), (message.expires_ns,) if message.expires_ns else None)
@@ -121,7 +126,7 @@ def _spooled(
 
 
 def runs_of(storage: Storage, part: Taken | Part, *, release: bool = True) -> Sequence[Run]:
-    """The contents of a part. `release`: nobody asks the temp store for them again. Raises: Unreadable."""
+    """Read the contents of a part. `release`: also free them in the temp store. Raises: Unreadable."""
     if part.place is None:
         assert storage.pager is not None
         return storage.pager.load(part.ids)
@@ -134,9 +139,9 @@ def runs_of(storage: Storage, part: Taken | Part, *, release: bool = True) -> Se
 
 
 def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
-    """The last messages of a part, `runs` being their contents, as they were before they were paged out.
+    """Make the last messages of a part as they were before paging. `ids`, `runs`: their ids and contents.
 
-    The owner was not told that they are back (see `tell_loaded`).
+    Does not report them to the owner (see `tell_loaded`).
     """
     messages = messages_of(ids, runs)
     if any(envelope.facts.is_marked for envelope, _ in runs):
@@ -145,12 +150,12 @@ def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Seque
         for message in messages:
             message.deliveries, message.uncounted = part.deliveries, part.uncounted
     if part.expires is not None:
-        for message, expires_ns in zip(messages, part.expires):  # none of these went straight to a consumer
+        for message, expires_ns in zip(messages, part.expires):  # parts with expiries are always loaded whole
             message.expires_ns = expires_ns
     return messages
 
 
 def tell_loaded(owner: Owner, part: Taken, messages: list[Message]) -> None:
-    """The owner hears that messages of a part are back."""
+    """Report messages of a part that came back into memory to the owner."""
     if messages:
         owner.loaded(messages, part.deliveries - part.uncounted if part.place is None else 0)

@@ -1,6 +1,6 @@
-"""Items that stand in order of ids, of which any is found, put in and taken out in O(log n).
+"""A list of items in order of ids, with access, insertion and removal by id in O(log n).
 
-A deque is faster at its ends, and slow in its middle. Source: queues page F.2.
+A deque is faster at its ends, but slow in its middle. Source: queues page F.2.
 """
 
 from bisect import bisect_left, bisect_right
@@ -9,14 +9,14 @@ from itertools import chain, islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-#: Items of a block, at most twice so many.
+#: Number of items in a block, which is split beyond twice this number.
 BLOCK = 512
 
 
 class Placed(Generic[T]):
-    """Offers what a deque does at its ends. `id_of`: of an item; where it holds several, the lowest.
+    """Has the methods of a deque at its ends. `id_of`: the id of an item, or its lowest one if it has several.
 
-    Ids rise; where they do not, only what is done at the ends may be asked for, and `find` does not find.
+    Ids must rise; otherwise only the methods for the ends may be used.
     """
 
     __slots__ = ("_blocks", "_count", "_first_of", "_id_of")
@@ -38,17 +38,17 @@ class Placed(Generic[T]):
         return chain.from_iterable(map(reversed, reversed(self._blocks)))
 
     def __getitem__(self, end: int) -> T:
-        """The first (0) or the last (-1)."""
+        """The first (0) or the last (-1) item."""
         return self._blocks[end][end]
 
     # -- at its ends --------------------------------------------------------------------------------------------------
 
     def append(self, item: T) -> None:
-        """At the end."""
+        """Append an item."""
         self.extend((item,))
 
     def extend(self, items: Iterable[T]) -> None:
-        """At the end, in this order."""
+        """Append items in this order."""
         rest = iter(items)
         blocks = self._blocks
         if blocks and len(blocks[-1]) < BLOCK:
@@ -60,11 +60,11 @@ class Placed(Generic[T]):
             self._count += len(block)
 
     def appendleft(self, item: T) -> None:
-        """At the head."""
+        """Insert an item at the head."""
         self.extendleft((item,))
 
     def extendleft(self, items: Iterable[T]) -> None:
-        """At the head, one after the other."""
+        """Insert items at the head one by one, so that they end up in reverse order."""
         blocks = self._blocks
         for item in items:
             if not blocks or len(blocks[0]) >= BLOCK:
@@ -73,7 +73,7 @@ class Placed(Generic[T]):
             self._count += 1
 
     def popleft(self) -> T:
-        """The first; there must be one."""
+        """Remove and return the first item; there must be one."""
         block = self._blocks[0]
         item = block.pop(0)
         self._count -= 1
@@ -82,7 +82,7 @@ class Placed(Generic[T]):
         return item
 
     def pop(self) -> T:
-        """The last; there must be one."""
+        """Remove and return the last item; there must be one."""
         block = self._blocks[-1]
         item = block.pop()
         self._count -= 1
@@ -91,14 +91,14 @@ class Placed(Generic[T]):
         return item
 
     def clear(self) -> None:
-        """Nothing is here any more."""
+        """Remove all items."""
         self._blocks.clear()
         self._count = 0
 
     # -- by ids -------------------------------------------------------------------------------------------------------
 
     def behind(self, id_: int) -> Iterator[T]:
-        """Those with higher ids, and before them the one that begins at or before it, if there is one."""
+        """The items with ids above `id_`, after the last item at or before it, if there is one."""
         at = self._block_of(id_)
         if at < len(self._blocks):
             block = self._blocks[at]
@@ -106,7 +106,7 @@ class Placed(Generic[T]):
             yield from chain.from_iterable(islice(self._blocks, at + 1, None))
 
     def remove(self, item: T) -> None:
-        """One that is here."""
+        """Remove an item, which must be here."""
 
         def without(block: list[T], ids: Sequence[int]) -> list[T]:
             block.remove(item)
@@ -115,10 +115,10 @@ class Placed(Generic[T]):
         self.change((self._id_of(item),), without)
 
     def change(self, ids: Sequence[int], changed: Callable[[list[T], Sequence[int]], list[T]]) -> None:
-        """Those at whose places these rising ids are become others.
+        """Replace the items around these rising ids.
 
-        `changed`: gets some neighbours, which it may change, and those of the ids among them; returns all that are to
-        stand there.
+        `changed`: called with a block of items, which it may modify, and the ids that fall into it; returns the items
+        that replace the block.
         """
         blocks = self._blocks
         start = 0
@@ -135,7 +135,7 @@ class Placed(Generic[T]):
             start = stop
 
     def _block_of(self, id_: int) -> int:
-        """Where an id is, or would be."""
+        """The index of the block of an id, whether or not it is there."""
         return max(bisect_right(self._blocks, id_, key=self._first_of) - 1, 0)
 
 

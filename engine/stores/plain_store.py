@@ -1,4 +1,4 @@
-"""The store of an ordinary queue: a deque, and behind it the tail. Source: queues page F."""
+"""The store of an ordinary queue: a deque, and the tail behind it. Source: queues page F."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class PlainStore(TailedStore):
         self.ready = messages
 
     def _left_levels(self, messages: Sequence[Message]) -> None:
-        """A deque counts them by itself."""
+        """Nothing to do: a deque counts its messages."""
 
     def _merge(self, messages: list[Message]) -> int:
         return merge_back(self.ready, messages)

@@ -1,7 +1,7 @@
-"""The ready list of queues whose order or size needs more than a deque: priority levels, and octets counted.
+"""The ready list of queues with priority levels or a count of octets.
 
-Plain queues keep a bare `collections.deque`, which offers the same methods; that is why these are named as there.
-"Head" is the oldest message of the highest level, for delivery and for dropping alike (behaviour page 3.3, 3.5).
+Plain queues have a `collections.deque`; the methods here have the same names as those of a deque. The head is the
+oldest message of the highest level, for delivery and for dropping alike (behaviour page 3.3, 3.5).
 """
 
 from bisect import insort
@@ -23,7 +23,7 @@ class LeveledReady:
         self._number_of = levels.of
         self._size_of = size_of
         self._count = 0
-        self.octets = 0  # of all bodies
+        self.octets = 0  # octets of all bodies
 
     def __len__(self) -> int:
         return self._count
@@ -40,22 +40,22 @@ class LeveledReady:
         return self._levels[self._number_of(message.envelope.facts.priority)]
 
     def append(self, message: Message) -> None:
-        """At the tail of its level."""
+        """Append a message to its level."""
         self._level_of(message).append(message)
         self._added(message)
 
     def appendleft(self, message: Message) -> None:
-        """At the head of its level."""
+        """Insert a message at the head of its level."""
         self._level_of(message).appendleft(message)
         self._added(message)
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """At the tails of their levels."""
+        """Append messages to their levels."""
         for message in messages:
             self.append(message)
 
     def popleft(self) -> Message:
-        """The head: the oldest of the highest level that has any."""
+        """Remove and return the head."""
         for level in reversed(self._levels):
             if level:
                 message = level.popleft()
@@ -64,7 +64,7 @@ class LeveledReady:
         raise IndexError("empty")
 
     def pop(self) -> Message:
-        """Any message: for giving the memory of a purge back."""
+        """Remove any message, to free the memory of a purge in slices."""
         return self.popleft()
 
     @property
@@ -74,16 +74,16 @@ class LeveledReady:
 
     @property
     def levels(self) -> list[deque[Message] | Placed[Message]]:
-        """Level by level from 0 on; one may be replaced by another that holds the same."""
+        """The containers of the levels, from level 0 on. A caller may replace one by another with the same messages."""
         return self._levels
 
     def took(self, messages: Iterable[Message]) -> None:
-        """Messages were taken out of `levels`."""
+        """Update the counts after messages were taken out of `levels`."""
         for message in messages:
             self._removed(message)
 
     def merge(self, messages: list[Message]) -> None:
-        """Put messages (ids falling) back to their places."""
+        """Insert messages (ids falling) into their levels by their ids."""
         for message in messages:
             self._added(message)
         by_level: dict[int, list[Message]] = {}
@@ -102,9 +102,9 @@ class LeveledReady:
 
 
 def merge_back(ready: deque[Message] | Placed[Message], messages: list[Message]) -> int:
-    """Put messages (ids falling) back where their ids say. O(messages + those before them); `Placed`: O(messages).
+    """Insert messages (ids falling) by their ids. O(messages + those before them); `Placed`: O(messages).
 
-    Returns: how many stood before them, and were passed.
+    Returns: the number of messages before them that were moved.
     """
     if isinstance(ready, Placed):
         by_id = {message.id: message for message in reversed(messages)}

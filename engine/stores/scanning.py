@@ -1,4 +1,4 @@
-"""Looking through the levels of a store without taking anything, and taking messages out of their middle."""
+"""Scans of the levels of a store, and removal of messages from their middle."""
 
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -13,23 +13,23 @@ from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
 from .surroundings import Owner
 from .tail import Tail
 
-#: A deque is read so far from its head; where something is wanted behind that, what it holds is `Placed`.
+#: Maximum distance from the head of a deque for access. For messages behind it the deque is converted to a `Placed`.
 NEAR = 250
-#: What is in memory of a level.
+#: The messages of a level in memory.
 Level = deque[Message] | Placed[Message]
 #: (id, message if it is in memory)
 Found = tuple[int, Message | None]
 
 
 def is_beyond(ready: Level, id_: int) -> bool:
-    """Whether a deque would be read too far for what stands behind this id."""
+    """Whether messages after this id are too far from the head of a deque."""
     return isinstance(ready, deque) and len(ready) > NEAR and ready[NEAR].id <= id_
 
 
 class Scanner:
-    """Of one store: the window of what was read back for scans, and whether ids rise within its levels.
+    """The scans of one store. It has the window of messages that were read back for scans.
 
-    Where they do not, scans sort what they see, in O(n log n).
+    `is_sorted`: ids rise within each level. Otherwise scans sort the level, in O(n log n).
     """
 
     __slots__ = ("_window", "is_sorted")
@@ -39,7 +39,7 @@ class Scanner:
         self._window: dict[int, Message] = {}
 
     def _behind(self, ready: Level, tail: Tail | None, level: int, id_: int, count: int) -> Iterator[Found]:
-        """Up to `count` messages of a level with higher ids, these rising."""
+        """Up to `count` messages of a level with ids above `id_`, in rising order."""
         paged: Iterator[Found] = iter(()) if tail is None else tail.behind(level, id_)
         if self.is_sorted:
             here = ((one.id, one) for one in _in_memory(ready, id_))
@@ -49,7 +49,7 @@ class Scanner:
     def _order(
         self, levels: Sequence[Level], tail: Tail | None, after: int, count: int
     ) -> Iterator[tuple[int, int, Message | None]]:
-        """(position, id, message if it is in memory) of up to `count` messages behind a position."""
+        """(position, id, message if it is in memory) of up to `count` messages after a position."""
         rank, id_ = divmod(after, LEVEL_STEP)
         for level in range(len(levels) - 1 - rank, -1, -1):
             base = (len(levels) - 1 - level) * LEVEL_STEP
@@ -68,13 +68,13 @@ class Scanner:
         return Scanned(found, False)
 
     def positions(self, levels: Sequence[Level], tail: Tail | None, after: int, count: int) -> list[int]:
-        """Of up to `count` messages behind a position, wherever they are."""
+        """The positions of up to `count` messages after a position, in memory or paged out."""
         return [position for position, _, _ in self._order(levels, tail, after, count)]
 
     def load(self, owner: Owner, budget: int, levels: Sequence[Level], tail: Tail, after: int, count: int) -> None:
-        """Fill the window with what a scan misses: a window at most, at least one. Raises: Unreadable.
+        """Fill the window with the paged-out messages that a scan needs: at least one, at most a window.
 
-        `budget`: octets that the queue may have in memory.
+        `budget`: octets of memory for the queue. Raises: Unreadable.
         """
         count, octets = min(count, WINDOW_MESSAGES), max(1, min(WINDOW_OCTETS, budget // 2))
         self._window = {}
@@ -98,7 +98,7 @@ class Scanner:
                     self._window[message.id] = message
 
     def take(self, ready: Level, ids: Sequence[int]) -> list[Message]:
-        """Take messages with these rising ids out of a level that is in memory."""
+        """Take the messages with these rising ids out of a level in memory."""
         if isinstance(ready, Placed):
             return _taken(ready, ids)
         taken: list[Message] = []
@@ -118,14 +118,14 @@ class Scanner:
         return taken
 
     def forget(self, messages: Sequence[Message]) -> None:
-        """They are out: pictures of them are not kept."""
+        """Remove the copies of messages that were taken from the window."""
         if self._window:
             for message in messages:
                 self._window.pop(message.id, None)
 
 
 def _fitting(sizes: Sequence[int], octets: int) -> int:
-    """How many of these fit into so many octets; at least one."""
+    """The number of these sizes that fit into `octets`; at least one."""
     for count, size in enumerate(sizes):
         if octets <= 0:
             return count
@@ -134,7 +134,7 @@ def _fitting(sizes: Sequence[int], octets: int) -> int:
 
 
 def _in_memory(ready: Level, id_: int) -> Iterable[Message]:
-    """Those with higher ids."""
+    """The messages with ids above `id_`."""
     if isinstance(ready, Placed):
         return (one for one in ready.behind(id_) if one.id > id_)
     return islice(ready, bisect_right(ready, id_, 0, min(len(ready), NEAR + 1), key=_id_of), None)

@@ -1,4 +1,4 @@
-"""Messages of one queue that wait for their time. Source: address-settings page 5.1, 5.3."""
+"""The scheduled messages of one queue. Source: address-settings page 5.1, 5.3."""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -7,12 +7,12 @@ from ..messages.message import Message
 
 
 class Scheduled:
-    """Messages of one queue that wait for a due time, soonest first. O(log n) in and out."""
+    """The messages of one queue that wait for a due time, soonest first. Adding and taking are O(log n)."""
 
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        # Ids are unique in a queue, so that messages are never compared; no number of our own is stored.
+        # Ids are unique in a queue, so messages are never compared and the heap needs no sequence number.
         self._heap: list[tuple[int, int, Message]] = []
 
     def __len__(self) -> int:
@@ -26,11 +26,11 @@ class Scheduled:
         return [(due_ns, message) for due_ns, _, message in sorted(self._heap)]
 
     def waiting(self) -> list[tuple[int, int, Message]]:
-        """(due time, id, message) in no order. O(n), and quick."""
+        """(due time, id, message), unordered. O(n), without sorting."""
         return list(self._heap)
 
     def take(self, id_: int) -> Message | None:
-        """Take one message out by its id, whenever it is due; None when it does not wait here. O(n)."""
+        """Remove and return a message by its id; None: it is not scheduled. O(n)."""
         for index, (_, _, message) in enumerate(self._heap):
             if message.id == id_:
                 self._heap[index] = self._heap[-1]
@@ -40,15 +40,15 @@ class Scheduled:
         return None
 
     def add(self, due_ns: int, message: Message) -> None:
-        """Wait until `due_ns` of the monotonic clock."""
+        """Schedule a message for `due_ns` (monotonic)."""
         heappush(self._heap, (due_ns, message.id, message))
 
     def next_ns(self) -> int | None:
-        """When the soonest is due."""
+        """The earliest due time; None: no message is scheduled."""
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ns: int) -> list[tuple[int, Message]]:
-        """(due time, message) of those whose time has come, soonest first; of one time in order of publishing."""
+        """Remove and return the due messages as (due time, message), soonest first, then in order of publishing."""
         due: list[tuple[int, Message]] = []
         while self._heap and self._heap[0][0] <= now_ns:
             due_ns, _, message = heappop(self._heap)
@@ -56,7 +56,7 @@ class Scheduled:
         return due
 
     def take_all(self) -> list[Message]:
-        """All of them, soonest first."""
+        """Remove and return all messages, soonest first."""
         taken = [message for _, _, message in sorted(self._heap)]
         self._heap.clear()
         return taken

@@ -1,11 +1,11 @@
-"""The store of a queue: the messages that are ready, wherever they are, in memory or in the journal or the temp store.
+"""The store of a queue: its ready messages, in memory, in the journal or in the temp store.
 
-Nobody outside `stores/` asks what kind of store a queue has: what a kind does in its own way is a verb that it
-overrides. Kinds: `PlainStore`, `LeveledStore`, `LastValueStore`, `KeptStore`, `StreamStore`; see `kinds.make_store`.
+Code outside `stores/` does not depend on the kind of a store: each kind implements the same methods. Kinds:
+`PlainStore`, `LeveledStore`, `LastValueStore`, `KeptStore`, `StreamStore`; see `kinds.make_store`.
 
-A position says where in the order of a scan a message stands: its level, the highest first, and its id. In the highest
-level, which is the only one of most queues, it is the id itself; readers compare positions and pass them back. It goes
-on standing for its place when its message is gone. Source: queues page F.2, F.6.
+A position gives a message's place in the order of a scan: its level, the highest first, and its id. In the highest
+level, the only one of most queues, the position is the id. Readers compare positions and pass them back. A position
+stays valid after its message has left. Source: queues page F.2, F.6.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -17,12 +17,12 @@ from .memory_cap import UNLIMITED, MemoryCap
 from .paged_places import Left
 from .paged_run import Part
 
-#: What makes positions of one level higher than all of the level above it.
+#: The distance between the positions of two levels.
 LEVEL_STEP = 1 << 64
-#: What `load_at` reads from the journal at once.
+#: Maximum messages, and octets, that `load_at` reads from the journal at once.
 WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
 
-#: Takes new messages that follow each other: first id, envelope, blobs. Returns how many of them it took.
+#: Receives new messages with consecutive ids: first id, envelope, blobs. Returns the number that it took.
 HandOver = Callable[[int, Envelope, Sequence[bytes]], int]
 
 
@@ -34,115 +34,115 @@ class Ready(Protocol):
     def __iter__(self) -> Iterator[Message]: ...
 
     def pop(self) -> Message:
-        """Any of them: so that memory is given back in slices."""
+        """Remove any message, to free memory in slices."""
 
 
 class Removed(NamedTuple):
-    """What left a store."""
+    """Messages that left a store."""
 
-    messages: list[Message]  # with content, in order of delivery
-    unread: list[Left]  # their contents stayed in the journal (kept stores only)
-    recounted: int = 0  # octets by which blobs of `messages` exceed what was counted for them when they came
+    messages: list[Message]  # those with content, in order of delivery
+    unread: list[Left]  # those whose content was not read from the journal (kept stores only)
+    recounted: int = 0  # octets by which the blobs of `messages` exceed the count from their arrival
 
 
 class Dropped(NamedTuple):
-    """All of a store."""
+    """All messages of a store."""
 
-    ready: Ready  # what was in memory
-    runs: list[tuple[Sequence[int], Envelope]]  # ids that were paged out, with the envelope that events name
-    paged: list[Message]  # messages that stood in the tail as they are
-    paged_octets: int | None  # of the blobs of `runs`, as a kept queue counted them; None: all that was paged out
+    ready: Ready  # messages in memory
+    runs: list[tuple[Sequence[int], Envelope]]  # ids of paged-out messages, with the envelope for events
+    paged: list[Message]  # messages that stood in the tail as objects
+    paged_octets: int | None  # octets of the blobs of `runs`, in kept stores; None: all octets that are paged out
 
     @property
     def paged_count(self) -> int:
-        """How many were not ready in memory."""
+        """The number of messages that were in the tail."""
         return sum(len(ids) for ids, _ in self.runs) + len(self.paged)
 
 
 class Scanned(NamedTuple):
-    """What a scan saw."""
+    """The result of a scan."""
 
-    found: list[tuple[int, Message]]  # position, message; nothing was taken
-    missing: bool  # what comes next is paged out and was not read: `load_at` the last position, then ask again
+    found: list[tuple[int, Message]]  # (position, message); the messages stay in the store
+    missing: bool  # the next message is paged out: call `load_at` with the last position, then scan again
 
 
 class Store(Protocol):
-    """Ids of new messages rise. All octets are of memory or of bodies, as each verb says."""
+    """Ids of new messages rise. Octets count memory or bodies, as each method says."""
 
-    #: Acknowledged messages stay: what is handed out is a copy.
+    #: Acknowledged messages stay, and consumers receive copies.
     keeps: ClassVar[bool]
-    #: Has had messages that expire. Set by `expect_expiry` and when such a message is loaded; never unset.
+    #: The store has had messages that expire. Set by `expect_expiry` and by loading such a message; never reset.
     expiring: bool
-    #: Octets that may become ready before the store asks for more; below 0: more came back than was granted.
+    #: Octets that may become ready before the store asks the budget for more; below 0: requeued messages exceed it.
     quota: int
     #: See `limit_memory`.
     cap: MemoryCap | None
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     @property
     def level_max(self) -> int:
-        """The highest level of priority; higher priorities count as that."""
+        """The highest level of priority. Higher priorities count as this level."""
 
     def __len__(self) -> int:
-        """How many are ready, wherever they are."""
+        """The number of ready messages, in memory and paged out."""
 
     def __iter__(self) -> Iterator[Message]:
-        """Those in memory, in order of delivery."""
+        """The messages in memory, in order of delivery."""
 
     @property
     def ready(self) -> Sized:
-        """Those in memory; not to be changed. Its truth value says at no cost whether there are any."""
+        """The messages in memory, read-only. Its truth value is a cheap check for any."""
 
     @property
     def has_tail(self) -> bool:
-        """Whether more stands behind what is in memory. As cheap to ask as `ready`."""
+        """Whether there are messages beside those in memory. As cheap as `ready`."""
 
     @property
     def in_memory(self) -> int:
-        """How many are in memory. They stand before all that is paged out, but in kept stores."""
+        """The number of messages in memory. Except in kept stores, they come before all paged-out messages."""
 
     @property
     def is_deep(self) -> bool:
-        """Whether messages are paged out, with only their places in memory."""
+        """Whether messages are paged out, so that memory has only their ids, sizes and expiries."""
 
     @property
     def body_octets(self) -> int:
-        """Octets of all ready bodies. Known only to stores that count them (leveled, kept, last value); else 0."""
+        """Octets of all ready bodies; 0 in stores that do not count them (all but leveled, kept, last value)."""
 
     @property
     def next_expiry_ns(self) -> int:
-        """When the soonest head expires, by the monotonic clock; 0: none does."""
+        """The earliest expiry among the heads of the levels (monotonic ns); 0: none expires."""
 
     def paged_parts(self) -> list[Part | Message]:
-        """What is paged out. It stays so while others append and take."""
+        """The paged-out messages: a snapshot that later changes do not affect."""
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        """Of `paged_parts`, for a meter: how many messages, octets of blobs, whether a restart brings them back."""
+        """For a meter, of each of `paged_parts`: (messages, octets of blobs, whether they survive a restart)."""
 
     @property
     def first_paged_id(self) -> int | None:
-        """The lowest id that is paged out."""
+        """The lowest id of paged-out messages; None: there are none."""
 
     @property
     def first_offset(self) -> int | None:
-        """The offset of a stream's oldest message, or of the next one; None: messages have no offsets."""
+        """The offset of a stream's oldest message, or of its next one if it is empty; None: not a stream."""
 
     def expect_expiry(self) -> None:
-        """Messages that expire come, also through consumers' hands."""
+        """Announce messages that expire, new or requeued."""
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        """The kind of message that stands in this store: where contents may be left, one that can do that."""
+        """Make the kind of message object that this store needs."""
 
     def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        """New messages with consecutive ids at the end, none of which expires or is of a group. O(run)."""
+        """Append new messages with consecutive ids, none of which expires or has a group. O(run)."""
 
     def append(self, message: Message) -> Message | Left | None:
-        """A new message at the end of its level; in a last-value store perhaps in an older one's place.
+        """Append a new message to its level. A last-value store may put it in place of an older one.
 
-        Returns: the message that had to go for it, which may be the new one itself (last value); else None.
+        Returns: the message that was replaced, which may be the new one itself (last value); else None.
         """
 
     def restore_run(
@@ -154,135 +154,136 @@ class Store(Protocol):
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
-        """After a restart: messages with consecutive ids that the journal has, at the end of a level.
+        """After a restart: append messages of the journal with consecutive ids to a level.
 
-        `sizes`: octets of bodies; `expires`: monotonic ns each; `deliveries`: how often each was tried. Only where
+        `sizes`: octets of each body; `expires`: monotonic ns of each; `deliveries`: delivery count of each. Requires
         `may_page`.
         """
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
-        """Messages (ids falling) that were out, to the places that their ids say. O(messages + those before them).
+        """Requeue delivered messages (ids falling) in order of ids. O(messages + those before them).
 
-        Returns: those that had to go because there is a newer value, and how many messages stood before the others.
+        Returns: those that were dropped for a newer value, and the number of messages before the others.
         """
 
     def put_first(self, message: Message) -> Message | Left | None:
-        """A message at the head of its level, whatever its id says. Returns what had to go for it, as `append` does."""
+        """Put a message at the head of its level, whatever its id. Returns the replaced message, as `append` does."""
 
     def put_last(self, message: Message) -> Message | Left | None:
-        """A message at the end of its level, whatever its id says; into memory where that has room or not.
+        """Put a message at the end of its level, whatever its id; in memory even without room, unless there is a tail.
 
-        Returns what had to go for it, as `append` does.
+        Returns: the replaced message, as `append` does.
         """
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """Up to `limit` messages from the head, of those in memory, until `room` octets of blobs are used.
+        """Take up to `limit` messages from the head, until `room` octets of blobs are used. At least one, if any.
 
-        At least one, if there is any. Nothing is loaded.
+        Only messages in memory are taken.
         """
 
     def head_octets(self, count: int) -> int:
         """Octets of blobs of the first `count` messages in memory."""
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        """Take up to `count` messages from the head, loading what is paged out.
+        """Take up to `count` messages from the head, loading paged-out ones.
 
-        `with_content`: of a kept store, too, which else reads nothing. Raises: Unreadable.
+        `with_content`: kept stores load contents only then. Raises: Unreadable.
         """
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        """Take what has expired by then off the heads; those behind a head that lives wait for their turn.
+        """Take expired messages from the heads of the levels. Expired messages after a head that lives stay.
 
-        Of many a slice of about `count_max`: `next_expiry_ns` says whether there is more. `octets_max`: of blobs that a
-        kept store reads in one slice, where it reads them (`with_content`). Raises: Unreadable.
+        Takes a slice of about `count_max`; `next_expiry_ns` tells whether there are more. `octets_max`: limit of the
+        octets that a kept store reads in one slice (`with_content`). Raises: Unreadable.
         """
 
     def drop_all(self) -> Dropped:
-        """Take everything out, reading nothing. The store may be used again, and holds no memory of the budget."""
+        """Remove all messages without reading them, and return the memory to the budget. The store stays usable."""
 
     def leave_owner(self) -> None:
-        """The queue is gone: the store no longer refers to it, so that both are freed without the collector."""
+        """Drop the reference to a deleted queue, so that both are freed without the garbage collector."""
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
     @property
     def held_octets(self) -> int:
-        """What messages in memory take in memory, about. O(messages)."""
+        """The approximate memory of the messages in memory, in octets. O(messages)."""
 
     @property
     def may_page(self) -> bool:
-        """Whether messages may be paged out to a tail."""
+        """Whether messages may be paged out to the tail."""
 
     def allow_paging(self, allowed: bool) -> None:
-        """Whether the queue lets messages be paged out (not where it counts octets). The kind decides the rest."""
+        """Set whether the queue's rules permit paging (not if they count octets). Some kinds never page."""
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """Page so many octets out, or messages, of those that come last in memory. Returns how many octets that
-        freed."""
+        """Page out the last messages in memory, up to this many octets or messages. Returns the octets freed."""
 
     def page_again(self) -> bool:
-        """What stayed in memory because a disk did not take it may leave now. Returns whether that was a slice."""
+        """Page out messages that stayed in memory because a disk failed. Returns whether there may be more."""
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
-        """What the queue may have in memory beside what all may; None: no such limit. Stores without a tail have none.
+        """Set the queue's memory cap, which applies beside the common budget; None: none. Ignored without a tail.
 
-        `is_metered`: the owner hears what is paged out, and what comes back. `settle_quota` follows.
+        `is_metered`: the store calls `Owner.paged_out`. The caller calls `settle_quota` next.
         """
 
     def settle_quota(self) -> bool:
-        """If more is ready than was granted, since messages came back: page the last ones out if there is no room.
+        """Page out the last messages if requeued messages exceed the quota, or a new cap requires it.
 
-        Also when there is a new cap. Returns whether that was a slice, and more is to follow.
+        Returns: whether there is more to page out.
         """
 
     def is_low(self) -> bool:
-        """Whether messages are paged out and so few are in memory that `wants_more` should be asked."""
+        """Whether messages are paged out and few are in memory, so that `wants_more` must be checked."""
 
     def wants_more(self, straight: bool, waiting: bool) -> bool:
-        """Whether more should be loaded: less is in memory than consumers may take soon, within the memory's share.
+        """Whether to load more, because memory has fewer messages than consumers may take soon, within its limits.
 
-        `straight`: what consumers want goes straight to them (`load_straight`). `waiting`: somebody waits now, which
-        matters while nothing is in memory.
+        `straight`: loaded messages go directly to consumers (`load_straight`). `waiting`: a consumer waits now, which
+        matters only if no message is in memory.
         """
 
     def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
-        """Bring a slice of what is paged out into memory. Reads files. Raises: Unreadable.
+        """Load a slice of the tail into memory. Reads files. Raises: Unreadable.
 
-        `wanted`: so many messages and octets, at least one, leave memory at once, so that no cap concerns them.
+        `wanted`, `wanted_octets`: the part that leaves memory at once, at least one message, to which no cap applies.
         """
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
-        """Read up to so many messages and octets, at least one, a slice at most; `hand_over` is offered them as new.
-
-        What it does not take becomes ready, and so does all once something is. Raises: Unreadable.
+        """Read up to `count` messages and `octets`, at least one message and at most a slice, and offer them to
+        `hand_over` as if new. From the first one that it does not take, they become ready. Raises: Unreadable.
         """
 
     @property
     def counts_octets(self) -> bool | None:
-        """Whether it counts the octets of all bodies; None: it does as its kind needs (see `kinds.converted`)."""
+        """Whether the store counts the octets of all bodies; None: determined by its kind (see `kinds.converted`)."""
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
     def position_of(self, message: Message) -> int:
-        """Where a message of this store stands in the order of scans; also of one that is out."""
+        """The position of a message of this store, delivered or not, in the order of scans."""
 
     def scan(self, after: int, count: int) -> Scanned:
-        """Up to `count` messages behind the position `after` (0: from the head), taking none.
+        """Return up to `count` messages after the position `after` (0: from the head), which stay in the store.
 
-        In order of levels, then of ids: the order of delivery, except for messages that `put_first` and `put_last`
-        placed elsewhere, which a scan finds where their ids stand. What comes to a place before `after` (`put_back`,
-        `put_first`, an old id `put_last`, a higher level) is not seen by a reader that goes on from there: whoever puts
-        it tells readers whose position is not below `position_of` it. Expired messages are seen until they go.
-        A message read from the journal is a picture of the one that is paged out; `take_at` gives the message itself.
+        They are in order of levels, then of ids. This is the order of delivery except for messages that `put_first` or
+        `put_last` placed elsewhere. A reader that continues at `after` does not see messages that are put before it
+        (`put_back`, `put_first`, an old id by `put_last`, a higher level): the caller of these methods tells readers
+        whose position is not below `position_of` the message. Expired messages are included until they are taken.
+        A message read from the journal is a copy of the paged-out one; `take_at` returns the message itself.
         """
 
     def load_at(self, after: int, count: int) -> None:
-        """Read what a scan from `after` on misses into the window, which the next call replaces. Raises: Unreadable."""
+        """Read the paged-out messages that a scan from `after` on needs into the window. The next call replaces it.
+
+        Raises: Unreadable.
+        """
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        """Take the messages at these positions out, wherever they are; those that are gone are passed over.
+        """Take the messages at these positions, in memory or paged out. Positions without a message are ignored.
 
         Raises: Unreadable.
         """

@@ -1,7 +1,7 @@
-"""The store of a stream: a log with offsets and times of arrival, dropped from its head by whole segments.
+"""The store of a stream: a log with offsets and times of arrival, which drops whole segments from its head.
 
-The newest messages are in memory; of older ones, where a journal has them, only their sizes are, and where their ids
-and times change: 4 octets a message, and 32 a run. Source: behaviour page 3.7; queues page F.
+The newest messages are in memory. Of older ones in the journal, memory has only sizes, and runs of ids and times: 4
+octets a message, and 32 a run. Source: behaviour page 3.7; queues page F.
 """
 
 from array import array
@@ -22,34 +22,34 @@ from .store import Dropped, Removed, Scanned
 from .surroundings import Owner
 from .untailed_store import SCANNING, UntailedStore
 
-#: RabbitMQ's default; a segment also ends after so many messages.
+#: Maximum octets of a segment (RabbitMQ's default), and maximum messages.
 SEGMENT_OCTETS_DEFAULT = 500_000_000
 SEGMENT_MESSAGES_MAX = 256_000
-#: Octets of new messages after which memory is looked at, ...
+#: Octets of new messages between two comparisons of memory with the share.
 LOOK_OCTETS = 1024 * 1024
-#: ... and what a window takes from the journal at once.
+#: Maximum messages, and octets, of a window.
 WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
 
 
 class Segment:
-    """A run of the log that goes as one."""
+    """A part of the log that is dropped as a whole."""
 
     __slots__ = ("count", "last_ms", "octets")
 
     def __init__(self) -> None:
         self.count = 0
         self.octets = 0
-        self.last_ms = 0  # when its last message came
+        self.last_ms = 0  # wall time of the last message's arrival
 
 
 class Window(NamedTuple):
-    """Messages from `offset` on, read back for a reader."""
+    """Messages from `offset` on that were read back for a reader."""
 
     offset: int
     messages: list[Message]
 
     def read(self, offset: int, count: int) -> list[Message]:
-        """Up to `count` from there on; none when it is outside."""
+        """Up to `count` messages from an offset on; none if it is outside of the window."""
         start = offset - self.offset
         return self.messages[start : start + count] if start >= 0 else []
 
@@ -57,14 +57,13 @@ class Window(NamedTuple):
 class StreamStore(UntailedStore):
     """Message number i of the log has the offset `first_offset` + i; times never fall. See `Store`.
 
-    Nothing is taken out but by whole segments (`drop_oldest`) and `drop_all`: `take`, `put_back`, `evict_head`,
-    `expire` and `take_at` find nothing to do. A position is an offset plus one. `_messages` are those from the offset
-    `memory_offset` on.
+    Only `drop_oldest` (a segment) and `drop_all` remove messages: `take`, `put_back`, `evict_head`, `expire` and
+    `take_at` do nothing. A position is an offset plus one. `_messages` are those from the offset `memory_offset` on.
     """
 
     keeps: ClassVar[bool] = True
 
-    first_offset: int  #: of its oldest message, or of the next one
+    first_offset: int  #: offset of the oldest message, or of the next one if the stream is empty
 
     __slots__ = (
         "_looked_at",
@@ -92,16 +91,16 @@ class StreamStore(UntailedStore):
         self.start(0)
 
     def start(self, first_offset: int) -> None:
-        """Empty, from this offset on."""
+        """Make the log empty, with this offset for the next message."""
         self.first_offset = self.memory_offset = first_offset
         self.octets = self.memory_octets = 0
-        self._looked_at = 0  # octets in memory when they were last compared with their share
+        self._looked_at = 0  # octets in memory at the last comparison with the share
         self._messages: list[Message] = []
         self._windows: dict[Reader, Window] = {}
-        self._sizes = array("I")  # octets of body
-        self._run_offsets, self._run_ids = array("q"), array("q")  # ids rise by one from here on
-        self._time_offsets, self._times_ms = array("q"), array("q")  # a new time from here on
-        self._time_of: Callable[[int], int] | None = None  # id -> ms, for what came before the first of these
+        self._sizes = array("I")  # octets of each body
+        self._run_offsets, self._run_ids = array("q"), array("q")  # starts of runs whose ids rise by one
+        self._time_offsets, self._times_ms = array("q"), array("q")  # offsets at which the time of arrival changes
+        self._time_of: Callable[[int], int] | None = None  # id -> ms, for messages before the first of these offsets
         self._segments: deque[Segment] = deque([Segment()])
 
     def __len__(self) -> int:
@@ -128,17 +127,17 @@ class StreamStore(UntailedStore):
 
     @property
     def first_paged_id(self) -> int | None:
-        """See `Store`: the id of the oldest message that is paged out."""
+        """See `Store`: the id of the oldest message, if it is paged out."""
         return self.id_at(self.first_offset) if self.is_deep else None
 
     @property
     def body_octets(self) -> int:
-        """See `Store`. Nobody asks for it: `octets` bounds a stream."""
+        """See `Store`. Not used: `octets` limits a stream."""
         return 0
 
     @property
     def next_expiry_ns(self) -> int:
-        """See `Store`. Messages of a stream do not expire one by one."""
+        """See `Store`. Messages of a stream do not expire individually."""
         return 0
 
     @property
@@ -147,39 +146,39 @@ class StreamStore(UntailedStore):
 
     @property
     def next_offset(self) -> int:
-        """Of the message that comes next."""
+        """The offset of the next message."""
         return self.first_offset + len(self._sizes)
 
     def bound_segments(self, octets: int) -> None:
-        """Segments hold so many octets of blobs at most, from the one that is written to on."""
+        """Set the maximum octets of blobs in a segment, for the current one and later ones."""
         self.segment_octets_max = octets
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        """See `Store`; `add` says when they came."""
+        """See `Store`; `add` sets the time of arrival."""
         for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
             self.append(Message(id_, blob, envelope))
 
     def append(self, message: Message) -> Message | None:
-        """See `Store`; `add` says when it came."""
+        """See `Store`; `add` sets the time of arrival."""
         self.add(message, 0)
         self.measure()
         return None
 
     def put_first(self, message: Message) -> Message | None:
-        """See `Store`: at the end, where all go."""
+        """See `Store`: appends, as always."""
         return self.append(message)
 
     def put_last(self, message: Message) -> Message | None:
         return self.append(message)
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
-        """See `Store`: they are here all the time."""
+        """See `Store`: delivered messages never left."""
         return [], 0
 
     def add(self, message: Message, wall_ms: int) -> bool:
-        """At the end; the message tells its offset from now on. True when a segment is full."""
+        """Append a message, with its offset added as a header. Returns whether this fills a segment."""
         offset = self.next_offset
         times, segment = self._times_ms, self._segments[-1]
         wall_ms = max(wall_ms, times[-1]) if times else wall_ms
@@ -211,7 +210,7 @@ class StreamStore(UntailedStore):
         return True
 
     def restore(self, first_id: int, sizes: Sequence[int]) -> None:
-        """A run of messages that the journal has, at the end; before anything else comes."""
+        """Append a run of messages of the journal, before any other message is added."""
         assert not self._messages
         self._note_id(self.next_offset, first_id)
         self._sizes.extend(sizes)
@@ -220,14 +219,14 @@ class StreamStore(UntailedStore):
             segment = self._segments[-1]
             count = min(SEGMENT_MESSAGES_MAX - segment.count, len(sizes) - start)
             octets = sum(sizes[start : start + count]) + count * HEADER_OCTETS
-            if segment.octets + octets > self.segment_octets_max:  # it ends among these
+            if segment.octets + octets > self.segment_octets_max:  # the segment ends within these
                 count, octets = 1, sizes[start] + HEADER_OCTETS
             self._grow(segment, count, octets)
             start += count
         self.memory_offset = self.next_offset
 
     def restored(self, time_of: Callable[[int], int]) -> None:
-        """That was all; `time_of(id)`: when a message came, in wall ms, which may read a file."""
+        """End the calls of `restore`. `time_of(id)`: time of a message's arrival in wall ms, which may read a file."""
         self._time_of = time_of
         offset = self.first_offset
         for segment in self._segments:
@@ -235,20 +234,20 @@ class StreamStore(UntailedStore):
             if segment.count:
                 segment.last_ms = time_of(self.id_at(offset - 1))
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, count: int) -> list[Message]:
-        """Up to `count` messages from `offset` on, which is not below `memory_offset`."""
+        """Up to `count` messages from `offset` on, which must not be below `memory_offset`."""
         start = offset - self.memory_offset
         return self._messages[start : start + count]
 
     def id_at(self, offset: int) -> int:
-        """Of the message there."""
+        """The id of the message at an offset."""
         at = bisect_right(self._run_offsets, offset) - 1
         return self._run_ids[at] + offset - self._run_offsets[at]
 
     def paged(self, offset: int, count: int, octets: int) -> list[range]:
-        """Ids of up to `count` messages and `octets` of body (at least one) that only the journal has."""
+        """The ids of up to `count` paged-out messages and `octets` of body, at least one message."""
         stop = min(offset + count, self.memory_offset)
         for at in range(offset - self.first_offset, stop - self.first_offset):
             octets -= self._sizes[at]
@@ -261,13 +260,13 @@ class StreamStore(UntailedStore):
         found: list[Part | Message] = []
         for offset, ids in self._runs(self.first_offset, self.memory_offset):
             start = offset - self.first_offset
-            # A copy, since the array loses its head when a segment goes.
+            # A copy, because dropping a segment removes the head of the array.
             sizes = self._sizes[start : start + len(ids)]
             found.append(Part(ids, Numbers(sizes, 0, len(sizes)), None, None, IN_JOURNAL, 0, 0))
         return found
 
     def _runs(self, start: int, stop: int) -> list[tuple[int, range]]:
-        """(offset, ids) of runs whose ids rise by one."""
+        """(offset, ids) of the runs between two offsets whose ids rise by one."""
         runs: list[tuple[int, range]] = []
         at = bisect_right(self._run_offsets, start) - 1
         while start < stop:
@@ -280,7 +279,7 @@ class StreamStore(UntailedStore):
         return runs
 
     def offset_at(self, wall_ms: int) -> int:
-        """The first message that came at that time or later; `next_offset` when there is none."""
+        """The offset of the first message that arrived at that time or later; `next_offset` if there is none."""
         known = self._time_offsets[0] if self._time_offsets else self.next_offset
         if self._time_of is not None and self.first_offset < known:
             time_of = self._time_of
@@ -290,10 +289,10 @@ class StreamStore(UntailedStore):
         at = bisect_left(self._times_ms, wall_ms)
         return max(self._time_offsets[at], self.first_offset) if at < len(self._times_ms) else self.next_offset
 
-    # -- what consumers read ------------------------------------------------------------------------------------------
+    # -- reading for consumers ----------------------------------------------------------------------------------------
 
     def read_for(self, reader: Reader, offset: int, count: int) -> list[Message]:
-        """Up to `count` messages from there on, from memory or the reader's window; none where `fill` has to read."""
+        """Up to `count` messages from an offset on, from memory or the reader's window; none: `fill` has to read."""
         if offset >= self.memory_offset:
             self._windows.pop(reader, None)
             return self.read(offset, count)
@@ -304,7 +303,7 @@ class StreamStore(UntailedStore):
         return found
 
     def fill(self, reader: Reader, offset: int) -> None:
-        """Read a window for a reader, from this offset on, unless another has it. Raises: Unreadable."""
+        """Fill a reader's window from this offset on, or share that of another reader. Raises: Unreadable."""
         if offset >= self.memory_offset:
             return
         for window in self._windows.values():
@@ -322,7 +321,7 @@ class StreamStore(UntailedStore):
         self._windows[reader] = Window(offset, messages)
 
     def forget(self, reader: Reader) -> None:
-        """It wants nothing that only the journal has."""
+        """Drop the window of a reader, if it has one."""
         self._windows.pop(reader, None)
 
     # -- out ----------------------------------------------------------------------------------------------------------
@@ -340,7 +339,7 @@ class StreamStore(UntailedStore):
         return Removed([], [])
 
     def drop_all(self) -> Dropped:
-        """See `Store`. Offsets go on."""
+        """See `Store`. Offsets continue."""
         here = self._messages
         runs: list[tuple[Sequence[int], Envelope]] = [
             (ids, IN_JOURNAL) for _, ids in self._runs(self.first_offset, self.memory_offset)
@@ -349,7 +348,7 @@ class StreamStore(UntailedStore):
         return Dropped(here, runs, [], 0)
 
     def measure(self) -> None:
-        """Messages came: where they are more than the share, old ones leave memory."""
+        """Called for new messages. If memory exceeds the share, the oldest messages leave it."""
         if self.memory_octets - self._looked_at < LOOK_OCTETS:
             return
         self._looked_at = self.memory_octets
@@ -357,13 +356,13 @@ class StreamStore(UntailedStore):
         is_behind = durability is not None and durability.is_behind
         if pager is None or is_behind or not self._owner.stores(IN_JOURNAL):
             return
-        share = pager.budget() // 2  # the other half is for windows
+        share = pager.budget() // 2  # windows have the other half
         if self.memory_octets > share:
             self._leave_oldest(share // 2)
             self._looked_at = self.memory_octets
 
     def _leave_oldest(self, octets: int) -> None:
-        """Leave old messages to the journal, which has all of them, until so many octets are in memory."""
+        """Remove the oldest messages from memory, down to this many octets. The journal has all of them."""
         count = 0
         for message in self._messages:
             if self.memory_octets <= octets:
@@ -374,11 +373,11 @@ class StreamStore(UntailedStore):
         self.memory_offset += count
 
     def oldest(self) -> Segment | None:
-        """The segment that is the next to go; None: there is only the one that is written to."""
+        """The segment to drop next; None: there is only the current one."""
         return self._segments[0] if len(self._segments) > 1 else None
 
     def drop_oldest(self) -> list[range]:
-        """Drop a segment. Returns the ids of its messages."""
+        """Drop the oldest segment. Returns the ids of its messages."""
         segment = self._segments.popleft()
         start, stop = self.first_offset, self.first_offset + segment.count
         gone = [ids for _, ids in self._runs(start, stop)]
@@ -391,7 +390,7 @@ class StreamStore(UntailedStore):
         self.memory_offset += in_memory
         self._looked_at = min(self._looked_at, self.memory_octets)
         for offsets, values in ((self._run_offsets, self._run_ids), (self._time_offsets, self._times_ms)):
-            before = bisect_right(offsets, stop) - 1  # the entry that the first message left belongs to
+            before = bisect_right(offsets, stop) - 1  # the entry of the first remaining message
             if before > 0:
                 del offsets[:before], values[:before]
         return gone
@@ -429,6 +428,6 @@ class StreamStore(UntailedStore):
 
 
 def tell_offset(message: Message, offset: int) -> None:
-    """A header says where in the stream a message is."""
+    """Add the header with a message's offset."""
     message.blob = message.envelope.spliced(message.blob, {OFFSET: Field("l", offset)})
     message.envelope = message.envelope.plain()

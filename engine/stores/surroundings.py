@@ -1,4 +1,4 @@
-"""What a store is lent by the broker, and what it asks of the queue whose messages it holds."""
+"""The services that a store uses: the broker's storage, and the queue that owns the store."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Storage:
-    """The same for all stores of a broker, which sets `pager` and `durability` as a journal comes.
+    """The storage services of one broker, shared by all its stores. `pager` and `durability` are set with a journal.
 
-    `on_unreadable`: called when what was paged out or spooled could not be read, before `Unreadable` is raised: one
-    connection may have asked, and the whole broker must know.
+    `on_unreadable`: called before `Unreadable` is raised, so that the broker learns of unreadable messages and not only
+    the connection that read them.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Storage:
         self.memory = MemoryBudget()
         self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
         self.open_temp: Callable[[], TempStore] = NoTempStore
-        self.open_log: Callable[[], TopicLog] | None = None  # of a journal
+        self.open_log: Callable[[], TopicLog] | None = None  # opens the journal's log
         self._log: TopicLog | None = None
         self._memory_log: MemoryLog | None = None
         self._temp: TempStore | None = None
@@ -49,29 +49,29 @@ class Storage:
 
     @property
     def is_ailing(self) -> bool:
-        """Whether a disk took nothing when it was last asked, and may take it later."""
+        """Whether the last write to a disk failed and may succeed later."""
         durability = self.durability
         return self.temp.has_failed or (durability is not None and durability.is_behind and not durability.is_lost)
 
     @property
     def log(self) -> "TopicLog":
-        """What leased queues are views of: the journal, or what is in memory."""
+        """The log of which leased queues are views: that of the journal, or the memory log."""
         if self._log is None:
             self._log = self.memory_log if self.open_log is None else self.open_log()
         return self._log
 
     @property
     def memory_log(self) -> "MemoryLog":
-        """Where there is no journal; made when it is first asked for."""
+        """The log without a journal, made on first use."""
         if self._memory_log is None:
-            from .topic_log import MemoryLog  # a broker without leased queues need not have it
+            from .topic_log import MemoryLog  # loaded only for leased queues
 
             self._memory_log = MemoryLog()
         return self._memory_log
 
     @property
     def temp(self) -> TempStore:
-        """The temp store, which `open_temp` makes when it is first asked for."""
+        """The temp store, made by `open_temp` on first use."""
         temp = self._temp
         if temp is None:
             temp = self._temp = self.open_temp()
@@ -79,51 +79,51 @@ class Storage:
         return temp
 
     def watch_temp(self, limit: int, on_change: Callable[[int], object]) -> None:
-        """The temp store has this limit from now on (0: none); `on_change` is called with what is in it."""
+        """Set the limit of the temp store in octets (0: none), and the callback for its use in octets."""
         self._temp_limit, self._on_temp_change = limit, on_change
         if self._temp is not None:
             self._temp.limit, self._temp.on_change = limit, on_change
             on_change(self._temp.used)
 
     def close(self) -> None:
-        """The broker has stopped: its temp store is gone."""
+        """Close the temp store of a broker that has stopped."""
         temp, self._temp, self.open_temp = self._temp, None, NoTempStore
         if temp is not None:
             temp.close()
 
 
 class Owner(Protocol):
-    """The queue, as its store sees it."""
+    """The part of a queue that its store uses."""
 
     @property
     def storage(self) -> Storage:
-        """What the broker lends; always the same object."""
+        """The broker's storage; always the same object."""
 
     def stores(self, envelope: Envelope) -> bool:
-        """Whether messages of this kind survive a restart in this queue."""
+        """Whether messages with this envelope survive a restart in this queue."""
 
     def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        """What the queue makes of an arrival: a message of a group, if it heeds groups. See `Store.new_message`."""
+        """Make the queue's message object: with a group, if the queue has groups. See `Store.new_message`."""
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """So many messages left memory, where their blobs took so many octets; all below 0: they came back.
+        """Called when messages left memory, with their number and octets of blobs; negative: they came back.
 
-        `octets_paged`: see `paged_run.octets_paged`. Only a store that is metered says so (`Store.limit_memory`).
+        `octets_paged`: see `paged_run.octets_paged`. Only a metered store calls it (`Store.limit_memory`).
         """
 
     def could_not_page(self) -> None:
-        """Messages stay in memory that were to leave it: if a disk is the reason, `Store.page_again` comes later."""
+        """Called when messages could not be paged out. If a disk failed, the queue calls `Store.page_again` later."""
 
     def loaded(self, messages: list[Message], attempts: int) -> None:
-        """These came back from the tail.
+        """Called when messages came back from the tail.
 
-        `attempts`: how often each of them was tried; if it is more than 0, deliveries say so from now on
-        (x-delivery-count). It is 0 for messages whose blob was kept as it was.
+        `attempts`: number of attempts of each, to be set as x-delivery-count if above 0; 0 for messages whose blob was
+        stored unchanged.
         """
 
 
 class _Nobody:
-    """Owns a store whose queue is gone, to which nothing comes any more."""
+    """The owner of a store whose queue was deleted."""
 
     storage = Storage()
 
@@ -148,5 +148,5 @@ class _Nobody:
         return
 
 
-#: Takes the place of a queue that is gone, so that no cycle of references stays behind (see `Store.leave_owner`).
+#: Replaces a deleted queue as owner, to break the cycle of references (see `Store.leave_owner`).
 NOBODY: Owner = _Nobody()

@@ -1,8 +1,8 @@
-"""The tail of a deep queue: messages of which memory holds only where they are: in the journal or in the temp store.
+"""The tail of a deep queue: its paged-out messages. Memory has only their ids, sizes and locations.
 
-There is one for each level of priority, and the highest that holds any is its floor: whatever stands below the floor is
-in the tail, so that what is ready in memory always comes first. Messages that are nowhere else stand in between as they
-are, so that order is kept. Source: queues page F; ruling 5.
+The tail has one list for each level of priority. The highest level with messages is the floor: all messages of lower
+levels are in the tail, so that the ready messages in memory always come first. Messages that neither journal nor temp
+store has are stored in the lists as objects, to keep the order. Source: queues page F; ruling 5.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,31 +18,31 @@ from .placed import Placed
 
 
 class Unreadable(Exception):
-    """What a deep queue has paged out cannot be read; the text is a sentence for an operator."""
+    """Paged-out messages cannot be read; the text is a sentence for an operator."""
 
 
 class Pager(Protocol):
-    """What gives messages back from the journal. `load` reads files: not within a turn's budget."""
+    """Reads messages from the journal. `load` reads files, which exceeds a turn's time."""
 
     def load(self, ids: Sequence[int]) -> Sequence[Run]:
-        """The messages with these rising ids, as they were published, from the journal. Raises: Unreadable."""
+        """Read the messages with these rising ids, as they were published. Raises: Unreadable."""
 
     def has(self, id_: int) -> bool:
-        """Whether the journal has this message, as it was published."""
+        """Whether the journal has this message as it was published."""
 
     @property
     def memory(self) -> int:
-        """Octets that messages may take in memory, those of all queues together."""
+        """The memory limit for the messages of all queues together, in octets."""
 
     def budget(self) -> int:
-        """Octets that one more deep queue may keep in memory."""
+        """The memory, in octets, for the messages of one more deep queue."""
 
 
 Item = PagedRun | Message
 
 
 class Tail:
-    """`levels` of priority, each in order of delivery: that of ids, mostly."""
+    """The tails of all levels of one queue, each in order of delivery, which usually is that of ids."""
 
     __slots__ = ("_count", "_is_sorted", "_level_of", "_levels", "floor", "octets")
 
@@ -51,8 +51,8 @@ class Tail:
         self._levels: list[Placed[Item]] = [Placed((), _first_id) for _ in range(levels.top + 1)]
         self._is_sorted = True  # ids rise within all levels
         self._count = 0
-        self.floor = -1  # the highest level that holds any
-        self.octets: int | None = None  # of all bodies, where somebody asks
+        self.floor = -1  # the highest level with messages; -1: none
+        self.octets: int | None = None  # octets of all bodies; None: not counted
 
     def __len__(self) -> int:
         return self._count
@@ -63,11 +63,11 @@ class Tail:
         return len(self._levels) - 1
 
     def level_of(self, envelope: Envelope) -> int:
-        """Where messages of this kind stand."""
+        """The level of messages with this envelope."""
         return self._level_of(envelope.facts.priority)
 
     def count_octets(self) -> None:
-        """Know the octets of all bodies, from now on; of spooled ones, of the blobs. O(messages), once."""
+        """Start to count the octets of all bodies (of spooled messages: of blobs). O(messages), once."""
         if self.octets is None:
             self.octets = sum(_octets_of(item) for level in self._levels for item in level)
 
@@ -84,7 +84,10 @@ class Tail:
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
-        """Messages with consecutive ids that the journal has, or the temp store at `place`. `expires`: monotonic ns."""
+        """Append messages with consecutive ids, which are in the journal, or in the temp store at `place`.
+
+        `sizes`: see `PagedRun`; `expires`: monotonic ns of each.
+        """
         if not sizes:
             return
         items = self._levels[level]
@@ -101,23 +104,23 @@ class Tail:
         self._came(level, len(sizes), 0 if self.octets is None else sum(sizes))
 
     def append(self, message: Message) -> None:
-        """A message that only memory has."""
+        """Append a message that is only in memory to its level."""
         self.put_last(self.level_of(message.envelope), message)
 
     def put_last(self, level: int, one: Item) -> None:
-        """One message, at the end of a level."""
+        """Append an item to a level."""
         self._note_order(self._levels[level], (one,))
         self._levels[level].append(one)
         self._came(level, 1, 0 if self.octets is None else _octets_of(one))
 
     def _note_order(self, before: Sequence[Item] | Placed[Item], items: Iterable[Item]) -> None:
-        """What stands before others is to have lower ids."""
+        """Clear `_is_sorted` if ids would no longer rise. `before`: the items that precede `items`."""
         if self._is_sorted:
             last = [before[-1]] if before else []
             self._is_sorted = all(_last_id(one) < _first_id(other) for one, other in pairwise(chain(last, items)))
 
     def insert(self, level: int, one: Item) -> None:
-        """The same, where its id says. O(log n), unless ids do not rise."""
+        """Insert an item into a level by its id. O(log n), or O(n) if ids do not rise."""
         items = self._levels[level]
         if self._is_sorted:
             items.change([_first_id(one)], lambda block, _: _with(block, one, is_sorted=True))
@@ -126,7 +129,7 @@ class Tail:
         self._came(level, 1, 0 if self.octets is None else _octets_of(one))
 
     def put_back(self, level: int, items: Sequence[Item]) -> None:
-        """What was ready before all others of its level stands there again."""
+        """Insert items, in order, before all others of their level."""
         here = self._levels[level]
         self._note_order(items, (here[0],) if here else ())
         self._note_order((), items)
@@ -135,9 +138,9 @@ class Tail:
         self._came(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
 
     def page(self, paged: Callable[[list[Message]], Sequence[Item]], count_max: int) -> bool:
-        """Of the messages that stand here as they are, so many at most become what `paged` makes of them.
+        """Page out up to `count_max` of the messages that are stored here as objects, by means of `paged`.
 
-        Returns whether there may be more. O(items).
+        Returns: whether there may be more. O(items).
         """
         for level, items in enumerate(self._levels):
             if not any(isinstance(item, Message) for item in items):
@@ -161,15 +164,15 @@ class Tail:
         if self.octets is not None:
             self.octets += octets
 
-    # -- what comes next ----------------------------------------------------------------------------------------------
+    # -- the head -----------------------------------------------------------------------------------------------------
 
     @property
     def head_id(self) -> int:
-        """Of the message at the head of its floor; there must be one."""
+        """The id of the message at the head of the floor; there must be one."""
         return _first_id(self._levels[self.floor][0])
 
     def expires_ns(self, level: int) -> int:
-        """When the message at the head of a level expires; 0: never."""
+        """The expiry of the message at the head of a level (monotonic ns); 0: never."""
         items = self._levels[level]
         if not items:
             return 0
@@ -177,7 +180,7 @@ class Tail:
         return head.expires_ns if isinstance(head, Message) else head.head_expires_ns
 
     def typical_size(self, count: int = 1000) -> int:
-        """Octets of body of the messages that come next, on the average."""
+        """The average body size of the next messages, in octets."""
         if not self._count:
             return 0
         item = self._levels[self.floor][0]
@@ -188,13 +191,13 @@ class Tail:
 
     @property
     def first_id(self) -> int | None:
-        """The lowest id that is here. O(levels), unless ids do not rise."""
+        """The lowest id in the tail. O(levels), or O(items) if ids do not rise."""
         if self._is_sorted:
             return min((_first_id(level[0]) for level in self._levels if level), default=None)
         return min((_first_id(item) for level in self._levels for item in level), default=None)
 
     def parts(self) -> list[Part | Message]:
-        """What is there now, the highest level first, without taking it. It stays so while others append and take."""
+        """A snapshot of all messages, the highest level first. Later changes do not affect it."""
         return [
             item if isinstance(item, Message) else item.part(level)
             for level in range(self.floor, -1, -1)
@@ -202,11 +205,11 @@ class Tail:
         ]
 
     def _reaching(self, level: int, id_: int) -> Iterable[Item]:
-        """The items of a level, but for some that have lower ids than this."""
+        """The items of a level that may have ids from `id_` on."""
         return self._levels[level].behind(id_) if self._is_sorted else self._levels[level]
 
     def behind(self, level: int, id_: int) -> Iterator[tuple[int, Message | None]]:
-        """(id, message if it stands here as it is) of a level, those with higher ids than `id_`, in order."""
+        """(id, message if it is stored as an object) of the messages of a level with ids above `id_`, in order."""
         for item in self._reaching(level, id_):
             if isinstance(item, Message):
                 if item.id > id_:
@@ -218,7 +221,7 @@ class Tail:
                         yield ids[at], None
 
     def find(self, level: int, ids: Sequence[int]) -> list[Taken]:
-        """The parts of runs that are the messages with these rising ids, without taking them. O(runs between them)."""
+        """The paged-out messages with these rising ids, as parts of runs, which stay. O(runs between them)."""
         found: list[Taken] = []
         for item in self._reaching(level, ids[0]) if ids else ():
             if self._is_sorted and _first_id(item) > ids[-1]:
@@ -230,9 +233,9 @@ class Tail:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take_ids(self, level: int, ids: Sequence[int]) -> list[Taken | Message]:
-        """Take the messages with these rising ids out, as far as they are here. O(ids x log n), unless ids do not rise.
+        """Take the messages with these rising ids, as far as they are here. O(ids x log n), or O(n) if ids do not rise.
 
-        What is left on both sides of them joins, where it is little.
+        Small remainders of runs on both sides are joined.
         """
         taken: list[Taken | Message] = []
         if self._is_sorted:
@@ -247,7 +250,7 @@ class Tail:
         return taken
 
     def take(self, count: int, octets: int) -> list[Taken | Message]:
-        """From the head of its floor, up to so many messages and octets (at least one)."""
+        """Take up to `count` messages and `octets` from the head of the floor, at least one message."""
         level, items = self.floor, self._levels[self.floor]
         taken: list[Taken | Message] = []
         while items and count > 0 and octets > 0:
@@ -259,7 +262,7 @@ class Tail:
         return taken
 
     def take_expired(self, level: int, now_ns: int, count: int) -> list[Taken | Message]:
-        """From the head of a level, up to `count` messages that have expired, before the first that has not."""
+        """Take up to `count` expired messages from the head of a level, up to the first that has not expired."""
         items = self._levels[level]
         taken: list[Taken | Message] = []
         while items and count > 0:
@@ -275,7 +278,7 @@ class Tail:
         return taken
 
     def _take(self, level: int, count: int) -> Taken | Message:
-        """So many messages of a level's first item."""
+        """Take `count` messages of a level's first item."""
         items = self._levels[level]
         item = items[0]
         taken: Taken | Message
@@ -317,7 +320,7 @@ def _octets_taken(part: Taken | Message) -> int:
 
 
 def _with(items: list[Item], one: Item, *, is_sorted: bool) -> list[Item]:
-    """These and one more, which stands where its id says."""
+    """The items with one more, inserted by its id; a run around it is split."""
     id_ = _first_id(one)
     if is_sorted:
         at = bisect_left(items, id_, key=_first_id)
@@ -340,7 +343,7 @@ def _with(items: list[Item], one: Item, *, is_sorted: bool) -> list[Item]:
 
 
 def _without(items: list[Item], ids: Sequence[int], taken: list[Taken | Message], *, is_sorted: bool) -> list[Item]:
-    """These, but for what has one of these rising ids, which is added to `taken`."""
+    """The items without the messages with these rising ids, which are appended to `taken`."""
     if not ids or not items:
         return items
     first, last = 0, len(items)
@@ -372,7 +375,7 @@ def _without(items: list[Item], ids: Sequence[int], taken: list[Taken | Message]
 
 
 def _put(items: list[Item], item: Item) -> None:
-    """One stays as it is: with what stands before it, where that is little."""
+    """Append an item, joined to the one before it if it is small."""
     if isinstance(item, PagedRun) and len(item) < paged_run.APART_MIN:
         _keep(items, item.between(0, len(item)))
     else:
@@ -380,14 +383,14 @@ def _put(items: list[Item], item: Item) -> None:
 
 
 def _keep(items: list[Item], part: Taken) -> None:
-    """A part of a run stays: with what stays before it, where that is little, too. So holes cost 8 octets a message."""
+    """Append a part of a run, joined to the one before it if it is small, so that gaps cost 8 octets a message."""
     last = items[-1] if items else None
     if not isinstance(last, PagedRun) or not last.join(part):
         items.append(PagedRun.of(part))
 
 
 def _stretches_in(run: PagedRun, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(start, stop) of what a run has left of these rising ids, as places that follow each other."""
+    """(start, stop) of each stretch of consecutive messages of a run that have these rising ids."""
     here = run.ids
     first = bisect_left(ids, here[0])
     last = bisect_right(ids, here[-1])

@@ -1,8 +1,8 @@
-"""What leaves the memory of a store for its tail, and what comes back from there.
+"""Paging of a store's messages out to its tail and back into memory.
 
-Messages are written to the journal by others, or go to the temp store; here their places are noted. How much may be at
-hand is granted by the memory budget, and by a cap where the queue has one. Source: queues page F; rulings 5, 16;
-docs/deep-queues.md.
+The journal records messages when they arrive; other messages go to the temp store. The tail records where they are.
+The memory budget limits the messages in memory, and so does the queue's cap, if it has one.
+Source: queues page F; rulings 5, 16; docs/deep-queues.md.
 """
 
 from abc import ABC, abstractmethod
@@ -20,16 +20,16 @@ from .store import HandOver
 from .surroundings import Owner
 from .tail import Tail
 
-#: A deep store is fed when fewer than this are in memory, up to about so many or so many octets, ...
+#: A deep store loads messages when fewer than `LOW` are in memory, up to about `HIGH` messages or `HIGH_OCTETS`, ...
 LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 #: ... in slices of this many messages or octets.
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
-#: Messages that are paged out before it is asked whether that was of any use.
+#: Messages paged out before checking whether that freed memory.
 PAGE_SLICE = 1000
 
 
 class TailPaging(ABC):
-    """The part of a `TailedStore` that knows its tail, and what may be in memory."""
+    """The part of a `TailedStore` that manages the tail and the limits of memory."""
 
     __slots__ = ("_is_metered", "_is_unsettled", "_owner", "_scanner", "_storage", "_tail", "came_in", "cap",
                  "expiring", "has_tail", "may_page", "quota", "ready")  # fmt: skip
@@ -41,7 +41,7 @@ class TailPaging(ABC):
         self._storage = owner.storage
         self.ready = ready
         self._tail: Tail | None = None
-        self.has_tail = False  # a plain attribute: each run asks
+        self.has_tail = False  # a plain attribute, because each run reads it
         self._scanner = Scanner()
         self.quota = 0
         self.came_in = 0  # see `memory_budget.Debtor`
@@ -49,28 +49,28 @@ class TailPaging(ABC):
         self.may_page = True
         self.cap: MemoryCap | None = None
         self._is_metered = False
-        self._is_unsettled = False  # more may be in memory than the cap allows
+        self._is_unsettled = False  # memory may exceed the cap
 
-    # -- what each kind has of its own --------------------------------------------------------------------------------
+    # -- implemented by each kind -------------------------------------------------------------------------------------
 
     @abstractmethod
     def _levels(self) -> Sequence[Level]:
-        """What is in memory, by level."""
+        """The messages in memory, by level."""
 
     @abstractmethod
     def _set_level(self, level: int, messages: Level) -> None:
-        """What is in memory of a level is held by something else."""
+        """Replace the container of a level's messages in memory."""
 
     @abstractmethod
     def _left_levels(self, messages: Sequence[Message]) -> None:
-        """Messages were taken out of one of `_levels`."""
+        """Called when messages were taken out of one of `_levels`."""
 
     @abstractmethod
     def _begin_tail(self) -> Tail:
-        """From now on messages may be paged out."""
+        """Make the tail."""
 
     def _is_within_charge(self, message: Message) -> bool:
-        """Whether the store takes no more with this message than it was charged; if so, the message is counted."""
+        """Whether this message fits into the store's charge in the memory budget; if so, it is counted."""
         return False
 
     # -- to the tail --------------------------------------------------------------------------------------------------
@@ -106,13 +106,15 @@ class TailPaging(ABC):
     def _note_paged(
         self, blobs: Sequence[bytes], sizes: Sequence[int], place: Place | None, *, are_stored: bool
     ) -> None:
-        """New messages are paged out at once."""
+        """Report new messages that were paged out at once."""
         if self._is_metered:
             octets = sum(map(len, blobs))
             self._owner.paged_out(len(blobs), octets, octets_paged(sizes, place), are_stored=are_stored)
 
     def _append_to_tail(self, tail: Tail, message: Message) -> None:
-        """Transient messages stay in memory where octets of bodies are counted, which the temp store does not know."""
+        """Append a message. Transient ones stay in memory if octets of bodies are counted, because the tail would know
+        only the size of spooled blobs.
+        """
         envelope = message.envelope
         level = tail.level_of(envelope)
         if level > tail.floor:
@@ -149,19 +151,16 @@ class TailPaging(ABC):
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
-        """After a restart: messages with consecutive ids that the journal has, at the end of a level.
-
-        `sizes`: octets of bodies; `expires`: monotonic ns each. Only where `may_page`.
-        """
+        """See `Store`."""
         if sizes:
             tail = self._begin_tail() if self._tail is None else self._tail
             tail.extend(first_id, sizes, expires, level=level, deliveries=deliveries)
             self.expiring = self.expiring or expires is not None
 
     def _put_into_tail(self, tail: Tail, messages: list[Message]) -> list[Message]:
-        """Put messages (ids falling) that stand behind others of the tail to their places; returns the others."""
+        """Insert those messages (ids falling) that belong behind others of the tail. Returns the other messages."""
         before: list[Message] = []
-        last_id = -1  # the highest in memory, before the tail's head; looked for when it matters
+        last_id = -1  # the highest id in memory, before the tail's head; found on first need
         for message in messages:
             level = tail.level_of(message.envelope)
             if level == tail.floor and tail.head_id < message.id and last_id < 0:
@@ -173,14 +172,14 @@ class TailPaging(ABC):
         return before
 
     def _last_in_memory(self, level: int) -> int:
-        """The highest id that is in memory of a level."""
+        """The highest id of a level in memory; 0: none."""
         here = self._levels()[level]
         if self._scanner.is_sorted:
             return here[-1].id if here else 0
         return max((one.id for one in here), default=0)
 
     def _item_of(self, tail: Tail, message: Message) -> PagedRun | Message:
-        """What stands in the tail for a message that was in memory: itself, unless that is too much for the cap."""
+        """The tail's item for a message that was in memory: the message itself, or, beyond the cap, a paged-out run."""
         if self._is_kept_to:
             return message
         (item,), _ = paged(self._owner, tail, (message,), is_metered=self._is_metered)
@@ -189,14 +188,14 @@ class TailPaging(ABC):
     # -- from the tail ------------------------------------------------------------------------------------------------
 
     def _take_expired(self, level: int, now_ns: int, count_max: int) -> list[Message]:
-        """Expired messages out of the tail, from the head of a level on; of many a slice."""
+        """Take a slice of expired messages from the head of a level of the tail."""
         tail = self._tail
         if tail is None or not 0 < tail.expires_ns(level) <= now_ns:
             return []
         return self._brought(tail.take_expired(level, now_ns, min(count_max, SLICE)))
 
     def _brought(self, parts: Sequence[Taken | Message]) -> list[Message]:
-        """What was taken out of the tail, with contents."""
+        """Load the contents of messages that were taken out of the tail."""
         found: list[Message] = []
         for part in parts:
             if isinstance(part, Message):
@@ -207,7 +206,7 @@ class TailPaging(ABC):
         return found
 
     def _loaded(self, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
-        """The last messages of a part, which are in memory from now on."""
+        """Make the last messages of a part, which come back into memory, and report them to the owner."""
         messages = messages_as_paged(self._owner, part, ids, runs)
         if self._is_metered and messages:
             count, octets = len(messages), sum([len(one.blob) for one in messages])
@@ -236,14 +235,13 @@ class TailPaging(ABC):
 
     @property
     def _is_kept_to(self) -> bool:
-        """Whether no more is in memory than the cap allows."""
+        """Whether memory does not exceed the cap."""
         return self.cap is None or not self.may_page or self.cap.is_kept
 
     def _is_granted(self, octets: int, count: int) -> bool:
-        """Whether so many more may be in memory; if so, they are counted. Only with a pager or a cap. Amortized
-        O(count).
+        """Whether `count` more messages may be in memory; if so, they are counted. Requires a pager or a cap.
 
-        The owner's meter has counted them already.
+        The owner's meter has counted them already. Amortized O(count).
         """
         if not self._is_kept_to:
             return False
@@ -260,7 +258,7 @@ class TailPaging(ABC):
 
     def allow_paging(self, allowed: bool) -> None:
         if allowed and not self.may_page:
-            self.quota, self.came_in = 0, -UNLIMITED  # nobody knows how much that was
+            self.quota, self.came_in = 0, -UNLIMITED  # not counted so far: the budget has to measure the store
         self.may_page = allowed
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
@@ -280,7 +278,10 @@ class TailPaging(ABC):
         )
 
     def _page_out(self, octets: int, count: int) -> int:
-        """So many octets or messages, of the last in memory: lower levels first. Returns how many octets that freed."""
+        """Page out the last messages in memory, lower levels first, up to these octets or this count.
+
+        Returns: the octets freed.
+        """
         tail = self._begin_tail() if self._tail is None else self._tail
         freed = before = 0
         for level, messages in enumerate(self._levels()):
@@ -301,7 +302,7 @@ class TailPaging(ABC):
         return freed
 
     def _sink_below(self, tail: Tail, level: int) -> None:
-        """A level begins to have a tail: what is ready below it may not come first any more."""
+        """Page out all lower levels in memory, because this level gets messages in the tail, which come before them."""
         for below, messages in enumerate(self._levels()[:level]):
             if messages:
                 taken = list(messages)
@@ -313,7 +314,7 @@ class TailPaging(ABC):
         self.quota, self.came_in = octets, 0
 
     def settle_quota(self) -> bool:
-        """See `Store`. Some more than need be is paged out, so that the next one that comes back finds room."""
+        """See `Store`. Pages out more than required, so that the next requeued messages find room."""
         if self._is_unsettled:
             self._keep_to_cap()
         if self.quota >= 0:
@@ -324,12 +325,12 @@ class TailPaging(ABC):
             self.quota = UNLIMITED
         elif not memory.allows(self, 0, pager.memory):
             freed = self.page_out(excess + min(TAKE_MIN, pager.memory // 8))
-            # What cannot leave is not asked again soon.
+            # If nothing could be paged out, the grant delays the next attempt.
             memory.gave(self, freed, max(freed - excess, 0) if freed else TAKE_MIN)
         return self._is_unsettled
 
     def _keep_to_cap(self) -> None:
-        """Page out what the cap does not allow, a slice at most. What was read back since then stays."""
+        """Page out messages beyond the cap, at most a slice."""
         self._is_unsettled = False
         cap, count_max, octets_max = self.cap, LEAVING_MAX, LEAVING_OCTETS
         while cap is not None and self.may_page and self.ready:
@@ -359,7 +360,7 @@ class TailPaging(ABC):
             return waiting and not self.ready
         octets = HIGH_OCTETS if pager is None else min(HIGH_OCTETS, pager.budget())
         if tail.level_max:
-            octets //= 2  # the rest of the window is for higher levels that come, which else would have all of it sink
+            octets //= 2  # leaves room for new messages of higher levels, which would page all of it out
         return len(self.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
 
     def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
@@ -397,13 +398,13 @@ class TailPaging(ABC):
         self._forget_empty_tail()
 
     def _take_in(self, message: Message) -> None:
-        """A message that stood in the tail as it is."""
+        """Append a message that was stored in the tail as an object to memory."""
         self.expiring = self.expiring or bool(message.expires_ns)
         self.ready.append(message)
 
 
 def _hand_straight(hand_over: HandOver, ids: range, runs: Sequence[Run]) -> tuple[range, Sequence[Run]]:
-    """Give messages to consumers as if they were new. Returns what they did not take."""
+    """Offer messages to consumers as if new. Returns those that they did not take."""
     for at, (envelope, blobs) in enumerate(runs):
         taken = 0 if envelope.facts.is_marked else hand_over(ids.start, envelope, blobs)
         ids = ids[taken:]

@@ -1,7 +1,7 @@
-"""What stores have in common whose messages are taken out by consumers: what is in memory, and a tail behind it.
+"""The common base of stores whose messages consumers take out: messages in memory, and a tail behind them.
 
-When what is in memory takes more memory than its share, what comes behind it stays in the journal; transient messages
-go to the temp store. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
+When the messages in memory exceed their share, further ones stay in the journal; transient messages go to the temp
+store. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
 """
 
 from abc import abstractmethod
@@ -23,7 +23,7 @@ from .store import LEVEL_STEP, Dropped, Removed, Scanned
 from .surroundings import NOBODY
 from .tail_paging import HIGH_OCTETS, SLICE_OCTETS, TailPaging
 
-#: Sizes of messages are added up first if all like the first one would take less than so many times the room.
+#: `take` adds up the sizes first if messages of the first one's size would need less than this many times the room.
 LIKELY = 4
 
 _BLOB = attrgetter("blob")
@@ -31,7 +31,7 @@ _ID: Callable[[Message], int] = attrgetter("id")
 
 
 class TailedStore(TailPaging):
-    """What is in memory (`ready`), by level, and the tail of what is paged out. See `Store`."""
+    """Messages in memory (`ready`) by level, and the tail. See `Store`."""
 
     keeps: ClassVar[bool] = False
 
@@ -39,30 +39,30 @@ class TailedStore(TailPaging):
 
     @property
     def levels(self) -> Levels:
-        """Which level of priority a message is on."""
+        """The mapping of priorities to levels."""
         return ONE_LEVEL
 
-    # -- what each kind has of its own --------------------------------------------------------------------------------
+    # -- implemented by each kind -------------------------------------------------------------------------------------
 
     @abstractmethod
     def _empty_ready(self) -> Level | LeveledReady: ...
 
     @abstractmethod
     def _merge(self, messages: list[Message]) -> int:
-        """Messages (ids falling) to their places in memory. Returns how many stood before them."""
+        """Insert messages (ids falling) into memory by their ids. Returns the number of messages before them."""
 
     def _level_number(self, message: Message) -> int:
-        """Which of `_levels` a message is of."""
+        """The index of a message's level in `_levels`."""
         return self.levels.of(message.envelope.facts.priority)
 
     def _reach(self, level: int, id_: int) -> None:
-        """Something is wanted at an id: a level that is long before it is held by place from now on. Once O(n)."""
+        """Prepare a level for access at an id: a deque that is long up to there becomes `Placed`. O(n), once."""
         here = self._levels()[level]
         if self._scanner.is_sorted and is_beyond(here, id_):
             self._set_level(level, Placed(here, _ID))
 
     def _loosen(self) -> None:
-        """Messages may stand where their ids do not say."""
+        """Note that messages of a level may not be in order of ids."""
         self._scanner.is_sorted = False
         for level, here in enumerate(self._levels()):
             if isinstance(here, Placed):
@@ -74,7 +74,7 @@ class TailedStore(TailPaging):
         pass
 
     def take_over(self, other: "TailedStore") -> None:
-        """Have all that another store of the same levels has, which is empty afterwards. O(messages in memory)."""
+        """Take all messages from another store with the same levels. O(messages in memory)."""
         self._tail, other._tail = other._tail, None
         self.has_tail, other.has_tail = other.has_tail, False
         if self._tail is not None:
@@ -87,7 +87,7 @@ class TailedStore(TailPaging):
         self.cap, self._is_metered, self._is_unsettled = other.cap, other._is_metered, other._is_unsettled
         other.drop_all()
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         tail = self._tail
@@ -274,7 +274,10 @@ class TailedStore(TailPaging):
         return self._scanner.scan(self._levels(), self._tail, after, count)
 
     def positions(self, after: int, count: int) -> list[int]:
-        """Of up to `count` messages behind a position (0: from the head), in the order of a scan. Reads nothing."""
+        """The positions of up to `count` messages after a position (0: from the head), in the order of a scan.
+
+        Reads no files.
+        """
         self._reach_at(after)
         return self._scanner.positions(self._levels(), self._tail, after, count)
 

@@ -1,6 +1,6 @@
-"""The temp store: bodies put aside on disk until somebody asks for them or the broker stops; one for the whole broker.
+"""The temp store of a broker: blobs on disk until they are released or the broker stops.
 
-Deep queues put transient messages there, frontends the publishes that they hold. All of it is in one account.
+It has transient messages of deep queues, and publishes that frontends park. Both count as its use.
 Source: queues page E.1 (tempUsage), E.5, G.E E15, E16, E30.
 """
 
@@ -11,34 +11,34 @@ from .paged_run import Place
 
 
 class TempStore(Protocol):
-    """Nothing in it survives the process. `unspool` reads files: not within a turn's budget."""
+    """Its contents do not survive the process. `unspool` reads files, which exceeds a turn's time."""
 
-    #: Octets from which on nothing more is taken; 0: as many as the disk has room for. It may change at any time.
+    #: Maximum octets; 0: limited by the disk only. It may change at any time.
     limit: int
-    #: Called with `used` whenever that has changed, within a turn.
+    #: Called, within a turn, with `used` after each change.
     on_change: Callable[[int], object]
-    #: The disk did not take what it was given last: it may take it later.
+    #: The last write failed; a later one may succeed.
     has_failed: bool
 
     @property
     def used(self) -> int:
-        """Octets that are in it and were not released."""
+        """Octets that were spooled and not released."""
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """Put blobs there, one behind the other; None: the limit is reached, or the disk has no room for them."""
+        """Store blobs consecutively. None: the limit is reached, or the disk is full."""
 
     def unspool(self, place: Place, size: int) -> bytes:
-        """So many octets from a place on: of what was put there, or a part of it. Raises: Unreadable."""
+        """Read `size` octets from a place on, all or a part of what was spooled there. Raises: Unreadable."""
 
     def release(self, place: Place, size: int) -> None:
-        """Nobody will ask for these octets again. Each is released once, in any parts."""
+        """Free octets that are no longer needed. Each is released once, in any parts."""
 
     def close(self) -> None:
-        """All is given back; nobody asks for anything any more."""
+        """Free everything. No method may be called afterwards."""
 
 
 class NoTempStore:
-    """Has room for nothing: where a broker was given no disk."""
+    """The temp store of a broker without a disk. It stores nothing."""
 
     __slots__ = ("has_failed", "limit", "on_change", "used")
 
@@ -54,7 +54,7 @@ class NoTempStore:
         raise AssertionError
 
     def release(self, place: Place, size: int) -> None:
-        """See `TempStore`. Nothing is here: it was in one that is closed."""
+        """See `TempStore`. Called only for places of a store that was closed."""
 
     def close(self) -> None:
         pass

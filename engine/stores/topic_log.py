@@ -1,6 +1,6 @@
-"""The log that leased queues are views of: what was published to their topics, for those who replay it.
+"""The log of which leased queues are views: the messages of their topics, for replay.
 
-Where there is a journal the log is the journal. Without one it is here, and in memory: the newest messages alone.
+With a journal, the journal is the log. Without one, the log in this file has the newest messages in memory.
 Source: queues page A.1, A.8, C.1; docs/decisions/0012-log.md.
 """
 
@@ -11,17 +11,18 @@ from typing import NamedTuple, Protocol
 
 from ..messages.message import Envelope, Message
 
-#: (exchange, routing key, queues that it reached, id) -> whether a message is wanted. The log's own name is empty.
+#: (exchange, routing key, names of its queues, id) -> whether to return a message. The log's own name is empty.
 Wanted = Callable[[str, str, Sequence[str], int], bool]
-#: What is kept in memory at most, with what each message costs beside its octets. What is kept for long comes back to
-#: the allocator cold: with 16 MiB a message of 1 KiB through a leased queue takes 0.6 us longer, a fifth of its time.
+#: Maximum octets in memory, and the octets that each message costs beside its blob. A larger log is slower, because
+#: freed memory is no longer in the CPU's caches: with 16 MiB a message of 1 KiB through a leased queue takes 0.6 us
+#: longer, a fifth of its time.
 MEMORY_OCTETS, OVERHEAD = 2 * 1024 * 1024, 40
-#: Runs that one read looks at.
+#: Maximum runs that one read examines.
 RUNS_MAX = 256
 
 
 class LoggedMessage(NamedTuple):
-    """A message as it was published, and when that was. `place`: what a journal calls its content by."""
+    """A message as it was published, with the time. `place`: the location of its content in the journal."""
 
     message: Message
     wall_ms: int
@@ -29,14 +30,14 @@ class LoggedMessage(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Messages that were found, and where to read on."""
+    """The messages found, and the position to continue at."""
 
     found: list[LoggedMessage]
     next_position: int
 
 
 class Entered(NamedTuple):
-    """Ids of messages that came into a queue, and where to read on. `first_id`: see `TopicLog.entered`."""
+    """The ids of messages that entered a queue, and the position to continue at. `first_id`: see `TopicLog.entered`."""
 
     ids: Sequence[int]
     first_id: int
@@ -44,45 +45,45 @@ class Entered(NamedTuple):
 
 
 class TopicLog(Protocol):
-    """All that is logged, of all virtual hosts, in the order of publishing. Positions rise; what they count is its own.
+    """All logged messages of all virtual hosts, in the order of publishing. Positions rise; each log defines its own.
 
-    What was logged goes from the oldest on; a position that is gone stands for the oldest there is.
+    The oldest messages are dropped first; a dropped position stands for the oldest message.
     """
 
     def start(self) -> int:
-        """Position of the oldest."""
+        """The position of the oldest message."""
 
     def end(self) -> int:
-        """Position of what comes next."""
+        """The position of the next message."""
 
     def first_id(self) -> int:
-        """No message in it has a lower id."""
+        """No message in the log has a lower id."""
 
     def next_id(self) -> int:
-        """Above the id of every message in it."""
+        """Above the ids of all messages in the log."""
 
     def position_of_id(self, id_: int) -> int:
-        """A position that is not behind that message, nor behind any later one."""
+        """A position at or before that message and all later ones."""
 
     def position_of_time(self, wall_ms: int) -> int:
-        """A position that is not behind any message of that time, or later."""
+        """A position at or before all messages of that time and later."""
 
     def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
-        """Messages of a virtual host from a position on, about so many octets with `OVERHEAD` each, in a bounded time.
+        """Read messages of a virtual host from a position on, about `octets` with `OVERHEAD` each, in bounded time.
 
-        None, and a higher position, where it looked at what nobody wants. Raises: Unreadable.
+        The page may be empty, with a higher position, if none of the messages read is wanted. Raises: Unreadable.
         """
 
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
-        """Ids of messages that came into a queue, whatever became of them, in a bounded part of the log.
+        """The ids of messages that entered a queue, in a bounded part of the log, whether or not they are still there.
 
-        `wall_ms`: the first message of all that came then or later is `first_id`; 0: there is none, or nobody asks.
+        `wall_ms`: `Entered.first_id` is the first message of any queue at that time or later, or 0; 0: not requested.
         Raises: Unreadable.
         """
 
 
 class _Run:
-    """Messages that were published together. `queues`: the names of those that have them."""
+    """Messages that were published together. `queues`: the names of their queues."""
 
     __slots__ = ("blobs", "envelope", "first_id", "queues", "vhost", "wall_ms")
 
@@ -94,7 +95,7 @@ class _Run:
 
 
 class MemoryLog:
-    """A `TopicLog`. A position is the id of a message."""
+    """A `TopicLog` in memory. A position is the id of a message."""
 
     __slots__ = ("_octets", "_runs")
 
@@ -105,7 +106,7 @@ class MemoryLog:
     def note(
         self, vhost: str, queue: str, first_id: int, envelope: Envelope, blobs: Sequence[bytes], wall_ms: int
     ) -> None:
-        """A run came into a queue; once for each queue, one after the other. O(run)."""
+        """Note a run that entered a queue; called for each of its queues in succession. O(run)."""
         runs = self._runs
         if runs and runs[-1].first_id >= first_id:
             if runs[-1].first_id == first_id:
@@ -132,7 +133,7 @@ class MemoryLog:
         return id_
 
     def position_of_time(self, wall_ms: int) -> int:
-        """See `TopicLog`. From the first on: the clock may have jumped."""
+        """See `TopicLog`. A linear search, because the clock may have jumped."""
         return next((run.first_id for run in self._runs if run.wall_ms >= wall_ms), self.end())
 
     def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
@@ -155,7 +156,7 @@ class MemoryLog:
         return Page(found, position)
 
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
-        """See `TopicLog`: no queue outlives what is in memory."""
+        """See `TopicLog`. Only a restart needs it, which no queue survives without a journal."""
         return Entered((), 0, self.end())
 
 

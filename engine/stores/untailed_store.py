@@ -1,6 +1,6 @@
-"""What stores have in common whose messages consumers read without taking them out: nothing is paged to a tail.
+"""The common base of stores whose messages consumers read without taking them out. They have no tail.
 
-They leave their oldest messages to the journal by themselves as they grow, and have no part in the common budget.
+They page out their oldest messages by themselves as they grow, and are not part of the common memory budget.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from .surroundings import NOBODY, Owner
 
 
 class UntailedStore:
-    """The verbs of `Store` that have nothing to do here."""
+    """The methods of `Store` that do nothing in these stores."""
 
     __slots__ = ("_owner", "cap", "expiring", "may_page", "quota")
 
@@ -29,7 +29,7 @@ class UntailedStore:
         return None
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        """See `Store`. No meter asks."""
+        """See `Store`. Not used by meters."""
         return ()
 
     def leave_owner(self) -> None:
@@ -53,7 +53,7 @@ class UntailedStore:
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
-        """See `Store`. Such stores have places of their own."""
+        """See `Store`. These stores are restored by their own methods."""
         raise AssertionError
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
@@ -72,7 +72,7 @@ class UntailedStore:
         return False
 
     def wants_more(self, straight: bool, waiting: bool) -> bool:
-        """See `Store`. What consumers want is read into windows of theirs."""
+        """See `Store`. These stores load messages into the windows of consumers."""
         return False
 
     def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
@@ -91,7 +91,7 @@ class UntailedStore:
 
 
 class Scanning:
-    """A reader of windows that stands for all scans: its window is the first to go."""
+    """The reader of all scans. Without credit, its window is the first to be dropped."""
 
     __slots__ = ()
 

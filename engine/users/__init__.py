@@ -1,1 +1,1 @@
-"""Who may do what: users, permissions, passwords."""
+"""Users, permissions and passwords."""
