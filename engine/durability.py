@@ -6,7 +6,7 @@ Source: ruling 21; docs/architecture.md, "The path of a message".
 
 from typing import Protocol
 
-#: A sync LSN that is reached only when all that was not recorded is recorded again (`is_behind` ends).
+#: The sync LSN while the journal `is_behind`: it is reached when the whole state is recorded again.
 UNTIL_STATED = 1 << 62
 
 

@@ -40,7 +40,7 @@ class Looked(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Choice:
-    """The messages to move: of those at `positions` (None: all), those that `takes` selects, at most `limit`."""
+    """The messages to move: those at `positions` (None: all) that `takes` selects, at most `limit` (None: all)."""
 
     takes: Callable[[Message], bool]
     positions: frozenset[int] | None = None

@@ -1,4 +1,4 @@
-"""The exchange type of RabbitMQ's consistent-hash plugin: messages with equal keys go to the same one destination.
+"""The exchange type of RabbitMQ's consistent-hash plugin: messages with equal keys go to the same destination.
 
 The routing key of a binding is its weight. A new destination takes messages over from the others and moves none between
 them: jump consistent hashing (Lamping and Veach, 2014) as in the plugin, over the weights laid end to end.

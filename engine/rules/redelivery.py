@@ -12,8 +12,8 @@ INT64_MAX = 2**63 - 1
 def redelivery_delay_ms(rules: QueueRules, attempts: int, chance: float, *, counted: bool = True) -> int | None:
     """The delay in ms before a message that was delivered `attempts` times is ready again; None: it is ready at once.
 
-    delay x multiplier^(attempts - 1), changed by up to `collision_avoidance_factor` of it either way by `chance`
-    (uniform in [0, 1); 0.5 changes nothing), and capped. A delay of 0 still schedules the message. RabbitMQ's delayed
+    delay x multiplier^(attempts - 1), changed either way by up to `redelivery_collision_avoidance_factor` of it by
+    `chance` (uniform in [0, 1); 0.5 changes nothing), and capped. A delay of 0 still schedules it. RabbitMQ's delayed
     retry replaces this formula; it depends on whether the return `counted` as an attempt.
     """
     if rules.delayed_retry is not None:

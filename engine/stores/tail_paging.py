@@ -151,7 +151,6 @@ class TailPaging(ABC):
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
-        """See `Store`."""
         if sizes:
             tail = self._begin_tail() if self._tail is None else self._tail
             tail.extend(first_id, sizes, expires, level=level, deliveries=deliveries)

@@ -77,7 +77,7 @@ class TopicLog(Protocol):
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
         """The ids of messages that entered a queue, in a bounded part of the log, whether or not they are still there.
 
-        `wall_ms`: `Entered.first_id` is the first message of any queue at that time or later, or 0; 0: not requested.
+        `wall_ms`: also find `Entered.first_id`, the first message of any queue from that time on (0: none); 0: do not.
         Raises: Unreadable.
         """
 
