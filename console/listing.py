@@ -25,11 +25,6 @@ class Columns:
         text = request.query.get("columns")
         self._paths = None if text is None else [path.split(".") for path in text.split(",") if path]
 
-    @property
-    def are_all(self) -> bool:
-        """Whether everything is wanted."""
-        return self._paths is None
-
     def of(self, value: Any) -> Any:
         """The wanted part of an object, or of each in a list."""
         if self._paths is None:
