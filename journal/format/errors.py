@@ -17,6 +17,10 @@ class NewerJournal(ForeignDirectory):
     """A newer program wrote the journal: this program does not know its version or one of its needs."""
 
 
+class UnknownQueueType(JournalError):
+    """The journal has queues of a type for which no package registers a kind."""
+
+
 class Damaged(JournalError):
     """Durable octets have changed since they were written. `segment`: file name; `offset`: octets from its start."""
 

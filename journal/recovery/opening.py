@@ -1,9 +1,11 @@
 """Prepares a directory for writing: recover, cut the torn tail, seal a segment that a crash left open."""
 
+from ...engine import QUEUE_TYPES, decode_table
 from ..disk.files import Files, write_all
 from ..disk.segment import Scan, path_of, segments_in
 from ..format.block import MODES
-from ..format.errors import ForeignDirectory
+from ..format.errors import ForeignDirectory, UnknownQueueType
+from ..format.record import QUEUE
 from .recovery import recover
 from .replay import Recovered
 
@@ -17,9 +19,10 @@ def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Rec
 
     `now_ms`: wall time.
 
-    Raises: Damaged, ForeignDirectory (segments of another journal): nothing was changed. OSError.
+    Raises: Damaged, ForeignDirectory (segments of another journal), UnknownQueueType: nothing was changed. OSError.
     """
     recovered = recover(files, directory, now_ms=now_ms)
+    _check_queue_types(recovered)
     if recovered.segments and recovered.journal_id != journal_id:
         raise ForeignDirectory(f"{directory}: the segments are those of another journal")
     known = {segment.base_lsn for segment in recovered.segments}
@@ -53,3 +56,28 @@ def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Rec
         files.close(handle)
     files.sync_directory(directory)  # it may have been killed before syncing the name of a new segment
     return recovered
+
+
+def _check_queue_types(recovered: Recovered) -> None:
+    """Refuse queues of a type that no package adds: as classic queues they would lose what the type promises.
+
+    Raises: UnknownQueueType.
+    """
+    unknown = [
+        (id_, type_)
+        for id_, declared in recovered.objects.items()
+        if declared.what == QUEUE and (type_ := _type_of(declared.arguments)) and type_ not in QUEUE_TYPES
+    ]
+    if unknown:
+        (id_, type_), names = unknown[0], recovered.names
+        more = f", and {len(unknown) - 1} more such queues" if len(unknown) > 1 else ""
+        raise UnknownQueueType(
+            f"queue {names.text(id_)!r} in virtual host {names.vhost_text(id_)!r} is of type {type_!r}, which no"
+            f" package of this program adds{more}; nothing was changed: install that package again, then start"
+        )
+
+
+def _type_of(arguments: bytes) -> str:
+    """The queue type that encoded arguments name; empty: none."""
+    field = decode_table(arguments, 0)[0].get("x-queue-type") if b"x-queue-type" in arguments else None
+    return field.text if field is not None and field.tag == "S" else ""

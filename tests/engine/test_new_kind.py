@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from desk import Refused, VirtualDesk
-from durable_desk import DurableDesk
+from desk import Refused, VirtualDesk, load
+from durable_desk import PATH, DurableDesk
 from queue_world import QueueWorld
 from simulated_files import SimulatedFiles
 
@@ -37,6 +37,9 @@ from leveret.engine.queues.classic import INTAKE, SETTLEMENT, ClassicDispatch
 from leveret.engine.queues.kinds import CLASSIC, KINDS, OPTIONAL, register
 from leveret.engine.queues.parts import Parts
 from leveret.engine.stores.tailed_store import TailedStore
+from leveret.journal import JournalError
+from leveret.journal.recording.checkpoint import checkpoint
+from leveret.serving.composition import Data, DataUnusable, build_broker
 
 TYPE = "newest-first"
 ARGUMENTS = {"x-queue-type": Field("S", TYPE.encode())}
@@ -228,6 +231,35 @@ def test_it_survives_a_restart(registered: None) -> None:
     assert after.declare(x_queue_type=TYPE) == 4
     after.consume(prefetch=4)
     assert bodies(after) == "DCBA"
+
+
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_without_its_package_the_journal_is_refused(registered: None, is_checkpointed: bool) -> None:
+    """The broker names the queue and its type and changes nothing; with the package all is there again."""
+    files = SimulatedFiles()
+    desk = DurableDesk(files)
+    desk.declare("other")
+    desk.declare(x_queue_type=TYPE)
+    desk.publish(*"AB")
+    desk.settle()
+    if is_checkpointed:
+        list(checkpoint(desk.pair.broker, desk.journal, desk.recorder))
+        desk.settle()
+        assert desk.journal.statistics().checkpoint_lsn
+    found = files.power_cut()
+    before = {name: found.content(name) for name in found.names_now}
+    kind = KINDS.pop(TYPE), QUEUE_TYPES.pop(TYPE)
+    with pytest.raises(JournalError, match="queue 'q' in virtual host '/' is of type 'newest-first'") as refused:
+        DurableDesk(found, wall_ms=desk.wall_ms)
+    assert "install that package again" in str(refused.value)
+    assert {name: found.content(name) for name in found.names_now} == before
+    with pytest.raises(DataUnusable, match="data directory data: queue 'q' in virtual host '/' is of type"):
+        build_broker(load(""), ManualClock(), lambda: 0.5, Data(PATH, files=found))
+    KINDS[TYPE], QUEUE_TYPES[TYPE] = kind
+    after = DurableDesk(found, wall_ms=desk.wall_ms)
+    assert after.vhost.queues["q"].kind is NEWEST_FIRST
+    after.consume(prefetch=4)
+    assert bodies(after) == "BA"
 
 
 def test_settings_policies_and_views(registered: None) -> None:
