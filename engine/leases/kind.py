@@ -18,9 +18,11 @@ from ..queues import scheduled
 from ..queues.bounds import bounds_of
 from ..queues.consumers import select, select_no_more
 from ..queues.kinds import register
-from ..queues.parts import Kind, Parts, Restorer
+from ..queues.parts import Kind, Parts
+from ..queues.picture import picture
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
+from ..queues.restore import Restorer
 from ..rules.arguments import AMPS, REPLACE, Reason
 from ..rules.replay_rules import REPLAY_ARGUMENTS
 from ..stores.plain_store import PlainStore
@@ -465,10 +467,10 @@ def store_of(queue: LeasedQueue) -> Store:
     return RankedStore(queue) if queue.is_ranked else PlainStore(queue)
 
 
-def _restore(restorer: Restorer, queue: Queue) -> int:
+def _restore(restorer: Restorer, queue: Queue) -> None:
     """Put messages back without leases and delivery counts, which do not survive a restart (queues page C.5)."""
     restorer.forget_attempts()
-    return restorer.restore_ready(queue)
+    restorer.restore_ready(queue)
 
 
 LEASED = Kind(
@@ -477,6 +479,7 @@ LEASED = Kind(
     make_store=store_of,
     make_parts=lambda queue: Parts(LeasedIntake(), LeasedDispatch(), LeasedSettlement()),
     bounds=bounds_of,
+    picture=picture,
     restore=_restore,
     recalls_attempts=False,
 )

@@ -19,6 +19,7 @@ from .bounds import bounds_of
 from .classic import DISPATCH, INTAKE, SETTLEMENT
 from .non_destructive import NonDestructiveDispatch, NonDestructiveIntake, NonDestructiveSettlement, Readers
 from .parts import Kind, Parts, Refusals
+from .picture import picture, picture_of_kept
 from .queue import Queue
 from .stream import LogEnd, StreamDispatch, StreamIntake, StreamSettlement
 
@@ -61,6 +62,7 @@ CLASSIC = Kind(
     make_store=_store_by_rules,
     make_parts=lambda queue: CLASSIC_PARTS,
     bounds=bounds_of,
+    picture=picture,
     restore=lambda restorer, queue: restorer.restore_ready(queue),
 )
 QUORUM = replace(
@@ -73,6 +75,7 @@ NON_DESTRUCTIVE = replace(
     CLASSIC,
     name="non-destructive",
     make_parts=_non_destructive_parts,
+    picture=picture_of_kept,
     restore=lambda restorer, queue: restorer.restore_kept(queue),
     keeps=True,
     recalls_attempts=False,
@@ -87,6 +90,7 @@ STREAM = Kind(
     make_store=StreamStore,
     make_parts=_stream_parts,
     bounds=lambda queue: (),
+    picture=picture_of_kept,
     restore=lambda restorer, queue: restorer.restore_stream(queue),
     refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),
     keeps=True,

@@ -8,7 +8,7 @@ and `x-max-length-bytes`. Source: behaviour page 3.7; queues page F.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
@@ -229,21 +229,3 @@ class StreamSettlement:
 
     def kill_or_keep(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         self.kill(queue, messages, reason)
-
-
-def restore(
-    queue: "Queue", first_offset: int, runs: Sequence[tuple[int, Sequence[int]]], time_of: Callable[[int], int]
-) -> None:
-    """Restore runs of messages in the journal, as (first id, sizes); `time_of(id)`: time of publishing in wall ms."""
-    log = queue.store
-    assert isinstance(log, StreamStore)
-    log.start(first_offset)
-    for first_id, sizes in runs:
-        log.restore(first_id, sizes)
-    log.restored(time_of)
-
-
-def restore_message(queue: "Queue", message: Message, wall_ms: int) -> None:
-    """Restore a message in memory; `wall_ms`: when it first arrived."""
-    assert isinstance(queue.intake, StreamIntake)
-    queue.intake.append(queue, message, wall_ms)

@@ -5,7 +5,7 @@ the meantime are left out of the checkpoint. Source: ruling 22.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain, pairwise, repeat
 from operator import attrgetter
@@ -63,14 +63,8 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
     """State the messages of a queue."""
     gone, changed = recorder.watch(queue)
     queue_id = recorder.id_of(queue)
-    due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
-    held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
-    tail: list[Part] = []
-    for part in queue.store.paged_parts():
-        if isinstance(part, Message):
-            held.append(part)
-        elif part.place is None:
-            tail.append(part)
+    picture = queue.kind.picture(queue)
+    held, tail = picture.messages, picture.parts
     chunks: list[list[Message]] = []
     for start in range(0, len(held), LOOK_SLICE):
         if start:
@@ -79,7 +73,6 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
         if stored:
             stored.sort(key=_ID)
             chunks.append(stored)
-    del held
 
     def stated() -> Iterator[RecoveredMessage]:
         for message in _rising(chunks):
@@ -87,12 +80,12 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
                 continue
             if recorder.is_behind:
                 recorder.record_late(queue, message)
-            _, due_ns = changed.get(message.id) or (message, due.get(message.id, 0))
+            _, due_ns = changed.get(message.id) or (message, picture.due.get(message.id, 0))
             found = recorder.message_of(message, due_ns)
             if found is not None:
                 yield found
 
-    if tail and (queue.store.level_max > 0 or any(part.attempts for part in tail)):
+    if picture.is_interleaved:
         # Ids of different levels, and of requeued messages, are interleaved; recovery needs them rising.
         merged = merge(stated(), *_each(recorder, tail), key=attrgetter("id"))
         # The merge reads one message of each level in advance; it may leave the queue before it is stated.
@@ -169,15 +162,14 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
     next_id = broker.context.next_id
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     alive = array("q")
-    first, tails, looked = next_id, 0, 0
+    first, is_paged, looked = next_id, False, 0
     for queue in queues:
-        first_paged = queue.store.first_paged_id
-        if first_paged is not None:
-            tails += 1
-            first = min(first, first_paged)
-        messages: Sequence[Message] = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
-        for start in range(0, len(messages), LOOK_SLICE):
-            ids = array("q", map(_ID, messages[start : start + LOOK_SLICE]))
+        picture = queue.kind.picture(queue)
+        if picture.parts:
+            is_paged = True
+            first = min(first, *(part.ids[0] for part in picture.parts))
+        for start in range(0, len(picture.messages), LOOK_SLICE):
+            ids = array("q", map(_ID, picture.messages[start : start + LOOK_SLICE]))
             first = min(first, min(ids))
             alive.extend(ids)
             looked += len(ids)
@@ -187,5 +179,5 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
     if broker.dead_letters.count:
         return
     recorder.contents.forget_before(first)
-    if not tails and len(recorder.contents) > 2 * len(alive) + RUNS_SPARE:
+    if not is_paged and len(recorder.contents) > 2 * len(alive) + RUNS_SPARE:
         yield from recorder.contents.keep_only(sorted(set(alive)), next_id)

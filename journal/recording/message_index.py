@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from ...engine import Broker, Message
+from ...engine import Broker
 from .recorder import Recorder
 
 
@@ -18,16 +18,12 @@ def message_index(broker: Broker, recorder: Recorder) -> Callable[[int], tuple[i
         for queue in vhost.queues.values():
             if not queue.durable:
                 continue
-            id_ = recorder.id_of(queue)
-            parts = queue.store.paged_parts()
+            id_, picture = recorder.id_of(queue), queue.kind.picture(queue)
             levels: dict[int, list[Sequence[int]]] = {}  # within each, runs do not overlap
-            for part in parts:
-                if not isinstance(part, Message) and part.place is None:
-                    levels.setdefault(part.level, []).append(part.ids)
+            for part in picture.parts:
+                levels.setdefault(part.level, []).append(part.ids)
             paged.extend((id_, sorted(runs, key=_first)) for runs in levels.values())
-            out = () if queue.keeps else queue.unacked_messages()
-            aside = (part for part in parts if isinstance(part, Message))
-            for message in (*queue.messages(), *out, *aside):
+            for message in picture.messages:
                 if message.envelope.facts.persistent:
                     where[message.id] = (*where.get(message.id, ()), id_)
 

@@ -35,7 +35,7 @@ class JournalPager:
 
     def budget(self) -> int:
         """See `Pager`: all deep queues get equal shares."""
-        deep = sum(queue.store.is_deep for queue in self._broker.virtual_hosts.queues())
+        deep = sum(queue.paged_count > 0 for queue in self._broker.virtual_hosts.queues())
         return self.memory // (deep + 1)
 
     def load(self, ids: Sequence[int]) -> list[Run]:

@@ -1,0 +1,264 @@
+"""Puts the messages of queues back after a restart, as a journal has them.
+
+Contents stay in the journal where the store can read them later: then only ids, sizes and expiries are put back.
+Source: address-settings page 4.5, 5.7; queues page F.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from ..clock import AHEAD_MS_MAX, MS
+from ..context import BrokerContext
+from ..messages.message import Envelope, Message
+from ..stores.kept_store import KeptStore
+from ..stores.paged_places import Left
+from ..stores.paged_run import HEADER_OCTETS
+from ..stores.stream_store import StreamStore
+from . import reconfigure, scheduled
+from .stream import StreamIntake
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+class RecoveredState(Protocol):
+    """The state of a message that was delivered before, or that waits for its time."""
+
+    @property
+    def deliveries(self) -> int:
+        """Deliveries before the restart."""
+
+    @property
+    def uncounted(self) -> int:
+        """Those of them that were no attempt."""
+
+    @property
+    def due_ms(self) -> int:
+        """When it is due (wall ms); 0: it is ready."""
+
+
+class RecoveredMessages(Protocol):
+    """What a journal has of one queue's messages, in columns, ids rising."""
+
+    @property
+    def states(self) -> Mapping[int, RecoveredState]:
+        """The states of messages that are not new, by id."""
+
+    @property
+    def priorities(self) -> bytearray | None:
+        """The column of priorities (None: all 0). Read it after `columns`."""
+
+    def __len__(self) -> int:
+        """The number of messages."""
+
+    def columns(self) -> "tuple[array[int], array[int], array[int], array[int] | None]":
+        """Ids, places of contents, octets of bodies, expiries in wall ms (None: nothing expires)."""
+
+    def runs(self) -> Iterator[tuple[int, int, int, int]]:
+        """(position in the columns, first id, place of its content, length) of runs whose ids and places rise by one.
+
+        In order.
+        """
+
+    def remove(self, id_: int) -> object:
+        """Remove a message; `columns` changes."""
+
+
+class Contents(Protocol):
+    """The contents of a journal. Raises: the journal's errors."""
+
+    def read(self, place: int) -> tuple[Envelope, bytes]:
+        """The content at a place."""
+
+    def time_ms(self, id_: int) -> int:
+        """When a recovered message was published, in wall ms; not later than now."""
+
+
+class Restorer:
+    """Puts messages back into one queue after another (`restore`), then settles those that cannot stay (`finish`)."""
+
+    def __init__(self, context: BrokerContext, contents: Contents) -> None:
+        self._contents = contents
+        self._now_ns, self._wall_ms = context.clock.monotonic_ns(), context.clock.wall_ms()
+        pager = context.storage.pager
+        self._pages = pager is not None
+        self._memory = pager.budget() // 2 if pager is not None else 0  # that all queues together may read back
+        self._queues: list[Queue] = []
+        self._exhausted: list[tuple[Queue, list[Message]]] = []  # at the delivery limit, ids falling
+        self._replaced: list[tuple[Queue, Message | Left]] = []  # superseded by a newer value
+
+    def restore(self, queue: "Queue", found: RecoveredMessages, first_offset: int) -> int:
+        """Put a queue's messages back. `first_offset`: of a stream's first message. Returns how many."""
+        self._found, self._first_offset, self._forgets = found, first_offset, False
+        self._read_columns()
+        self._queues.append(queue)
+        queue.kind.restore(self, queue)
+        queue.events.restored(len(found))
+        return len(found)
+
+    def _read_columns(self) -> None:
+        self._ids, self._places, self._sizes, self._expires = self._found.columns()
+
+    def finish(self) -> None:
+        """Settle messages that cannot stay, and apply bounds and times. The events are to be recorded."""
+        for queue, exhausted in self._exhausted:
+            queue.events.restored(len(exhausted))
+            queue.settlement.give_back(queue, exhausted, "lost", counted=True, with_redelivery_delay=False)
+        for queue, older in self._replaced:
+            queue.events.replaced(older)
+        for queue in self._queues:
+            reconfigure.recount(queue)
+            scheduled.await_due(queue)
+            if queue.store.expiring:
+                queue.expire_due()
+            for bound in queue.bounds:
+                bound.returned(queue, queue.store.in_memory)
+            queue.intake.restored(queue)
+
+    # -- called by the kinds ------------------------------------------------------------------------------------------
+
+    def forget_attempts(self) -> None:
+        """Make the next `restore_ready` forget delivery counts, as if nothing had been delivered."""
+        self._forgets = True
+
+    def restore_ready(self, queue: "Queue") -> None:
+        """Put messages back into a queue that removes acknowledged messages; of a deep one, load only the first."""
+        self._set_exhausted_aside(queue)
+        store = queue.store
+        if self._pages and store.may_page:
+            self._fill_tail(queue)
+            if self._memory > 0:
+                store.load()
+                self._memory -= store.held_octets
+        else:
+            self._put_last(queue, range(len(self._ids)))
+
+    def _special(self) -> list[int]:
+        """Ids of the messages whose state has to be restored, rising."""
+        states = self._found.states
+        return sorted(id_ for id_, state in states.items() if state.due_ms or not self._forgets)
+
+    def _attempts(self, state: RecoveredState) -> int:
+        return 0 if self._forgets else state.deliveries - state.uncounted
+
+    def _set_exhausted_aside(self, queue: "Queue") -> None:
+        """Set aside messages that have reached the delivery limit, with the last attempt counted."""
+        limit, states = queue.rules.max_delivery_attempts, self._found.states
+        if limit is None or self._forgets:
+            return
+        ids = [id_ for id_ in self._special() if not states[id_].due_ms and self._attempts(states[id_]) >= limit]
+        if ids:
+            messages = [self._message(queue, bisect_left(self._ids, id_)) for id_ in ids]
+            self._exhausted.append((queue, messages[::-1]))
+            for id_ in ids:
+                self._found.remove(id_)
+            self._read_columns()
+
+    def _fill_tail(self, queue: "Queue") -> None:
+        """Put back the places of messages only, except of scheduled messages."""
+        store, states, sizes, expires = queue.store, self._found.states, self._sizes, self._expires
+        level_max = store.level_max
+        priorities = self._found.priorities if level_max else None
+
+        def extend(first: int, start: int, stop: int, attempts: int = 0) -> None:
+            due = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
+            if priorities is None:
+                store.restore_run(first, sizes[start:stop], due, deliveries=attempts)
+                return
+            for at in range(start, stop):
+                one_due = None if due is None else due[at - start : at - start + 1]
+                level = min(priorities[at], level_max)
+                store.restore_run(first + at - start, (sizes[at],), one_due, level=level, deliveries=attempts)
+
+        special = self._special()
+        for start, first, _, count in self._found.runs():
+            done = 0
+            for id_ in special[bisect_left(special, first) : bisect_left(special, first + count)]:
+                at, state = id_ - first, states[id_]
+                extend(first + done, start + done, start + at)
+                if state.due_ms > self._wall_ms:
+                    self._restored(queue, start + at)
+                else:
+                    extend(id_, start + at, start + at + 1, self._attempts(state))
+                done = at + 1
+            extend(first + done, start + done, start + count)
+
+    def restore_kept(self, queue: "Queue") -> None:
+        """Put messages back into a non-destructive queue: their places only, if contents may stay in the journal."""
+        store = queue.store
+        assert isinstance(store, KeptStore)
+        if self._pages:
+            self._fill_kept(queue, store)
+        else:
+            self._put_last(queue, range(len(self._ids)))
+        octets, older = store.know_contents(queue.events.octets is not None)
+        queue.events.octets_changed(octets)
+        self._replaced += [(queue, one) for one in older]
+
+    def _fill_kept(self, queue: "Queue", store: KeptStore) -> None:
+        """Put back the places of messages only, except of messages with delivery counts or due times."""
+        ids, sizes, expires = self._ids, self._sizes, self._expires
+        special = {id_ for id_, state in self._found.states.items() if state.deliveries or state.due_ms}
+        rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
+        if expires is not None:
+            store.expect_expiry()
+        store.places.extend(
+            array("q", (ids[at] for at in rows)) if special else ids,
+            array("I", (sizes[at] for at in rows)) if special else sizes,
+            array("I", (sizes[at] + HEADER_OCTETS for at in rows)),
+            None if expires is None else array("q", (self._expires_ns(expires[at]) for at in rows)),
+        )
+        self._put_last(queue, [bisect_left(ids, id_) for id_ in sorted(special)])
+
+    def restore_stream(self, queue: "Queue") -> None:
+        """Put messages back into a stream, with their offsets."""
+        log, intake, sizes = queue.store, queue.intake, self._sizes
+        assert isinstance(log, StreamStore) and isinstance(intake, StreamIntake)
+        log.start(self._first_offset)
+        is_waiting = any(state.due_ms > self._wall_ms for state in self._found.states.values())
+        in_journal = self._pages and not is_waiting
+        for start, first, _, count in self._found.runs() if in_journal else ():
+            log.restore(first, sizes[start : start + count])
+        log.restored(self._contents.time_ms)
+        for at in range(0 if in_journal else len(self._ids)):
+            message = self._restored(queue, at)
+            if message is not None:
+                intake.append(queue, message, self._contents.time_ms(message.id))
+
+    def _put_last(self, queue: "Queue", positions: Iterable[int]) -> None:
+        """Read messages back and append them, except of scheduled ones."""
+        for at in positions:
+            message = self._restored(queue, at)
+            if message is not None and (older := queue.store.put_last(message)) is not None:
+                self._replaced.append((queue, older))
+
+    def _restored(self, queue: "Queue", at: int) -> Message | None:
+        """Read a message back; None: it waits for its time, and was put there."""
+        message = self._message(queue, at)
+        state = self._found.states.get(message.id)
+        if state is None or state.due_ms <= self._wall_ms:
+            return message
+        queue.scheduled.add(self._due_ns(state.due_ms), message)
+        return None
+
+    def _message(self, queue: "Queue", at: int) -> Message:
+        """Read a message back, with its expiry and delivery count."""
+        id_ = self._ids[at]
+        envelope, blob = self._contents.read(self._places[at])
+        message = queue.message_for(id_, blob, envelope)
+        if self._expires is not None and self._expires[at]:
+            message.expires_ns = self._expires_ns(self._expires[at])
+            queue.store.expect_expiry()
+        if (state := self._found.states.get(id_)) is not None:
+            message.deliveries = self._attempts(state)  # sets redelivered (5.7)
+            queue.loaded([message], message.deliveries)
+        return message
+
+    def _due_ns(self, wall_ms: int) -> int:
+        """Monotonic ns of a recorded wall time, limited: a journal may hold a time that no clock accepts."""
+        return self._now_ns + min(wall_ms - self._wall_ms, AHEAD_MS_MAX) * MS
+
+    def _expires_ns(self, expires_ms: int) -> int:
+        return max(1, self._due_ns(expires_ms)) if expires_ms else 0
