@@ -56,7 +56,7 @@ DELIVER, ACK, NACK = 60 << 16 | 60, 60 << 16 | 80, 60 << 16 | 120
 CLOSE = 10 << 16 | 50
 ACK_FRAME = struct.Struct(">BHIIQBB")
 #: Nothing comes for so long: something is stuck.
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -142,9 +142,9 @@ class OneConnection:
             if now - looked > 0.05:
                 looked = now
                 seen.rss_max_kb = max(seen.rss_max_kb, rss_kb(self._pid))
-            if now - last > PATIENCE_S:
+            if now - last > TIMEOUT_S:
                 raise SystemExit(
-                    f"nothing came for {PATIENCE_S:g} s: {seen.confirmed} confirmed, {seen.delivered} delivered"
+                    f"nothing came for {TIMEOUT_S:g} s: {seen.confirmed} confirmed, {seen.delivered} delivered"
                 )
         seen.seconds = time.monotonic() - begin
         self._client.finish()
@@ -227,8 +227,8 @@ class OnePikaConnection:
             self._connection.process_data_events(1)
             if seen.delivered != before:
                 last, before = time.monotonic(), seen.delivered
-            if time.monotonic() - last > PATIENCE_S:
-                raise SystemExit(f"nothing came for {PATIENCE_S:g} s: {seen.delivered} delivered")
+            if time.monotonic() - last > TIMEOUT_S:
+                raise SystemExit(f"nothing came for {TIMEOUT_S:g} s: {seen.delivered} delivered")
         seen.confirmed = self._count  # none asked for: this client would wait for each before the next
         seen.seconds = time.monotonic() - begin
         self._connection.close()

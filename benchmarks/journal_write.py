@@ -43,7 +43,7 @@ class RealClock:
         return time.time_ns() // 1_000_000
 
 
-def blob_of(size: int) -> bytes:
+def content_of(size: int) -> bytes:
     """A content with a body of that size."""
     return PLAIN.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
 
@@ -59,17 +59,17 @@ def microseconds_each(work: Callable[[int], object], count: int, seconds: float 
 
 def caller_costs(body_size: int) -> None:
     """Part 1."""
-    blob = blob_of(body_size)
+    content = content_of(body_size)
     print("CPU on the caller's thread, us a record (encoded in the turn)")
     print(f"{'run length':>12}{'published':>12}{'enqueued':>12}{'acked':>12}{'as tuples':>12}")
     for length in RUN_LENGTHS:
         ids: Sequence[int] = range(1, 1 + length)
-        blobs, sizes = [blob] * length, [body_size] * length
+        contents, sizes = [content] * length, [body_size] * length
 
-        def published(n: int, blobs: list[bytes] = blobs, ids: Sequence[int] = ids) -> None:
+        def published(n: int, contents: list[bytes] = contents, ids: Sequence[int] = ids) -> None:
             builder = BlockBuilder(1)
             for _ in range(20):
-                builder.published(ids, content_prefix(b"key", (7,), 0, 0), PLAIN.cut(blobs))
+                builder.published(ids, content_prefix(b"key", (7,), 0, 0), PLAIN.cut(contents))
 
         def enqueued(n: int, sizes: list[int] = sizes, ids: Sequence[int] = ids) -> None:
             builder = BlockBuilder(2)
@@ -100,7 +100,7 @@ def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[
     exchange, queue = journal.objects.define(EXCHANGE, vhost, ""), journal.objects.define(QUEUE, vhost, "q")
     journal.objects.declared(queue, Declared(QUEUE, IS_DURABLE, "", b""))
     journal.wait(journal.commit())
-    blobs, sizes = [blob_of(body_size)] * 100, [body_size] * 100
+    contents, sizes = [content_of(body_size)] * 100, [body_size] * 100
     before = journal.statistics()
     start, cpu, own = time.perf_counter(), time.process_time(), 0.0
     ids: Sequence[int] = ()
@@ -111,7 +111,7 @@ def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[
             journal.messages.happened(EventKind.ACKED, queue, ids)
         first = journal.next_message_id
         ids = range(first, first + 100)
-        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.cut(blobs), queue_ids=(queue,))
+        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.cut(contents), queue_ids=(queue,))
         journal.messages.enqueued(queue, ids, lsn, sizes)
         end = journal.commit()
         own += time.thread_time() - turn
@@ -136,7 +136,7 @@ def single(directory: str, seconds: float, body_size: int) -> None:
     journal = Journal.open(directory, RealClock())
     vhost = journal.objects.define(VHOST, 0, "/")
     exchange, queue = journal.objects.define(EXCHANGE, vhost, ""), journal.objects.define(QUEUE, vhost, "q")
-    blobs, sizes = [blob_of(body_size)], [body_size]
+    contents, sizes = [content_of(body_size)], [body_size]
     journal.wait(journal.commit())
     own = 0.0
     latencies: list[float] = []
@@ -144,7 +144,7 @@ def single(directory: str, seconds: float, body_size: int) -> None:
     while time.perf_counter() - start < seconds:
         began, turn = time.perf_counter(), time.thread_time()
         ids = (journal.next_message_id,)
-        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.cut(blobs), queue_ids=(queue,))
+        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.cut(contents), queue_ids=(queue,))
         journal.messages.enqueued(queue, ids, lsn, sizes)
         journal.messages.happened(EventKind.ACKED, queue, ids)
         end = journal.commit()

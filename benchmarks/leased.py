@@ -126,8 +126,8 @@ class Bench:
         """Messages of 16 octets."""
         envelope, header = Envelope("", "q"), encode_header(16)
         for start in range(0, count, BATCH):
-            blobs = [PLAIN.join(header, b"%016d" % number) for number in range(start, start + BATCH)]
-            self.queue.enqueue(self.first_id, envelope, blobs)
+            contents = [PLAIN.join(header, b"%016d" % number) for number in range(start, start + BATCH)]
+            self.queue.enqueue(self.first_id, envelope, contents)
             self.first_id += BATCH
         self.settle()
 
@@ -209,14 +209,14 @@ def ends(*, rounds: int, quick: bool) -> dict[str, Any]:
 
     bench.consume()
     broker.context.listeners.append(heard)
-    envelope, blob = Envelope("", "q"), PLAIN.join(encode_header(16), bytes(16))
+    envelope, content = Envelope("", "q"), PLAIN.join(encode_header(16), bytes(16))
     gc.freeze()
     begin_ns, cpu, first_id = clock.monotonic_ns(), time.process_time(), 1
     stop_ns = begin_ns + (periods + 1) * period_ms * MS
     while (now_ns := clock.monotonic_ns()) < stop_ns:
         wanted = min(count, (now_ns - begin_ns) * count // (period_ms * MS))
         if first_id <= wanted:
-            bench.queue.enqueue(first_id, envelope, [blob] * (wanted + 1 - first_id))
+            bench.queue.enqueue(first_id, envelope, [content] * (wanted + 1 - first_id))
             first_id = wanted + 1
         next_ns = broker.next_deadline_ns()
         if not broker.end_turn():

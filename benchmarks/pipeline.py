@@ -58,7 +58,7 @@ class _Writer:
         for queue in self.queues:
             journal.objects.declared(queue, Declared(QUEUE, 1, "", b""))
         self.bodies = [rng.randbytes(rng.randrange(100, 400)) for _ in range(64)]
-        self.blobs = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in self.bodies]
+        self.contents = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in self.bodies]
         self.tally = dict.fromkeys((kind.value for kind in EventKind), 0)
         self.open_ids: dict[int, list[tuple[int, int, int]]] = {queue: [] for queue in self.queues}
         self.next_id, self.count = 1, 0
@@ -72,7 +72,7 @@ class _Writer:
         self.next_id += size
         messages = self.journal.messages
         lsn = messages.published(
-            ids, self.exchange, b"key", PLAIN.cut(self.blobs[:size]), queue_ids=[queue], conn_id=self.connection
+            ids, self.exchange, b"key", PLAIN.cut(self.contents[:size]), queue_ids=[queue], conn_id=self.connection
         )
         messages.enqueued(queue, ids, lsn, [len(body) for body in self.bodies[:size]])
         self.tally["published"] += size

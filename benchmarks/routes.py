@@ -78,9 +78,9 @@ class Web:
             tries = max(5, min(LOOKUPS, 20_000_000 // count))
             exchange = vhost.exchanges["amq.headers"]
             numbers = [chance.randrange(HEADER_SETS) for _ in range(tries)]
-            blobs = [PLAIN.join(encode_header(0, {"headers": _conditions(number)}), b"") for number in numbers]
-            facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-            messages = [Routed(("",), Envelope("amq.headers", "", facts), blob) for blob in blobs]
+            contents = [PLAIN.join(encode_header(0, {"headers": _conditions(number)}), b"") for number in numbers]
+            facts = scan_properties(PLAIN.split(contents[0])[0][12:])
+            messages = [Routed(("",), Envelope("amq.headers", "", facts), content) for content in contents]
             return _us(lambda: [vhost.router.reach(exchange, message) for message in messages], tries)
         name = "" if kind == "default" else f"amq.{kind}"
         form = {"default": "q{}", "direct": "key.{}", "topic": "user.{}.end"}[kind]

@@ -43,7 +43,7 @@ MESSAGES = {"direct": 10_000, "topic": 10_000, "headers": 200}
 REQUESTS_PER_S, STEADY_PER_S = {"rpc": 1_000, "rpc-100": 100}, 2_000
 OUTSTANDING_MAX = 200  # requests without an answer: those of a broker that cannot keep up wait
 KEYS = 400
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 Costs = dict[str, float]
 
 
@@ -59,7 +59,7 @@ def cpu_us(pid: int) -> float:
 
 def connected(port: int) -> RawClient:
     """Logged in, with channel 1."""
-    client = RawClient(port, deadline_seconds=PATIENCE_S)
+    client = RawClient(port, deadline_seconds=TIMEOUT_S)
     client.handshake()
     return client
 
@@ -256,7 +256,7 @@ def beside(broker: Running, seconds: float, per_s: int, first: int) -> Costs:
     before, start = cpu_us(broker.pid), time.monotonic()
     while not all(load.is_done for load in loads.values()):
         elapsed = time.monotonic() - start
-        if elapsed > seconds + PATIENCE_S:
+        if elapsed > seconds + TIMEOUT_S:
             answered = "" if asker is None else f", {asker.answered} of {asker.count} answers"
             raise Missing(f"{broker.name}: {len(steady.delays_ms)} steady messages{answered}")
         for load in loads.values():

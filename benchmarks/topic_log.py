@@ -29,11 +29,11 @@ ARGUMENTS = {"x-queue-type": "amps", "x-underlying-topic": "t", "x-default-publi
 def publish(broker: Broker, count: int, size: int, after: Callable[[], object] = lambda: None) -> float:
     """Runs of `RUN` to topic t. Returns messages a second."""
     vhost = broker.virtual_hosts["/"]
-    blob = PLAIN.join(encode_header(size), bytes(size))
+    content = PLAIN.join(encode_header(size), bytes(size))
     envelope = Envelope("", "t")
     begin = time.process_time()
     for _ in range(count // RUN):
-        publish_by_name(vhost.context, envelope, [blob] * RUN)
+        publish_by_name(vhost.context, envelope, [content] * RUN)
         broker.end_turn()
         after()
     return count / (time.process_time() - begin)
@@ -88,7 +88,7 @@ def main() -> None:
         begin, longest = time.process_time(), 0.0
         declare(broker, "late")
         queue = broker.virtual_hosts["/"].queues["late"]
-        while queue.is_reviewed:
+        while queue.is_rebuilding:
             before = time.thread_time()
             broker.scheduler.load()
             broker.end_turn()

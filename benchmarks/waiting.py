@@ -58,11 +58,11 @@ class Stage:
     def publish_delayed(self, count: int) -> None:
         """With delays between 10 s and 1,000 s."""
         for _ in range(count // RUN):
-            blobs = []
+            contents = []
             for _ in range(RUN):
                 delay = Field("I", self.chance.randrange(10_000, 1_000_000))
-                blobs.append(PLAIN.join(encode_header(len(BODY), {"headers": {"x-delay": delay}}), BODY))
-            self._publish(blobs)
+                contents.append(PLAIN.join(encode_header(len(BODY), {"headers": {"x-delay": delay}}), BODY))
+            self._publish(contents)
 
     def publish_and_return(self, count: int) -> None:
         """Published, delivered, and nacked in runs."""
@@ -76,10 +76,10 @@ class Stage:
                 tag = got[0]
             self.session.reject(tag, multiple=True, requeue=True)
 
-    def _publish(self, blobs: list[bytes]) -> None:
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+    def _publish(self, contents: list[bytes]) -> None:
+        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
         route = self.client.vhost.router.route("", "q", USER)
-        self.session.publish(route, Envelope("", "q", facts), blobs, mandatory=False)
+        self.session.publish(route, Envelope("", "q", facts), contents, mandatory=False)
         self.broker.end_turn()
 
     def fire(self, count: int) -> None:

@@ -22,7 +22,7 @@ import trio
 
 SIZE, PACE = 1100, 2000
 #: How long `own` waits by itself, and after so many reads it lets other tasks have a turn.
-PATIENCE_S, READS_A_TURN = 0.001, 4
+TIMEOUT_S, READS_A_TURN = 0.001, 4
 CLIENT = f"""
 import select, socket, sys, time
 port, count = map(int, sys.argv[1:])
@@ -89,7 +89,7 @@ async def own(forwarder: Forwarder) -> None:
     """While messages come, trio's other tasks wait for up to a millisecond."""
     with forwarder.registered() as epoll:
         while forwarder.left:
-            if not epoll.poll(PATIENCE_S):
+            if not epoll.poll(TIMEOUT_S):
                 await trio.lowlevel.wait_readable(epoll.fileno())
                 continue
             forwarder.read()

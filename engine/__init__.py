@@ -6,7 +6,6 @@ also imports `engine.state`, to restore the state after a restart.
 
 from ..settings.queue_types import QUEUE_TYPES
 from . import errors
-from .aims import Aim, to_exchange, to_origin, to_queue
 from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
 from .clients.client import Client
@@ -67,7 +66,8 @@ from .messages.message import Envelope, Message
 from .messages.origins import Origin, origin_of
 from .messages.shapes import Shape, Shapes
 from .messages.sizes import BOUNDS, Sizes
-from .moving import DISCARDED, Choice, Looked, Moving, QueueGone, why_not
+from .move_targets import FindTarget, to_exchange, to_origin, to_queue
+from .moving import DISCARDED, Choice, DryRunResult, Moving, QueueGone, why_not
 from .object_events import (
     BindingEvent,
     ConnectionEvent,
@@ -113,7 +113,7 @@ from .rules.arguments import (
 )
 from .rules.queue_rules import own_settings
 from .statistics import BrokerStatistics
-from .stores.paged_run import Place, messages_of
+from .stores.paged_run import Location, messages_of
 from .stores.paging import runs_of
 from .stores.store import Scanned
 from .stores.tail import Unreadable
@@ -129,10 +129,10 @@ __all__ = [
     "QueueGone",
     "Origin",
     "Moving",
-    "Looked",
+    "DryRunResult",
     "DISCARDED",
     "Choice",
-    "Aim",
+    "FindTarget",
     "AHEAD_MS_MAX",
     "BOUNDS",
     "ARGUMENTS",
@@ -210,7 +210,7 @@ __all__ = [
     "ParameterEvent",
     "PastSessions",
     "Permissions",
-    "Place",
+    "Location",
     "PolicyEvent",
     "Congestion",
     "PropertySummary",

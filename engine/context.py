@@ -17,7 +17,7 @@ from .deadlines import Deadlines
 from .effort import Effort
 from .events import Activity, Counters
 from .options import DEFAULT_OPTIONS, NO_LIMITS, BrokerOptions, VirtualHostLimits
-from .stores.surroundings import Storage
+from .stores.storage import Storage
 
 if TYPE_CHECKING:
     from .background import Background

@@ -81,7 +81,7 @@ class DeadLetters:
 
     def _publish_one(self, queue: Queue, message: Message, reason: str) -> None:
         broker, host = self._context, queue.context
-        broker.effort.spent += LETTER_COST + len(message.blob) // LETTER_OCTETS
+        broker.effort.spent += LETTER_COST + len(message.content) // LETTER_OCTETS
         target = queue.rules.dead_letter_target(reason)
         if target is None:
             return

@@ -210,10 +210,10 @@ class DeclaredQueues(dict[str, Queue]):
             self._context.broker.reaper.watch()
         return queue
 
-    def review(self, queue: Queue) -> None:
+    def rebuild(self, queue: Queue) -> None:
         """Build a leased queue from its recovery point after a restart."""
         since = self._context.router.captures.logged_since(queue)
-        queue.begin_review(since, self._context.broker.next_id, was_there=True)
+        queue.begin_rebuild(since, self._context.broker.next_id, was_there=True)
 
     def knows_point(self, point: str) -> bool:
         """Whether the log contains the recovery point of a leased queue (queues page C.5, E-RP-UNKNOWN)."""
@@ -344,7 +344,7 @@ class DeclaredQueues(dict[str, Queue]):
         self._context.router.add_queue(queue)
         broker.activity.queues_created += 1
         if queue_type == AMPS and not is_restored:
-            queue.begin_review(self._context.router.captures.logged_since(queue), broker.next_id, was_there=False)
+            queue.begin_rebuild(self._context.router.captures.logged_since(queue), broker.next_id, was_there=False)
         queue.note_use()
         if broker.listeners:
             broker.emit(QueueEvent(EventKind.DECLARED, host.name, name, queue))
@@ -441,7 +441,7 @@ class DeclaredQueues(dict[str, Queue]):
 
     def publish_again(self, queue: Queue, message: Message, cause: str) -> None:
         """Publish a message into this queue only, as a new one. `cause`: the reason for events."""
-        publish_into(self._context, queue, message.envelope, message.blob, cause)
+        publish_into(self._context, queue, message.envelope, message.content, cause)
 
     def remove_some(self, count: int) -> bool:
         """Delete up to `count` queues of a deleted virtual host. Returns whether none is left."""

@@ -30,10 +30,10 @@ class Durability(Protocol):
     def sync_lsn_of_all(self) -> int:
         """The LSN after all records, of all clients; 0: all are safe, or cannot be made safe now (no room)."""
 
-    def recall(self, id_: int, place: int, size: int) -> None:
+    def recall(self, id_: int, location: int, size: int) -> None:
         """Announce that an old message enters a queue next.
 
-        `place`: the location of its content in the journal. `size`: octets of its body.
+        `location`: the location of its content in the journal. `size`: octets of its body.
         """
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:

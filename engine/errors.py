@@ -7,9 +7,9 @@ A frontend has one table that maps each class to a reply; the fields that a repl
 class EngineError(Exception):
     """Base of all refusals. A refused operation has changed nothing."""
 
-    def __init__(self, **facts: object) -> None:
-        super().__init__(", ".join(f"{key}={value!r}" for key, value in facts.items()))
-        self.__dict__.update(facts)
+    def __init__(self, **fields: object) -> None:
+        super().__init__(", ".join(f"{key}={value!r}" for key, value in fields.items()))
+        self.__dict__.update(fields)
 
 
 class BadRequest(ValueError):
@@ -21,15 +21,15 @@ class NotFound(EngineError):
 
 
 class VirtualHostNotFound(NotFound):
-    """Facts: vhost."""
+    """Fields: vhost."""
 
 
 class QueueNotFound(NotFound):
-    """Facts: name, vhost."""
+    """Fields: name, vhost."""
 
 
 class ExchangeNotFound(NotFound):
-    """Facts: name, vhost."""
+    """Fields: name, vhost."""
 
 
 class AccessRefused(EngineError):
@@ -37,29 +37,29 @@ class AccessRefused(EngineError):
 
 
 class LoginRefused(AccessRefused):
-    """Unknown user, wrong password, or a loopback-only user from another machine. Facts: mechanism."""
+    """Unknown user, wrong password, or a loopback-only user from another machine. Fields: mechanism."""
 
 
 class LoginBraked(LoginRefused):
-    """Refused without comparing the password, after too many failures. Facts: mechanism, wait_ns (until the next)."""
+    """Refused without comparing the password, after too many failures. Fields: mechanism, wait_ns (until the next)."""
 
     wait_ns: int
 
 
 class VirtualHostRefused(AccessRefused):
-    """The user has no permissions in the virtual host. Facts: vhost, user."""
+    """The user has no permissions in the virtual host. Fields: vhost, user."""
 
 
 class PermissionRefused(AccessRefused):
-    """Facts: action ("configure", "write", "read"), kind, name, vhost, user."""
+    """Fields: action ("configure", "write", "read"), kind, name, vhost, user."""
 
 
 class TopicRefused(AccessRefused):
-    """No permission on a routing or binding key. Facts: action, topic, name (of the exchange), vhost, user."""
+    """No permission on a routing or binding key. Fields: action, topic, name (of the exchange), vhost, user."""
 
 
 class ReservedName(AccessRefused):
-    """New names must not start with "amq.". Facts: kind, name."""
+    """New names must not start with "amq.". Fields: kind, name."""
 
 
 class DefaultExchangeRefused(AccessRefused):
@@ -67,23 +67,23 @@ class DefaultExchangeRefused(AccessRefused):
 
 
 class SystemExchangeRefused(AccessRefused):
-    """A predeclared exchange can't be deleted. Facts: name, vhost."""
+    """A predeclared exchange can't be deleted. Fields: name, vhost."""
 
 
 class InternalExchangeRefused(AccessRefused):
-    """Clients can't publish to an internal exchange. Facts: name, vhost."""
+    """Clients can't publish to an internal exchange. Fields: name, vhost."""
 
 
 class ExclusiveConsumerRefused(AccessRefused):
-    """The queue has an exclusive consumer, or would get one beside others. Facts: name, vhost."""
+    """The queue has an exclusive consumer, or would get one beside others. Fields: name, vhost."""
 
 
 class ConsumersMaxReached(AccessRefused):
-    """The queue has its maximum number of consumers. Facts: name, vhost, limit."""
+    """The queue has its maximum number of consumers. Fields: name, vhost, limit."""
 
 
 class ResourceLocked(EngineError):
-    """The queue is exclusive to another client, or its exclusivity differs. Facts: name, vhost."""
+    """The queue is exclusive to another client, or its exclusivity differs. Fields: name, vhost."""
 
 
 class PreconditionFailed(EngineError):
@@ -91,35 +91,36 @@ class PreconditionFailed(EngineError):
 
 
 class UnknownExchangeType(PreconditionFailed):
-    """Facts: type."""
+    """Fields: type."""
 
 
 class InequivalentField(PreconditionFailed):
-    """Declared again with another field. Facts: field, kind, name, vhost, received, current (texts)."""
+    """Declared again with another field. Fields: field, kind, name, vhost, received, current (texts)."""
 
 
 class InequivalentArgument(PreconditionFailed):
-    """Declared again with another argument. Facts: key, kind, name, vhost, received, current (typed values or None)."""
+    """Declared again with another argument. Fields: key, kind, name, vhost, received, current (typed values or
+    None)."""
 
 
 class InvalidArgument(PreconditionFailed):
-    """A declare or consume argument with an invalid value. Facts: key, name, vhost, reason."""
+    """A declare or consume argument with an invalid value. Fields: key, name, vhost, reason."""
 
 
 class UnsupportedArgument(PreconditionFailed):
-    """An argument of another queue type. Facts: key, name, vhost, queue_type."""
+    """An argument of another queue type. Fields: key, name, vhost, queue_type."""
 
 
 class InvalidDelayedType(PreconditionFailed):
-    """An x-delayed-message exchange without an x-delayed-type that exists. Facts: name, vhost."""
+    """An x-delayed-message exchange without an x-delayed-type that exists. Fields: name, vhost."""
 
 
 class InvalidDeadLetterExchange(PreconditionFailed):
-    """x-dead-letter-exchange or alternate-exchange that is no string. Facts: type, key, kind, name, vhost."""
+    """x-dead-letter-exchange or alternate-exchange that is no string. Fields: type, key, kind, name, vhost."""
 
 
 class UnsupportedProperty(PreconditionFailed):
-    """A queue property that its type does not allow. Facts: property, name, vhost."""
+    """A queue property that its type does not allow. Fields: property, name, vhost."""
 
 
 class TransientQueueRefused(EngineError):
@@ -127,19 +128,19 @@ class TransientQueueRefused(EngineError):
 
 
 class ServerNamedRefused(PreconditionFailed):
-    """A queue of a type whose name the client must choose. Facts: queue_type."""
+    """A queue of a type whose name the client must choose. Fields: queue_type."""
 
 
 class InvalidHeadersMatch(PreconditionFailed):
-    """Invalid x-match of a headers binding. Facts: value."""
+    """Invalid x-match of a headers binding. Fields: value."""
 
 
 class InvalidHeadersMatchType(PreconditionFailed):
-    """x-match that is no string. Facts: type, field."""
+    """x-match that is no string. Fields: type, field."""
 
 
 class InvalidWeight(PreconditionFailed):
-    """The routing key of a binding to a consistent-hash exchange is no number from 1. Facts: value, is_integer."""
+    """The routing key of a binding to a consistent-hash exchange is no number from 1. Fields: value, is_integer."""
 
 
 class HashesContradict(PreconditionFailed):
@@ -147,7 +148,7 @@ class HashesContradict(PreconditionFailed):
 
 
 class UnsupportedHashProperty(PreconditionFailed):
-    """A property that a consistent-hash exchange can't hash. Facts: property."""
+    """A property that a consistent-hash exchange can't hash. Fields: property."""
 
 
 class ReplyConsumerMissing(PreconditionFailed):
@@ -163,17 +164,17 @@ class ReplyConsumerAcknowledges(PreconditionFailed):
 
 
 class InvalidCopies(PreconditionFailed):
-    """The header CC or BCC is no array. Facts: header, type."""
+    """The header CC or BCC is no array. Fields: header, type."""
 
 
 class AcknowledgementTimedOut(PreconditionFailed):
-    """A delivery was not settled in time. Facts: timeout_ms."""
+    """A delivery was not settled in time. Fields: timeout_ms."""
 
     timeout_ms: int
 
 
 class InvalidExpiration(PreconditionFailed):
-    """The expiration property is no decimal number of milliseconds up to ten years. Facts: value, reason."""
+    """The expiration property is no decimal number of milliseconds up to ten years. Fields: value, reason."""
 
 
 class PartialCommit(PreconditionFailed):
@@ -181,15 +182,15 @@ class PartialCommit(PreconditionFailed):
 
 
 class InUse(PreconditionFailed):
-    """Deletion "if unused" of a queue or exchange in use. Facts: kind, name, vhost."""
+    """Deletion "if unused" of a queue or exchange in use. Fields: kind, name, vhost."""
 
 
 class NotEmpty(PreconditionFailed):
-    """Deletion "if empty" of a queue with ready messages. Facts: name, vhost."""
+    """Deletion "if empty" of a queue with ready messages. Fields: name, vhost."""
 
 
 class UnknownDeliveryTag(PreconditionFailed):
-    """The tag was never sent on this session, or is settled. Facts: tag."""
+    """The tag was never sent on this session, or is settled. Fields: tag."""
 
 
 class NotTransactional(PreconditionFailed):
@@ -205,67 +206,67 @@ class TxAfterConfirm(PreconditionFailed):
 
 
 class MessageTooLarge(PreconditionFailed):
-    """A body above the maximum size. Facts: size, limit (octets)."""
+    """A body above the maximum size. Fields: size, limit (octets)."""
 
 
 class QueuesMaxReached(PreconditionFailed):
-    """Maximum number of queues in a virtual host. Facts: name, vhost, limit."""
+    """Maximum number of queues in a virtual host. Fields: name, vhost, limit."""
 
 
 class AllQueuesMaxReached(PreconditionFailed):
-    """Maximum number of queues in the broker. Facts: name, limit."""
+    """Maximum number of queues in the broker. Fields: name, limit."""
 
 
 class BindingsMaxReached(PreconditionFailed):
-    """Maximum number of bindings in the broker. Facts: kind, name, limit."""
+    """Maximum number of bindings in the broker. Fields: kind, name, limit."""
 
 
 class ConditionsMaxReached(PreconditionFailed):
-    """Maximum conditions in the bindings of a headers exchange. Facts: name (of the exchange), vhost, limit."""
+    """Maximum conditions in the bindings of a headers exchange. Fields: name (of the exchange), vhost, limit."""
 
 
 class TopicStatesMaxReached(PreconditionFailed):
-    """Maximum states of patterns that match anywhere in a key. Facts: name (of the topic exchange), vhost, limit."""
+    """Maximum states of patterns that match anywhere in a key. Fields: name (of the topic exchange), vhost, limit."""
 
 
 class DestinationFull(EngineError):
-    """A publish was refused because a limit is reached. Facts: destination, limit (queues page E.4, rows 5 to 8)."""
+    """A publish was refused because a limit is reached. Fields: destination, limit (queues page E.4, rows 5 to 8)."""
 
 
 class TransactionTooLarge(PreconditionFailed):
-    """The publishes of a transaction exceed its maximum size. Facts: limit (octets)."""
+    """The publishes of a transaction exceed its maximum size. Fields: limit (octets)."""
 
 
 class UnackedMaxReached(PreconditionFailed):
-    """A get on a session with too many unacknowledged deliveries. Facts: name, limit."""
+    """A get on a session with too many unacknowledged deliveries. Fields: name, limit."""
 
 
 class GetBesideActiveConsumerRefused(EngineError):
-    """A get from a quorum queue with a single active consumer. Facts: name, vhost."""
+    """A get from a quorum queue with a single active consumer. Fields: name, vhost."""
 
 
 class PrefetchMissing(PreconditionFailed):
-    """A consumer of a stream without a prefetch. Facts: name, vhost."""
+    """A consumer of a stream without a prefetch. Fields: name, vhost."""
 
 
 class NotSupported(EngineError):
-    """The operation is not supported by this type of queue. Facts: name, vhost."""
+    """The operation is not supported by this type of queue. Fields: name, vhost."""
 
 
 class GlobalPrefetchNotSupported(NotSupported):
-    """A global prefetch on a session with a consumer of a quorum queue. Facts: name, vhost."""
+    """A global prefetch on a session with a consumer of a quorum queue. Fields: name, vhost."""
 
 
 class ConditionalDeleteNotSupported(NotSupported):
-    """Deletion of a quorum queue if it is unused or empty. Facts: name, vhost, flag."""
+    """Deletion of a quorum queue if it is unused or empty. Fields: name, vhost, flag."""
 
 
 class NoAckNotSupported(NotSupported):
-    """A consumer of a stream that does not acknowledge. Facts: name, vhost."""
+    """A consumer of a stream that does not acknowledge. Fields: name, vhost."""
 
 
 class StreamOperationNotSupported(NotSupported):
-    """basic.get, basic.nack, basic.reject and queue.purge of a stream. Facts: operation, name, vhost."""
+    """basic.get, basic.nack, basic.reject and queue.purge of a stream. Fields: operation, name, vhost."""
 
 
 class NotAllowed(EngineError):
@@ -273,23 +274,23 @@ class NotAllowed(EngineError):
 
 
 class ConsumerTagInUse(NotAllowed):
-    """Facts: tag."""
+    """Fields: tag."""
 
 
 class LimitReached(NotAllowed):
-    """A configured limit is reached. Facts: what, limit."""
+    """A configured limit is reached. Fields: what, limit."""
 
 
 class ConnectionsMaxReached(NotAllowed):
-    """Maximum connections to a virtual host. Facts: vhost, user, limit."""
+    """Maximum connections to a virtual host. Fields: vhost, user, limit."""
 
 
 class UserConnectionsMaxReached(NotAllowed):
-    """Maximum connections of a user. Facts: user, limit."""
+    """Maximum connections of a user. Fields: user, limit."""
 
 
 class UserChannelsMaxReached(NotAllowed):
-    """Maximum sessions of a user. Facts: user, limit."""
+    """Maximum sessions of a user. Fields: user, limit."""
 
 
 class Expelled(EngineError):
@@ -297,12 +298,12 @@ class Expelled(EngineError):
 
 
 class ConnectionForced(Expelled):
-    """Facts: reason."""
+    """Fields: reason."""
 
 
 class UserDeleted(Expelled):
-    """Facts: user."""
+    """Fields: user."""
 
 
 class VirtualHostDeleted(Expelled):
-    """Facts: vhost."""
+    """Fields: vhost."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .aims import Aim, Place, Unmovable
 from .clients.client import Client
 from .durability import Durability
 from .errors import EngineError
 from .messages.message import Message
+from .move_targets import FindTarget, MoveTarget, Unmovable
 from .publishing.publish import publish_run
 from .publishing.route import Route
 from .queues.queue import Queue
@@ -29,12 +29,12 @@ class QueueGone(Exception):
     """The queue was deleted during the request."""
 
 
-class Looked(NamedTuple):
-    """A dry run's result for one message: its `place`, or the `reason` for which it would stay."""
+class DryRunResult(NamedTuple):
+    """A dry run's result for one message: its `target`, or the `reason` for which it would stay."""
 
     message: Message
     position: int
-    place: Place | None
+    target: MoveTarget | None
     reason: str
 
 
@@ -48,19 +48,19 @@ class Choice:
 
 
 class Moving:
-    """One request. `aim`: finds the destination of each message; None: discard it.
+    """One request. `find_target`: finds the destination of each message; None: discard it.
 
     `total`: number of messages that were ready at the start; later ones are not moved. `looked_at`: number read so far;
     `done`: number moved; `kept`: number that stay, by reason. `waits_for`: name of a place without room; empty: none.
     `is_done`: the request is complete.
     """
 
-    __slots__ = ("_after", "_choice", "_client", "_last", "_last_id", "_seen", "_why", "aim", "done", "is_done", "kept",
-                 "looked_at", "queue", "total", "waits_for")  # fmt: skip
+    __slots__ = ("_after", "_choice", "_client", "_last", "_last_id", "_seen", "_why", "done", "find_target", "is_done",
+                 "kept", "looked_at", "queue", "total", "waits_for")  # fmt: skip
 
-    def __init__(self, queue: Queue, client: Client, choice: Choice, aim: Aim | None, why: str) -> None:
+    def __init__(self, queue: Queue, client: Client, choice: Choice, find_target: FindTarget | None, why: str) -> None:
         """`why`: the reason in events. `client`: the caller, whose permissions apply."""
-        self.queue, self.aim = queue, aim
+        self.queue, self.find_target = queue, find_target
         self._client, self._choice, self._why = client, choice, why
         self._last_id = client.broker.next_id - 1
         self._after = min(choice.positions) - 1 if choice.positions else 0
@@ -72,15 +72,15 @@ class Moving:
         self.waits_for = ""
         self.is_done = False
 
-    def look(self) -> list[Looked]:
+    def look(self) -> list[DryRunResult]:
         """Do a slice of a dry run. `done` counts messages that would be moved, `kept` the others.
 
         Raises: QueueGone, Unreadable.
         """
-        found: list[Looked] = []
+        found: list[DryRunResult] = []
         for position, message in self._chosen(LOOKED_AT):
-            place, reason = self._place_of(message)
-            found.append(Looked(message, position, place, reason))
+            target, reason = self._target_of(message)
+            found.append(DryRunResult(message, position, target, reason))
             self.done += not reason
         self._note_end()
         return found
@@ -94,7 +94,7 @@ class Moving:
             return
         congested = congestion.queue
         chosen = self._chosen(min(wanted, MOVED))
-        if self.aim is None:
+        if self.find_target is None:
             gone = self._take([position for position, _ in chosen])
             self.queue.events.purged(gone, reason=DISCARDED)
             self.done += len(gone)
@@ -138,7 +138,7 @@ class Moving:
                 return found
             self._after = position
             self._seen.append(position)
-            octets += len(message.blob)
+            octets += len(message.content)
             if message.id > self._last_id:
                 continue  # published, or published again, after the start
             self.looked_at += 1
@@ -150,15 +150,15 @@ class Moving:
         self.is_done = len(seen.found) < LOOKED_AT and not seen.missing
         return found
 
-    def _place_of(self, message: Message) -> tuple[Place | None, str]:
+    def _target_of(self, message: Message) -> tuple[MoveTarget | None, str]:
         """The destination of a message, or the reason for which it stays; the latter is counted in `kept`."""
-        if self.aim is None:
+        if self.find_target is None:
             return None, ""
         try:
-            place = self.aim(message)
-            if self.queue in place.queues:
+            target = self.find_target(message)
+            if self.queue in target.queues:
                 raise Unmovable("it would come back into this queue")
-            return place, ""
+            return target, ""
         except (Unmovable, EngineError) as error:
             reason = str(error) if isinstance(error, Unmovable) else f"refused: {type(error).__name__} ({error})"
         self.kept[reason] = self.kept.get(reason, 0) + 1
@@ -174,18 +174,18 @@ class Moving:
     def _move(self, chosen: Sequence[tuple[int, Message]]) -> None:
         """Take the messages first, so that `Unreadable` ends the slice before anything is published."""
         queue = self.queue
-        places = {message.id: (at, place) for at, message in chosen if (place := self._place_of(message)[0])}
-        back = {message.id: message for message in self._take([at for at, _ in places.values()])}
+        targets = {message.id: (at, target) for at, message in chosen if (target := self._target_of(message)[0])}
+        back = {message.id: message for message in self._take([at for at, _ in targets.values()])}
         moved: dict[str, list[Message]] = {}
         try:
             for id_, message in list(back.items()):
-                position, place = places[id_]
-                self.waits_for = self._full(place, message)
+                position, target = targets[id_]
+                self.waits_for = self._full(target, message)
                 if self.waits_for:
                     self._look_again(position)
                     break
-                if self._publish(message, place):
-                    moved.setdefault(place.title, []).append(back.pop(id_))
+                if self._publish(message, target):
+                    moved.setdefault(target.title, []).append(back.pop(id_))
                     self.done += 1
         finally:
             for title, messages in moved.items():
@@ -193,28 +193,28 @@ class Moving:
             if back:
                 queue.merge([back[id_] for id_ in sorted(back, reverse=True)])
 
-    def _full(self, place: Place, message: Message) -> str:
+    def _full(self, target: MoveTarget, message: Message) -> str:
         """The name of a destination without room for the message; empty: there is room. A move must evict nothing."""
         broker = self._client.broker
-        for queue in place.queues:
+        for queue in target.queues:
             if not queue.has_room(message):
                 return f"room in queue {queue.name!r}"
-        count, full = broker.flow.room_for(place.queues, place.envelope, (place.blob,), self._client)
+        count, full = broker.flow.room_for(target.queues, target.envelope, (target.content,), self._client)
         if not count:
             return "room" if full is None else f"room in {full.destination}"
         return "the end of the alarm" if broker.flow.alarm.is_full else ""
 
-    def _publish(self, message: Message, place: Place) -> bool:
+    def _publish(self, message: Message, target: MoveTarget) -> bool:
         """Publish a message. Returns whether all of its queues took it; a queue that did not has counted a refusal."""
         broker = self._client.broker
         broker.activity.own += 1
-        route = Route(place.exchange, place.envelope.routing_key, place.queues)
-        envelope = place.envelope
-        if any(queue.rules.last_value_key is not None for queue in place.queues):  # keeps its age among values
+        route = Route(target.exchange, target.envelope.routing_key, target.queues)
+        envelope = target.envelope
+        if any(queue.rules.last_value_key is not None for queue in target.queues):  # keeps its age among values
             envelope = envelope.published_first_as(message.first_id)
-        outcome = publish_run(self._client.host, route, envelope, (place.blob,), cause=self._why)
+        outcome = publish_run(self._client.host, route, envelope, (target.content,), cause=self._why)
         if outcome.refused:
-            reason = f"refused by a limit, on the way to {place.title}"
+            reason = f"refused by a limit, on the way to {target.title}"
             self.kept[reason] = self.kept.get(reason, 0) + 1
         return not outcome.refused
 

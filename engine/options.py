@@ -32,7 +32,7 @@ class BrokerOptions:
     `tells_last_death`: dead letters have the headers x-last-death-*.
     `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
     `headers_conditions_max`: maximum conditions in the bindings of one headers exchange (`HeadersPattern.conditions`),
-    because a message may be compared with all of them. `topic_states_max`: maximum crowded states in the patterns of
+    because a message may be compared with all of them. `topic_states_max`: maximum excess states in the patterns of
     one topic exchange (`TopicPatterns.crowded`), because a key may step through all of them.
     `transaction_size_max`: maximum octets published and not committed.
     `unacked_per_session_max`: maximum unacknowledged deliveries of a session.

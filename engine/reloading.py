@@ -15,7 +15,7 @@ from .queues.reconfigure import policy_changed, settings_changed
 from .rules.diverts import Diverts
 
 #: Queues checked against changed policies, and queues changed by them, in one slice (about 5 ms).
-REVIEW_SLICE, CONCERNED_SLICE = 500, 50
+POLICIES_SLICE, CONCERNED_SLICE = 500, 50
 #: Queues that apply reloaded settings in one slice (about 5 ms).
 SETTINGS_SLICE = 150
 
@@ -55,7 +55,7 @@ class Reloading:
         queues: list[Queue] = []
         for vhost in context.virtual_hosts.values():
             queues.extend(vhost.queues.values())  # without a loop over queues, which may be very many
-        self._review(queues, None)
+        self._apply_later(queues, None)
         self.work()
 
     def replace_policies(self, policies: Policies) -> None:
@@ -77,7 +77,7 @@ class Reloading:
                 context.background.run(steps)
                 break
             theirs = [policy for policy in changed if policy.vhost == name]
-            self._review(list(vhost.queues.values()), theirs)
+            self._apply_later(list(vhost.queues.values()), theirs)
         if self.pending:
             self.work()
 
@@ -103,7 +103,7 @@ class Reloading:
 
     # -- queues, in slices --------------------------------------------------------------------------------------------
 
-    def _review(self, queues: list[Queue], changed: list[Policy] | None) -> None:
+    def _apply_later(self, queues: list[Queue], changed: list[Policy] | None) -> None:
         """Add queues that must apply changed policies; None: reloaded settings."""
         self._waiting.append((iter(queues), changed))
         self.pending = self._context.background.pending = True
@@ -123,8 +123,8 @@ class Reloading:
 
     def _follow_policies(self, queues: Iterator[Queue], changed: list[Policy]) -> None:
         policies = self._context.policies
-        concerned, until = 0, policies.spent + REVIEW_SLICE
-        for queue in islice(queues, max(1, REVIEW_SLICE // len(changed))):
+        concerned, until = 0, policies.spent + POLICIES_SLICE
+        for queue in islice(queues, max(1, POLICIES_SLICE // len(changed))):
             if not queue.deleted and policies.may_concern(queue.name, queue.type, queue.policy, changed):
                 policy_changed(queue)
                 concerned += 1

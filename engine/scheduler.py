@@ -51,9 +51,9 @@ class Scheduler:
         """
         context = self._context
         if context.dead_letters.waiting:
-            crowded = context.congestion.queue
+            congested = context.congestion.queue
             context.dead_letters.publish()
-            context.congestion.queue = crowded
+            context.congestion.queue = congested
         if queue.store.expiring:
             queue.expire_now()
         if queue in self.marked:

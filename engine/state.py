@@ -7,8 +7,8 @@ from .messages.duplicates import IdCache
 from .queues.picture import Picture
 from .queues.restore import Restorer
 from .stores.memory_budget import OVERHEAD
+from .stores.paged_index import stretches
 from .stores.paged_message import body_size
-from .stores.paged_places import stretches
 from .stores.paged_run import Part, Run
 from .stores.topic_log import Entered, LoggedMessage, Page, TopicLog, Wanted
 

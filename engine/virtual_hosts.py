@@ -81,17 +81,17 @@ class VirtualHosts(dict[str, VirtualHost]):
         vhost.context.firehose = self._firehose if on else None
         vhost.router.routes_changed()
 
-    def review_queues(self, *, all_of_them: bool = False) -> None:
+    def rebuild_queues(self, *, all_of_them: bool = False) -> None:
         """After a start: build leased queues again that were not built from their current recovery point.
 
         `all_of_them`: all leased queues. Source: queues page C.5.
         """
         for queue in list(self.queues()):
             leased = queue.rules.leased
-            if leased is None or queue.is_reviewed:
+            if leased is None or queue.is_rebuilding:
                 continue
             if all_of_them or queue.recovery != leased.settings.recovery_point:
-                self[queue.vhost_name].queues.review(queue)
+                self[queue.vhost_name].queues.rebuild(queue)
 
     def queues(self) -> Iterator[Queue]:
         """The queues of all virtual hosts."""

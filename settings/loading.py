@@ -27,31 +27,31 @@ def load_configuration(
     given = list(files)
     if not given:  # a broker without files does without the loaders: a twentieth of its start-up time
         return Configuration(), []
-    from .files.draft import Draft
+    from .files.builder import ConfigurationBuilder
     from .files.other_formats import other_format
     from .files.toml_loader import begins_as_toml, load_toml
 
-    draft = Draft(environment, fetch)
+    builder = ConfigurationBuilder(environment, fetch)
     last: list[tuple[str, str]] = []
     for name, text in given:
         content = text.removeprefix("\ufeff")
         if len(content) > SIZE_MAX:
-            draft.fault(Origin(name, 1), "FILE", f"is longer than {SIZE_MAX} characters")
+            builder.fault(Origin(name, 1), "FILE", f"is longer than {SIZE_MAX} characters")
         elif content.lstrip()[:1] == "<":
             from .foreign.xml_loader import load_xml  # a seventh of the start-up time without XML
 
-            load_xml(draft, name, content)
+            load_xml(builder, name, content)
         elif problem := other_format(content):
-            draft.fault(Origin(name, 1), "FILE", problem)
+            builder.fault(Origin(name, 1), "FILE", problem)
         elif not begins_as_toml(content) and _is_properties(content):
             last.append((name, content))
         else:
-            load_toml(draft, name, content)
+            load_toml(builder, name, content)
     for name, content in last:
         from .foreign.properties import load_properties
 
-        load_properties(draft, name, content)
-    return draft.finish()
+        load_properties(builder, name, content)
+    return builder.finish()
 
 
 def _is_properties(content: str) -> bool:

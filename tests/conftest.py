@@ -23,7 +23,7 @@ SPARK = "tests/pipeline/"
 LONGEST = (
     SPARK,
     "tests/journal/test_crash_rounds.py",
-    "tests/journal/test_kept_memory.py",
+    "tests/journal/test_non_destructive_memory.py",
     "tests/benchmarks/",
     "tests/testing/test_clean_venv.py",
     "tests/engine/test_queue_machine.py",

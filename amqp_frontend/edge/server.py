@@ -28,7 +28,7 @@ ACCEPTS_A_TURN, TLS_ACCEPTS_A_TURN = 16, 4
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S = 0.1
 #: Seconds for which a stopping broker waits for the last close-ok.
-STOP_PATIENCE_S = 3.0
+STOP_TIMEOUT_S = 3.0
 
 
 class Server:
@@ -141,14 +141,14 @@ class Server:
         if not self.endpoints and self.no_endpoints is not None:
             self.no_endpoints.set()
 
-    async def stop(self, patience_s: float) -> None:
-        """Close all connections, and wait up to `patience_s` seconds for their answers."""
+    async def stop(self, timeout_s: float) -> None:
+        """Close all connections, and wait up to `timeout_s` seconds for their answers."""
         for endpoint in list(self.endpoints):
             endpoint.session.closing.stop()
         self.runtime.end_turn()
         if self.endpoints:
             self.no_endpoints = trio.Event()
-            with trio.move_on_after(patience_s):
+            with trio.move_on_after(timeout_s):
                 await self.no_endpoints.wait()
 
 
@@ -180,5 +180,5 @@ async def serve(
             task_status.started()
             await stopping.wait()
             accepting.cancel_scope.cancel()
-        await server.stop(STOP_PATIENCE_S)
+        await server.stop(STOP_TIMEOUT_S)
         nursery.cancel_scope.cancel()

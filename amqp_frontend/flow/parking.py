@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pamqp import commands
 
-from ...engine import Blocker, Broker, Deadline, Place, due_after
+from ...engine import Blocker, Broker, Deadline, Location, due_after
 from ..peer.channel import Channel, CommitUnderWay
 from ..peer.login import Login
 from ..peer.output import Output
@@ -41,33 +41,35 @@ _ALWAYS_PASSING = frozenset(
 class ParkedWork(NamedTuple):
     """A parked event. `octets`: of its contents (publishes), else 0. `since_ns`: when it arrived (monotonic).
 
-    `place`: of the contents in the temp store, `sizes` the octets of each; None: the event holds them.
+    `location`: of the contents in the temp store, `sizes` the octets of each; None: the event holds them.
     """
 
     event: Work
     octets: int
     since_ns: int
-    place: Place | None = None
+    location: Location | None = None
     sizes: Sequence[int] = ()
 
     @property
     def messages(self) -> int:
         """The number of messages that it publishes."""
-        return len(self.sizes) if self.place is not None else len(blobs_of(self.event))
+        return len(self.sizes) if self.location is not None else len(contents_of(self.event))
 
-    def spooled(self, place: Place) -> "ParkedWork":
+    def spooled(self, location: Location) -> "ParkedWork":
         """The same work with its contents in the temp store."""
         event = self.event
         assert isinstance(event, PublishReceived | MixedReceived)
-        return ParkedWork(replace(event, blobs=[]), self.octets, self.since_ns, place, [*map(len, event.blobs)])
+        return ParkedWork(
+            replace(event, contents=[]), self.octets, self.since_ns, location, [*map(len, event.contents)]
+        )
 
     def brought(self, octets: bytes) -> "ParkedWork":
         """The same work with its contents in memory again."""
         event = self.event
         assert isinstance(event, PublishReceived | MixedReceived)
         ends = list(accumulate(self.sizes, initial=0))
-        blobs = [octets[start:end] for start, end in pairwise(ends)]
-        return ParkedWork(replace(event, blobs=blobs), self.octets, self.since_ns)
+        contents = [octets[start:end] for start, end in pairwise(ends)]
+        return ParkedWork(replace(event, contents=contents), self.octets, self.since_ns)
 
 
 class ParkedChannel:
@@ -176,9 +178,9 @@ class ParkedChannel:
         return sum(work.messages for work in self.work)
 
 
-def blobs_of(event: Work) -> Sequence[bytes]:
+def contents_of(event: Work) -> Sequence[bytes]:
     """The contents of an event's publishes."""
-    return event.blobs if isinstance(event, PublishReceived | MixedReceived) else ()
+    return event.contents if isinstance(event, PublishReceived | MixedReceived) else ()
 
 
 #: Events that a connection may park in memory; for octets see [flow] hold-bytes. More go to the temp store, ...
@@ -206,7 +208,7 @@ class ParkedContents:
 
     def has_no_room_behind(self, work: ParkedWork) -> bool:
         """Whether the work that was added last exceeds the limits in memory."""
-        if work.place is not None:
+        if work.location is not None:
             return False
         if self.octets > self._broker.context.options.flow.hold_size or self.count > PARKED_MAX:
             return True
@@ -228,11 +230,11 @@ class ParkedContents:
             return work
         parked = self._broker.flow.parked
         parked.spooled += work.octets  # before the temp store reports its new size
-        place = self._broker.context.storage.temp.spool(blobs_of(work.event))
-        if place is None:
+        location = self._broker.context.storage.temp.spool(contents_of(work.event))
+        if location is None:
             parked.spooled -= work.octets
             return work
-        return work.spooled(place)
+        return work.spooled(location)
 
     def added(self, work: ParkedWork) -> None:
         """Count work that was parked."""
@@ -244,7 +246,7 @@ class ParkedContents:
 
     def _count(self, work: ParkedWork, sign: int) -> None:
         octets = work.octets * sign
-        if work.place is not None:
+        if work.location is not None:
             self.spooled_count += sign
             self.spooled += octets
         else:
@@ -255,17 +257,17 @@ class ParkedContents:
 
     def brought(self, work: ParkedWork) -> Work:
         """The event of the work, with its contents in memory. Raises: Unreadable."""
-        if work.place is None:
+        if work.location is None:
             return work.event
-        octets = self._broker.context.storage.temp.unspool(work.place, work.octets)
+        octets = self._broker.context.storage.temp.unspool(work.location, work.octets)
         self.released(work)
         return work.brought(octets).event
 
     def released(self, work: ParkedWork) -> None:
         """Release the contents of the work in the temp store."""
-        if work.place is not None:
+        if work.location is not None:
             self._broker.flow.parked.spooled -= work.octets
-            self._broker.context.storage.temp.release(work.place, work.octets)
+            self._broker.context.storage.temp.release(work.location, work.octets)
 
 
 logger = logging.getLogger("leveret.amqp")
@@ -455,7 +457,7 @@ class Parking:
         return parked
 
     def _work(self, event: Work, turn: Turn) -> ParkedWork:
-        octets = sum(map(len, blobs_of(event)))
+        octets = sum(map(len, contents_of(event)))
         since_ns = self._broker.context.clock.monotonic_ns() if turn.since_ns is None else turn.since_ns
         return ParkedWork(event, octets, since_ns)
 

@@ -33,9 +33,9 @@ class Quota:
         self.messages = messages
         self.used = 0
 
-    def spend(self, blobs: Sequence[bytes]) -> None:
+    def spend(self, contents: Sequence[bytes]) -> None:
         """Count publishes."""
-        self.spend_octets(sum(map(len, blobs)), len(blobs))
+        self.spend_octets(sum(map(len, contents)), len(contents))
 
     def spend_octets(self, octets: int, messages: int) -> None:
         """Count publishes by octets and messages."""

@@ -38,7 +38,7 @@ class KnownRoute:
         if found is None:
             envelope, queues = self.envelope, self.route.queues
             if queues is None:
-                found = envelope.facts.persistent
+                found = envelope.summary.persistent
             else:
                 found = any(queue.stores(envelope) for queue in queues)
             self._is_stored = found

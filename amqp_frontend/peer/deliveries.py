@@ -83,35 +83,35 @@ def address_of(envelope: Envelope) -> bytes:
     return bytes((len(exchange),)) + exchange + bytes((len(routing_key),)) + routing_key
 
 
-def contents_for(envelope: Envelope, blobs: Sequence[bytes], number: int, frame_max: int) -> Sequence[bytes]:
-    """The blobs as content frames for a channel of a connection; unchanged if channel and frame_max allow it."""
+def contents_for(envelope: Envelope, contents: Sequence[bytes], number: int, frame_max: int) -> Sequence[bytes]:
+    """The contents as content frames for a channel of a connection; unchanged if channel and frame_max allow it."""
     framing = envelope.framing
     if type(framing) is ContentFraming and framing.frame_max <= frame_max:
         if framing.channel == number:
-            return blobs
+            return contents
         on_channel = framing.on_channel
-        return [on_channel(blob, number) for blob in blobs]
+        return [on_channel(content, number) for content in contents]
     if framing is PLAIN:
-        return plain_content_frames(number, blobs, frame_max)
+        return plain_content_frames(number, contents, frame_max)
     split = framing.split
-    return [content_frames(number, *split(blob), frame_max) for blob in blobs]
+    return [content_frames(number, *split(content), frame_max) for content in contents]
 
 
-def content_parts(envelope: Envelope, blob: bytes, number: int, frame_max: int) -> Sequence[Octets]:
-    """As `contents_for`, for one blob; the frames of a large one come in parts."""
+def content_parts(envelope: Envelope, content: bytes, number: int, frame_max: int) -> Sequence[Octets]:
+    """As `contents_for`, for one content; the frames of a large one come in parts."""
     framing = envelope.framing
-    if len(blob) < LARGE:
-        return contents_for(envelope, (blob,), number, frame_max)
+    if len(content) < LARGE:
+        return contents_for(envelope, (content,), number, frame_max)
     if type(framing) is ContentFraming:
         if framing.frame_max > frame_max:
-            return framed(number, *body_parts(blob), frame_max)
-        return (blob,) if framing.channel == number else on_channel(blob, number)
+            return framed(number, *body_parts(content), frame_max)
+        return (content,) if framing.channel == number else on_channel(content, number)
     if type(framing) is CommonHeader:
-        return framed(number, framing.header, [memoryview(blob)], frame_max)
+        return framed(number, framing.header, [memoryview(content)], frame_max)
     if framing is PLAIN:
-        header_end = 4 + int.from_bytes(blob[:4], "big")
-        return framed(number, blob[4:header_end], [memoryview(blob)[header_end:]], frame_max)
-    return contents_for(envelope, (blob,), number, frame_max)
+        header_end = 4 + int.from_bytes(content[:4], "big")
+        return framed(number, content[4:header_end], [memoryview(content)[header_end:]], frame_max)
+    return contents_for(envelope, (content,), number, frame_max)
 
 
 def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
@@ -121,16 +121,16 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
     envelope = effect.envelopes
     if not isinstance(envelope, Envelope):
         return _render_mixed(effect, envelope, wire, frame_max)
-    count = len(effect.blobs)
+    count = len(effect.contents)
     tag = effect.first_tag
     if not effect.redelivered:
         known = wire.suffixes.get(envelope)
         if known is not None:
             prefix = wire.prefixes[envelope]
             if count == 1:
-                return (prefix, TAG(tag), known, effect.blobs[0])
+                return (prefix, TAG(tag), known, effect.contents[0])
             return chain.from_iterable(
-                zip(repeat(prefix), map(TAG, range(tag, tag + count)), repeat(known), effect.blobs)
+                zip(repeat(prefix), map(TAG, range(tag, tag + count)), repeat(known), effect.contents)
             )
         wire.note((envelope,), frame_max)
     address = address_of(envelope)
@@ -138,27 +138,27 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
     suffix = (b"\x01" if effect.redelivered else b"\x00") + address + FRAME_END_OCTET
     tags = map(TAG, range(tag, tag + count))
     framing = envelope.framing
-    if type(framing) is CommonHeader and len(effect.blobs[0]) + FRAME_OVERHEAD <= frame_max:
-        before, behind = around_body(wire.number, framing.header, len(effect.blobs[0]))
-        return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix + before), effect.blobs, repeat(behind)))
+    if type(framing) is CommonHeader and len(effect.contents[0]) + FRAME_OVERHEAD <= frame_max:
+        before, behind = around_body(wire.number, framing.header, len(effect.contents[0]))
+        return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix + before), effect.contents, repeat(behind)))
     if count == 1:
-        return (prefix, TAG(tag), suffix, *content_parts(envelope, effect.blobs[0], wire.number, frame_max))
-    contents = contents_for(envelope, effect.blobs, wire.number, frame_max)
-    return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), contents))
+        return (prefix, TAG(tag), suffix, *content_parts(envelope, effect.contents[0], wire.number, frame_max))
+    framed = contents_for(envelope, effect.contents, wire.number, frame_max)
+    return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), framed))
 
 
 def _render_mixed(
     effect: Delivered, envelopes: Sequence[Envelope], wire: ConsumerWire, frame_max: int
 ) -> Iterable[bytes]:
-    blobs = effect.blobs
-    tags = map(TAG, range(effect.first_tag, effect.first_tag + len(blobs)))
+    contents = effect.contents
+    tags = map(TAG, range(effect.first_tag, effect.first_tag + len(contents)))
     if not effect.redelivered:
         try:
             known = list(map(wire.prefixes.__getitem__, envelopes))
         except KeyError:
             wire.note(envelopes, frame_max)
         else:
-            return chain.from_iterable(zip(known, tags, map(wire.suffixes.__getitem__, envelopes), blobs))
+            return chain.from_iterable(zip(known, tags, map(wire.suffixes.__getitem__, envelopes), contents))
     prefixes: dict[Envelope, bytes] = {}
     suffixes: dict[Envelope, bytes] = {}
     flag = b"\x01" if effect.redelivered else b"\x00"
@@ -168,15 +168,15 @@ def _render_mixed(
         prefixes[envelope] = wire.prefix(len(address))
         suffixes[envelope] = flag + address + FRAME_END_OCTET
         framings[envelope.framing] = None
-    contents: Iterable[bytes]
+    framed: Iterable[bytes]
     if len(framings) == 1:
-        contents = contents_for(envelopes[0], blobs, wire.number, frame_max)
+        framed = contents_for(envelopes[0], contents, wire.number, frame_max)
     else:
-        contents = chain.from_iterable(
+        framed = chain.from_iterable(
             contents_for(envelope, run, wire.number, frame_max) for _, envelope, run in effect.runs()
         )
     heads, tails = map(prefixes.__getitem__, envelopes), map(suffixes.__getitem__, envelopes)
-    return chain.from_iterable(zip(heads, tags, tails, contents))
+    return chain.from_iterable(zip(heads, tags, tails, framed))
 
 
 def render_cancel(number: int, tag: str) -> bytes:
@@ -185,10 +185,16 @@ def render_cancel(number: int, tag: str) -> bytes:
 
 
 def render_returns(
-    number: int, envelope: Envelope, blobs: Sequence[bytes], frame_max: int, *, code: int = 312, text: str = "NO_ROUTE"
+    number: int,
+    envelope: Envelope,
+    contents: Sequence[bytes],
+    frame_max: int,
+    *,
+    code: int = 312,
+    text: str = "NO_ROUTE",
 ) -> Iterable[Octets]:
     """basic.return with content for messages that reached no queue, or were refused for another reason."""
     head = encode_method(number, commands.Basic.Return, code, text, envelope.exchange, envelope.routing_key)
-    if len(blobs) == 1:
-        return (head, *content_parts(envelope, blobs[0], number, frame_max))
-    return chain.from_iterable(zip(repeat(head), contents_for(envelope, blobs, number, frame_max)))
+    if len(contents) == 1:
+        return (head, *content_parts(envelope, contents[0], number, frame_max))
+    return chain.from_iterable(zip(repeat(head), contents_for(envelope, contents, number, frame_max)))

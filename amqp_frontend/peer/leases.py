@@ -17,13 +17,13 @@ from .output import RENDERERS
 
 def render_leases(effect: DeliveredLeases, frame_max: int) -> Iterable[Octets]:
     """The octets of a run of deliveries, in parts."""
-    wire, envelope, blobs = effect.consumer.opaque, effect.envelopes, effect.blobs
+    wire, envelope, contents = effect.consumer.opaque, effect.envelopes, effect.contents
     assert isinstance(wire, ConsumerWire) and isinstance(envelope, Envelope)
-    framing, first, count = envelope.framing, blobs[0], len(blobs)
+    framing, first, count = envelope.framing, contents[0], len(contents)
     if type(framing) is not ContentFraming or framing.frame_max > frame_max or len(first) >= LARGE:
         return render_delivered(effect.plain(), frame_max)
     cut = FRAME_OVERHEAD + int.from_bytes(first[3:7], "big")  # behind the header frame
-    if count > 1 and not all(map(methodcaller("startswith", first[:cut]), blobs)):
+    if count > 1 and not all(map(methodcaller("startswith", first[:cut]), contents)):
         return render_delivered(effect.plain(), frame_max)
     before, behind = effect.headers.around(first[FRAME_HEAD_SIZE : cut - 1])
     address = address_of(envelope)
@@ -39,7 +39,7 @@ def render_leases(effect: DeliveredLeases, frame_max: int) -> Iterable[Octets]:
     prefix, tags = wire.prefix(len(address)), map(TAG, range(tag, tag + count))
     around = b"".join((flag, address, FRAME_END_OCTET, FRAME_HEAD.pack(HEADER, wire.number, size), before))
     pattern = around.replace(b"%", b"%%") + b"%d" + behind.replace(b"%", b"%%")
-    bodies = map(itemgetter(slice(cut, None)), blobs)
+    bodies = map(itemgetter(slice(cut, None)), contents)
     return chain.from_iterable(zip(repeat(prefix), tags, map(pattern.__mod__, headers.numbers), bodies))
 
 

@@ -100,7 +100,7 @@ def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> 
             envelope.routing_key,
             ready_count,
         ),
-        *content_parts(envelope, message.blob, channel.number, session.connection.frame_max),
+        *content_parts(envelope, message.content, channel.number, session.connection.frame_max),
     )
     return None
 

@@ -30,15 +30,15 @@ def publish_run_with_room(
     Raises: DestinationFull (E.4 row 7), and the errors of `Session.offer`.
     """
     parking, engine_session, quota = session.backlog.parking, channel.session, turn.quota
-    route, envelope, blobs = known.route, known.envelope, event.blobs
+    route, envelope, contents = known.route, known.envelope, event.contents
     part_max = part_max_of(route)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
     start = 0
-    while start < len(blobs):
+    while start < len(contents):
         if start and turn.is_long:
-            return session.backlog.leave(PublishReceived(channel, event.kind, blobs[start:]), turn)
-        part = blobs[start : start + part_max] if start or len(blobs) > part_max else blobs
+            return session.backlog.leave(PublishReceived(channel, event.kind, contents[start:]), turn)
+        part = contents[start : start + part_max] if start or len(contents) > part_max else contents
         if quota is None:
             taken, returned, full = engine_session.offer(route, envelope, part, mandatory=known.mandatory)
         else:
@@ -59,8 +59,8 @@ def publish_run_with_room(
                 parking.put_back(channel, _rest(event, start), turn)
                 return PARKED
         elif is_refused(session, full, turn):
-            count = 1 if route.queues is None else len(blobs) - start  # as full for one as for the next
-            refuse(session, channel, known, full, blobs[start : start + count], behind=len(blobs) - start - count)
+            count = 1 if route.queues is None else len(contents) - start  # as full for one as for the next
+            refuse(session, channel, known, full, contents[start : start + count], behind=len(contents) - start - count)
             start += count
         else:
             parking.park_for(full, channel, _rest(event, start), turn)
@@ -88,7 +88,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
         if transaction.size > quota.octets:
             parking.put_back(channel, event, turn)
             return True
-        quota.spend_octets(transaction.size, sum(len(one.blobs) for one in transaction.publishes))
+        quota.spend_octets(transaction.size, sum(len(one.contents) for one in transaction.publishes))
     return False
 
 
@@ -109,11 +109,17 @@ def is_refused(session: AmqpSession, full: Blocker, turn: Turn) -> bool:
 
 
 def _rest(event: PublishReceived, start: int) -> PublishReceived:
-    return PublishReceived(event.channel, event.kind, event.blobs[start:]) if start else event
+    return PublishReceived(event.channel, event.kind, event.contents[start:]) if start else event
 
 
 def refuse(
-    session: AmqpSession, channel: Channel, known: KnownRoute, full: Blocker, blobs: Sequence[bytes], *, behind: int = 0
+    session: AmqpSession,
+    channel: Channel,
+    known: KnownRoute,
+    full: Blocker,
+    contents: Sequence[bytes],
+    *,
+    behind: int = 0,
 ) -> None:
     """Refuse messages (rows 5 to 7): nack, return, or end the channel, which drops `behind` later messages of the run.
 
@@ -121,7 +127,7 @@ def refuse(
     """
     engine_session = channel.session
     is_last = engine_session.confirms is None and not known.mandatory
-    engine_session.pass_over(len(blobs) + (behind if is_last else 0), refused=True)
+    engine_session.pass_over(len(contents) + (behind if is_last else 0), refused=True)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
         return
@@ -131,7 +137,7 @@ def refuse(
     session.output.render()
     frame_max = session.connection.frame_max
     session.output.send_raw(
-        *render_returns(channel.number, known.envelope, blobs, frame_max, code=RESOURCE_ERROR, text=text)
+        *render_returns(channel.number, known.envelope, contents, frame_max, code=RESOURCE_ERROR, text=text)
     )
 
 
@@ -153,16 +159,16 @@ def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
         known = _find_route(session, event, channel)
         firehose = channel.session.client.host.firehose
         if firehose is not None:
-            firehose.expect(channel.session, known.route, known.envelope, event.blobs)
+            firehose.expect(channel.session, known.route, known.envelope, event.contents)
     engine_session = channel.session
     durability = session.broker.context.storage.durability
     if durability is not None:
         if durability.has_failed and _must_wait(engine_session, known):
             return park_for_disk(session, event, channel, turn)
         session.journal.publishes(durability, is_stored=known.may_be_stored)
-    if event.kind.facts.is_marked or len(event.blobs) > known.run_max:
+    if event.kind.summary.is_marked or len(event.contents) > known.run_max:
         return _publish_parts(session, event, channel, known, turn)
-    returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
+    returned = engine_session.publish(known.route, known.envelope, event.contents, mandatory=known.mandatory)
     if returned:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
@@ -186,7 +192,7 @@ def published_mixed(session: AmqpSession, event: MixedReceived, turn: Turn) -> S
         return _publish_stretches(session, event, turn)
     if durability is not None:
         session.journal.publishes(durability, is_stored=any(known.is_stored for known in distinct))
-    engine_session.publish_mixed(list(map(_QUEUE, knowns)), list(map(_ENVELOPE, knowns)), event.blobs)
+    engine_session.publish_mixed(list(map(_QUEUE, knowns)), list(map(_ENVELOPE, knowns)), event.contents)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
     return DONE
@@ -209,11 +215,11 @@ def _publish_stretches(
     start, step = 0, DONE
     for kind, run in groupby(event.kinds):
         if step is not DONE or (start and turn.is_long):
-            rest = MixedReceived(channel, event.kinds[start:], event.blobs[start:])
+            rest = MixedReceived(channel, event.kinds[start:], event.contents[start:])
             session.backlog.parking.put_rest(channel, rest, turn)
             return PARKED if step is DONE else step
         stop = start + sum(1 for _ in run)
-        step = publish(session, PublishReceived(channel, kind, event.blobs[start:stop]), turn)
+        step = publish(session, PublishReceived(channel, kind, event.contents[start:stop]), turn)
         start = stop
     return step
 
@@ -225,7 +231,7 @@ def published_late(session: AmqpSession, event: PublishReceived, turn: Turn) -> 
     channel = event.channel
     assert isinstance(channel, Channel)
     _find_route(session, event, channel)  # an invalid publish is refused all the same
-    channel.session.pass_over(len(event.blobs), refused=False)
+    channel.session.pass_over(len(event.contents), refused=False)
     if channel.session.confirms is not None:
         session.confirming.channels[channel] = None
     return DONE
@@ -233,13 +239,13 @@ def published_late(session: AmqpSession, event: PublishReceived, turn: Turn) -> 
 
 def published_mixed_late(session: AmqpSession, event: MixedReceived, turn: Turn) -> Step:
     """`published_mixed` for a parked run: kind by kind if any may have expired."""
-    if any(kind.facts.expiration is not None for kind in set(event.kinds)):
+    if any(kind.summary.expiration is not None for kind in set(event.kinds)):
         return _publish_stretches(session, event, turn, published_late)
     return published_mixed(session, event, turn)
 
 
 def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bool:
-    since_ns, expiration = turn.since_ns, event.kind.facts.expiration
+    since_ns, expiration = turn.since_ns, event.kind.summary.expiration
     if since_ns is None or expiration is None or not expiration.isdigit():
         return False  # publishing refuses values that are no number
     assert isinstance(event.channel, Channel)
@@ -265,7 +271,7 @@ def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel,
     else:
         full = alarm.blocker_for(known.route.queues or (), channel.session.client)
         if is_refused(session, full, turn):
-            refuse(session, channel, known, full, event.blobs)
+            refuse(session, channel, known, full, event.contents)
             return DONE
     session.backlog.parking.park_for(full, channel, event, turn)
     return PARKED
@@ -293,18 +299,18 @@ def _publish_parts(
     Messages that may be refused one by one are published one by one: those before a refused one are published, returned
     and confirmed.
     """
-    blobs = event.blobs
+    contents = event.contents
     engine_session = channel.session
     broker = session.broker
     if not known.run_max and broker.flow.is_on and engine_session.transaction is None:
         return publish_run_with_room(session, event, channel, known, turn)
     # A transaction gathers them for the commit, which is sliced itself.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
-    size = 1 if event.kind.facts.is_marked else len(blobs) if is_gathered else part_max_of(known.route)
-    for start in range(0, len(blobs), size):
+    size = 1 if event.kind.summary.is_marked else len(contents) if is_gathered else part_max_of(known.route)
+    for start in range(0, len(contents), size):
         if start and turn.is_long:
-            return session.backlog.leave(PublishReceived(channel, event.kind, blobs[start:]), turn)
-        part = blobs[start : start + size]
+            return session.backlog.leave(PublishReceived(channel, event.kind, contents[start:]), turn)
+        part = contents[start : start + size]
         returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
         if returned:
             session.send_returns(channel, returned)
@@ -328,18 +334,18 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     client = session.login.client
     assert client is not None
     route = client.vhost.router.route(arguments.exchange, arguments.routing_key, client.user, client)
-    facts = event.kind.facts
-    if facts.is_marked:
-        channel.session.subscriptions.check_reply_to(channel.framing, event.blobs[0])
-    user_id = facts.user_id
+    summary = event.kind.summary
+    if summary.is_marked:
+        channel.session.subscriptions.check_reply_to(channel.framing, event.contents[0])
+    user_id = summary.user_id
     if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
         raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
-    check_expiration(facts.expiration)
+    check_expiration(summary.expiration)
     known: KnownRoute | None = event.kind.known
     envelope = (
         known.envelope
         if known is not None
-        else Envelope(arguments.exchange, arguments.routing_key, facts, channel.framing, arguments.address)
+        else Envelope(arguments.exchange, arguments.routing_key, summary, channel.framing, arguments.address)
     )
     if type(route.exchange) is ServiceExchange:  # not cached, so that each request is noted
         session.journal.asked = route.exchange

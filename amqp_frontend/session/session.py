@@ -195,9 +195,9 @@ class AmqpSession:
 
     def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:
         """Send basic.return for mandatory messages that reached no queue."""
-        for envelope, blobs in returned:
+        for envelope, contents in returned:
             self.output.render()
-            self.output.send_raw(*render_returns(channel.number, envelope, blobs, self.connection.frame_max))
+            self.output.send_raw(*render_returns(channel.number, envelope, contents, self.connection.frame_max))
 
 
 def _nothing() -> None:

@@ -94,7 +94,7 @@ class ChannelReader:
     def add_content(self, kind: int, payload: bytes) -> tuple[bytes, PropertySummary, bytes, int] | None:
         """Add a header or body frame to the content being assembled.
 
-        Returns: (publish frame, facts, blob, oversized body size) when the content is whole, else None.
+        Returns: (publish frame, summary, content, oversized body size) when the content is whole, else None.
         Raises: ContentHeaderExpected, ContentHeaderOfOtherClass, ContentSizeTooLarge, UnknownFrame,
             ContentBodyExpected, ContentBodyTooLong, PropertiesUndecodable.
         """
@@ -111,13 +111,13 @@ class ChannelReader:
         self.assembly = None
         header = assembly.header
         assert header is not None
-        facts = self.memory.facts_of(header[12:])
+        summary = self.memory.summary_of(header[12:])
         if assembly.is_oversized:
-            return assembly.method_frame, facts, b"", assembly.body_size
+            return assembly.method_frame, summary, b"", assembly.body_size
         if assembly.large is not None:
-            return assembly.method_frame, facts, assembly.large.blob(), 0
+            return assembly.method_frame, summary, assembly.large.content(), 0
         assembly.join_pieces()
-        return assembly.method_frame, facts, self._blob(header, assembly.body), 0
+        return assembly.method_frame, summary, self._content(header, assembly.body), 0
 
     def large_body(self, payload: int, capacity_max: int) -> LargeBody | None:
         """The buffer for the body that follows, if it is large and its frames can stay as they arrive.
@@ -168,7 +168,7 @@ class ChannelReader:
             assembly.leave_large()
             assembly.add(payload)
 
-    def _blob(self, header: bytes, body: list[bytes]) -> bytes:
+    def _content(self, header: bytes, body: list[bytes]) -> bytes:
         payload_max = self.framing.frame_max - FRAME_OVERHEAD
         if all(len(part) <= payload_max for part in body):
             frames = [frame(BODY, self.number, part) for part in body]

@@ -56,29 +56,29 @@ class ChannelMethod:
 
 @dataclass(slots=True)
 class PublishReceived:
-    """A run of publishes on one channel with the same arguments and the same property facts.
+    """A run of publishes on one channel with the same arguments and the same property summary.
 
-    `kind`: of all of them. `blobs`: content frames as they arrived. `oversized`: the body size of a message that was
-    larger than allowed (its blob is empty), else 0.
+    `kind`: of all of them. `contents`: content frames as they arrived. `oversized`: the body size of a message that was
+    larger than allowed (its content is empty), else 0.
     """
 
     channel: ChannelReader
     kind: PublishKind
-    blobs: list[bytes]
+    contents: list[bytes]
     oversized: int = 0
     ids: ClassVar[tuple[int, int]] = (60, 40)
 
 
 @dataclass(slots=True)
 class MixedReceived:
-    """Consecutive publishes on one channel, of several kinds: `kinds` and `blobs` have one entry for each.
+    """Consecutive publishes on one channel, of several kinds: `kinds` and `contents` have one entry for each.
 
     The session knows their kinds (`PublishKind.known`), and none is too large.
     """
 
     channel: ChannelReader
     kinds: list[PublishKind]
-    blobs: list[bytes]
+    contents: list[bytes]
     ids: ClassVar[tuple[int, int]] = PublishReceived.ids
 
 

@@ -115,8 +115,8 @@ class IncompleteBodies:
             if self.octets > self.octets_max:
                 raise IncompleteTooLarge(limit=self.octets_max)
             return None
-        method_frame, facts, blob, oversized = whole
-        return PublishReceived(channel, channel.memory.kind_of(method_frame, facts), [blob], oversized)
+        method_frame, summary, content, oversized = whole
+        return PublishReceived(channel, channel.memory.kind_of(method_frame, summary), [content], oversized)
 
     # -- large bodies -----------------------------------------------------------------------------------------------
 
@@ -162,11 +162,11 @@ class IncompleteBodies:
         self.octets -= assembly.body_size
         self.reserved -= large.capacity
         try:
-            method_frame, facts, blob, _ = channel.take_content(assembly)
+            method_frame, summary, content, _ = channel.take_content(assembly)
         except PeerError as error:
             error.ids = PublishReceived.ids
             raise
-        return PublishReceived(channel, channel.memory.kind_of(method_frame, facts), [blob])
+        return PublishReceived(channel, channel.memory.kind_of(method_frame, summary), [content])
 
     def _look(self, large: LargeBody) -> Progress:
         assembly = self._channels[large.number].assembly

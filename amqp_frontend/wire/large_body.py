@@ -1,7 +1,7 @@
 """A large body while it arrives: its frames are read into the final buffer, and only their heads are checked.
 
-A blob is content frames as they were received (`ContentFraming`), so the octets of the socket are the blob. They are
-read into one buffer of the announced size. The system assigns memory to it page by page as it is written to: a body
+A content is content frames as they were received (`ContentFraming`), so the octets of the socket are the content. They
+are read into one buffer of the announced size. The system assigns memory to it page by page as it is written to: a body
 that is announced and never sent takes none. Any frame that is not the next one of this body is read with all checks,
 which also find its errors. Source: AMQP 0-9-1 4.2.3, 4.2.6; benchmarks/README.md, "Large bodies".
 """
@@ -120,7 +120,7 @@ class LargeBody:
         self.filled = self.checked
         return tail
 
-    def blob(self) -> bytes:
+    def content(self) -> bytes:
         """All frames; afterwards nothing can be added."""
         self._view.release()
         self._file.truncate(self.checked)

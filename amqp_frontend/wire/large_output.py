@@ -1,4 +1,4 @@
-"""Large messages as output: content frames in parts that are slices of a blob, sent without joining them.
+"""Large messages as output: content frames in parts that are slices of a content, sent without joining them.
 
 Small parts are joined, because an entry of a vector costs about as much as copying some KiB; so are the frames of a
 body in many small frames, because their heads would cost more.
@@ -79,35 +79,35 @@ def joined(parts: Sequence[Octets]) -> list[Octets]:
     return found
 
 
-#: Octets below which a blob is copied as a whole when its frames have to change.
+#: Octets below which a content is copied as a whole when its frames have to change.
 LARGE = 64 * 1024
 #: Average octets below which frames are copied and patched in place, because slices cost more.
 FRAME_MIN = 8 * 1024
 
 
-def on_channel(blob: bytes, channel: int) -> Sequence[Octets]:
-    """A blob of `ContentFraming` as frames on another channel."""
+def on_channel(content: bytes, channel: int) -> Sequence[Octets]:
+    """A content of `ContentFraming` as frames on another channel."""
     number = channel.to_bytes(2, "big")
-    starts = _frame_starts(blob)
-    if len(blob) < len(starts) * FRAME_MIN:
-        patched = bytearray(blob)
+    starts = _frame_starts(content)
+    if len(content) < len(starts) * FRAME_MIN:
+        patched = bytearray(content)
         for start in starts:
             patched[start + 1 : start + 3] = number
         return (patched,)
-    view = memoryview(blob)
+    view = memoryview(content)
     parts: list[Octets] = []
-    for start, end in zip(starts, [*starts[1:], len(blob)]):
-        parts += (blob[start : start + 1] + number, view[start + 3 : end])
+    for start, end in zip(starts, [*starts[1:], len(content)]):
+        parts += (content[start : start + 1] + number, view[start + 3 : end])
     return parts
 
 
-def body_parts(blob: bytes) -> tuple[bytes, list[memoryview]]:
-    """Payloads of a blob of `ContentFraming`: of its header frame, and of its body frames as slices."""
-    view = memoryview(blob)
-    header_end = 7 + int.from_bytes(blob[3:7], "big")
-    starts = _frame_starts(blob)[1:]
-    ends = [*starts[1:], len(blob)] if starts else []
-    return blob[7:header_end], [view[start + 7 : end - 1] for start, end in zip(starts, ends)]
+def body_parts(content: bytes) -> tuple[bytes, list[memoryview]]:
+    """Payloads of a content of `ContentFraming`: of its header frame, and of its body frames as slices."""
+    view = memoryview(content)
+    header_end = 7 + int.from_bytes(content[3:7], "big")
+    starts = _frame_starts(content)[1:]
+    ends = [*starts[1:], len(content)] if starts else []
+    return content[7:header_end], [view[start + 7 : end - 1] for start, end in zip(starts, ends)]
 
 
 def framed(channel: int, header: bytes, body: Iterable[memoryview], frame_max: int) -> list[Octets]:
@@ -131,10 +131,10 @@ def framed(channel: int, header: bytes, body: Iterable[memoryview], frame_max: i
     return parts
 
 
-def _frame_starts(blob: bytes) -> list[int]:
+def _frame_starts(content: bytes) -> list[int]:
     starts = []
-    position, size = 0, len(blob)
+    position, size = 0, len(content)
     while position < size:
         starts.append(position)
-        position += FRAME_OVERHEAD + int.from_bytes(blob[position + 3 : position + 7], "big")
+        position += FRAME_OVERHEAD + int.from_bytes(content[position + 3 : position + 7], "big")
     return starts

@@ -61,32 +61,32 @@ def around_body(channel: int, header: bytes, size: int) -> tuple[bytes, bytes]:
     return (start + FRAME_HEAD.pack(BODY, channel, size), FRAME_END_OCTET) if size else (start, b"")
 
 
-def plain_content_frames(channel: int, blobs: Sequence[bytes], frame_max: int) -> list[bytes]:
-    """As `content_frames`, for a run of blobs of the engine's plain framing. 0.3 us each when they are of one size.
+def plain_content_frames(channel: int, contents: Sequence[bytes], frame_max: int) -> list[bytes]:
+    """As `content_frames`, for a run of contents of the engine's plain framing. 0.3 us each when they are of one size.
 
-    The first four octets of such a blob are the size of its header, as in the head of a frame.
+    The first four octets of such a content are the size of its header, as in the head of a frame.
     """
     payload_max = frame_max - FRAME_OVERHEAD
     start = FRAME_HEAD.pack(HEADER, channel, 0)[:3]
     size, length, end = -1, b"", 0
     middle = tail = FRAME_END_OCTET
     join, found = b"".join, []
-    for blob in blobs:
-        if len(blob) != size or not blob.startswith(length):
-            size, length = len(blob), blob[:4]
+    for content in contents:
+        if len(content) != size or not content.startswith(length):
+            size, length = len(content), content[:4]
             end = 4 + int.from_bytes(length, "big")
             has_body = size > end
             middle = FRAME_END_OCTET + FRAME_HEAD.pack(BODY, channel, size - end) if has_body else FRAME_END_OCTET
             tail = FRAME_END_OCTET if has_body else b""
         if size - end <= payload_max:
-            found.append(join((start, blob[:end], middle, blob[end:], tail)))
+            found.append(join((start, content[:end], middle, content[end:], tail)))
         else:
-            found.append(content_frames(channel, blob[4:end], blob[end:], frame_max))
+            found.append(content_frames(channel, content[4:end], content[end:], frame_max))
     return found
 
 
 class ContentFraming:
-    """Blobs that are content frames as they were received: header frame, then body frames, all on `channel`.
+    """Contents that are content frames as they were received: header frame, then body frames, all on `channel`.
 
     They are sent unchanged on the same channel number to peers whose frame_max is no smaller.
     """
@@ -97,60 +97,60 @@ class ContentFraming:
         self.channel = channel
         self.frame_max = frame_max
 
-    def split(self, blob: bytes) -> tuple[bytes, bytes]:
+    def split(self, content: bytes) -> tuple[bytes, bytes]:
         """Header payload and body."""
-        header_end = 7 + int.from_bytes(blob[3:7], "big")
-        header = blob[7:header_end]
+        header_end = 7 + int.from_bytes(content[3:7], "big")
+        header = content[7:header_end]
         position = header_end + 1
-        if position == len(blob):
+        if position == len(content):
             return header, b""
-        body_end = position + 7 + int.from_bytes(blob[position + 3 : position + 7], "big")
-        if body_end + 1 == len(blob):
-            return header, blob[position + 7 : body_end]
+        body_end = position + 7 + int.from_bytes(content[position + 3 : position + 7], "big")
+        if body_end + 1 == len(content):
+            return header, content[position + 7 : body_end]
         parts = []
-        while position < len(blob):
-            body_end = position + 7 + int.from_bytes(blob[position + 3 : position + 7], "big")
-            parts.append(blob[position + 7 : body_end])
+        while position < len(content):
+            body_end = position + 7 + int.from_bytes(content[position + 3 : position + 7], "big")
+            parts.append(content[position + 7 : body_end])
             position = body_end + 1
         return header, b"".join(parts)
 
-    def body_size(self, blob: bytes) -> int:
+    def body_size(self, content: bytes) -> int:
         """Octets of body, as the header announced them."""
-        return int.from_bytes(blob[11:19], "big")
+        return int.from_bytes(content[11:19], "big")
 
-    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        return [int.from_bytes(blob[11:19], "big") for blob in blobs]
+    def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
+        return [int.from_bytes(content[11:19], "big") for content in contents]
 
-    def cut(self, blobs: Sequence[bytes]) -> Cut:
+    def cut(self, contents: Sequence[bytes]) -> Cut:
         """See `Framing`. 0.2 us each when they are of one size, with headers of one size, and of one body frame."""
-        first = blobs[0]
-        size, count = len(first), len(blobs)
+        first = contents[0]
+        size, count = len(first), len(contents)
         header_size, body_size = int.from_bytes(first[3:7], "big"), int.from_bytes(first[11:19], "big")
-        if size == header_size + body_size + 2 * FRAME_OVERHEAD and set(map(len, blobs)) == {size}:
-            fixed, properties, payloads = zip(*map(_parts(header_size, body_size), blobs))
+        if size == header_size + body_size + 2 * FRAME_OVERHEAD and set(map(len, contents)) == {size}:
+            fixed, properties, payloads = zip(*map(_parts(header_size, body_size), contents))
             if fixed.count(fixed[0]) == count:
                 return Cut((fixed, properties, payloads), [4 + header_size + body_size] * count, [body_size] * count)
         headers: list[bytes] = []
         bodies: list[bytes] = []
-        for blob in blobs:
-            header_end = 7 + int.from_bytes(blob[3:7], "big")
-            headers.append(blob[3:header_end])
-            if len(blob) == header_end + FRAME_OVERHEAD + int.from_bytes(blob[11:19], "big") + 1:
-                bodies.append(blob[header_end + 8 : -1])
+        for content in contents:
+            header_end = 7 + int.from_bytes(content[3:7], "big")
+            headers.append(content[3:header_end])
+            if len(content) == header_end + FRAME_OVERHEAD + int.from_bytes(content[11:19], "big") + 1:
+                bodies.append(content[header_end + 8 : -1])
             else:  # no body, or several frames
-                bodies.append(self.split(blob)[1])
+                bodies.append(self.split(content)[1])
         return Cut.of(headers, bodies)
 
-    def on_channel(self, blob: bytes, channel: int) -> bytes:
+    def on_channel(self, content: bytes, channel: int) -> bytes:
         """The same frames on another channel."""
         number = channel.to_bytes(2, "big")
-        header_end = 8 + int.from_bytes(blob[3:7], "big")
-        if header_end == len(blob):
-            return b"\x02" + number + blob[3:]
-        body_end = header_end + 8 + int.from_bytes(blob[header_end + 3 : header_end + 7], "big")
-        if body_end == len(blob):  # one body frame: by far the most
-            return b"".join((b"\x02", number, blob[3:header_end], b"\x03", number, blob[header_end + 3 :]))
-        patched = bytearray(blob)
+        header_end = 8 + int.from_bytes(content[3:7], "big")
+        if header_end == len(content):
+            return b"\x02" + number + content[3:]
+        body_end = header_end + 8 + int.from_bytes(content[header_end + 3 : header_end + 7], "big")
+        if body_end == len(content):  # one body frame: by far the most
+            return b"".join((b"\x02", number, content[3:header_end], b"\x03", number, content[header_end + 3 :]))
+        patched = bytearray(content)
         position = 0
         while position < len(patched):
             patched[position + 1 : position + 3] = number

@@ -1,42 +1,42 @@
 """Errors of a peer: breaches of the protocol, and requests that only this frontend refuses. One class each.
 
-replies.py has the reply code and text of each class. The facts in the text are attributes, as with the engine's errors;
-the docstrings name them. Source: behaviour page 0 to 2.
+replies.py has the reply code and text of each class. The fields in the text are attributes, as with the engine's
+errors; the docstrings name them. Source: behaviour page 0 to 2.
 """
 
 
 class PeerError(Exception):
-    """The peer broke the protocol; facts are attributes, as with the engine's errors.
+    """The peer broke the protocol; fields are attributes, as with the engine's errors.
 
     `ids`: class and method id that a close names as its cause; None: those of the event that was being handled.
     """
 
-    __slots__ = ("ids",)  # not among the facts
+    __slots__ = ("ids",)  # not among the fields
 
-    def __init__(self, *, ids: tuple[int, int] | None = None, **facts: object) -> None:
+    def __init__(self, *, ids: tuple[int, int] | None = None, **fields: object) -> None:
         self.ids = ids
-        super().__init__(", ".join(f"{key}={value!r}" for key, value in facts.items()))
-        self.__dict__.update(facts)
+        super().__init__(", ".join(f"{key}={value!r}" for key, value in fields.items()))
+        self.__dict__.update(fields)
 
 
 class UnknownFrame(PeerError):
-    """A frame type that does not exist, or a frame that cannot be one of its type. Facts: type, payload."""
+    """A frame type that does not exist, or a frame that cannot be one of its type. Fields: type, payload."""
 
 
 class FrameEndMissing(PeerError):
-    """The octet after the payload is not 206. Facts: type, payload, end."""
+    """The octet after the payload is not 206. Fields: type, payload, end."""
 
 
 class FrameTooLarge(PeerError):
-    """A frame is larger than frame-max. Facts: type, size, limit."""
+    """A frame is larger than frame-max. Fields: type, size, limit."""
 
 
 class UnexpectedFrame(PeerError):
-    """A content or heartbeat frame where none is allowed. Facts: type, payload."""
+    """A content or heartbeat frame where none is allowed. Fields: type, payload."""
 
 
 class UndecodableArguments(PeerError):
-    """Method arguments are cut short, or other octets follow them. Facts: arguments."""
+    """Method arguments are cut short, or other octets follow them. Fields: arguments."""
 
 
 class MalformedShortString(PeerError):
@@ -48,7 +48,7 @@ class MalformedConnectionString(PeerError):
 
 
 class BadFieldTable(PeerError):
-    """A field table with an unknown tag or nested too deep. Facts: why."""
+    """A field table with an unknown tag or nested too deep. Fields: why."""
 
 
 class UnimplementedMethod(PeerError):
@@ -56,7 +56,7 @@ class UnimplementedMethod(PeerError):
 
 
 class UnexpectedMethod(PeerError):
-    """A method on channel 0 that does not fit the connection's state. Facts: state."""
+    """A method on channel 0 that does not fit the connection's state. Fields: state."""
 
 
 class ChannelNotOpen(PeerError):
@@ -68,11 +68,11 @@ class ChannelAlreadyOpen(PeerError):
 
 
 class TooManyChannels(PeerError):
-    """channel.open beyond channel-max. Facts: count, limit."""
+    """channel.open beyond channel-max. Fields: count, limit."""
 
 
 class IncompleteTooLarge(PeerError):
-    """Incomplete messages of all channels exceed the limit. Facts: limit (octets)."""
+    """Incomplete messages of all channels exceed the limit. Fields: limit (octets)."""
 
 
 class MethodFrameExpected(PeerError):
@@ -84,7 +84,7 @@ class ContentHeaderExpected(PeerError):
 
 
 class ContentHeaderOfOtherClass(PeerError):
-    """A content header of a class that has no content. Facts: found."""
+    """A content header of a class that has no content. Fields: found."""
 
 
 class ContentBodyExpected(PeerError):
@@ -96,7 +96,7 @@ class ContentBodyTooLong(PeerError):
 
 
 class ContentSizeTooLarge(PeerError):
-    """The header announces more than any message may have. Facts: size, limit."""
+    """The header announces more than any message may have. Fields: size, limit."""
 
 
 class PropertiesUndecodable(PeerError):
@@ -104,11 +104,11 @@ class PropertiesUndecodable(PeerError):
 
 
 class TuneTooLow(PeerError):
-    """tune-ok asks for less than the minimum. Facts: what, value, limit."""
+    """tune-ok asks for less than the minimum. Fields: what, value, limit."""
 
 
 class TuneTooHigh(PeerError):
-    """tune-ok asks for more than was offered, or for no limit. Facts: what, value, limit."""
+    """tune-ok asks for more than was offered, or for no limit. Fields: what, value, limit."""
 
 
 class NoQueueDeclared(PeerError):
@@ -120,19 +120,19 @@ class ImmediateNotImplemented(PeerError):
 
 
 class ParkingExhausted(PeerError):
-    """The parking is full, and no parked publish was accepted for long. Facts: destination, limit, waited_ms."""
+    """The parking is full, and no parked publish was accepted for long. Fields: destination, limit, waited_ms."""
 
 
 class UserIdMismatch(PeerError):
-    """The user-id property names another user. Facts: claimed, user."""
+    """The user-id property names another user. Fields: claimed, user."""
 
 
 class ChannelTimedOut(PeerError):
-    """The engine's AcknowledgementTimedOut, with the channel's number. Facts: channel, timeout_ms."""
+    """The engine's AcknowledgementTimedOut, with the channel's number. Fields: channel, timeout_ms."""
 
 
 class PrefetchSizeNotImplemented(PeerError):
-    """basic.qos with a prefetch-size. Facts: size."""
+    """basic.qos with a prefetch-size. Fields: size."""
 
 
 class RequeueFalseNotImplemented(PeerError):
@@ -144,7 +144,7 @@ class FlowNotImplemented(PeerError):
 
 
 class NotLoggedIn(PeerError):
-    """An error before the login: it is logged, and the peer gets no answer. Facts: why."""
+    """An error before the login: it is logged, and the peer gets no answer. Fields: why."""
 
 
 class BrokerStopping(PeerError):

@@ -1,4 +1,4 @@
-"""Caches of a connection for publishes that are alike: decoded arguments, and facts of property lists.
+"""Caches of a connection for publishes that are alike: decoded arguments, and summary of property lists.
 
 Their size is bounded whatever the peer sends: a full cache is cleared.
 Source: performance page 4, rules 3 and 4.
@@ -20,7 +20,7 @@ MEMORY_MAX = 512
 KINDS_MAX = 2048
 #: Octets of a property list above which it is scanned each time.
 _REMEMBERED_SIZE_MAX = 256
-#: Facts -> the one object for equal facts, so that runs are compared by identity.
+#: Summary -> the one object for equal summary, so that runs are compared by identity.
 _INTERNED: dict[PropertySummary, PropertySummary] = {}
 
 
@@ -35,16 +35,16 @@ class PublishArguments(NamedTuple):
 
 
 class PublishKind:
-    """A kind of message: whole basic.publish frame and property facts. One object for each kind of a connection.
+    """A kind of message: whole basic.publish frame and property summary. One object for each kind of a connection.
 
     `known`: the session's data for the kind; the reader does not use it.
     """
 
-    __slots__ = ("facts", "known", "method_frame")
+    __slots__ = ("known", "method_frame", "summary")
 
-    def __init__(self, method_frame: bytes, facts: PropertySummary) -> None:
+    def __init__(self, method_frame: bytes, summary: PropertySummary) -> None:
         self.method_frame = method_frame
-        self.facts = facts
+        self.summary = summary
         self.known: Any = None
 
 
@@ -53,7 +53,7 @@ class PublishKind:
 HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
 #: Octets of a basic.publish frame above which its size does not fit into one octet, so that its head is not cached.
 _METHOD_SIZE_MAX = 255 + FRAME_OVERHEAD
-#: Forms of property lists that are cached for a head; others are found by their facts.
+#: Forms of property lists that are cached for a head; others are found by their summary.
 FORMS_MAX = 8
 
 
@@ -96,34 +96,34 @@ class PublishHead(NamedTuple):
 
 
 class PublishMemory:
-    """`facts`: property list -> its facts. `arguments`: whole basic.publish frame -> its arguments.
+    """`summaries`: property list -> its summary. `arguments`: whole basic.publish frame -> its arguments.
 
-    `kinds`: whole basic.publish frame -> identity of the facts -> kind. `shapes`: facts of property lists that differ
-    from message to message; a list with a shape is not in `facts`. `heads`: basic.publish frame and beginning of the
-    header frame (`HEAD_FIXED` octets and the method's payload) -> data of such messages.
+    `kinds`: whole basic.publish frame -> identity of the summary -> kind. `shapes`: summary of property lists that
+    differ from message to message; a list with a shape is not in `summaries`. `heads`: basic.publish frame and
+    beginning of the header frame (`HEAD_FIXED` octets and the method's payload) -> data of such messages.
     """
 
-    __slots__ = ("_kind_count", "arguments", "facts", "heads", "kinds", "shapes")
+    __slots__ = ("_kind_count", "arguments", "heads", "kinds", "shapes", "summaries")
 
     def __init__(self) -> None:
-        self.facts: dict[bytes, PropertySummary] = {}
+        self.summaries: dict[bytes, PropertySummary] = {}
         self.shapes = Shapes()
         self.arguments: dict[bytes, PublishArguments] = {}
         self.kinds: dict[bytes, dict[int, PublishKind]] = {}
         self.heads: dict[bytes, PublishHead] = {}
         self._kind_count = 0
 
-    def kind_of(self, method_frame: bytes, facts: PropertySummary) -> PublishKind:
-        """The kind of messages with this basic.publish frame and these facts."""
+    def kind_of(self, method_frame: bytes, summary: PropertySummary) -> PublishKind:
+        """The kind of messages with this basic.publish frame and these summary."""
         alike = self.kinds.get(method_frame)
-        kind = None if alike is None else alike.get(id(facts))
+        kind = None if alike is None else alike.get(id(summary))
         if kind is None:
             if self._kind_count >= KINDS_MAX:
                 self.kinds.clear()
                 self.heads.clear()
                 self._kind_count = 0
             self._kind_count += 1
-            kind = self.kinds.setdefault(method_frame, {})[id(facts)] = PublishKind(method_frame, facts)
+            kind = self.kinds.setdefault(method_frame, {})[id(summary)] = PublishKind(method_frame, summary)
         return kind
 
     def add_head(self, data: bytes, start: int, kind: PublishKind) -> None:
@@ -159,36 +159,36 @@ class PublishMemory:
         for mask, value, kind in forms.known:
             if number & mask == value:
                 return kind
-        mask, value, facts = _form_of(properties, forms.shapes)
-        found = forms.alike.get(id(facts or self.facts.get(properties)))  # no kind has the key id(None)
+        mask, value, summary = _form_of(properties, forms.shapes)
+        found = forms.alike.get(id(summary or self.summaries.get(properties)))  # no kind has the key id(None)
         if found is not None and len(forms.known) < FORMS_MAX:
             forms.known.append(Form(mask, value, found))
             self.heads[key] = head._replace(mask=mask, value=value, kind=found)
         return found
 
-    def facts_of(self, properties: bytes) -> PropertySummary:
-        """The facts of a property list, which is scanned if neither it nor its shape is cached.
+    def summary_of(self, properties: bytes) -> PropertySummary:
+        """The summary of a property list, which is scanned if neither it nor its shape is cached.
 
         Raises: PropertiesUndecodable (541).
         """
-        facts = self.shapes.facts_of(properties) or self.facts.get(properties)
-        if facts is None:
+        summary = self.shapes.summary_of(properties) or self.summaries.get(properties)
+        if summary is None:
             try:
-                facts = scan_properties(properties)
+                summary = scan_properties(properties)
             except ContentError:
                 raise PropertiesUndecodable from None
-            facts = _INTERNED.setdefault(facts, facts)
+            summary = _INTERNED.setdefault(summary, summary)
             if len(_INTERNED) > 4 * MEMORY_MAX:
                 _INTERNED.clear()
-            if not self.shapes.learn(properties, facts) and len(properties) <= _REMEMBERED_SIZE_MAX:
-                if len(self.facts) >= MEMORY_MAX:
-                    self.facts.clear()
-                self.facts[properties] = facts
-        return facts
+            if not self.shapes.learn(properties, summary) and len(properties) <= _REMEMBERED_SIZE_MAX:
+                if len(self.summaries) >= MEMORY_MAX:
+                    self.summaries.clear()
+                self.summaries[properties] = summary
+        return summary
 
     def is_valid(self, properties: bytes) -> bool:
-        """Whether the facts of a property list are cached, so that it is valid."""
-        return properties in self.facts or self.shapes.find(properties) is not None
+        """Whether the summary of a property list are cached, so that it is valid."""
+        return properties in self.summaries or self.shapes.find(properties) is not None
 
     def arguments_of(self, method_frame: bytes) -> PublishArguments:
         """The decoded arguments of a basic.publish frame, with a cache.

@@ -1,6 +1,6 @@
 """The table of reply codes and texts: the close for each error, word for word.
 
-Each error of the engine and of the frontend has a row; `{...}` names facts of the error, filled in by `Facts`. A test
+Each error of the engine and of the frontend has a row; `{...}` names fields of the error, filled in by `Fields`. A test
 fails when a class has no row. RabbitMQ's texts have values as Erlang writes them, and clients and their tests compare
 whole texts. Source: behaviour page 0 to 2; tests/spec/error_cases.json.
 """
@@ -48,8 +48,8 @@ from .peer_errors import (
 )
 
 
-class Facts(dict[str, object]):
-    """The facts of an error, and the few texts that are derived from facts."""
+class Fields(dict[str, object]):
+    """The fields of an error, and the few texts that are derived from fields."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(vars(error))
@@ -58,8 +58,8 @@ class Facts(dict[str, object]):
         return DERIVED_TEXTS[key](self)
 
 
-def _difference(facts: Facts) -> str:
-    received, current = facts["received"], facts["current"]
+def _difference(fields: Fields) -> str:
+    received, current = fields["received"], fields["current"]
     if isinstance(received, Field) and isinstance(current, Field):
         return f"received '{_value(received)}' but current is '{_value(current)}'"
     return f"received {_described(received)} but current is {_described(current)}"
@@ -96,8 +96,8 @@ def _term_of(field: Field) -> str:
             return str(number)
 
 
-def _reason(facts: Facts) -> str:
-    reason = facts["reason"]
+def _reason(fields: Fields) -> str:
+    reason = fields["reason"]
     assert isinstance(reason, Reason)
     if reason.kind == "type":
         return f'"expected integer, got {reason.word}"'
@@ -108,32 +108,32 @@ def _reason(facts: Facts) -> str:
     return f"{{{reason.word},{reason.value}}}" if reason.kind == "tuple" else reason.word
 
 
-def _octets(facts: Facts) -> str:
-    payload = facts["payload"]
+def _octets(fields: Fields) -> str:
+    payload = fields["payload"]
     assert isinstance(payload, bytes)
     if len(payload) <= 16:
         return f"all octets = {term(payload)}"
     return f"first 16 octets = {term(payload[:16])}"
 
 
-def _arguments_term(facts: Facts) -> str:
-    return term(_bytes(facts["arguments"]))
+def _arguments_term(fields: Fields) -> str:
+    return term(_bytes(fields["arguments"]))
 
 
-def _value_term(facts: Facts) -> str:
-    return term(_bytes(facts["value"]))
+def _value_term(fields: Fields) -> str:
+    return term(_bytes(fields["value"]))
 
 
-def _field_term(facts: Facts) -> str:
-    field = facts["field"]
+def _field_term(fields: Fields) -> str:
+    field = fields["field"]
     assert isinstance(field, Field)
     return _term_of(field)
 
 
-def _weight_fault(facts: Facts) -> str:
-    if facts["is_integer"]:
+def _weight_fault(fields: Fields) -> str:
+    if fields["is_integer"]:
         return "The binding key must be greater than 0"
-    return f"The binding key must be an integer: {term(_bytes(facts['value']))}"
+    return f"The binding key must be an integer: {term(_bytes(fields['value']))}"
 
 
 def _bytes(value: object) -> bytes:
@@ -447,7 +447,7 @@ class Reply(NamedTuple):
     with_ids: bool
 
 
-#: Facts that are octets of the peer: they may hold a password or a body.
+#: Fields that are octets of the peer: they may hold a password or a body.
 _SECRET = frozenset({"payload", "arguments"})
 
 
@@ -463,8 +463,8 @@ def text_for_log(error: Exception, text: str) -> str:
 
 def describe(error: Exception) -> str:
     """An error without a reply, for the log."""
-    facts = (f"{key}={_counted(value) if key in _SECRET else repr(value)}" for key, value in vars(error).items())
-    return f"{type(error).__name__} {', '.join(facts)}".rstrip()
+    fields = (f"{key}={_counted(value) if key in _SECRET else repr(value)}" for key, value in vars(error).items())
+    return f"{type(error).__name__} {', '.join(fields)}".rstrip()
 
 
 def _counted(value: object) -> str:
@@ -480,7 +480,7 @@ def reply_for(error: Exception) -> Reply:
     constant = row.constant or CONSTANTS[row.code]
     if row.text is None:
         return Reply(row.code, constant, row.scope, row.with_ids)
-    text = f"{constant} - {row.text.format_map(Facts(error))}"
+    text = f"{constant} - {row.text.format_map(Fields(error))}"
     raw = text.encode()
     if len(raw) > TEXT_MAX:
         text = raw[: TEXT_MAX - len(CUT)].decode(errors="ignore") + CUT

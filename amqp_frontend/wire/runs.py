@@ -48,18 +48,18 @@ def read_run(
     Returns: the run and its end; (None, position) when the first is not of that form: then the frames are read one at a
         time, which also finds their errors. Raises: PropertiesUndecodable.
     """
-    blobs: list[bytes] = []
-    append = blobs.append
+    contents: list[bytes] = []
+    append = contents.append
     startswith = data.startswith
     size = len(data)
     number = channel.number
     body_max = min(frame_max - FRAME_OVERHEAD, channel.message_size_max)
     memory = channel.memory
-    known_facts = memory.facts
+    known_summaries = memory.summaries
     start = position
     method_size = length + FRAME_OVERHEAD
     method_frame = data[start : start + method_size]
-    run_facts: PropertySummary | None = None
+    run_summary: PropertySummary | None = None
     while True:
         # One message is read with all checks ...
         header_start = position + method_size
@@ -85,14 +85,14 @@ def read_run(
             break
         properties = data[header_start + HEADER_FIXED : header_end - 1]
         try:
-            facts = known_facts.get(properties) or memory.facts_of(properties)
+            summary = known_summaries.get(properties) or memory.summary_of(properties)
         except PropertiesUndecodable:
-            if run_facts is None:
+            if run_summary is None:
                 raise
             break  # the messages before it are published first
-        if run_facts is None:
-            run_facts = facts
-        elif run_facts is not facts:
+        if run_summary is None:
+            run_summary = summary
+        elif run_summary is not summary:
             break
         append(data[header_start:stop])
         if not startswith(method_frame, stop):
@@ -111,12 +111,12 @@ def read_run(
         else:
             # ... or with octets of the same shape (0.5 us).
             if not channel.is_mixed and size - position > head_size and startswith(head[: method_size + 11], position):
-                position = _read_shaped(memory, data, position, head, method_size, properties, body_max, blobs)
+                position = _read_shaped(memory, data, position, head, method_size, properties, body_max, contents)
         if not startswith(method_frame, position):
             break
-    if run_facts is None:
+    if run_summary is None:
         return None, start
-    return PublishReceived(channel, memory.kind_of(method_frame, run_facts), blobs), position
+    return PublishReceived(channel, memory.kind_of(method_frame, run_summary), contents), position
 
 
 def _read_shaped(
@@ -127,12 +127,12 @@ def _read_shaped(
     method_size: int,
     properties: bytes,
     body_max: int,
-    blobs: list[bytes],
+    contents: list[bytes],
 ) -> int:
     """Read messages whose heads differ from a checked one only in the size of the body and in ids.
 
     head: its octets up to the body; properties: its property list, which has as many octets as the next message's.
-    Returns: the end of the messages; their contents are added to `blobs`.
+    Returns: the end of the messages; their contents are added to `contents`.
     """
     list_size = len(properties)
     shape = memory.shapes.find(properties)
@@ -150,7 +150,7 @@ def _read_shaped(
     head_size = len(head)
     sizes = _sizes(method_size + 11, list_size + 4).unpack_from
     size = len(data)
-    append = blobs.append
+    append = contents.append
     while from_bytes(data[position : position + head_size], "big") & mask == value:
         body_size, in_frame = sizes(data, position)
         stop = position + head_size + body_size + 1
@@ -273,21 +273,21 @@ def read_publishes(
     Returns and raises: as `read_run`.
     """
     if channel.is_mixed and channel.memory.heads:
-        kinds, blobs, end = read_mixed(channel, data, position, frame_max)
-        if blobs:
+        kinds, contents, end = read_mixed(channel, data, position, frame_max)
+        if contents:
             if kinds[0] is kinds[-1] and kinds.count(kinds[0]) == len(kinds):
-                return PublishReceived(channel, kinds[0], blobs), end
-            return MixedReceived(channel, kinds, blobs), end
+                return PublishReceived(channel, kinds[0], contents), end
+            return MixedReceived(channel, kinds, contents), end
     event, end = read_run(channel, data, position, length, frame_max)
     if event is None:
         return None, end
     if channel.is_mixed:
-        if len(event.blobs) >= ALIKE_MAX:
+        if len(event.contents) >= ALIKE_MAX:
             channel.is_mixed = False
         elif event.kind.known is not None:  # the kind is not new
             channel.memory.add_head(data, position, event.kind)
     elif type(last) is PublishReceived and last.channel is channel and last.kind is not event.kind:
-        channel.is_mixed = len(last.blobs) < RUN_MIN
+        channel.is_mixed = len(last.contents) < RUN_MIN
     return event, end
 
 
@@ -300,8 +300,8 @@ def read_mixed(
     Returns: kind and content of each, and their end.
     """
     kinds: list[PublishKind] = []
-    blobs: list[bytes] = []
-    add_kind, add_blob = kinds.append, blobs.append
+    contents: list[bytes] = []
+    add_kind, add_content = kinds.append, contents.append
     memory = channel.memory
     head_of = memory.heads.get
     from_bytes = int.from_bytes
@@ -314,13 +314,13 @@ def read_mixed(
                 key = data[position : position + HEAD_FIXED + data[position + 6]]
                 head = head_of(key)
                 if head is None:
-                    return kinds, blobs, position
+                    return kinds, contents, position
                 unpack, method_size, head_size, mask, value, kind, _ = head
                 body_size, properties, between = unpack(data, position)
                 if from_bytes(properties, "big") & mask != value:
                     other = memory.other_kind(key, head, properties)
                     if other is None:
-                        return kinds, blobs, position
+                        return kinds, contents, position
                     kind = other
                 end = position + head_size + body_size
                 if (
@@ -329,13 +329,13 @@ def read_mixed(
                     or data[end] != FRAME_END
                     or kind.known is None
                 ):
-                    return kinds, blobs, position
+                    return kinds, contents, position
                 end += 1
                 add_kind(kind)
-                add_blob(data[position + method_size : end])
+                add_content(data[position + method_size : end])
                 position = end
             if kinds[-1] is kinds[-ALIKE_MAX] and kinds[-ALIKE_MAX:].count(kinds[-1]) == ALIKE_MAX:
                 channel.is_mixed = False
-                return kinds, blobs, position
+                return kinds, contents, position
     except (IndexError, StructError):  # the read ends within a message
-        return kinds, blobs, position
+        return kinds, contents, position

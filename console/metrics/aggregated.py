@@ -6,9 +6,9 @@ from ...engine import BOUNDS, Broker
 from ..options import ConsoleOptions
 from ..views.nodes import is_disk_alarm, is_memory_alarm
 from . import families as f
-from .exposition import Family, Sample, histogram, labelled, written
+from .exposition import Family, Sample, histogram, labelled, rendered
 from .facts import JournalFigures, MetricsFacts, ProcessFigures
-from .process import own_page
+from .process import process_page
 from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
 
 PREFIX = "rabbitmq_"
@@ -33,12 +33,12 @@ def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
         _sizes(broker),
     ]
     yield
-    return [*parts, own_page(broker, queues, channels, options, facts.delays, process, journal)]
+    return [*parts, process_page(broker, queues, channels, options, facts.delays, process, journal)]
 
 
 def table(prefix: str, group: tuple[Family, ...], values: Iterator[float] | tuple[float, ...]) -> str:
     """A group without labels, one value each."""
-    return "".join(written(prefix, family, [Sample(value)]) for family, value in zip(group, values, strict=True))
+    return "".join(rendered(prefix, family, [Sample(value)]) for family, value in zip(group, values, strict=True))
 
 
 def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str) -> str:
@@ -59,7 +59,7 @@ def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str
         "rabbitmq_cluster_permanent_id": f"leveret-{options.node}",
         "rabbitmq_endpoint": endpoint,
     }
-    return written(prefix, build, [Sample(1, labelled(versions))]) + written(prefix, who, [Sample(1, labelled(node))])
+    return rendered(prefix, build, [Sample(1, labelled(versions))]) + rendered(prefix, who, [Sample(1, labelled(node))])
 
 
 def churn_page(broker: Broker, prefix: str) -> str:
@@ -83,9 +83,9 @@ def logins_page(broker: Broker, prefix: str) -> str:
     every, right, wrong = f.LOGINS
     return "".join(
         [
-            written(prefix, every, [Sample(sum(counts), labels) for labels, counts in rows.items()]),
-            written(prefix, right, [Sample(counts[0], labels) for labels, counts in rows.items()]),
-            written(prefix, wrong, [Sample(counts[1], labels) for labels, counts in rows.items()]),
+            rendered(prefix, every, [Sample(sum(counts), labels) for labels, counts in rows.items()]),
+            rendered(prefix, right, [Sample(counts[0], labels) for labels, counts in rows.items()]),
+            rendered(prefix, wrong, [Sample(counts[1], labels) for labels, counts in rows.items()]),
         ]
     )
 
@@ -153,7 +153,7 @@ def _queues(sums: QueueSums) -> str:
     parts = [table(PREFIX, f.QUEUE_COARSE, (sums.ready, sums.unacked, all_))]
     for family in f.QUEUE_METRICS:  # those that make no sum have no sample
         samples = [Sample(values[family.name])] if family.name in values else []
-        parts.append(written(PREFIX, family, samples))
+        parts.append(rendered(PREFIX, family, samples))
     parts.append(table(PREFIX, f.QUEUE_COUNTERS, (0, 0)))
     return "".join([*parts, table(PREFIX, f.QUEUE_PUBLISHED, (into_queues(sums),))])
 
@@ -226,15 +226,15 @@ def global_page(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str
         activity.returned,
     )
     parts = [
-        written(PREFIX, family, [Sample(value, AMQP), Sample(0, STREAM)])
+        rendered(PREFIX, family, [Sample(value, AMQP), Sample(0, STREAM)])
         for family, value in zip(f.GLOBAL, by_protocol, strict=True)
     ]
     for family, value in zip(f.GLOBAL_GAUGES, (channels.publishers, queues.consumers), strict=True):
-        parts.append(written(PREFIX, family, [Sample(value, AMQP), Sample(0, STREAM)]))
+        parts.append(rendered(PREFIX, family, [Sample(value, AMQP), Sample(0, STREAM)]))
     rows = {kind: _by_type(queues.counts[kind]) for kind in ALL_TYPES}
     for at, family in enumerate(f.GLOBAL_BY_TYPE):
         samples = [Sample(rows[kind][at], f'{{protocol="amqp091",queue_type="{kind}"}}') for kind in ALL_TYPES]
-        parts.append(written(PREFIX, family, samples))
+        parts.append(rendered(PREFIX, family, samples))
     return "".join([*parts, _dead_letters(queues)])
 
 
@@ -257,7 +257,7 @@ def _sizes(broker: Broker) -> str:
     """Counted from the first scrape on: who is not scraped does not pay for it."""
     sizes = broker.count_sizes()
     samples = histogram(BOUNDS, sizes.counts, sizes.octets, 'protocol="amqp091"')
-    return written(PREFIX, f.MESSAGE_SIZE, samples)
+    return rendered(PREFIX, f.MESSAGE_SIZE, samples)
 
 
 def _dead_letters(queues: QueueSums) -> str:
@@ -269,5 +269,5 @@ def _dead_letters(queues: QueueSums) -> str:
             for strategy, goes_on in STRATEGIES.items():
                 count = queues.deaths[kind].get((reason, goes_on), 0)
                 samples.append(Sample(count, f'{{queue_type="{kind}",dead_letter_strategy="{strategy}"}}'))
-        parts.append(written(PREFIX, family, samples))
+        parts.append(rendered(PREFIX, family, samples))
     return "".join(parts)

@@ -54,7 +54,7 @@ def head(prefix: str, family: Family) -> str:
     return f"# TYPE {name} {family.kind}\n# HELP {name} {family.help}\n"
 
 
-def written(prefix: str, family: Family, samples: list[Sample]) -> str:
+def rendered(prefix: str, family: Family, samples: list[Sample]) -> str:
     """A family with its samples."""
     name = prefix + family.name
     lines = [f"{name}{one.suffix}{one.labels} {number(one.value)}\n" for one in samples]

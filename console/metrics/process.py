@@ -6,7 +6,7 @@ from operator import attrgetter
 from ...engine import Broker, Client, Usage
 from ..options import ConsoleOptions
 from .buckets import Buckets
-from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Family, Sample, histogram, labelled, written
+from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Family, Sample, histogram, labelled, rendered
 from .facts import JournalFigures, ProcessFigures
 from .sums import ChannelSums, QueueSums
 
@@ -15,7 +15,7 @@ _paused = attrgetter("paused")
 STATES = ("running", "full", "failed")
 
 
-def own_page(
+def process_page(
     broker: Broker,
     queues: QueueSums,
     channels: ChannelSums,
@@ -74,11 +74,11 @@ def own_page(
 
 
 def _one(name: str, kind: str, text: str, value: float, labels: str = "") -> str:
-    return written(PREFIX, Family(name, kind, text), [Sample(value, labels)])
+    return rendered(PREFIX, Family(name, kind, text), [Sample(value, labels)])
 
 
 def _many(name: str, kind: str, text: str, samples: list[Sample]) -> str:
-    return written(PREFIX, Family(name, kind, text), samples)
+    return rendered(PREFIX, Family(name, kind, text), samples)
 
 
 def _deaths(queues: QueueSums) -> str:
@@ -150,4 +150,4 @@ def _process(process: ProcessFigures, options: ConsoleOptions) -> str:
         process.descriptors_max,
         options.started_ms / 1000,
     )
-    return "".join(written("process_", family, [Sample(value)]) for family, value in zip(rows, values, strict=True))
+    return "".join(rendered("process_", family, [Sample(value)]) for family, value in zip(rows, values, strict=True))

@@ -190,7 +190,7 @@ def octets_of(queue: Queue, counted_max: int) -> Octets:
         messages = queue.unacked_messages()[:counted_max]
     if not messages:
         return Octets()
-    size = sum([one.envelope.framing.body_size(one.blob) for one in messages]) / len(messages)
+    size = sum([one.envelope.framing.body_size(one.content) for one in messages]) / len(messages)
     share = sum([queue.stores(one.envelope) for one in messages]) / len(messages)
     paged = max(0, ready - queue.in_memory_count)
     return Octets(

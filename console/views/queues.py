@@ -13,7 +13,7 @@ from .tables import arguments_view, peer_of
 COUNTED_MAX = 2_000
 #: What a queue without a message takes, in octets (a measured mean).
 EMPTY_QUEUE_OCTETS = 3_000
-#: What a message takes beside its blob, in octets.
+#: What a message takes beside its content, in octets.
 MESSAGE_OCTETS = 150
 
 NO_GARBAGE_COLLECTION = {
@@ -160,7 +160,7 @@ def _counted(queue: Queue, messages: Any) -> tuple[int, tuple[int, int], int]:
     octets = persistent = persistent_octets = count = 0
     message: Message
     for message in messages:
-        size = message.envelope.framing.body_size(message.blob)
+        size = message.envelope.framing.body_size(message.content)
         octets += size
         count += 1
         if queue.stores(message.envelope):

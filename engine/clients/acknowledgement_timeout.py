@@ -114,9 +114,9 @@ class AcknowledgementWatch:
         if shortest is not None:
             interval_ms = max(INTERVAL_MIN_MS, min(INTERVAL_MAX_MS, shortest // 4))
             self._broker.deadlines.cancel(self._deadline)
-            self._deadline = self._broker.deadlines.set(due_after(self._broker.clock, interval_ms), self._look)
+            self._deadline = self._broker.deadlines.set(due_after(self._broker.clock, interval_ms), self._check_due)
 
-    def _look(self) -> None:
+    def _check_due(self) -> None:
         """Check all sessions. O(sessions + deliveries unacknowledged for longer than the shortest time-out)."""
         now_ns = self._broker.clock.monotonic_ns()
         notes: dict[Session, Notes] = {}

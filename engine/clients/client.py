@@ -178,11 +178,11 @@ class Client:
         """Octets that may be put before the client is paused."""
         return self.unsent_max - self.unsent
 
-    def affordable(self, blobs: Sequence[bytes]) -> int:
+    def affordable(self, contents: Sequence[bytes]) -> int:
         """The number of these contents that use up the room; at least one."""
         room = self.unsent_max - self.unsent
-        for count, blob in enumerate(blobs, 1):
-            room -= len(blob)
+        for count, content in enumerate(contents, 1):
+            room -= len(content)
             if room <= 0:
                 return count
-        return len(blobs)
+        return len(contents)

@@ -100,23 +100,23 @@ class Commit:
 
     def _publish(self, publication: Publication, budget: int) -> int:
         """Publish a run, or a part of it if it goes to many queues. Returns the cost."""
-        route, names, envelope, blobs, mandatory = publication
+        route, names, envelope, contents, mandatory = publication
         width = max(1, len(names))
         start = self._offset
         stop = start + part_of(budget, width)
-        if start or stop < len(blobs):
-            blobs = blobs[start:stop]
-        if stop < len(publication.blobs):
+        if start or stop < len(contents):
+            contents = contents[start:stop]
+        if stop < len(publication.contents):
             self._offset = stop
         else:
             self._next, self._offset = self._next + 1, 0
         host = self.session.client.host
         if not host.is_being_deleted:
             session = self.session
-            session.published += len(blobs)
+            session.published += len(contents)
             if host.broker.sizes is not None:
-                host.broker.sizes.add(envelope, blobs)
-            unroutable, refused = arrival.publish(host, chosen_route(route, names, host), envelope, blobs)
+                host.broker.sizes.add(envelope, contents)
+            unroutable, refused = arrival.publish(host, chosen_route(route, names, host), envelope, contents)
             if refused and self._error is None:
                 self._error = PartialCommit()
             activity = host.broker.activity
@@ -128,4 +128,4 @@ class Commit:
                 activity.dropped += len(unroutable)
                 session.dropped += len(unroutable)
                 publish_unroutable(host, envelope, unroutable)
-        return RUN_COST + len(blobs) * width
+        return RUN_COST + len(contents) * width

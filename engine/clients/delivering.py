@@ -19,7 +19,7 @@ from .unacked import Unacked
 if TYPE_CHECKING:
     from .client import Client
 
-_BLOB, _ENVELOPE, _DELIVERIES = attrgetter("blob"), attrgetter("envelope"), attrgetter("deliveries")
+_CONTENT, _ENVELOPE, _DELIVERIES = attrgetter("content"), attrgetter("envelope"), attrgetter("deliveries")
 
 
 class Delivering(SessionCounts):
@@ -39,11 +39,11 @@ class Delivering(SessionCounts):
         consumer: Consumer,
         ids: Sequence[int],
         envelopes: Envelopes,
-        blobs: Sequence[bytes],
+        contents: Sequence[bytes],
         octets: int,
     ) -> None:
         """Deliver new messages that were never in a store, `octets` in all. The hot path of an idle queue."""
-        count = len(blobs)
+        count = len(contents)
         tag = self.next_tag
         self.next_tag = tag + count
         events, session = queue_of(consumer).events, cast(Receiver, self)
@@ -52,15 +52,15 @@ class Delivering(SessionCounts):
         if not consumer.no_ack or (is_mixed and events.has_listeners):
             # No loop: the constructor and both zips run in C (0.25 us a message instead of 0.45).
             each: Iterable[Any] = of if is_mixed else repeat(of)
-            made: Iterable[Message] = map(Message, ids, blobs, each, repeat(consumer), repeat(1))
+            made: Iterable[Message] = map(Message, ids, contents, each, repeat(consumer), repeat(1))
             if is_mixed:
                 of = made = list(made)
             if not consumer.no_ack:
                 self._note_out(consumer, tag, count, made)
         if consumer.no_ack:
             self.no_ack += count
-        self.client.put(Delivered(consumer, tag, envelopes, False, blobs), octets + count * DELIVERY_OVERHEAD)
-        events.delivered_run(consumer, session, ids, of, blobs)
+        self.client.put(Delivered(consumer, tag, envelopes, False, contents), octets + count * DELIVERY_OVERHEAD)
+        events.delivered_run(consumer, session, ids, of, contents)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         """Deliver ready messages, as runs with one redelivered flag."""
@@ -70,7 +70,7 @@ class Delivering(SessionCounts):
             first = envelopes[0]
             is_shared = first is envelopes[-1] and envelopes.count(first) == len(run)
             of = first if is_shared else envelopes
-            effects.append(Delivered(consumer, 0, of, redelivered, list(map(_BLOB, run))))
+            effects.append(Delivered(consumer, 0, of, redelivered, list(map(_CONTENT, run))))
         self.deliver(consumer, messages, effects)
         if consumer.no_ack:
             queue_of(consumer).acknowledged(messages)
@@ -80,7 +80,7 @@ class Delivering(SessionCounts):
         queue, first_tag = queue_of(consumer), self.next_tag
         count = self._send(effects)
         self.client.broker.effort.spent += count
-        again = sum(len(effect.blobs) for effect in effects if effect.redelivered)
+        again = sum(len(effect.contents) for effect in effects if effect.redelivered)
         if again:
             queue.counters.redelivered += again
             self.redelivered += again
@@ -100,22 +100,22 @@ class Delivering(SessionCounts):
     def deliver_beside(self, consumer: Consumer, messages: Sequence[Message], past: Holder) -> None:
         """Deliver copies that need no settlement; acknowledgements of their tags are ignored. `past`: their holder."""
         tag = self.next_tag
-        self._send((Delivered(consumer, tag, list(map(_ENVELOPE, messages)), False, list(map(_BLOB, messages))),))
+        self._send((Delivered(consumer, tag, list(map(_ENVELOPE, messages)), False, list(map(_CONTENT, messages))),))
         if not consumer.no_ack:
             for message in messages:
                 message.holder = past
-                message.blob = b""  # only the tag is needed
+                message.content = b""  # only the tag is needed
             self.unacked.update(zip(range(tag, self.next_tag), messages))
 
     def _send(self, effects: Sequence[Delivered]) -> int:
         """Number deliveries, and put them into the client's outbox. Returns their number."""
         first_tag = tag = self.next_tag
         for effect in effects:
-            blobs = effect.blobs
-            count = len(blobs)
+            contents = effect.contents
+            count = len(contents)
             effect.first_tag = tag
             tag += count
-            self.client.put(effect, sum(map(len, blobs)) + count * effect.overhead)
+            self.client.put(effect, sum(map(len, contents)) + count * effect.overhead)
         self.next_tag = tag
         return tag - first_tag
 

@@ -17,7 +17,7 @@ SETTLED_MAX = 1000
 class Outstanding:
     """An index of delivery tags of one session by queue; some of the tags may be settled already."""
 
-    __slots__ = ("_by_queue", "_size", "_up_to", "_withheld")
+    __slots__ = ("_by_queue", "_size", "_uncommitted_seen", "_up_to")
 
     def __init__(self) -> None:
         self.clear()
@@ -27,28 +27,28 @@ class Outstanding:
         self._by_queue: dict[Queue, dict[int, None]] = {}
         self._size = 0
         self._up_to = 0  # the highest tag that was looked at
-        self._withheld = 0  # number of the transaction's deliveries that were looked at
+        self._uncommitted_seen = 0  # number of the transaction's deliveries that were looked at
 
     def of(
-        self, queue: Queue, unacked: dict[int, Message], withheld: dict[int, Message], committing: Iterable[Message]
+        self, queue: Queue, unacked: dict[int, Message], uncommitted: dict[int, Message], committing: Iterable[Message]
     ) -> list[Message]:
         """Deliveries of `queue` that are unacknowledged, or whose settling waits for a commit; unordered.
 
-        `withheld`: by tag, deliveries that the open transaction settles; `committing`: those that a commit has yet to
-        settle. O(result + deliveries made or settled since the last query).
+        `uncommitted`: by tag, deliveries that the open transaction settles; `committing`: those that a commit has yet
+        to settle. O(result + deliveries made or settled since the last query).
         """
-        if self._size > 2 * (len(unacked) + len(withheld)) + SETTLED_MAX:
+        if self._size > 2 * (len(unacked) + len(uncommitted)) + SETTLED_MAX:
             self.clear()
-        self._look(unacked, withheld)
+        self._look(unacked, uncommitted)
         tags = self._by_queue.pop(queue, {})
-        found = {tag: message for tag in tags if (message := unacked.get(tag) or withheld.get(tag)) is not None}
+        found = {tag: message for tag in tags if (message := unacked.get(tag) or uncommitted.get(tag)) is not None}
         self._size -= len(tags) - len(found)
         if found:
             self._by_queue[queue] = dict.fromkeys(found)
         held = (one for one in committing if one.holder is not None and queue_of(holder_of(one)) is queue)
         return [*found.values(), *held]
 
-    def _look(self, unacked: dict[int, Message], withheld: dict[int, Message]) -> None:
+    def _look(self, unacked: dict[int, Message], uncommitted: dict[int, Message]) -> None:
         """Add new deliveries to the index: both dicts grow at their ends only."""
         seen = self._up_to
         for tag in reversed(unacked):
@@ -56,13 +56,13 @@ class Outstanding:
                 break
             self._note(tag, unacked[tag])
             self._up_to = max(self._up_to, tag)
-        count = len(withheld) - self._withheld
-        for tag in reversed(withheld):
+        count = len(uncommitted) - self._uncommitted_seen
+        for tag in reversed(uncommitted):
             if not count:
                 break
             count -= 1
-            self._note(tag, withheld[tag])
-        self._withheld = len(withheld)
+            self._note(tag, uncommitted[tag])
+        self._uncommitted_seen = len(uncommitted)
 
     def _note(self, tag: int, message: Message) -> None:
         tags = self._by_queue.setdefault(queue_of(holder_of(message)), {})

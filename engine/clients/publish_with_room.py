@@ -32,7 +32,7 @@ class PartlyPublished(NamedTuple):
 
 
 def route_with_room(
-    route: Route, envelope: Envelope, blobs: Sequence[bytes], client: "Client"
+    route: Route, envelope: Envelope, contents: Sequence[bytes], client: "Client"
 ) -> tuple[Route, int, Blocker | None]:
     """The route for the publish, the number of messages that have room now, and the blocker of the next one.
 
@@ -41,31 +41,31 @@ def route_with_room(
     host = client.host
     queues = route.queues
     if queues is None or envelope.copies:
-        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, blobs[0], host.broker.chance))
-        route, blobs = ChosenRoute(route, queues), blobs[:1]
-    count, full = host.broker.flow.room_for(queues, envelope, blobs, client)
+        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, contents[0], host.broker.chance))
+        route, contents = ChosenRoute(route, queues), contents[:1]
+    count, full = host.broker.flow.room_for(queues, envelope, contents, client)
     return route, count, full
 
 
-def affordable(blobs: Sequence[bytes], octets_max: int, messages_max: int) -> Sequence[bytes]:
+def affordable(contents: Sequence[bytes], octets_max: int, messages_max: int) -> Sequence[bytes]:
     """The first messages of a run within these limits."""
     if octets_max == UNLIMITED:
-        return blobs
-    for count, blob in enumerate(blobs[:messages_max]):
-        octets_max -= len(blob)
+        return contents
+    for count, content in enumerate(contents[:messages_max]):
+        octets_max -= len(content)
         if octets_max < 0:
-            return blobs[:count]
-    return blobs[:messages_max]
+            return contents[:count]
+    return contents[:messages_max]
 
 
 def blocker_for_commit(transaction: Transaction, client: "Client") -> Blocker | None:
     """The blocker of a commit, which is published as a whole or not at all; None: none (queues page E.4, row 13)."""
     host, flow = client.host, client.broker.flow
     reached: list[Queue] = []
-    for _, names, envelope, blobs, _mandatory in transaction.publishes:
+    for _, names, envelope, contents, _mandatory in transaction.publishes:
         found = (host.queue_named(name) for name in names if name)
         queues: list[Queue] = [queue for queue in found if queue is not None and queue.is_open]
-        full = flow.room_for(queues, envelope, blobs[:1], client)[1]
+        full = flow.room_for(queues, envelope, contents[:1], client)[1]
         if full is not None and not flow.alarm.is_full:
             return full
         reached += queues

@@ -84,7 +84,9 @@ class Session(Delivering):
 
     # -- publishing -------------------------------------------------------------------------------------------------
 
-    def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
+    def publish(
+        self, route: Route, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool
+    ) -> list[Returned]:
         """Publish a run. Returns the messages to return to the publisher: none unless `mandatory`.
 
         In a transaction only the queues are chosen before the commit. A marked message may be refused by an error;
@@ -92,35 +94,37 @@ class Session(Delivering):
         Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
             TransactionTooLarge.
         """
-        if envelope.facts.is_marked:
-            if len(blobs) > 1:
-                each = [self.publish(route, envelope, (blob,), mandatory=mandatory) for blob in blobs]
+        if envelope.summary.is_marked:
+            if len(contents) > 1:
+                each = [self.publish(route, envelope, (content,), mandatory=mandatory) for content in contents]
                 return [back for some in each for back in some]
-            envelope, blobs = self._prepared(route, envelope, blobs[0])
+            envelope, contents = self._prepared(route, envelope, contents[0])
         if self.transaction is not None:
             limit = self.client.broker.options.transaction_size_max
-            for names, run in choose(route, envelope, blobs, self.client.host):
+            for names, run in choose(route, envelope, contents, self.client.host):
                 self.transaction.add(Publication(route, names, envelope, run, mandatory), limit=limit)
             return []
-        return self._publish(route, envelope, blobs, mandatory=mandatory)
+        return self._publish(route, envelope, contents, mandatory=mandatory)
 
-    def _prepared(self, route: Route, envelope: Envelope, blob: bytes) -> tuple[Envelope, Sequence[bytes]]:
-        envelope, blob = prepared(envelope, blob, self.subscriptions.reply_address)
+    def _prepared(self, route: Route, envelope: Envelope, content: bytes) -> tuple[Envelope, Sequence[bytes]]:
+        envelope, content = prepared(envelope, content, self.subscriptions.reply_address)
         for key in envelope.copies:
             require_topic(self.client, WRITE, route.exchange, key)
-        return envelope, (blob,)
+        return envelope, (content,)
 
-    def _publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
+    def _publish(
+        self, route: Route, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool
+    ) -> list[Returned]:
         host = self.client.host
-        self.published += len(blobs)
+        self.published += len(contents)
         sizes = host.broker.sizes
         if sizes is not None:
-            sizes.add(envelope, blobs)
-        unroutable, refused = arrival.publish(host, route, envelope, blobs)
+            sizes.add(envelope, contents)
+        unroutable, refused = arrival.publish(host, route, envelope, contents)
         durability = host.broker.storage.durability
         sync_lsn = 0 if durability is None else durability.take_sync_lsn()
         if self.confirms is not None:
-            self.confirms.add(len(blobs), refused, sync_lsn)
+            self.confirms.add(len(contents), refused, sync_lsn)
         if unroutable:
             activity = host.broker.activity
             if mandatory:
@@ -136,7 +140,7 @@ class Session(Delivering):
         self,
         route: Route,
         envelope: Envelope,
-        blobs: Sequence[bytes],
+        contents: Sequence[bytes],
         *,
         mandatory: bool,
         octets_max: int = UNLIMITED,
@@ -148,15 +152,15 @@ class Session(Delivering):
         its commit needs the room (`blocker_for_commit`). Raises: as `publish`.
         """
         if self.transaction is not None:
-            return PartlyPublished(len(blobs), self.publish(route, envelope, blobs, mandatory=mandatory), None)
-        if envelope.facts.is_marked:
-            blobs = blobs[:1]
-            envelope, blobs = self._prepared(route, envelope, blobs[0])
-        allowed = affordable(blobs, octets_max, messages_max)
-        chosen, count, full = route_with_room(route, envelope, allowed or blobs[:1], self.client)
+            return PartlyPublished(len(contents), self.publish(route, envelope, contents, mandatory=mandatory), None)
+        if envelope.summary.is_marked:
+            contents = contents[:1]
+            envelope, contents = self._prepared(route, envelope, contents[0])
+        allowed = affordable(contents, octets_max, messages_max)
+        chosen, count, full = route_with_room(route, envelope, allowed or contents[:1], self.client)
         if not count or not allowed:
             return PartlyPublished(0, [], full)
-        return PartlyPublished(count, self._publish(chosen, envelope, blobs[:count], mandatory=mandatory), full)
+        return PartlyPublished(count, self._publish(chosen, envelope, contents[:count], mandatory=mandatory), full)
 
     def blocker_for_commit(self) -> Blocker | None:
         """The blocker of a commit now; None: none."""
@@ -175,26 +179,26 @@ class Session(Delivering):
         else:
             counters.expired += count
 
-    def publish_mixed(self, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
+    def publish_mixed(self, queues: Sequence[Queue], envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> None:
         """Publish a mixed run outside of a transaction: each message to its queue, in order within each.
 
         Only for plain messages whose route is this one queue (`Route.only_queue`), so that none is unroutable.
         """
         host = self.client.host
-        self.published += len(blobs)
+        self.published += len(contents)
         sizes = host.broker.sizes
         if sizes is not None:
-            sizes.add(envelopes[0], blobs)
+            sizes.add(envelopes[0], contents)
         count_by_exchange(host, envelopes)
         first = queues[0]
         if queues.count(first) == len(queues):
-            refused = publish_mixed(host, first, envelopes, blobs)
+            refused = publish_mixed(host, first, envelopes, contents)
         else:
-            refused = publish_among(host, queues, envelopes, blobs)
+            refused = publish_among(host, queues, envelopes, contents)
         durability = host.broker.storage.durability
         sync_lsn = 0 if durability is None else durability.take_sync_lsn()
         if self.confirms is not None:
-            self.confirms.add(len(blobs), refused, sync_lsn)
+            self.confirms.add(len(contents), refused, sync_lsn)
 
     def select_confirms(self) -> None:
         """Confirm later publishes. Idempotent. Raises: ConfirmAfterTx."""
@@ -316,9 +320,9 @@ class Session(Delivering):
         """
         transaction = self.transaction
         if transaction is None:
-            settle(self.unacked.take(tag, multiple=multiple, withheld=None))
+            settle(self.unacked.take(tag, multiple=multiple, uncommitted=None))
         else:
-            transaction.acked += self.unacked.take(tag, multiple=multiple, withheld=transaction.tags)
+            transaction.acked += self.unacked.take(tag, multiple=multiple, uncommitted=transaction.tags)
 
     def ack_up_to(self, tags: Sequence[int]) -> None:
         """Settle as `ack` with `multiple` for each of these tags, which rise: the acks of one read at once.
@@ -355,8 +359,8 @@ class Session(Delivering):
         Raises: UnknownDeliveryTag, StreamOperationNotSupported.
         """
         transaction = self.transaction
-        withheld = None if transaction is None else transaction.tags
-        messages = self.unacked.take(tag, multiple=multiple, withheld=withheld)
+        uncommitted = None if transaction is None else transaction.tags
+        messages = self.unacked.take(tag, multiple=multiple, uncommitted=uncommitted)
         check_reject(messages)
         if transaction is not None:
             transaction.rejected.append((messages, requeue, why))
@@ -477,9 +481,9 @@ class Session(Delivering):
 
     def unacked_of(self, queue: Queue) -> list[Message]:
         """Deliveries of a queue that are unacknowledged, or whose settling waits for a commit; unordered."""
-        withheld = {} if self.transaction is None else self.transaction.tags
+        uncommitted = {} if self.transaction is None else self.transaction.tags
         committing = () if self.committing is None else self.committing.unsettled()
-        return self.outstanding.of(queue, self.unacked, withheld, committing)
+        return self.outstanding.of(queue, self.unacked, uncommitted, committing)
 
     def notify_cancelled(self, consumer: Consumer) -> None:
         """Tell the client that the broker ended a subscription."""

@@ -47,7 +47,7 @@ class SlowConsumer(NamedTuple):
 _session_of: "Callable[[Consumer], Session]" = attrgetter("session")
 
 
-class Look:
+class Sample:
     """A sample of one consumer: the tag of its newest unacknowledged delivery, and its session's settled deliveries.
 
     `got_ns`: since when it got no delivery; `settled_ns`: since when nothing was settled (monotonic ns); `slow_checks`:
@@ -65,13 +65,13 @@ class Look:
 class Check:
     """One kind of rules with one period: the queues that have them, and the last samples of their consumers."""
 
-    __slots__ = ("_looks", "due_ns", "period_ms", "queues")
+    __slots__ = ("_samples", "due_ns", "period_ms", "queues")
 
     def __init__(self, period_ms: int) -> None:
         self.period_ms = period_ms
         self.due_ns = 0
         self.queues: dict[Queue, int] = {}  # with the number of messages that had come into each
-        self._looks: dict[Consumer, Look] = {}
+        self._samples: dict[Consumer, Sample] = {}
 
     def find(self, queue: Queue, now_ns: int) -> Iterator[tuple[Consumer, str, str]]:
         """The slow consumers of a queue, each with the reason and the action."""
@@ -79,19 +79,21 @@ class Check:
         came = self.queues[queue] = queue.counters.enqueued
         if queue.paused:  # consumers get nothing, so none is slow: begin with new samples later
             for consumer in queue.consumers:
-                self._looks.pop(consumer, None)
+                self._samples.pop(consumer, None)
             return
         for consumer in list(queue.consumers):
-            look = self._looks.get(consumer)
-            if look is None:
-                self._looks[consumer] = Look(consumer, now_ns)
+            sample = self._samples.get(consumer)
+            if sample is None:
+                self._samples[consumer] = Sample(consumer, now_ns)
                 continue
-            found = self._verdict(queue, consumer, look, now_ns, came - before)
+            found = self._verdict(queue, consumer, sample, now_ns, came - before)
             if found is not None:
                 yield consumer, *found
 
     @abstractmethod
-    def _verdict(self, queue: Queue, consumer: Consumer, look: Look, now_ns: int, came: int) -> tuple[str, str] | None:
+    def _verdict(
+        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, came: int
+    ) -> tuple[str, str] | None:
         """Why a consumer is too slow, and the action; None: it is not. Updates the sample."""
 
     @abstractmethod
@@ -103,7 +105,7 @@ class Check:
         for queue in [one for one in self.queues if one.deleted or not one.consumers or not self.concerns(one)]:
             del self.queues[queue]
         there = {consumer for queue in self.queues for consumer in queue.consumers}
-        self._looks = {consumer: look for consumer, look in self._looks.items() if consumer in there}
+        self._samples = {consumer: sample for consumer, sample in self._samples.items() if consumer in there}
 
 
 class AbortCheck(Check):
@@ -115,26 +117,28 @@ class AbortCheck(Check):
         rules = _abort_of(queue)
         return rules is not None and rules.period_ms == self.period_ms
 
-    def _verdict(self, queue: Queue, consumer: Consumer, look: Look, now_ns: int, came: int) -> tuple[str, str] | None:
+    def _verdict(
+        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, came: int
+    ) -> tuple[str, str] | None:
         rules = _abort_of(queue)
         if rules is None:
             return None
         action = CLOSED if rules.closes else CANCELLED
         newest = newest_of(consumer)
-        if newest == look.newest and queue.has_ready and consumer.credit() <= 0:
-            look.slow_checks += 1
-            waited_ms = (now_ns - look.got_ns) // MS
+        if newest == sample.newest and queue.has_ready and consumer.credit() <= 0:
+            sample.slow_checks += 1
+            waited_ms = (now_ns - sample.got_ns) // MS
             if (rules.after_ms is not None and waited_ms >= rules.after_ms) or (
-                rules.checks is not None and look.slow_checks >= rules.checks
+                rules.checks is not None and sample.slow_checks >= rules.checks
             ):
                 return f"takes nothing for {waited_ms} ms though {queue.ready_count} messages wait", action
         else:
-            look.newest, look.got_ns, look.slow_checks = newest, now_ns, 0
+            sample.newest, sample.got_ns, sample.slow_checks = newest, now_ns, 0
         settled = settled_by(_session_of(consumer))
-        if settled != look.settled or (rules.ignores_idle and not consumer.unacked):
-            look.settled, look.settled_ns = settled, now_ns
+        if settled != sample.settled or (rules.ignores_idle and not consumer.unacked):
+            sample.settled, sample.settled_ns = settled, now_ns
         elif rules.ack_after_ms is not None and not consumer.no_ack:
-            waited_ms = (now_ns - look.settled_ns) // MS
+            waited_ms = (now_ns - sample.settled_ns) // MS
             if waited_ms >= rules.ack_after_ms:
                 return f"acknowledges nothing for {waited_ms} ms, {consumer.unacked} messages are out", action
         return None
@@ -149,12 +153,14 @@ class RateCheck(Check):
         rules = _rate_of(queue)
         return rules is not None and rules.period_ms == self.period_ms
 
-    def _verdict(self, queue: Queue, consumer: Consumer, look: Look, now_ns: int, came: int) -> tuple[str, str] | None:
+    def _verdict(
+        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, came: int
+    ) -> tuple[str, str] | None:
         """Judge the rate of the consumer's session, over all its consumers."""
         rules = _rate_of(queue)
         settled = settled_by(_session_of(consumer))
-        count, look.settled = settled - look.settled, settled
-        elapsed_ns, look.settled_ns = now_ns - look.settled_ns, now_ns
+        count, sample.settled = settled - sample.settled, settled
+        elapsed_ns, sample.settled_ns = now_ns - sample.settled_ns, now_ns
         if rules is None or not _is_below(count, elapsed_ns, rules):
             return None
         if _is_below(came // len(queue.consumers), elapsed_ns, rules):
@@ -206,9 +212,9 @@ class SlowConsumers:
     def _set(self) -> None:
         self._broker.deadlines.cancel(self._deadline)
         due_ns = min((check.due_ns for check in self._checks.values()), default=None)
-        self._deadline = None if due_ns is None else self._broker.deadlines.set(due_ns, self._look)
+        self._deadline = None if due_ns is None else self._broker.deadlines.set(due_ns, self._check_due)
 
-    def _look(self) -> None:
+    def _check_due(self) -> None:
         now_ns = self._broker.clock.monotonic_ns()
         for key, check in list(self._checks.items()):
             if check.due_ns <= now_ns:

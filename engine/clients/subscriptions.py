@@ -62,12 +62,12 @@ class Subscriptions:
         if queue.owner is not None and queue.owner is not self._client:
             raise ResourceLocked(name=queue.name, vhost=queue.vhost_name)
 
-    def check_reply_to(self, framing: Framing, blob: bytes) -> None:
+    def check_reply_to(self, framing: Framing, content: bytes) -> None:
         """Refuse a message that asks for direct replies of a session which has no consumer for them.
 
         Raises: ReplyConsumerMissing.
         """
-        if self.replies is None and decode_properties(framing.split(blob)[0]).get("reply_to") == REPLY_TO_ME:
+        if self.replies is None and decode_properties(framing.split(content)[0]).get("reply_to") == REPLY_TO_ME:
             raise ReplyConsumerMissing
 
     def add(

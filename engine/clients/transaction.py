@@ -20,7 +20,7 @@ class Publication(NamedTuple):
     route: Route
     names: list[str]
     envelope: Envelope
-    blobs: Sequence[bytes]
+    contents: Sequence[bytes]
     mandatory: bool
 
 
@@ -40,13 +40,13 @@ class Transaction:
     @property
     def count(self) -> int:
         """The number of messages that wait for the commit."""
-        return sum(len(publication.blobs) for publication in self.publishes)
+        return sum(len(publication.contents) for publication in self.publishes)
 
     def add(self, publication: "Publication", *, limit: int) -> None:
         """Keep a run of publishes until the commit. `limit`: octets of the transaction. Raises: TransactionTooLarge."""
-        blobs = publication.blobs
-        self.size += sum(map(len, blobs)) + len(blobs) * _OVERHEAD
+        contents = publication.contents
+        self.size += sum(map(len, contents)) + len(contents) * _OVERHEAD
         if self.size > limit:
             raise TransactionTooLarge(limit=limit)
-        self.cost += RUN_COST + len(blobs) * len(publication.names)
+        self.cost += RUN_COST + len(contents) * len(publication.names)
         self.publishes.append(publication)

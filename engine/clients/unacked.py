@@ -11,10 +11,10 @@ class Unacked(dict[int, Message]):
 
     __slots__ = ()
 
-    def take(self, tag: int, *, multiple: bool, withheld: dict[int, Message] | None) -> list[Message]:
+    def take(self, tag: int, *, multiple: bool, uncommitted: dict[int, Message] | None) -> list[Message]:
         """Remove and return the messages that a tag names. O(result), without a loop in Python.
 
-        `withheld`: gets them with their tags. Raises: UnknownDeliveryTag.
+        `uncommitted`: gets them with their tags. Raises: UnknownDeliveryTag.
         """
         if multiple and tag == 0:
             tags = list(self)
@@ -27,8 +27,8 @@ class Unacked(dict[int, Message]):
         else:
             tags = [tag]
         taken = list(map(self.pop, tags))
-        if withheld is not None:
-            withheld.update(zip(tags, taken))
+        if uncommitted is not None:
+            uncommitted.update(zip(tags, taken))
         return taken
 
     def take_all(self) -> list[Message]:
@@ -37,8 +37,8 @@ class Unacked(dict[int, Message]):
         self.clear()
         return taken
 
-    def put_back(self, withheld: dict[int, Message]) -> None:
+    def put_back(self, uncommitted: dict[int, Message]) -> None:
         """Put messages back under their tags, in order."""
-        tags = sorted([*self.items(), *withheld.items()])
+        tags = sorted([*self.items(), *uncommitted.items()])
         self.clear()
         self.update(tags)

@@ -45,7 +45,7 @@ class Recipient(Protocol):
     def send_after(self, sync_lsn: int) -> None:
         """Send nothing more before the journal is safe up to this LSN."""
 
-    def affordable(self, blobs: Sequence[bytes]) -> int:
+    def affordable(self, contents: Sequence[bytes]) -> int:
         """The number of these contents that use up the room; at least one."""
 
 
@@ -76,7 +76,7 @@ class Receiver(Protocol):
         consumer: "Consumer",
         ids: Sequence[int],
         envelopes: Envelopes,
-        blobs: Sequence[bytes],
+        contents: Sequence[bytes],
         octets: int,
     ) -> None:
         """Deliver a run of new messages that were never in a store. `octets`: their total size."""

@@ -236,15 +236,15 @@ class ConsumerList:
 
     # -- new messages -------------------------------------------------------------------------------------------------
 
-    def hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
+    def hand_over(self, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> int:
         """Give new messages to consumers with credit, in turn. Returns the number of messages taken."""
         consumers = self.consumers
         if len(consumers) == 1 and not self.waits:
-            return hand_to(consumers[0], first_id, envelope, blobs)
-        count = len(blobs)
+            return hand_to(consumers[0], first_id, envelope, contents)
+        count = len(contents)
         taken = 0
         while taken < count:
-            rest = blobs[taken:] if taken else blobs
+            rest = contents[taken:] if taken else contents
             eligible = self.eligible(count - taken)
             width = len(eligible)
             if width == 0:
@@ -258,7 +258,7 @@ class ConsumerList:
             stop = taken + share * width
             ids = range(first_id, first_id + count)
             for index, consumer in enumerate(eligible, taken):
-                run = blobs[index:stop:width]
+                run = contents[index:stop:width]
                 consumer.session.deliver_new(consumer, ids[index:stop:width], envelope, run, sum(map(len, run)))
             taken = stop
         return taken
@@ -300,7 +300,7 @@ def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[
     return share if octets <= room else max(1, share * room // octets)
 
 
-def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> int:
+def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> int:
     """Give new messages to one consumer, as many as its credit and its client's room allow, at least one.
 
     `envelopes`: one that all share, or one for each message. Returns the number of messages taken.
@@ -308,19 +308,19 @@ def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, blobs: Sequ
     credit = consumer.credit()
     if credit <= 0:
         return 0
-    if credit < len(blobs):
-        blobs = blobs[:credit]
-    octets = sum(map(len, blobs))
+    if credit < len(contents):
+        contents = contents[:credit]
+    octets = sum(map(len, contents))
     client = consumer.client
-    if octets > client.unsent_max - client.unsent and len(blobs) > 1:
-        blobs = blobs[: client.affordable(blobs)]
-        octets = sum(map(len, blobs))
-    count = len(blobs)
+    if octets > client.unsent_max - client.unsent and len(contents) > 1:
+        contents = contents[: client.affordable(contents)]
+        octets = sum(map(len, contents))
+    count = len(contents)
     if not isinstance(envelopes, Envelope):
         envelopes = envelopes[:count]
-    consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelopes, blobs, octets)
+    consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelopes, contents, octets)
     return count
 
 
-def _octets(blobs: Sequence[bytes], count: int) -> int:
-    return sum(map(len, blobs[:count]))
+def _octets(contents: Sequence[bytes], count: int) -> int:
+    return sum(map(len, contents[:count]))

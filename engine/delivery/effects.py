@@ -22,7 +22,7 @@ class Delivered:
     `first_tag`: set by the session. `envelopes`: the one that all share, or one for each; `runs` hides the difference.
     """
 
-    __slots__ = ("blobs", "consumer", "envelopes", "first_tag", "redelivered")
+    __slots__ = ("consumer", "contents", "envelopes", "first_tag", "redelivered")
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class Delivered:
         first_tag: int,
         envelopes: Envelopes,
         redelivered: bool,
-        blobs: Sequence[bytes],
+        contents: Sequence[bytes],
     ) -> None:
         self.consumer = consumer
         self.first_tag = first_tag
         self.envelopes = envelopes
         self.redelivered = redelivered
-        self.blobs = blobs
+        self.contents = contents
 
     @property
     def overhead(self) -> int:
@@ -46,24 +46,24 @@ class Delivered:
     def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
         """First tag, envelope and contents of each stretch with one envelope, in order."""
         if isinstance(self.envelopes, Envelope):
-            yield self.first_tag, self.envelopes, self.blobs
+            yield self.first_tag, self.envelopes, self.contents
             return
         for start, stop, envelope in stretches_alike(self.envelopes):
-            yield self.first_tag + start, envelope, self.blobs[start:stop]
+            yield self.first_tag + start, envelope, self.contents[start:stop]
 
 
 class DeliveredLeases(Delivered):
     """An effect: a run of leased messages with one envelope, each with its lease's headers.
 
-    `blobs`: as published; `headers`: the headers that each delivery adds.
+    `contents`: as published; `headers`: the headers that each delivery adds.
     """
 
     __slots__ = ("headers",)
 
     def __init__(
-        self, consumer: Consumer, first_tag: int, envelope: Envelope, blobs: Sequence[bytes], headers: "RunHeaders"
+        self, consumer: Consumer, first_tag: int, envelope: Envelope, contents: Sequence[bytes], headers: "RunHeaders"
     ) -> None:
-        self.consumer, self.first_tag, self.envelopes, self.blobs = consumer, first_tag, envelope, blobs
+        self.consumer, self.first_tag, self.envelopes, self.contents = consumer, first_tag, envelope, contents
         self.redelivered = headers.deliveries > 1
         self.headers = headers
 
@@ -74,7 +74,7 @@ class DeliveredLeases(Delivered):
     def plain(self) -> Delivered:
         """The same run with the headers put into the contents."""
         assert isinstance(self.envelopes, Envelope)
-        dressed = self.headers.dressed(self.envelopes, self.blobs)
+        dressed = self.headers.dressed(self.envelopes, self.contents)
         return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, dressed)
 
     def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:

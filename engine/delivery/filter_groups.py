@@ -96,7 +96,7 @@ class Asked:
         takes = expression.matches(subject)
         effort.spent += ASKING + subject.spent // COSTS
         if subject.is_read and not was_read:
-            effort.spent += len(self.message.blob) // READ_OCTETS
+            effort.spent += len(self.message.content) // READ_OCTETS
         return takes
 
 
@@ -118,11 +118,11 @@ class LatelyAsked:
         if answer is None:
             asked = self._asked.get(message.id)
             if asked is None:
-                self._octets += len(message.blob)
+                self._octets += len(message.content)
                 if len(self._asked) >= LATELY_MAX or self._octets > LATELY_OCTETS:
                     self._asked.clear()
                     self._answers.clear()
-                    self._octets = len(message.blob)
+                    self._octets = len(message.content)
                 asked = self._asked[message.id] = Asked(message, self._effort)
             answer = self._answers[key] = asked.is_taken_by(expression)
         else:

@@ -18,15 +18,15 @@ class GroupedMessage(Message):
 
     __slots__ = ("ends", "group")
 
-    def __init__(self, id_: int, blob: bytes, envelope: Envelope, group: str, ends: bool) -> None:
-        super().__init__(id_, blob, envelope)
+    def __init__(self, id_: int, content: bytes, envelope: Envelope, group: str, ends: bool) -> None:
+        super().__init__(id_, content, envelope)
         self.group = group
         self.ends = ends
 
 
-def grouped(id_: int, blob: bytes, envelope: Envelope, buckets: int) -> GroupedMessage | None:
+def grouped(id_: int, content: bytes, envelope: Envelope, buckets: int) -> GroupedMessage | None:
     """Make a message of its group, or (`buckets` above 0) of its group's bucket; None: it names no group."""
-    headers = envelope.headers(blob)
+    headers = envelope.headers(content)
     group = _first(headers, GROUP_IDS)
     if group is None:
         return None
@@ -34,7 +34,7 @@ def grouped(id_: int, blob: bytes, envelope: Envelope, buckets: int) -> GroupedM
     if buckets > 0:
         name = str(crc32(name.encode()) % buckets)
     sequence = _first(headers, SEQUENCES)
-    return GroupedMessage(id_, blob, envelope, name, sequence is not None and sequence.value == -1)
+    return GroupedMessage(id_, content, envelope, name, sequence is not None and sequence.value == -1)
 
 
 def _first(headers: FieldTable, names: tuple[str, ...]) -> Field | None:

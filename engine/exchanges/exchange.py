@@ -254,10 +254,10 @@ class TopicExchange(Exchange):
             self.routes.forget(binding.routing_key)
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
-        """Limit the crowded states, because a key may step through all of them. Raises: TopicStatesMaxReached."""
+        """Limit the excess states, because a key may step through all of them. Raises: TopicStatesMaxReached."""
         limit = options.topic_states_max
-        further = self._patterns.crowded_by(routing_key)
-        if further and self._patterns.crowded + further > limit > 0:
+        further = self._patterns.excess_states_with(routing_key)
+        if further and self._patterns.excess_states + further > limit > 0:
             raise TopicStatesMaxReached(name=self.name, vhost=vhost, limit=limit)
 
     def _index(self, binding: Binding) -> None:

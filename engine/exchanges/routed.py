@@ -20,13 +20,13 @@ class Routed:
     so far, in units of `Effort` (one is about 1.2 us).
     """
 
-    __slots__ = ("_blob", "_comparables", "_envelope", "_headers", "chance", "cost", "keys")
+    __slots__ = ("_comparables", "_content", "_envelope", "_headers", "chance", "cost", "keys")
 
     def __init__(
         self,
         keys: tuple[str, ...],
         envelope: "Envelope | None" = None,
-        blob: bytes = b"",
+        content: bytes = b"",
         chance: Callable[[], float] = _never,
     ) -> None:
         self.keys = keys
@@ -35,13 +35,13 @@ class Routed:
         self._headers: Mapping[str, Field] | None = None
         self._comparables: Comparables | None = None
         self._envelope = envelope
-        self._blob = blob
+        self._content = content
 
     @property
     def headers(self) -> Mapping[str, Field]:
         """The headers: parsed once for all exchanges, each entry decoded on access."""
         if self._headers is None:
-            self._headers = self._envelope.opened_headers(self._blob) if self._envelope is not None else {}
+            self._headers = self._envelope.opened_headers(self._content) if self._envelope is not None else {}
             self.cost += len(self._headers)
         return self._headers
 
@@ -54,7 +54,7 @@ class Routed:
 
     def as_message(self) -> "Message | None":
         """The message, for filters; None: there is no message yet."""
-        return None if self._envelope is None else Message(0, self._blob, self._envelope)
+        return None if self._envelope is None else Message(0, self._content, self._envelope)
 
     @property
     def properties(self) -> dict[str, PropertyValue]:
@@ -62,6 +62,6 @@ class Routed:
         if self._envelope is None:
             return {}
         try:
-            return decode_properties(self._envelope.framing.split(self._blob)[0])
+            return decode_properties(self._envelope.framing.split(self._content)[0])
         except ContentError:
             return {}

@@ -39,14 +39,14 @@ class TopicPatterns(Generic[T]):
         return not self._exact and self._tree.is_empty and self._automata.is_empty
 
     @property
-    def crowded(self) -> int:
-        """The number of states that a look-up may have to step through (see `TopicAutomata.crowded`)."""
-        return self._automata.crowded
+    def excess_states(self) -> int:
+        """The number of states that a look-up may have to step through (see `TopicAutomata.excess_states`)."""
+        return self._automata.excess_states
 
-    def crowded_by(self, pattern: str) -> int:
-        """The number of states that another pattern would add to `crowded`."""
+    def excess_states_with(self, pattern: str) -> int:
+        """The number of states that another pattern would add to `excess_states`."""
         words = normalised(pattern)
-        return self._automata.crowded_by(words) if _is_loose(words) else 0
+        return self._automata.excess_states_with(words) if _is_loose(words) else 0
 
     def add(self, pattern: str, value: T) -> None:
         """Add a pair. O(words)."""

@@ -113,7 +113,7 @@ class _Group(Generic[T]):
         self.states = 0
 
     @property
-    def crowded(self) -> int:
+    def excess_states(self) -> int:
         """The number of states beyond those of one bundle."""
         return max(0, self.states - BUNDLE_STATES)
 
@@ -158,22 +158,22 @@ class _Group(Generic[T]):
 class TopicAutomata(Generic[T]):
     """A multiset of (normalised words of a pattern, value)."""
 
-    __slots__ = ("_groups", "_places", "crowded")
+    __slots__ = ("_groups", "_places", "excess_states")
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group[T]] = {}
         self._places: dict[Words, tuple[str, _Bundle[T]]] = {}
         #: The sum, over all words, of the states beyond one bundle. A key that has all these words, however many, may
         #: have to step through all of them.
-        self.crowded = 0
+        self.excess_states = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether no pattern is left."""
         return not self._places and not self._groups
 
-    def crowded_by(self, words: Words) -> int:
-        """The number of states that another pattern would add to `crowded`."""
+    def excess_states_with(self, words: Words) -> int:
+        """The number of states that another pattern would add to `excess_states`."""
         if words in self._places:
             return 0
         held_there = min(self._states_under(word) for word in _exact(words))
@@ -190,9 +190,9 @@ class TopicAutomata(Generic[T]):
         group = self._groups.get(word)
         if group is None:
             group = self._groups[word] = _Group()
-        self.crowded -= group.crowded
+        self.excess_states -= group.excess_states
         self._places[words] = word, group.put(words, value)
-        self.crowded += group.crowded
+        self.excess_states += group.excess_states
 
     def remove(self, words: Words, value: T) -> None:
         """Remove a pair, which must be there. O(patterns of a bundle) at worst."""
@@ -203,11 +203,11 @@ class TopicAutomata(Generic[T]):
             return
         del self._places[words]
         group = self._groups[word]
-        self.crowded -= group.crowded
+        self.excess_states -= group.excess_states
         moved, bundle = group.take(words, bundle)
         for pattern in moved:
             self._places[pattern] = word, bundle
-        self.crowded += group.crowded
+        self.excess_states += group.excess_states
         if not group.bundles:
             del self._groups[word]
 

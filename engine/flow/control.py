@@ -64,7 +64,7 @@ class FlowControl(UsageTree):
 
     __slots__ = (
         "_context",
-        "_eased",
+        "_drained",
         "_reconsidered",
         "_resuming",
         "_waits",
@@ -80,11 +80,11 @@ class FlowControl(UsageTree):
         self._context = context
         self.warnings = BlockedWarnings(context.clock, context.deadlines)
         self._waits: dict[Waiter, tuple[Usage, Waiting]] = {}
-        self._eased: dict[Usage, None] = {}
+        self._drained: dict[Usage, None] = {}
         self._reconsidered: dict[Usage, None] = {}
         self._resuming: Waiting | None = None
-        self.alarm = Alarm("alarm", self._note_eased, context.clock)
-        self.disk = Alarm("disk", self._note_eased, context.clock)
+        self.alarm = Alarm("alarm", self._note_drained, context.clock)
+        self.disk = Alarm("disk", self._note_drained, context.clock)
         self.over_limit = 0
         self.pending = False
 
@@ -114,7 +114,7 @@ class FlowControl(UsageTree):
     # -- publishing ---------------------------------------------------------------------------------------------------
 
     def room_for(
-        self, queues: Sequence[Metered], envelope: Envelope, blobs: Sequence[bytes], client: Waiting
+        self, queues: Sequence[Metered], envelope: Envelope, contents: Sequence[bytes], client: Waiting
     ) -> tuple[int, Blocker | None]:
         """The number of messages, from the head of a run, that may be published to all of these queues now.
 
@@ -136,9 +136,9 @@ class FlowControl(UsageTree):
                 nodes[node] = nodes.get(node, 0) + 1
         if full is not None:
             return 0, full
-        count = len(blobs)
+        count = len(contents)
         for node, width in nodes.items():
-            count = min(count, _fitting(node.room, width, blobs[:count], in_messages=node.in_messages))
+            count = min(count, _fitting(node.room, width, contents[:count], in_messages=node.in_messages))
         for queue in queues if count > 1 else ():
             if (meter := queue.meter) is not None and meter.minimum_size:
                 count = min(count, meter.fitting(nodes))
@@ -160,7 +160,7 @@ class FlowControl(UsageTree):
             self._emit(BlockedClient(client, node.destination, node.limit_name, now_ns), True)
             self.warnings.blocked(node)
         if not node.is_full:
-            self._note_eased(node)
+            self._note_drained(node)
 
     def leave(self, waiter: Waiter) -> None:
         """Remove a waiter that has nothing parked, or whose client is gone. Idempotent."""
@@ -194,8 +194,8 @@ class FlowControl(UsageTree):
         self._changed[meter] = None
         self.pending = self._context.background.pending = True
 
-    def _note_eased(self, node: Usage) -> None:
-        self._eased[node] = None
+    def _note_drained(self, node: Usage) -> None:
+        self._drained[node] = None
         self.pending = self._context.background.pending = True
 
     def work(self) -> None:
@@ -205,15 +205,15 @@ class FlowControl(UsageTree):
         while self._reconsidered:
             self._look_again(self._reconsidered.popitem()[0])
         until = effort.spent + RELEASE_SPREAD
-        while self._eased and effort.spent < until:
-            node = next(iter(self._eased))
+        while self._drained and effort.spent < until:
+            node = next(iter(self._drained))
             if node.is_full or not node.round_robin:
-                del self._eased[node]
+                del self._drained[node]
                 continue
             self._serve(node)
             effort.spent += TURN_COST
         self._settle()
-        self.pending = bool(self._eased)
+        self.pending = bool(self._drained)
 
     def _serve(self, node: Usage) -> None:
         client, waiter = node.round_robin.next
@@ -268,14 +268,14 @@ def _deadline_ms(full: Blocker) -> float:
     return full.fails_after_ms or math.inf
 
 
-def _fitting(room: int, width: int, blobs: Sequence[bytes], *, in_messages: bool) -> int:
+def _fitting(room: int, width: int, contents: Sequence[bytes], *, in_messages: bool) -> int:
     """The number of messages that use up the room in `width` queues; the last one may exceed it."""
     if in_messages:
-        return min(len(blobs), max(1, -(-room // width)))
-    if sum(map(len, blobs)) * width < room:
-        return len(blobs)
-    for count, blob in enumerate(blobs, 1):
-        room -= len(blob) * width
+        return min(len(contents), max(1, -(-room // width)))
+    if sum(map(len, contents)) * width < room:
+        return len(contents)
+    for count, content in enumerate(contents, 1):
+        room -= len(content) * width
         if room <= 0:
             return count
-    return len(blobs)
+    return len(contents)

@@ -69,7 +69,7 @@ class UsageTree(ABC):
         self.parked = ParkedTotal()
 
     @abstractmethod
-    def _note_eased(self, node: Usage) -> None:
+    def _note_drained(self, node: Usage) -> None:
         """The node is no longer full: its waiting clients may continue."""
 
     @abstractmethod
@@ -100,7 +100,7 @@ class UsageTree(ABC):
             root = self._roots.get(name)
             if root is None:
                 in_messages = name == WHOLE_MESSAGES
-                root = Usage("broker", name, self._note_eased, is_root=True, in_messages=in_messages)
+                root = Usage("broker", name, self._note_drained, is_root=True, in_messages=in_messages)
                 self._roots[name] = root
             root.set_limit(limit, flow)
         for node in self._nodes.values():
@@ -235,7 +235,7 @@ class UsageTree(ABC):
         key = (limit_name, vhost, name)
         node = self._nodes.get(key)
         if node is None:
-            node = self._nodes[key] = Usage(where, limit_name, self._note_eased, in_messages=in_messages)
+            node = self._nodes[key] = Usage(where, limit_name, self._note_drained, in_messages=in_messages)
         node.set_limit(max(1, limit), self._flow)  # a limit of 0 is always full; in `Usage` 0 means no limit
         return node
 
@@ -254,7 +254,7 @@ class UsageTree(ABC):
         node.is_full = False
         node.limit = 0
         if node.round_robin:
-            self._note_eased(node)
+            self._note_drained(node)
 
     def nodes(self) -> list[Usage]:
         """All nodes, those of the broker first."""

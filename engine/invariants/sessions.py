@@ -32,9 +32,9 @@ def held_by(sessions: Iterable[Receiver]) -> Held:
 
 def _all_of(session: Session) -> Iterator[Message]:
     """Messages under tags, and those that a transaction or an unfinished commit is to settle."""
-    withheld = () if session.transaction is None else session.transaction.tags.values()
+    uncommitted = () if session.transaction is None else session.transaction.tags.values()
     committing = () if session.committing is None else session.committing.unsettled()
-    return chain(session.unacked.values(), withheld, committing)
+    return chain(session.unacked.values(), uncommitted, committing)
 
 
 def sessions_of(held: Held) -> Iterator[str]:

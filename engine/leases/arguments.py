@@ -10,7 +10,7 @@ BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lea
 
 
 @dataclass(slots=True, frozen=True)
-class ConsumerWish:
+class ConsumerRequest:
     """`backlog`: maximum of leases; 0: barriers alone; None: by its prefetch. `top_n`: messages to show; None: all.
 
     `browses`: it only looks at messages. `renews`: its leases are renewed while its connection is alive.
@@ -22,7 +22,7 @@ class ConsumerWish:
     renews: bool
 
 
-def wish_of(arguments: FieldTable, *, name: str, vhost: str) -> ConsumerWish:
+def request_of(arguments: FieldTable, *, name: str, vhost: str) -> ConsumerRequest:
     """Read the arguments, except those of replays. Raises: InvalidArgument."""
     where = {"name": name, "vhost": vhost}
     _switch(arguments, REPLACE, where)
@@ -30,7 +30,7 @@ def wish_of(arguments: FieldTable, *, name: str, vhost: str) -> ConsumerWish:
     top_n = _natural(arguments, TOP_N, where)
     if top_n is not None and not browses:
         raise InvalidArgument(key=TOP_N, **where, reason=Reason("text", f"expected {BROWSE} beside it"))
-    return ConsumerWish(_natural(arguments, BACKLOG, where), top_n, browses, _switch(arguments, RENEWAL, where))
+    return ConsumerRequest(_natural(arguments, BACKLOG, where), top_n, browses, _switch(arguments, RENEWAL, where))
 
 
 def _switch(arguments: FieldTable, key: str, where: dict[str, str]) -> bool:

@@ -35,15 +35,15 @@ class LeaseControl:
     def __init__(self, context: HostContext) -> None:
         self._context = context
 
-    def handle(self, sender: Sender, envelope: Envelope, blob: bytes) -> None:
+    def handle(self, sender: Sender, envelope: Envelope, content: bytes) -> None:
         """Serve a request now; if it takes several steps, in the background."""
-        steps = self._serve(sender, envelope, blob)
+        steps = self._serve(sender, envelope, content)
         for _ in steps:
             self._context.broker.background.run(steps)
             break
 
-    def _serve(self, sender: Sender, envelope: Envelope, blob: bytes) -> Iterator[None]:
-        header = envelope.framing.split(blob)[0]
+    def _serve(self, sender: Sender, envelope: Envelope, content: bytes) -> Iterator[None]:
+        header = envelope.framing.split(content)[0]
         try:
             properties = decode_properties(header)
         except ContentError:

@@ -24,7 +24,7 @@ def buries(settings: LeasedSettings, reasons: Sequence[str]) -> bool:
 def with_dead_body(settings: LeasedSettings, message: Message, reasons: Sequence[str]) -> bytes:
     """A plainly framed message with its body replaced from the template; the result is plainly framed, too."""
     assert settings.dead_letter_data is not None
-    header, body = PLAIN.split(message.blob)
+    header, body = PLAIN.split(message.content)
     values = {
         b"AMPS_DATA": body,
         b"AMPS_REASON": ",".join(reasons).encode(),

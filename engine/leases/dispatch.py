@@ -120,7 +120,7 @@ def _alive(queue: LeasedCore, messages: list[Message]) -> list[Message]:
     now_ns = queue.context.broker.clock.monotonic_ns()
     dead = [message for message in messages if 0 < message.expires_ns < now_ns]
     if dead:
-        queue.lose(dead, "expired")
+        queue.dead_letter_or_drop(dead, "expired")
         return [message for message in messages if not 0 < message.expires_ns < now_ns]
     return messages
 
@@ -154,10 +154,10 @@ def _release_barrier(queue: LeasedCore) -> bool:
     takers = [one for one in takers if one.filter is None or asked.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
-    blob, envelope = with_entries(message.envelope, message.blob, entries), message.envelope.plain()
+    content, envelope = with_entries(message.envelope, message.content, entries), message.envelope.plain()
     for consumer in takers:
         queue.events.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
-        consumer.session.deliver_beside(consumer, [shown(blob, envelope)], queue.past_at(consumer.session))
+        consumer.session.deliver_beside(consumer, [shown(content, envelope)], queue.past_at(consumer.session))
     queue.gone([message])
     return True
 
@@ -192,7 +192,7 @@ def _show(queue: LeasedCore) -> None:
             if is_shown and (consumer.filter is None or Asked(message, effort).is_taken_by(consumer.filter)):
                 browse.left -= 1
                 entries = browse_entries(queue.topic_of(message.envelope), bookmark_of(message.id))
-                copies.append(shown(with_entries(message.envelope, message.blob, entries), message.envelope.plain()))
+                copies.append(shown(with_entries(message.envelope, message.content, entries), message.envelope.plain()))
         effort.spent += SHOWING * len(copies)
         if copies:
             consumer.session.deliver_beside(consumer, copies, queue.past_at(consumer.session))

@@ -80,7 +80,7 @@ class LeasedCore(LeasedParts):
             lease.holder = self.past_at(holder.session)
             if lease.id in live:
                 messages.append(_another(lease))
-                lease.blob = b""
+                lease.content = b""
             else:
                 lease.id = NOTHING
         return messages
@@ -151,16 +151,16 @@ class LeasedCore(LeasedParts):
         for message in messages if is_buried else ():
             self.add_headers(message, {REASON: word})
             if settings.dead_letter_data is not None:
-                blob = with_dead_body(settings, message, reasons)
-                self.events.octets_changed(len(blob) - len(message.blob), message.envelope)
-                message.blob = blob
+                content = with_dead_body(settings, message, reasons)
+                self.events.octets_changed(len(content) - len(message.content), message.envelope)
+                message.content = content
         for message in messages:
             self.book.cancels.pop(message.id, None)
         self.left_active(messages)
         if is_buried:
-            super().lose(messages, reason)
+            super().dead_letter_or_drop(messages, reason)
         else:
-            self.events.lost(messages, reason, None, came_in=True)
+            self.events.died(messages, reason, None, came_in=True)
         if self.leased.barrier is not None:
             self.mark()  # a barrier may be first now
         if self.throttle is not None:
@@ -255,6 +255,6 @@ def _another(message: Message) -> Message:
     """A copy of a message, without a holder."""
     if isinstance(message, RankedMessage):
         return ranked(message, message.position)
-    other = Message(message.id, message.blob, message.envelope, None, message.deliveries)
+    other = Message(message.id, message.content, message.envelope, None, message.deliveries)
     other.expires_ns = message.expires_ns
     return other

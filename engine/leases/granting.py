@@ -21,7 +21,7 @@ ALIKE_MIN = 3
 #: Units of `Effort` to make the headers of one delivery, beside the delivery itself.
 DRESSING = 2
 
-_blob_of: Callable[[Message], bytes] = attrgetter("blob")
+_content_of: Callable[[Message], bytes] = attrgetter("content")
 _id_of: Callable[[Message], int] = attrgetter("id")
 _deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
 _envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
@@ -57,8 +57,8 @@ def _deliver(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message],
             topic = queue.topic_of(messages[0].envelope)
             headers = run_headers(topic, ORIGIN, ids, deliveries[0] + 1, until_ms)
             if headers is not None:
-                blobs = list(map(_blob_of, messages))
-                effect = DeliveredLeases(consumer, 0, messages[0].envelope, blobs, headers)
+                contents = list(map(_content_of, messages))
+                effect = DeliveredLeases(consumer, 0, messages[0].envelope, contents, headers)
                 consumer.session.deliver(consumer, messages, (effect,))
                 return
     _deliver_each(queue, consumer, messages, until_ms)
@@ -67,12 +67,12 @@ def _deliver(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message],
 def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Deliver messages, each with headers made for it."""
     queue.context.broker.effort.spent += DRESSING * len(messages)
-    blobs = [dressed(queue, message, message.deliveries + 1, until_ms) for message in messages]
+    contents = [dressed(queue, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.plain() for message in messages]
     effects, start = [], 0
     for redelivered, run in groupby(messages, lambda one: one.deliveries > 0):
         stop = start + len(list(run))
-        effects.append(Delivered(consumer, 0, envelopes[start:stop], redelivered, blobs[start:stop]))
+        effects.append(Delivered(consumer, 0, envelopes[start:stop], redelivered, contents[start:stop]))
         start = stop
     consumer.session.deliver(consumer, messages, effects)
 
@@ -113,11 +113,11 @@ def dressed(queue: LeasedCore, message: Message, deliveries: int, until_ms: int 
     is_one = is_barrier(queue.leased.barrier, message)
     topic = queue.topic_of(message.envelope)
     entries = lease_entries(topic, bookmark_of(message.id), deliveries, cancels, until_ms, is_barrier=is_one)
-    return with_entries(message.envelope, message.blob, entries)
+    return with_entries(message.envelope, message.content, entries)
 
 
 def presented(queue: LeasedCore, message: Message) -> Message:
     """A copy of a delivered message, as basic.get shows it."""
     until_ms = None if message.holder is None else _until_ms(queue)
-    blob = dressed(queue, message, message.deliveries, until_ms)
-    return Message(message.id, blob, message.envelope.plain(), message.holder, message.deliveries)
+    content = dressed(queue, message, message.deliveries, until_ms)
+    return Message(message.id, content, message.envelope.plain(), message.holder, message.deliveries)

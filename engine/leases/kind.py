@@ -29,14 +29,14 @@ from ..stores.plain_store import PlainStore
 from ..stores.store import Store
 from . import dispatch as leased_dispatch
 from .active_set import ActiveSet
-from .arguments import BROWSE, RENEWAL, ConsumerWish, wish_of
+from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
 from .browse import Browse
 from .ending import FORCED_EXPIRE, TIME_LIMIT, UNSUBSCRIBED
 from .granting import begin, presented
 from .ranked_store import RANK_MAX, RankedStore, position_at, ranked
 from .ranking import is_barrier, rank_of
+from .rebuilding import RebuiltCore
 from .replaying import read_on, replay_for, take_turn
-from .reviewing import ReviewedCore
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
@@ -55,27 +55,27 @@ class LeasedIntake:
     __slots__ = ()
 
     def admit(
-        self, queue: "LeasedQueue", first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None
+        self, queue: "LeasedQueue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
-        queue.last_id = max(queue.last_id, first_id + len(blobs) - 1)
+        queue.last_id = max(queue.last_id, first_id + len(contents) - 1)
         storage = queue.context.broker.storage
         if storage.durability is None:
             wall_ms = queue.context.broker.clock.wall_ms()
-            storage.memory_log.note(queue.vhost_name, queue.name, first_id, envelope, blobs, wall_ms)
+            storage.memory_log.note(queue.vhost_name, queue.name, first_id, envelope, contents, wall_ms)
         refused: Sequence[int] = ()
         if due_ns is not None:
-            refused = _admit(queue, first_id, envelope, blobs, 0, due_ns)
+            refused = _admit(queue, first_id, envelope, contents, 0, due_ns)
             scheduled.await_due(queue)
             return refused
         expires_ns = queue.lifetime_ns(envelope)
         if expires_ns or queue.is_ranked or queue.refusing:
-            refused = _admit(queue, first_id, envelope, blobs, expires_ns)
+            refused = _admit(queue, first_id, envelope, contents, expires_ns)
         else:
-            queue.events.enqueued_run(first_id, envelope, blobs)
-            queue.store.append_run(first_id, envelope, blobs)
+            queue.events.enqueued_run(first_id, envelope, contents)
+            queue.store.append_run(first_id, envelope, contents)
             _tell_groups(queue, (queue.last_id,))
             if queue.deferred is not None:
-                queue.settle_deferred(range(first_id, first_id + len(blobs)))
+                queue.settle_deferred(range(first_id, first_id + len(contents)))
         if queue.consumer_list.consumers:
             queue.mark()
         return refused
@@ -107,15 +107,15 @@ def _admit(
     queue: "LeasedQueue",
     first_id: int,
     envelope: Envelope,
-    blobs: Sequence[bytes],
+    contents: Sequence[bytes],
     expires_ns: int,
     due_ns: int | None = None,
 ) -> list[int]:
     refused: list[int] = []
     store = queue.store
     is_own = envelope.expiration_ms is not None and queue.leased.settings.expiration_model != BY_QUEUE
-    for offset, blob in enumerate(blobs):
-        message = queue.message_for(first_id + offset, blob, envelope)
+    for offset, content in enumerate(contents):
+        message = queue.message_for(first_id + offset, content, envelope)
         if queue.refusing and (refusal := queue.refuses(message)) is not None:
             if refusal.tells_publisher:
                 refused.append(offset)
@@ -131,7 +131,7 @@ def _admit(
         if expires_ns:
             _expect(queue, message, is_own)
     if queue.deferred is not None and due_ns is None:
-        queue.settle_deferred(range(first_id, first_id + len(blobs)))
+        queue.settle_deferred(range(first_id, first_id + len(contents)))
     if expires_ns:
         queue.arm_expiry()
         queue.arm_leases()
@@ -167,13 +167,15 @@ class LeasedDispatch:
 
     def joining(self, queue: "LeasedQueue", consumer: Consumer) -> None:
         """Read the arguments; prepare a browse or a replay. Raises: InvalidArgument, and the errors of `replay_for`."""
-        wish = wish_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
-        _check_renewal(queue, consumer, wish)
-        _give_backlog(queue, consumer, wish)
-        asked = wish.backlog if wish.backlog is not None else consumer.session.prefetch_wanted
-        if wish.browses:
+        request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
+        _check_renewal(queue, consumer, request)
+        _give_backlog(queue, consumer, request)
+        asked = request.backlog if request.backlog is not None else consumer.session.prefetch_wanted
+        if request.browses:
             queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
-            queue.browsing[consumer] = Browse(queue.last_id, queue.ready_count if wish.top_n is None else wish.top_n)
+            queue.browsing[consumer] = Browse(
+                queue.last_id, queue.ready_count if request.top_n is None else request.top_n
+            )
             queue.mark()
         elif (replay := replay_for(queue, consumer, asked)) is not None:
             queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
@@ -181,9 +183,9 @@ class LeasedDispatch:
             queue.mark()
 
     def joined(self, queue: "LeasedQueue", consumer: Consumer) -> None:
-        wish = wish_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
-        is_aside = wish.browses or wish.backlog == 0 or consumer in queue.replaying
-        queue.lease_consumers.joined(consumer, is_aside=is_aside, renews=wish.renews)
+        request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
+        is_aside = request.browses or request.backlog == 0 or consumer in queue.replaying
+        queue.lease_consumers.joined(consumer, is_aside=is_aside, renews=request.renews)
 
     def removes_messages(self, queue: "LeasedQueue", consumer: Consumer) -> bool:
         return consumer not in queue.browsing and consumer not in queue.replaying
@@ -199,18 +201,18 @@ class LeasedDispatch:
         exclusive: bool,
     ) -> None:
         """Replace filter, backlog and priority; the consumer's leases go on. Raises: InvalidArgument."""
-        wish = wish_of(arguments, name=queue.name, vhost=queue.vhost_name)
-        looks = wish.browses or consumer in queue.browsing or consumer in queue.replaying
+        request = request_of(arguments, name=queue.name, vhost=queue.vhost_name)
+        looks = request.browses or consumer in queue.browsing or consumer in queue.replaying
         looks = looks or not REPLAY_ARGUMENTS.isdisjoint(arguments)
         if looks or (no_ack, exclusive) != (consumer.no_ack, consumer.exclusive):
             reason = Reason("text", f"{BROWSE}, replay, no_ack and exclusive can not be replaced")
             raise InvalidArgument(key=REPLACE, name=queue.name, vhost=queue.vhost_name, reason=reason)
-        _check_renewal(queue, consumer, wish)
+        _check_renewal(queue, consumer, request)
         if queue.selection is not None:
             select_no_more(queue, queue.selection, [consumer])
         consumer.change(arguments, filter_)
-        _give_backlog(queue, consumer, wish)
-        queue.lease_consumers.joined(consumer, is_aside=wish.backlog == 0, renews=wish.renews)
+        _give_backlog(queue, consumer, request)
+        queue.lease_consumers.joined(consumer, is_aside=request.backlog == 0, renews=request.renews)
         select(queue, consumer)
         queue.mark()
 
@@ -241,7 +243,7 @@ class LeasedDispatch:
             return False
         if queue.selection is not None and queue.selection.search.is_waiting:
             return True
-        if queue.review is not None:
+        if queue.rebuild is not None:
             return True
         if queue.replaying and any(replay.is_hungry for replay in queue.replaying.values()):
             return True
@@ -249,8 +251,8 @@ class LeasedDispatch:
 
     def load(self, queue: "LeasedQueue") -> None:
         """Make one step of a rebuild, a search, a replay or a browse, or read messages into memory."""
-        if queue.review is not None:
-            queue.review_on(queue.review)
+        if queue.rebuild is not None:
+            queue.rebuild_slice(queue.rebuild)
             return
         if queue.selection is not None and queue.selection.search.is_waiting:
             queue.selection.search.load(queue.store)
@@ -269,14 +271,14 @@ class LeasedDispatch:
             queue.store.load()
 
 
-def _check_renewal(queue: "LeasedQueue", consumer: Consumer, wish: ConsumerWish) -> None:
-    if wish.renews and consumer.client.liveness is None:
+def _check_renewal(queue: "LeasedQueue", consumer: Consumer, request: ConsumerRequest) -> None:
+    if request.renews and consumer.client.liveness is None:
         reason = Reason("text", "the connection has no heartbeats")
         raise InvalidArgument(key=RENEWAL, name=queue.name, vhost=queue.vhost_name, reason=reason)
 
 
-def _give_backlog(queue: "LeasedQueue", consumer: Consumer, wish: ConsumerWish) -> None:
-    limit, requested = queue.leased.settings.max_per_subscription_backlog, wish.backlog
+def _give_backlog(queue: "LeasedQueue", consumer: Consumer, request: ConsumerRequest) -> None:
+    limit, requested = queue.leased.settings.max_per_subscription_backlog, request.backlog
     if requested is None:
         session = consumer.session
         requested = session.prefetch_wanted if session.prefetch_wanted is not None else 1
@@ -313,7 +315,7 @@ class LeasedSettlement:
         if not queue.deleted:
             queue.returned(queue.book.end(_running(messages)), why, is_cancel=why in CANCELS)
 
-    def kill(self, queue: "LeasedQueue", messages: list[Message], reason: str) -> None:
+    def reject(self, queue: "LeasedQueue", messages: list[Message], reason: str) -> None:
         self.kill_or_keep(queue, messages, reason)
 
     def kill_or_keep(self, queue: "LeasedQueue", messages: list[Message], reason: str) -> None:
@@ -326,23 +328,23 @@ class LeasedSettlement:
         queue.mark()
 
 
-class LeasedQueue(ReviewedCore):
+class LeasedQueue(RebuiltCore):
     """A leased queue. `Queue` documents its operations."""
 
     __slots__ = ()
 
-    def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+    def message_for(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         """See `Queue`; the message has its rank, if the queue has ranks."""
         if not self.is_ranked:
-            return self.store.new_message(id_, blob, envelope)
-        message = Message(id_, blob, envelope)
+            return self.store.new_message(id_, content, envelope)
+        message = Message(id_, content, envelope)
         rank = RANK_MAX if self.leased.priority is None else rank_of(self.leased.priority, message)
         position = position_at(rank, id_)
         if is_barrier(self.leased.barrier, message):
             self.note_barrier(position)
         return ranked(message, position)
 
-    def lose(self, messages: list[Message], reason: str, *, came_in: bool = True) -> None:
+    def dead_letter_or_drop(self, messages: list[Message], reason: str, *, came_in: bool = True) -> None:
         """See `Queue`. Called only for messages that expire at the head."""
         assert reason == EXPIRED and came_in
         self.expire_for(messages, (TIME_LIMIT,))
@@ -404,7 +406,7 @@ class LeasedQueue(ReviewedCore):
         while len(old):
             some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
             for message in sorted(some, key=_id_of):
-                anew = self.message_for(message.id, message.blob, message.envelope)
+                anew = self.message_for(message.id, message.content, message.envelope)
                 anew.expires_ns = message.expires_ns
                 self.store.append(anew)
         old.drop_all()

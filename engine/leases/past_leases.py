@@ -26,6 +26,6 @@ class PastHolder(Holder):
         super().__init__(queue, session, counts_against_prefetch=False)
 
 
-def shown(blob: bytes, envelope: Envelope) -> Message:
+def shown(content: bytes, envelope: Envelope) -> Message:
     """A delivery that is only shown: an acknowledgement of it has no effect."""
-    return Message(NOTHING, blob, envelope)
+    return Message(NOTHING, content, envelope)

@@ -15,8 +15,8 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from ..stores.memory_budget import held_octets
 from ..stores.paged_run import Part
+from ..stores.storage import Owner
 from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
-from ..stores.surroundings import Owner
 from ..stores.untailed_store import UntailedStore
 
 #: The highest rank; ranks begin at 0. The position of a message of the highest rank is its id.
@@ -39,7 +39,7 @@ class RankedMessage(Message):
 
 def ranked(message: Message, position: int) -> RankedMessage:
     """A copy of a message with its position."""
-    found = RankedMessage(message.id, message.blob, message.envelope, message.holder, message.deliveries)
+    found = RankedMessage(message.id, message.content, message.envelope, message.holder, message.deliveries)
     found.expires_ns, found.uncounted = message.expires_ns, message.uncounted
     found.position = position
     return found
@@ -233,18 +233,18 @@ class RankedStore(UntailedStore):
     def first_paged_id(self) -> int | None:
         return None
 
-    def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         """A message of the highest rank."""
-        return ranked(Message(id_, blob, envelope), id_)
+        return ranked(Message(id_, content, envelope), id_)
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
-            self.append(self._owner.message_for(id_, blob, envelope))
+    def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
+        for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):
+            self.append(self._owner.message_for(id_, content, envelope))
 
     def append(self, message: Message) -> Message | None:
-        here = Message(message.id, message.blob, message.envelope, message.holder, message.deliveries)
+        here = Message(message.id, message.content, message.envelope, message.holder, message.deliveries)
         here.expires_ns, here.uncounted = message.expires_ns, message.uncounted
         self._here.add(here, self.position_of(message))
         return None
@@ -268,11 +268,11 @@ class RankedStore(UntailedStore):
         taken: list[Message] = []
         while len(taken) < limit and len(self._here) and (room > 0 or not taken):
             taken.append(self._here.popleft())
-            room -= len(taken[-1].blob)
+            room -= len(taken[-1].content)
         return taken
 
     def head_octets(self, count: int) -> int:
-        return sum(len(message.blob) for message in islice(self._here, count))
+        return sum(len(message.content) for message in islice(self._here, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         return Removed([self._here.popleft() for _ in range(min(count, len(self._here)))], [])

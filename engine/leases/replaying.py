@@ -115,7 +115,7 @@ def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
         waiting.popleft()
         replay.went(one, now_ns)
         copy = _copy(queue, one)
-        room -= len(copy.blob)
+        room -= len(copy.content)
         shown.append(copy)
         effort.spent += SHOWING
     if shown:
@@ -145,7 +145,7 @@ def _copy(queue: LeasedCore, one: LoggedMessage) -> Message:
     message = one.message
     topic = queue.topic_of(message.envelope)
     entries = replay_entries(topic, bookmark_of(message.id), message.id, one.wall_ms)
-    return only_shown(with_entries(message.envelope, message.blob, entries), message.envelope.plain())
+    return only_shown(with_entries(message.envelope, message.content, entries), message.envelope.plain())
 
 
 def _wake(queue: LeasedCore, replay: Replay, wait_ns: int) -> None:

@@ -76,7 +76,7 @@ def _hand_out(queue: LeasedCore, free: Free) -> bool:
         return True  # the message is gone
     now_ns = queue.context.broker.clock.monotonic_ns()
     if 0 < removed.messages[0].expires_ns < now_ns:
-        queue.lose(removed.messages, "expired")
+        queue.dead_letter_or_drop(removed.messages, "expired")
         return True
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
     grant(queue, queue.lease_consumers.choose(consumers), removed.messages)

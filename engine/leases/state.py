@@ -23,8 +23,8 @@ from .browse import Browse
 from .consumer_list import LeaseConsumers
 from .deferred_acks import DeferredAcks
 from .past_leases import PastHolder
+from .rebuild import Rebuild
 from .replay import Replay
-from .review import Review
 
 
 def bookmark_of(id_: int) -> str:
@@ -49,9 +49,9 @@ class LeasedParts(Queue):
         "last_id",
         "lease_consumers",
         "leased",
+        "rebuild",
         "recovered_point",
         "replaying",
-        "review",
     )
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -65,7 +65,7 @@ class LeasedParts(Queue):
         self.replaying: dict[Consumer, Replay] = {}
         self.last_id = 0  # the highest id that came
         self.recovered_point = ""  # the recovery point that it was built from; empty: none yet
-        self.review: Review | None = None  # while it is rebuilt from the log
+        self.rebuild: Rebuild | None = None  # while it is rebuilt from the log
         self.deferred: DeferredAcks | None = None  # None: none
         self._past: dict[Receiver, PastHolder] = {}
         self._deadline: Deadline | None = None

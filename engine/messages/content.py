@@ -85,7 +85,7 @@ class PropertySummary(NamedTuple):
     is_marked: bool = False  # has a header of `MARKS` or wants a direct reply, so that publishing reads its properties
 
 
-NO_FACTS = PropertySummary()
+NO_PROPERTIES = PropertySummary()
 
 
 @lru_cache(512)
@@ -280,8 +280,8 @@ def splice_header(
 class Cut(NamedTuple):
     """The contents of a run of messages, as the journal stores them.
 
-    `columns`: each column has one part of each message; the parts of a message joined are its blob in plain framing.
-    `sizes`: octets of each blob, `body_sizes`: octets of each body.
+    `columns`: each column has one part of each message; the parts of a message joined are its content in plain framing.
+    `sizes`: octets of each content, `body_sizes`: octets of each body.
     """
 
     columns: Sequence[Sequence[bytes]]
@@ -296,21 +296,21 @@ class Cut(NamedTuple):
 
 
 class Framing(Protocol):
-    """The format of a blob, which joins header payload and body. Each frontend has its own.
+    """The format of a content, which joins header payload and body. Each frontend has its own.
 
-    A frontend may send blobs of its own framing unchanged.
+    A frontend may send contents of its own framing unchanged.
     """
 
-    def split(self, blob: bytes) -> tuple[bytes, bytes]:
-        """Header payload and body of a blob."""
+    def split(self, content: bytes) -> tuple[bytes, bytes]:
+        """Header payload and body of a content."""
 
-    def body_size(self, blob: bytes) -> int:
-        """Octets of a blob's body, found without splitting it."""
+    def body_size(self, content: bytes) -> int:
+        """Octets of a content's body, found without splitting it."""
 
-    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        """Octets of each blob's body."""
+    def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
+        """Octets of each content's body."""
 
-    def cut(self, blobs: Sequence[bytes]) -> Cut:
+    def cut(self, contents: Sequence[bytes]) -> Cut:
         """The contents of a run, in columns for the journal."""
 
 
@@ -321,42 +321,42 @@ class PlainFraming:
 
     @staticmethod
     def join(header: bytes, body: bytes) -> bytes:
-        """Make a blob of this framing."""
+        """Make a content of this framing."""
         return _LENGTH.pack(len(header)) + header + body
 
-    def split(self, blob: bytes) -> tuple[bytes, bytes]:
-        end = 4 + _LENGTH.unpack_from(blob)[0]
-        return blob[4:end], blob[end:]
+    def split(self, content: bytes) -> tuple[bytes, bytes]:
+        end = 4 + _LENGTH.unpack_from(content)[0]
+        return content[4:end], content[end:]
 
-    def body_size(self, blob: bytes) -> int:
-        return len(blob) - 4 - int(_LENGTH.unpack_from(blob)[0])
+    def body_size(self, content: bytes) -> int:
+        return len(content) - 4 - int(_LENGTH.unpack_from(content)[0])
 
-    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        return list(map(self.body_size, blobs))
+    def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
+        return list(map(self.body_size, contents))
 
-    def cut(self, blobs: Sequence[bytes]) -> Cut:
-        return Cut((blobs,), list(map(len, blobs)), self.body_sizes(blobs))
+    def cut(self, contents: Sequence[bytes]) -> Cut:
+        return Cut((contents,), list(map(len, contents)), self.body_sizes(contents))
 
 
 PLAIN = PlainFraming()
 
 
 class CommonHeader:
-    """The engine's framing of messages with equal headers: a blob is the body, the header is stored here once."""
+    """The engine's framing of messages with equal headers: a content is the body, the header is stored here once."""
 
     __slots__ = ("header",)
 
     def __init__(self, header: bytes) -> None:
         self.header = header
 
-    def split(self, blob: bytes) -> tuple[bytes, bytes]:
-        return self.header, blob
+    def split(self, content: bytes) -> tuple[bytes, bytes]:
+        return self.header, content
 
-    def body_size(self, blob: bytes) -> int:
-        return len(blob)
+    def body_size(self, content: bytes) -> int:
+        return len(content)
 
-    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        return list(map(len, blobs))
+    def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
+        return list(map(len, contents))
 
-    def cut(self, blobs: Sequence[bytes]) -> Cut:
-        return Cut.of([_LENGTH.pack(len(self.header)) + self.header] * len(blobs), blobs)
+    def cut(self, contents: Sequence[bytes]) -> Cut:
+        return Cut.of([_LENGTH.pack(len(self.header)) + self.header] * len(contents), contents)

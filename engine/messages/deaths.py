@@ -28,10 +28,10 @@ class DeadLetter:
     `deaths`: the encoded entries of its x-death, newest first.
     """
 
-    __slots__ = ("blob", "deaths", "envelope", "reason")
+    __slots__ = ("content", "deaths", "envelope", "reason")
 
-    def __init__(self, blob: bytes, envelope: Envelope, deaths: bytes, reason: str) -> None:
-        self.blob = blob
+    def __init__(self, content: bytes, envelope: Envelope, deaths: bytes, reason: str) -> None:
+        self.content = content
         self.envelope = envelope
         self.deaths = deaths
         self.reason = reason
@@ -75,7 +75,7 @@ def dead_letter(
     """
     if routing_key is not None:
         routing_key = _short(routing_key)
-    header, body = message.envelope.framing.split(message.blob)
+    header, body = message.envelope.framing.split(message.content)
     properties = decode_properties(header, raw="x-death")
     headers = properties.get("headers")
     headers = headers if isinstance(headers, dict) else {}

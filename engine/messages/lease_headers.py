@@ -101,11 +101,11 @@ class RunHeaders:
         length = _LENGTH.pack(len(kept) + self.size)
         return b"".join((header[:12], before, length, kept, self._before)), self._after + after
 
-    def dressed(self, envelope: Envelope, blobs: Sequence[bytes]) -> list[bytes]:
-        """The blobs of the deliveries, as `with_entries` makes them."""
+    def dressed(self, envelope: Envelope, contents: Sequence[bytes]) -> list[bytes]:
+        """The contents of the deliveries, as `with_entries` makes them."""
         return [
-            with_entries(envelope, blob, b"%b%d%b" % (self._before, number, self._after))
-            for number, blob in zip(self.numbers, blobs)
+            with_entries(envelope, content, b"%b%d%b" % (self._before, number, self._after))
+            for number, content in zip(self.numbers, contents)
         ]
 
 
@@ -128,9 +128,9 @@ def replay_entries(topic: bytes, bookmark: str, offset: int, wall_ms: int) -> by
     return topic + text_entry(_BOOKMARK, bookmark) + _PLACE(_OFFSET, offset, _TIME, wall_ms)
 
 
-def with_entries(envelope: Envelope, blob: bytes, entries: bytes) -> bytes:
-    """The blob in plain framing (see `Envelope.plain`), with these entries appended to its headers."""
-    header, body = envelope.framing.split(blob)
+def with_entries(envelope: Envelope, content: bytes, entries: bytes) -> bytes:
+    """The content in plain framing (see `Envelope.plain`), with these entries appended to its headers."""
+    header, body = envelope.framing.split(content)
     before, kept, after = _known_cut(header)
     return PLAIN.join(
         b"".join((header[:12], before, _LENGTH.pack(len(kept) + len(entries)), kept, entries, after)), body

@@ -1,21 +1,21 @@
 """A message in a queue, and the envelope that a run of messages shares.
 
-Each queue has its own `Message` object for a message; all of them share the blob, which is one bytes object. Ids rise
-in the order of publishing, so an id also gives the message's position in the queue.
+Each queue has its own `Message` object for a message; all of them share the content, which is one bytes object. Ids
+rise in the order of publishing, so an id also gives the message's position in the queue.
 """
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from .content import NO_FACTS, PLAIN, Framing, PropertySummary, headers_of, opened_headers, splice_header
+from .content import NO_PROPERTIES, PLAIN, Framing, PropertySummary, headers_of, opened_headers, splice_header
 from .field_table import Field, FieldTable
 
 
 class Envelope:
-    """Exchange, routing keys and property summary of a run of messages, and the framing of their blobs.
+    """Exchange, routing keys and property summary of a run of messages, and the framing of their contents.
 
-    The expiration in `facts` must be valid (`arguments.check_expiration`). `opaque`: data that the publishing frontend
-    needs to send the blobs on without decoding them.
+    The expiration in `summary` must be valid (`arguments.check_expiration`). `opaque`: data that the publishing
+    frontend needs to send the contents on without decoding them.
     """
 
     __slots__ = (
@@ -27,28 +27,28 @@ class Envelope:
         "exchange",
         "expiration_ms",  # the effective time to live: that of the property, or that of the address's policy
         "expiry_is_settled",  # the message's address has applied its policy, so the queue's address must not
-        "facts",
-        "first_id",  # the id of the first publish; 0: the message's current id
-        "framing",
-        "is_plain",  # a queue without rules need not read the properties
-        "opaque",
+        "first_id",
+        "framing",  # the id of the first publish; 0: the message's current id
+        "is_plain",
+        "opaque",  # a queue without rules need not read the properties
         "routing_key",
+        "summary",
     )
 
     def __init__(
         self,
         exchange: str,
         routing_key: str,
-        facts: PropertySummary = NO_FACTS,
+        summary: PropertySummary = NO_PROPERTIES,
         framing: Framing = PLAIN,
         opaque: bytes | None = None,
     ) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
-        self.facts = facts
-        self.expiration_ms = None if facts.expiration is None else int(facts.expiration)
+        self.summary = summary
+        self.expiration_ms = None if summary.expiration is None else int(summary.expiration)
         self.expiry_is_settled = False
-        self.is_plain = facts.expiration is None and not facts.is_marked
+        self.is_plain = summary.expiration is None and not summary.is_marked
         self.framing = framing
         self.opaque = opaque
         self.copies: tuple[str, ...] = ()
@@ -65,44 +65,44 @@ class Envelope:
 
     def with_expiration(self, expiration_ms: int | None) -> "Envelope":
         """A copy with the time to live that its address determines (None: no expiry). The property does not change."""
-        settled = self._like(self.facts, self.framing)
+        settled = self._like(self.summary, self.framing)
         settled.expiration_ms = expiration_ms
         settled.expiry_is_settled = True
-        settled.is_plain = expiration_ms is None and not self.facts.is_marked
+        settled.is_plain = expiration_ms is None and not self.summary.is_marked
         return settled
 
     def published_first_as(self, id_: int) -> "Envelope":
         """A copy for a message that enters a queue again under another id."""
-        again = self._like(self.facts, self.framing)
+        again = self._like(self.summary, self.framing)
         again.first_id = id_
         return again
 
     def persisted(self) -> "Envelope":
         """A persistent copy, for a queue that stores every message. Cached. The property does not change."""
-        if self.facts.persistent:
+        if self.summary.persistent:
             return self
         if self._persisted is None:
-            self._persisted = self._like(self.facts._replace(persistent=True), self.framing)
+            self._persisted = self._like(self.summary._replace(persistent=True), self.framing)
         return self._persisted
 
     def stored(self) -> "Envelope":
-        """A copy for blobs in plain framing, in which the journal returns them. Cached."""
+        """A copy for contents in plain framing, in which the journal returns them. Cached."""
         if self.framing is PLAIN:
             return self
         if self._stored is None:
-            self._stored = self._like(self.facts, PLAIN)
+            self._stored = self._like(self.summary, PLAIN)
         return self._stored
 
     def plain(self) -> "Envelope":
-        """A copy for blobs in plain framing to which a headers table was added. Cached."""
-        if self.framing is PLAIN and self.facts.has_headers:
+        """A copy for contents in plain framing to which a headers table was added. Cached."""
+        if self.framing is PLAIN and self.summary.has_headers:
             return self
         if self._plain is None:
-            self._plain = self._like(self.facts._replace(has_headers=True), PLAIN)
+            self._plain = self._like(self.summary._replace(has_headers=True), PLAIN)
         return self._plain
 
-    def _like(self, facts: PropertySummary, framing: Framing) -> "Envelope":
-        changed = Envelope(self.exchange, self.routing_key, facts, framing, self.opaque)
+    def _like(self, summary: PropertySummary, framing: Framing) -> "Envelope":
+        changed = Envelope(self.exchange, self.routing_key, summary, framing, self.opaque)
         changed.expiration_ms = self.expiration_ms
         changed.expiry_is_settled = self.expiry_is_settled
         changed.is_plain = self.is_plain
@@ -111,18 +111,18 @@ class Envelope:
         changed.first_id = self.first_id
         return changed
 
-    def spliced(self, blob: bytes, added: FieldTable) -> bytes:
-        """The blob in plain framing (see `plain`), with these headers added or replaced."""
-        header, body = self.framing.split(blob)
+    def spliced(self, content: bytes, added: FieldTable) -> bytes:
+        """The content in plain framing (see `plain`), with these headers added or replaced."""
+        header, body = self.framing.split(content)
         return PLAIN.join(splice_header(header, added, set()), body)
 
-    def headers(self, blob: bytes) -> FieldTable:
-        """The headers table of one blob of this run."""
-        return headers_of(self.framing.split(blob)[0]) if self.facts.has_headers else {}
+    def headers(self, content: bytes) -> FieldTable:
+        """The headers table of one content of this run."""
+        return headers_of(self.framing.split(content)[0]) if self.summary.has_headers else {}
 
-    def opened_headers(self, blob: bytes) -> Mapping[str, Field]:
-        """The headers table of one blob of this run; each entry is decoded on access."""
-        return opened_headers(self.framing.split(blob)[0]) if self.facts.has_headers else {}
+    def opened_headers(self, content: bytes) -> Mapping[str, Field]:
+        """The headers table of one content of this run; each entry is decoded on access."""
+        return opened_headers(self.framing.split(content)[0]) if self.summary.has_headers else {}
 
 
 class Message:
@@ -131,13 +131,13 @@ class Message:
     #: Whether paging must leave the message in memory, because the journal lacks some of its state.
     stays_in_memory: ClassVar[bool] = False
 
-    __slots__ = ("blob", "deliveries", "envelope", "expires_ns", "holder", "id", "uncounted")
+    __slots__ = ("content", "deliveries", "envelope", "expires_ns", "holder", "id", "uncounted")
 
     def __init__(
-        self, id_: int, blob: bytes, envelope: Envelope, holder: object | None = None, deliveries: int = 0
+        self, id_: int, content: bytes, envelope: Envelope, holder: object | None = None, deliveries: int = 0
     ) -> None:
         self.id = id_
-        self.blob = blob
+        self.content = content
         self.envelope = envelope
         self.holder = holder  # the holder of the unacknowledged delivery (`consumer.holder_of`); None while ready
         self.expires_ns = 0  # monotonic time; 0: never
@@ -147,12 +147,12 @@ class Message:
     @property
     def header(self) -> bytes:
         """The content header payload as published."""
-        return self.envelope.framing.split(self.blob)[0]
+        return self.envelope.framing.split(self.content)[0]
 
     @property
     def body(self) -> bytes:
         """The body as published."""
-        return self.envelope.framing.split(self.blob)[1]
+        return self.envelope.framing.split(self.content)[1]
 
     @property
     def first_id(self) -> int:

@@ -32,7 +32,7 @@ COST = 32
 CREDIT_FIRST = -8
 CREDIT_MAX = 1024
 
-#: (mask, value, facts): a list, read as one number, has this summary if `number & mask == value`.
+#: (mask, value, summary): a list, read as one number, has this summary if `number & mask == value`.
 Shape = tuple[int, int, PropertySummary]
 
 
@@ -50,7 +50,7 @@ class Shapes:
         self._count = 0
         self._credit = CREDIT_FIRST
 
-    def facts_of(self, properties: bytes) -> PropertySummary | None:
+    def summary_of(self, properties: bytes) -> PropertySummary | None:
         """The summary of a property list; None: its shape is not known."""
         shape = self.find(properties)
         if shape is None:
@@ -72,14 +72,14 @@ class Shapes:
         """The shapes of property lists of `size` octets, which is updated in place. None: longer than `SIZE_MAX`."""
         return self.by_length.setdefault(size, []) if size <= SIZE_MAX else None
 
-    def learn(self, properties: bytes, facts: PropertySummary) -> bool:
+    def learn(self, properties: bytes, summary: PropertySummary) -> bool:
         """Make a shape of a property list without one, unless shapes would cost more than they save (`COST`).
 
-        facts: the summary of the list. Returns: whether a shape was made.
+        summary: the summary of the list. Returns: whether a shape was made.
         """
         if self._credit < CREDIT_MAX:
             self._credit += 1
-        if self._credit < 0 or facts.is_marked:
+        if self._credit < 0 or summary.is_marked:
             return False
         shapes = self.of_length(len(properties))
         if shapes is None:
@@ -93,7 +93,7 @@ class Shapes:
             self._count -= len(shapes)
             shapes.clear()
         mask = int.from_bytes(settled_octets(properties), "big")
-        shapes.append((mask, int.from_bytes(properties, "big") & mask, facts))
+        shapes.append((mask, int.from_bytes(properties, "big") & mask, summary))
         self._count += 1
         return True
 

@@ -25,16 +25,16 @@ class Sizes:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.octets = 0
 
-    def add(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def add(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Count a run of messages; `envelope`: that of the first message."""
-        first = envelope.framing.body_size(blobs[0])
-        count, counts = len(blobs), self.counts
+        first = envelope.framing.body_size(contents[0])
+        count, counts = len(contents), self.counts
         if count == 1:
             counts[bisect_left(BOUNDS, first)] += 1
             self.octets += first
             return
-        beside = len(blobs[0]) - first
-        sizes = list(map(len, blobs))
+        beside = len(contents[0]) - first
+        sizes = list(map(len, contents))
         self.octets += max(0, sum(sizes) - beside * count)
         if len(set(sizes)) == 1:
             counts[bisect_left(BOUNDS, first)] += count

@@ -25,56 +25,56 @@ from .route import ALL_WELL, Outcome, Route
 INGRESS_TIMESTAMP = "_AMQ_INGRESS_TIMESTAMP"
 
 
-def publish(host: HostContext, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+def publish(host: HostContext, route: Route, envelope: Envelope, contents: Sequence[bytes]) -> Outcome:
     """Publish a run: apply the rules of its address, then put it into its queues."""
     if route.arrival is not None:
-        return arrive(host, route, route.arrival, envelope, blobs)
-    if envelope.facts.is_marked:
+        return arrive(host, route, route.arrival, envelope, contents)
+    if envelope.summary.is_marked:
         rules = host.router.arrival_rules(route.exchange.name, route.routing_key)
-        return arrive(host, route, rules, envelope, blobs)
-    return publish_run(host, route, envelope, blobs)
+        return arrive(host, route, rules, envelope, contents)
+    return publish_run(host, route, envelope, contents)
 
 
-def publish_by_name(host: HostContext, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+def publish_by_name(host: HostContext, envelope: Envelope, contents: Sequence[bytes]) -> Outcome:
     """Look up the route of a run, and publish it. If its exchange is gone, it is unroutable."""
     exchange = host.exchanges.get(envelope.exchange)
     if exchange is None:
-        return Outcome(blobs, ())
-    return publish(host, host.router.route_of(exchange, envelope.routing_key), envelope, blobs)
+        return Outcome(contents, ())
+    return publish(host, host.router.route_of(exchange, envelope.routing_key), envelope, contents)
 
 
 def arrive(
-    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, blobs: Sequence[bytes], hops: int = 0
+    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, contents: Sequence[bytes], hops: int = 0
 ) -> Outcome:
     """Publish a run to an address with rules, or a run of marked messages. `hops`: diverts that it has come through."""
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
     if envelope.copies:
         route = route.undecided()
-    if not rules.looks_at_each and not envelope.facts.is_marked:
-        return publish_run(host, route, envelope, blobs)
+    if not rules.looks_at_each and not envelope.summary.is_marked:
+        return publish_run(host, route, envelope, contents)
     unroutable: list[bytes] = []
     refused: list[int] = []
-    for offset, blob in enumerate(blobs):
-        outcome = _arrive_one(host, route, rules, envelope, blob, hops)
+    for offset, content in enumerate(contents):
+        outcome = _arrive_one(host, route, rules, envelope, content, hops)
         if outcome.unroutable:
-            unroutable.append(blob)  # as published
+            unroutable.append(content)  # as published
         if outcome.refused:
             refused.append(offset)
     return Outcome(unroutable, refused) if unroutable or refused else ALL_WELL
 
 
 def _arrive_one(
-    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, hops: int
+    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, content: bytes, hops: int
 ) -> Outcome:
-    headers = envelope.headers(blob) if envelope.facts.is_marked else {}
+    headers = envelope.headers(content) if envelope.summary.is_marked else {}
     id_ = _duplicate_id(host, rules, headers) if headers and not hops else None
     if id_ is None:
-        return _take(host, route, rules, envelope, blob, headers, hops)
+        return _take(host, route, rules, envelope, content, headers, hops)
     if _is_duplicate(host, rules.address, id_):
         return ALL_WELL
     first_id = host.broker.next_id
-    outcome = _take(host, route, rules, envelope, blob, headers, hops)
+    outcome = _take(host, route, rules, envelope, content, headers, hops)
     if not outcome.refused:  # the publisher of a refused message may try again
         _remember(host, rules, id_, first_id)
     return outcome
@@ -85,7 +85,7 @@ def _take(
     route: Route,
     rules: ArrivalRules,
     envelope: Envelope,
-    blob: bytes,
+    content: bytes,
     headers: FieldTable,
     hops: int,
 ) -> Outcome:
@@ -96,20 +96,20 @@ def _take(
         added[INGRESS_TIMESTAMP] = Field("l", broker.clock.wall_ms())
     due_ns = due_ns_of(host, route, headers, added) if headers else None
     if added:
-        blob = envelope.spliced(blob, added)
+        content = envelope.spliced(content, added)
         envelope = envelope.plain()
     if rules.retroactive_count:
-        remember(host, rules.address, rules.retroactive_count, envelope, blob)
+        remember(host, rules.address, rules.retroactive_count, envelope, content)
     if rules.diverts and hops < HOPS_MAX:
-        diverts = taking(rules.diverts, envelope, blob)
+        diverts = taking(rules.diverts, envelope, content)
         broker.effort.spent += len(rules.diverts)
         for divert in diverts:
-            _divert(host, divert, rules.address, envelope, blob, hops)
+            _divert(host, divert, rules.address, envelope, content, hops)
         if any(divert.is_exclusive for divert in diverts):
             return ALL_WELL
-        outcome = publish_run(host, route, envelope, (blob,), due_ns)
+        outcome = publish_run(host, route, envelope, (content,), due_ns)
         return outcome if outcome.refused or not diverts else ALL_WELL  # a diverted message is not unroutable
-    return publish_run(host, route, envelope, (blob,), due_ns)
+    return publish_run(host, route, envelope, (content,), due_ns)
 
 
 def _duplicate_id(host: HostContext, rules: ArrivalRules, headers: FieldTable) -> str | None:
@@ -160,7 +160,7 @@ def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: Field
     return due_after(clock, wait_ms) if wait_ms is not None and wait_ms > 0 else None
 
 
-def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope, blob: bytes, hops: int) -> None:
+def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope, content: bytes, hops: int) -> None:
     """Publish a copy to each forwarding address, with headers that name the original address and message."""
     added: FieldTable = {
         ORIG_ADDRESS: Field("S", address.encode()),
@@ -168,13 +168,13 @@ def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope,
     }
     if host.broker.options.legacy_hornetq_headers:
         added |= told_by_hornetq_names(added)
-    copy = envelope.spliced(blob, added)
+    copy = envelope.spliced(content, added)
     for target in divert.forwarding_addresses:
         name, key = host.router.resolve_address(target, envelope.routing_key)
         exchange = host.exchanges.get(name)
         if exchange is None:
             continue
-        forwarded = Envelope(name, key, envelope.plain().facts)
+        forwarded = Envelope(name, key, envelope.plain().summary)
         forwarded.expiration_ms, forwarded.expiry_is_settled = envelope.expiration_ms, envelope.expiry_is_settled
         route = host.router.route_of(exchange, key)
         rules = route.arrival or host.router.arrival_rules(name, key)

@@ -12,7 +12,7 @@ from .route import ChosenRoute, Route
 
 
 def choose(
-    route: Route, envelope: Envelope, blobs: Sequence[bytes], host: HostContext
+    route: Route, envelope: Envelope, contents: Sequence[bytes], host: HostContext
 ) -> Iterator[tuple[list[str], Sequence[bytes]]]:
     """Stretches of a run with the names of their queues. For the default exchange a name counts even if the queue does
     not exist yet."""
@@ -20,11 +20,11 @@ def choose(
         () if route.exchange.name else [key for key in envelope.keys if key and not host.router.captures.is_leased(key)]
     )
     if route.queues is not None and not envelope.copies:
-        yield list(dict.fromkeys((*named, *(queue.name for queue in route.queues)))), blobs
+        yield list(dict.fromkeys((*named, *(queue.name for queue in route.queues)))), contents
         return
-    for blob in blobs:
-        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, blob, host.broker.chance))
-        yield list(dict.fromkeys((*named, *(queue.name for queue in queues)))), (blob,)
+    for content in contents:
+        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, content, host.broker.chance))
+        yield list(dict.fromkeys((*named, *(queue.name for queue in queues)))), (content,)
 
 
 def chosen_route(route: Route, names: Sequence[str], host: HostContext) -> ChosenRoute:

@@ -37,9 +37,9 @@ class DryArrival:
         return any(divert.is_exclusive for divert in self.diverts)
 
 
-def dry_arrival(host: HostContext, exchange: Exchange, envelope: Envelope, blob: bytes) -> DryArrival:
+def dry_arrival(host: HostContext, exchange: Exchange, envelope: Envelope, content: bytes) -> DryArrival:
     rules = host.router.arrival_rules(exchange.name, envelope.routing_key)
-    headers = envelope.headers(blob) if envelope.facts.is_marked else {}
+    headers = envelope.headers(content) if envelope.summary.is_marked else {}
     is_duplicate = False
     if rules.id_cache_size and headers:
         asked = DEDUPLICATION_ID in headers and host.broker.settings.sets_id_cache_size(rules.address, host.name)
@@ -49,5 +49,5 @@ def dry_arrival(host: HostContext, exchange: Exchange, envelope: Envelope, blob:
     delay_ms = None if due_ns is None else (due_ns - host.broker.clock.monotonic_ns()) // MS
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
-    diverts = tuple(taking(rules.diverts, envelope, blob))
+    diverts = tuple(taking(rules.diverts, envelope, content))
     return DryArrival(rules.address, envelope, delay_ms, is_duplicate, diverts)

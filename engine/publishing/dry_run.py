@@ -25,14 +25,14 @@ class DryRun:
     `creates`: the queue named by the routing key would be created first. `is_service`: the broker serves the exchange.
     """
 
-    def __init__(self, host: HostContext, envelope: Envelope, blob: bytes, user: User) -> None:
+    def __init__(self, host: HostContext, envelope: Envelope, content: bytes, user: User) -> None:
         """Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused, InvalidCopies."""
         self._router = router = host.router
         key = envelope.routing_key
         self._exchange = exchange = exchange_for(router, envelope.exchange, key, user)
-        envelope.copies = copies_of(envelope.headers(blob)) if envelope.facts.is_marked else ()
-        self._blob = blob
-        self.arrival = dry_arrival(host, exchange, envelope, blob)
+        envelope.copies = copies_of(envelope.headers(content)) if envelope.summary.is_marked else ()
+        self._content = content
+        self.arrival = dry_arrival(host, exchange, envelope, content)
         self.keys = envelope.keys
         self.route = DryRoute()
         self.is_service = isinstance(exchange, ServiceExchange)
@@ -47,10 +47,10 @@ class DryRun:
 
     def steps(self) -> Iterator[None]:
         """Find the route, in short steps."""
-        message = Routed(self.keys, self.arrival.envelope, self._blob)
+        message = Routed(self.keys, self.arrival.envelope, self._content)
         return dry_route(self._router, self._exchange, message, self.route)
 
     def prospect(self, queue: Queue) -> tuple[str, int | None]:
         """The outcome at a queue (`outcome_of`), and the message's time to live there in ms; None: unlimited."""
         envelope = self.arrival.envelope
-        return outcome_of(queue, envelope, self._blob), time_to_live_ms(queue.rules, envelope)
+        return outcome_of(queue, envelope, self._content), time_to_live_ms(queue.rules, envelope)

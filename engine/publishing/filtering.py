@@ -36,12 +36,12 @@ class Refusing:
         return not queue.rules.filter.matches(self._subject)
 
 
-def taking(diverts: tuple[Divert, ...], envelope: Envelope, blob: bytes) -> Sequence[Divert]:
+def taking(diverts: tuple[Divert, ...], envelope: Envelope, content: bytes) -> Sequence[Divert]:
     """The diverts of an address that take a message: only the exclusive ones if there are any."""
     if any(one.filter for one in diverts):
         from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
         from ..rules.consumer_filter import selector
 
-        subject = MessageSubject(Message(0, blob, envelope))
+        subject = MessageSubject(Message(0, content, envelope))
         diverts = tuple(one for one in diverts if not one.filter or selector(one.filter).matches(subject))
     return [one for one in diverts if one.is_exclusive] or diverts

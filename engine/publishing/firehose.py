@@ -74,7 +74,7 @@ class Firehose:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def expect(self, session: "Session", route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def expect(self, session: "Session", route: Route, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Announce the publish of a run by a client. In a transaction it is traced at once, as if it were committed.
 
         Raises: ReplyConsumerMissing, InvalidCopies, as the publish does.
@@ -83,14 +83,14 @@ class Firehose:
         if isinstance(route.exchange, ServiceExchange):
             return  # requests to the broker itself may have passwords in them
         if session.transaction is None:
-            self._publisher, self._expected = session, (envelope.exchange, envelope.routing_key, len(blobs))
+            self._publisher, self._expected = session, (envelope.exchange, envelope.routing_key, len(contents))
             return
-        for blob in blobs:
-            one, content = envelope, blob
-            if envelope.facts.is_marked:
-                one, content = prepared(envelope, blob, session.subscriptions.reply_address)
-            for names, _ in choose(route, one, (content,), session.client.host):
-                self._published(session, one, content, names)
+        for content in contents:
+            one, traced = envelope, content
+            if envelope.summary.is_marked:
+                one, traced = prepared(envelope, content, session.subscriptions.reply_address)
+            for names, _ in choose(route, one, (traced,), session.client.host):
+                self._published(session, one, traced, names)
 
     def listen(self, event: Event) -> None:
         """A `Listener`."""
@@ -112,13 +112,13 @@ class Firehose:
         if left <= len(event.messages):
             self._publisher = None
         names = [queue.name for queue in event.reached]
-        for blob in event.blobs:
-            self._published(session, envelope, blob, names)
+        for content in event.contents:
+            self._published(session, envelope, content, names)
 
-    def _published(self, session: "Session", envelope: Envelope, blob: bytes, names: Sequence[str]) -> None:
+    def _published(self, session: "Session", envelope: Envelope, content: bytes, names: Sequence[str]) -> None:
         named = () if envelope.exchange else envelope.keys  # also of queues that do not exist yet
         routed = sorted({name for name in (*names, *named) if not name.startswith(REPLY_PREFIX)})
-        headers, body = self._told(session, envelope, blob)
+        headers, body = self._told(session, envelope, content)
         headers["routed_queues"] = _texts(routed)
         self._tell(session, f"publish.{envelope.exchange}", headers, body)
 
@@ -126,15 +126,15 @@ class Firehose:
         if event.subject.startswith(REPLY_PREFIX):
             return
         session = traced_of(event)
-        for envelope, blob, redelivered in _deliveries(event):
+        for envelope, content, redelivered in _deliveries(event):
             if envelope.exchange != EXCHANGE:
-                headers, body = self._told(session, envelope, blob, redelivered)
+                headers, body = self._told(session, envelope, content, redelivered)
                 self._tell(session, f"deliver.{event.subject}", headers, body)
 
     def _told(
-        self, session: "Session", envelope: Envelope, blob: bytes, redelivered: bool | None = None
+        self, session: "Session", envelope: Envelope, content: bytes, redelivered: bool | None = None
     ) -> tuple[FieldTable, bytes]:
-        header, body = envelope.framing.split(blob)
+        header, body = envelope.framing.split(content)
         client = session.client
         headers: FieldTable = {
             "exchange_name": Field("S", envelope.exchange.encode()),
@@ -165,8 +165,8 @@ class Firehose:
         for name, key, headers, body in pending:
             vhost = self._context.virtual_hosts.get(name)  # None: deleted
             if vhost is not None:
-                header, facts = _header(headers, len(body))
-                publish_by_name(vhost.context, Envelope(EXCHANGE, key, facts), [PLAIN.join(header, body)])
+                header, summary = _header(headers, len(body))
+                publish_by_name(vhost.context, Envelope(EXCHANGE, key, summary), [PLAIN.join(header, body)])
 
 
 def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary]:
@@ -182,11 +182,11 @@ def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary
 def _deliveries(event: DeliveredEvent) -> Iterator[tuple[Envelope, bytes, bool]]:
     """Envelope, content and redelivered flag of each delivery."""
     if isinstance(event.of, Envelope):
-        for blob in event.blobs:
-            yield event.of, blob, False
+        for content in event.contents:
+            yield event.of, content, False
         return
     for message in event.of:
-        yield message.envelope, message.blob, message.deliveries > 1
+        yield message.envelope, message.content, message.deliveries > 1
 
 
 def _properties(header: bytes) -> FieldTable:

@@ -11,13 +11,13 @@ from ..messages.message import Envelope
 BCC = COPIES[1]
 
 
-def prepared(envelope: Envelope, blob: bytes, reply_address: str | None) -> tuple[Envelope, bytes]:
+def prepared(envelope: Envelope, content: bytes, reply_address: str | None) -> tuple[Envelope, bytes]:
     """A marked message ready for routing: the keys of its copies read, BCC removed, its reply address filled in.
 
     `reply_address`: the address of direct replies to the publishing session; None: it has no consumer for them.
     Raises: ReplyConsumerMissing, InvalidCopies.
     """
-    header, body = envelope.framing.split(blob)
+    header, body = envelope.framing.split(content)
     properties = decode_properties(header)
     headers = properties.get("headers")
     headers = headers if isinstance(headers, dict) else {}
@@ -28,16 +28,16 @@ def prepared(envelope: Envelope, blob: bytes, reply_address: str | None) -> tupl
         reply_to = reply_address.encode()
     copies = copies_of(headers)
     if not copies and reply_to is None and BCC not in headers:
-        return envelope, blob
+        return envelope, content
     changed = envelope
     if reply_to is not None or BCC in headers:
         header = splice_header(header, {}, {BCC}, reply_to=reply_to)
-        blob = PLAIN.join(header, body)
+        content = PLAIN.join(header, body)
         changed = Envelope(
             envelope.exchange, envelope.routing_key, scan_properties(header[12:]), PLAIN, envelope.opaque
         )
     if copies:
-        facts = changed.facts._replace(is_marked=True)
-        changed = Envelope(envelope.exchange, envelope.routing_key, facts, changed.framing, envelope.opaque)
+        summary = changed.summary._replace(is_marked=True)
+        changed = Envelope(envelope.exchange, envelope.routing_key, summary, changed.framing, envelope.opaque)
         changed.copies = copies
-    return changed, blob
+    return changed, content

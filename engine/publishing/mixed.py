@@ -14,7 +14,7 @@ _EXCHANGE = attrgetter("exchange")
 
 
 def publish_mixed(
-    host: HostContext, queue: Queue, envelopes: Sequence[Envelope], blobs: Sequence[bytes]
+    host: HostContext, queue: Queue, envelopes: Sequence[Envelope], contents: Sequence[bytes]
 ) -> Sequence[int]:
     """Give a mixed run its ids, and put it into the one queue that all its messages are routed to.
 
@@ -22,15 +22,15 @@ def publish_mixed(
     Returns: the offsets of messages that the queue refused.
     """
     broker = host.broker
-    count = len(blobs)
+    count = len(contents)
     first_id = broker.next_id
     broker.next_id = first_id + count
     broker.counters.published += count
     broker.counters.routed += count
     if broker.listeners:
         ids = range(first_id, first_id + count)
-        emit_mixed(broker.listeners, MixedPublishedEvent(host.name, "", ids, envelopes, blobs, queue))
-    return queue.enqueue_mixed(first_id, envelopes, blobs)
+        emit_mixed(broker.listeners, MixedPublishedEvent(host.name, "", ids, envelopes, contents, queue))
+    return queue.enqueue_mixed(first_id, envelopes, contents)
 
 
 def count_by_exchange(host: HostContext, envelopes: Sequence[Envelope]) -> None:
@@ -45,7 +45,7 @@ def count_by_exchange(host: HostContext, envelopes: Sequence[Envelope]) -> None:
 
 
 def publish_among(
-    host: HostContext, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]
+    host: HostContext, queues: Sequence[Queue], envelopes: Sequence[Envelope], contents: Sequence[bytes]
 ) -> Sequence[int]:
     """Publish a mixed run, each message to its queue in `queues`: queue by queue, in order within each.
 
@@ -56,7 +56,7 @@ def publish_among(
         offsets_of.setdefault(queue, []).append(offset)
     refused: list[int] = []
     for queue, offsets in offsets_of.items():
-        some = publish_mixed(host, queue, [envelopes[at] for at in offsets], [blobs[at] for at in offsets])
+        some = publish_mixed(host, queue, [envelopes[at] for at in offsets], [contents[at] for at in offsets])
         refused += [offsets[at] for at in some]
     refused.sort()
     return refused

@@ -25,7 +25,7 @@ def publish_run(
     host: HostContext,
     route: Route,
     envelope: Envelope,
-    blobs: Sequence[bytes],
+    contents: Sequence[bytes],
     due_ns: int | None = None,
     cause: str | None = None,
 ) -> Outcome:
@@ -35,7 +35,7 @@ def publish_run(
     frontend with much to publish can end its turn. `cause`: why the broker itself publishes the run, to known queues.
     """
     broker = host.broker
-    count = len(blobs)
+    count = len(contents)
     first_id = broker.next_id
     broker.next_id = first_id + count
     counters = broker.counters
@@ -43,33 +43,33 @@ def publish_run(
     queues, exchange = route.queues, route.exchange
     exchange.published_in += count
     if queues is None:
-        return _publish_each(host, route, envelope, blobs, first_id, due_ns)
+        return _publish_each(host, route, envelope, contents, first_id, due_ns)
     if broker.listeners:
         ids = range(first_id, first_id + count)
-        broker.emit(PublishedEvent(host.name, envelope.exchange, ids, envelope, blobs, queues, cause))
+        broker.emit(PublishedEvent(host.name, envelope.exchange, ids, envelope, contents, queues, cause))
     if queues:
         counters.routed += count
         exchange.published_out += count * len(queues)
         durability = broker.storage.durability
         if durability is not None and durability.has_failed:
-            return _publish_unsafely(host, envelope, blobs, first_id, queues, due_ns)
+            return _publish_unsafely(host, envelope, contents, first_id, queues, due_ns)
         if len(queues) == 1:
-            refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
+            refused = queues[0].enqueue(first_id, envelope, contents, due_ns)
             return Outcome((), refused) if refused else ALL_WELL
         broker.effort.spent += count * len(queues)
-        refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs, due_ns)}
+        refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, contents, due_ns)}
         return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
     if isinstance(route.exchange, ServiceExchange):
-        route.exchange.handle(envelope, blobs, broker.storage.durability)
+        route.exchange.handle(envelope, contents, broker.storage.durability)
         return ALL_WELL
     counters.unroutable += count
-    return Outcome(blobs, ())
+    return Outcome(contents, ())
 
 
 def _publish_unsafely(
     host: HostContext,
     envelope: Envelope,
-    blobs: Sequence[bytes],
+    contents: Sequence[bytes],
     first_id: int,
     queues: Iterable[Queue],
     due_ns: int | None,
@@ -79,44 +79,44 @@ def _publish_unsafely(
     for queue in queues:
         if queue.stores(envelope):
             if queue.rules.size.disk_policy != DROP:
-                refused.update(range(len(blobs)))
-            queue.events.refused_unsafe(len(blobs))
+                refused.update(range(len(contents)))
+            queue.events.refused_unsafe(len(contents))
         else:
-            refused.update(queue.enqueue(first_id, envelope, blobs, due_ns))
+            refused.update(queue.enqueue(first_id, envelope, contents, due_ns))
     return Outcome((), sorted(refused)) if refused else ALL_WELL
 
 
 def _publish_each(
-    host: HostContext, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
+    host: HostContext, route: Route, envelope: Envelope, contents: Sequence[bytes], first_id: int, due_ns: int | None
 ) -> Outcome:
     counters = host.broker.counters
     unroutable = []
     refused = []
     chance = host.broker.chance
-    for offset, blob in enumerate(blobs):
-        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
+    for offset, content in enumerate(contents):
+        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, content, chance))
         if host.broker.listeners:
             ids = (first_id + offset,)
-            host.broker.emit(PublishedEvent(host.name, envelope.exchange, ids, envelope, (blob,), queues))
+            host.broker.emit(PublishedEvent(host.name, envelope.exchange, ids, envelope, (content,), queues))
         host.broker.effort.spent += 1 + len(queues)
         if queues:
             counters.routed += 1
             route.exchange.published_out += len(queues)
             durability = host.broker.storage.durability
             if durability is not None and durability.has_failed:
-                outcome = _publish_unsafely(host, envelope, (blob,), first_id + offset, queues, due_ns)
+                outcome = _publish_unsafely(host, envelope, (content,), first_id + offset, queues, due_ns)
                 outcomes: list[Sequence[int]] = [outcome[1]]
             else:
-                outcomes = [queue.enqueue(first_id + offset, envelope, (blob,), due_ns) for queue in queues]
+                outcomes = [queue.enqueue(first_id + offset, envelope, (content,), due_ns) for queue in queues]
             if any(outcomes):
                 refused.append(offset)
         else:
-            unroutable.append(blob)
+            unroutable.append(content)
     counters.unroutable += len(unroutable)
     return Outcome(unroutable, refused)
 
 
-def publish_unroutable(host: HostContext, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+def publish_unroutable(host: HostContext, envelope: Envelope, contents: Sequence[bytes]) -> None:
     """Publish unroutable messages to the dead-letter address of their address, if it has one (address-settings 3.1)."""
     address = host.broker.options.address_of(envelope.exchange, envelope.routing_key)
     settings = host.broker.settings.resolve(address, host.name)
@@ -128,23 +128,23 @@ def publish_unroutable(host: HostContext, envelope: Envelope, blobs: Sequence[by
     target, makes_missing = settings.dead_letter_address, settings.auto_create_missing_queues
     for name, key in targets_of(host, target, address, resources, makes_missing=makes_missing):
         exchange = host.exchanges.get(name)
-        taken = 0 if exchange is None else _move(host, envelope, blobs, address, host.router.route_of(exchange, key))
-        for _ in range(len(blobs) - taken):
+        taken = 0 if exchange is None else _move(host, envelope, contents, address, host.router.route_of(exchange, key))
+        for _ in range(len(contents) - taken):
             host.broker.unroutable_letters.note(host.name, "", target)
 
 
-def _move(host: HostContext, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> int:
+def _move(host: HostContext, envelope: Envelope, contents: Sequence[bytes], address: str, route: Route) -> int:
     """Publish a run again by another route, with its origin in headers. Returns how many messages were routed."""
     taken = 0
     told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
-    for blob in blobs:
+    for content in contents:
         added = {**told, ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
         if host.broker.options.legacy_hornetq_headers:
             added |= told_by_hornetq_names(added)
-        moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().facts)
+        moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().summary)
         moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
         host.broker.activity.own += 1
-        taken += not publish_run(host, route, moved, (envelope.spliced(blob, added),)).unroutable
+        taken += not publish_run(host, route, moved, (envelope.spliced(content, added),)).unroutable
     return taken
 
 
@@ -157,7 +157,7 @@ def publish_dead(host: HostContext, letter: DeadLetter) -> int:
     if exchange is None:
         return 0
     broker = host.broker
-    reached = host.router.reach(exchange, Routed(letter.envelope.keys, letter.envelope, letter.blob, broker.chance))
+    reached = host.router.reach(exchange, Routed(letter.envelope.keys, letter.envelope, letter.content, broker.chance))
     policy = host.router.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
     envelope = letter.envelope
     if policy is not NO_EXPIRY_POLICY:
@@ -168,38 +168,38 @@ def publish_dead(host: HostContext, letter: DeadLetter) -> int:
     broker.activity.own += 1
     queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
     if broker.listeners:
-        event = PublishedEvent(host.name, exchange.name, (id_,), envelope, (letter.blob,), queues, letter.reason)
+        event = PublishedEvent(host.name, exchange.name, (id_,), envelope, (letter.content,), queues, letter.reason)
         broker.emit(event)
     if queues:
         broker.counters.routed += 1
         for queue in queues:
-            _enqueue_own(queue, id_, envelope, letter.blob)
+            _enqueue_own(queue, id_, envelope, letter.content)
     else:
         broker.counters.unroutable += 1
     return len(reached)
 
 
-def remember(host: HostContext, address: str, count: int, envelope: Envelope, blob: bytes) -> None:
+def remember(host: HostContext, address: str, count: int, envelope: Envelope, content: bytes) -> None:
     """Retain the last `count` messages of an address for queues created later (address-settings page 3.6)."""
     kept = host.retained.get(address)
     if kept is None or kept.maxlen != count:
         kept = host.retained[address] = deque(kept or (), maxlen=count)
-    kept.append((envelope, blob))
+    kept.append((envelope, content))
 
 
 def replay_retained(host: HostContext, queue: Queue, address: str) -> None:
     """Give a new queue the retained messages of its address that would have been routed to it."""
-    for envelope, blob in tuple(host.retained.get(address, ())):
+    for envelope, content in tuple(host.retained.get(address, ())):
         exchange = host.exchanges.get(envelope.exchange)
         broker = host.broker
-        message = Routed(envelope.keys, envelope, blob, broker.chance)
+        message = Routed(envelope.keys, envelope, content, broker.chance)
         if exchange is None or queue not in host.router.reach(exchange, message):
             continue
-        publish_into(host, queue, envelope, blob, "retroactive")
+        publish_into(host, queue, envelope, content, "retroactive")
         broker.scheduler.mark(queue)
 
 
-def publish_into(host: HostContext, queue: Queue, envelope: Envelope, blob: bytes, cause: str) -> None:
+def publish_into(host: HostContext, queue: Queue, envelope: Envelope, content: bytes, cause: str) -> None:
     """Publish a message of the broker itself into one queue."""
     broker = host.broker
     id_ = broker.next_id
@@ -207,14 +207,14 @@ def publish_into(host: HostContext, queue: Queue, envelope: Envelope, blob: byte
     broker.counters.published += 1
     broker.activity.own += 1
     if broker.listeners:
-        broker.emit(PublishedEvent(host.name, envelope.exchange, (id_,), envelope, (blob,), (queue,), cause))
+        broker.emit(PublishedEvent(host.name, envelope.exchange, (id_,), envelope, (content,), (queue,), cause))
     broker.counters.routed += 1
-    _enqueue_own(queue, id_, envelope, blob)
+    _enqueue_own(queue, id_, envelope, content)
 
 
-def _enqueue_own(queue: Queue, id_: int, envelope: Envelope, blob: bytes) -> None:
+def _enqueue_own(queue: Queue, id_: int, envelope: Envelope, content: bytes) -> None:
     """Enqueue a message of the broker itself, and count it apart: RabbitMQ's statistics leave such publishes out."""
     counters = queue.counters
     before = counters.enqueued
-    queue.enqueue(id_, envelope, (blob,))
+    queue.enqueue(id_, envelope, (content,))
     counters.own += counters.enqueued - before

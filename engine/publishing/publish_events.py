@@ -19,7 +19,7 @@ class PublishedEvent(Event):
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
     of: Envelope
-    blobs: Sequence[bytes]
+    contents: Sequence[bytes]
     queues: Sequence[Queue]
     cause: str | None = None
 
@@ -30,7 +30,7 @@ class PublishedEvent(Event):
 
     @property
     def detail(self) -> dict[str, object]:
-        detail: dict[str, object] = {"envelope": self.of, "blobs": self.blobs, "queues": self.reached}
+        detail: dict[str, object] = {"envelope": self.of, "contents": self.contents, "queues": self.reached}
         if self.cause is not None:
             detail["cause"] = self.cause
         return detail
@@ -41,12 +41,12 @@ class MixedPublishedEvent(MixedEvent):
     """New messages of a client that were all routed to one queue. `subject` is empty: their exchanges may differ."""
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
-    blobs: Sequence[bytes]
+    contents: Sequence[bytes]
     queue: Queue
 
     def _stretch(self, start: int, stop: int, envelope: Envelope) -> Event:
-        ids, blobs = self.messages[start:stop], self.blobs[start:stop]
-        return PublishedEvent(self.vhost, envelope.exchange, ids, envelope, blobs, (self.queue,))
+        ids, contents = self.messages[start:stop], self.contents[start:stop]
+        return PublishedEvent(self.vhost, envelope.exchange, ids, envelope, contents, (self.queue,))
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -52,7 +52,7 @@ class Route:
         blocked: they would be lost without notice.
         """
         if self.queues is None:
-            return envelope.facts.persistent and not is_confirmed
+            return envelope.summary.persistent and not is_confirmed
         policies = {queue.rules.size.disk_policy for queue in self.queues if queue.stores(envelope)}
         return BLOCK in policies or (None in policies and not is_confirmed)
 

@@ -13,7 +13,7 @@ from ..users.access import User
 if TYPE_CHECKING:
     from ..clients.client import Client
 
-#: Called with the envelope and one blob of a request; answers by publishing.
+#: Called with the envelope and one content of a request; answers by publishing.
 Handler = Callable[[Envelope, bytes], None]
 
 
@@ -31,10 +31,10 @@ class ServiceExchange(Exchange):
         self._handler = handler
         self.sync_lsn = 0
 
-    def handle(self, envelope: Envelope, blobs: Sequence[bytes], durability: Durability | None) -> None:
+    def handle(self, envelope: Envelope, contents: Sequence[bytes], durability: Durability | None) -> None:
         """Serve a run of requests."""
-        for blob in blobs:
-            self._handler(envelope, blob)
+        for content in contents:
+            self._handler(envelope, content)
         if durability is not None:
             self.sync_lsn = max(self.sync_lsn, durability.take_sync_lsn())
 
@@ -72,5 +72,5 @@ class PersonalService(ServiceExchange):
         return ServiceExchange(self.name, partial(self._serve, sender))
 
 
-def _serve_nobody(envelope: Envelope, blob: bytes) -> None:
+def _serve_nobody(envelope: Envelope, content: bytes) -> None:
     """Ignore a message that the broker itself published: it is no request."""

@@ -57,11 +57,11 @@ def bounds_of(queue: "Queue") -> tuple[Bound, ...]:
     return tuple(found)
 
 
-def outcome_of(queue: "Queue", envelope: Envelope, blob: bytes) -> str:
+def outcome_of(queue: "Queue", envelope: Envelope, content: bytes) -> str:
     """The outcome for one more message if it came now. Waiting consumers would take messages first."""
     if not queue.is_open:
         return DISABLED
-    message = Message(0, blob, envelope)
+    message = Message(0, content, envelope)
     refusal = queue.refuses(message)
     if refusal is not None:
         if refusal.dead_letters:
@@ -162,19 +162,19 @@ class RingBound(Bound):
         """Not where messages expire: after each drop, an expired message at the head has to expire first."""
         return not queue.store.expiring
 
-    def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Append the run; each arrival drops at most one head."""
         store, events = queue.store, queue.events
-        count, before = len(blobs), len(store)
+        count, before = len(contents), len(store)
         dropped = before + count - max(min(before + count, self._ring_size), before)
         from_ready = min(dropped, before)
         skipped = dropped - from_ready  # came and went within the run
         if from_ready:
             self._evict(queue, from_ready)
         if skipped:
-            events.evicted_run(first_id, envelope, blobs[:skipped])
+            events.evicted_run(first_id, envelope, contents[:skipped])
         if skipped < count:
-            store.append_run(first_id + skipped, envelope, blobs[skipped:] if skipped else blobs)
+            store.append_run(first_id + skipped, envelope, contents[skipped:] if skipped else contents)
 
     def arrived(self, queue: "Queue", message: Message) -> None:
         if self.excess(queue) > 0:
@@ -245,9 +245,9 @@ class LengthBound(Bound):
     def refuse_late(self, queue: "Queue", messages: list[Message]) -> None:
         """Drop or dead-letter delayed messages without room; their publishers cannot be told."""
         if queue.rules.overflow == REJECT_PUBLISH_DLX:
-            queue.lose(messages, MAXLEN)
+            queue.dead_letter_or_drop(messages, MAXLEN)
         else:
-            queue.events.lost(messages, MAXLEN, None)
+            queue.events.died(messages, MAXLEN, None)
 
     def arrived(self, queue: "Queue", message: Message) -> None:
         """Drop heads; later, if the message is a dead letter and many dead letters are pending."""
@@ -272,9 +272,9 @@ class LengthBound(Bound):
             gone = queue.store.evict_head(1, with_content=is_wanted)
             queue.events.octets_changed(gone.recounted)
             if gone.messages:
-                queue.lose(gone.messages, MAXLEN)
+                queue.dead_letter_or_drop(gone.messages, MAXLEN)
             if gone.unread:
-                queue.events.lost_unread(gone.unread, MAXLEN)
+                queue.events.died_unread(gone.unread, MAXLEN)
             if not self._is_over(queue):
                 return
         queue.context.broker.background.trim_later(queue)
@@ -306,8 +306,8 @@ class SubscriberBound(Bound):
     def takes_run(self, queue: "Queue") -> bool:
         return self._is_simple
 
-    def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        queue.store.append_run(first_id, envelope, blobs)
+    def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
+        queue.store.append_run(first_id, envelope, contents)
         self.enforce(queue)
 
     def expect(self, expires_ns: int) -> None:
@@ -356,7 +356,7 @@ class SubscriberBound(Bound):
         now_ns = queue.context.broker.clock.monotonic_ns()
         expired = [position_of(at) for at, message in enumerate(page) if 0 < message.expires_ns <= now_ns]
         if expired:
-            queue.lose(queue.store.take_at(expired).messages, EXPIRED)
+            queue.dead_letter_or_drop(queue.store.take_at(expired).messages, EXPIRED)
         self.soonest_ns = min((one.expires_ns for one in page if one.expires_ns > now_ns), default=NEVER_NS)
 
     def _chosen(self, page: Sequence[Message], count: int) -> list[int]:
@@ -376,7 +376,7 @@ class SubscriberBound(Bound):
     def _value_of(self, message: Message) -> Value:
         if message.id in self._values:
             return self._values[message.id]
-        properties = decode_properties(message.envelope.framing.split(message.blob)[0])
+        properties = decode_properties(message.envelope.framing.split(message.content)[0])
         headers, timestamp = properties.get("headers"), properties.get("timestamp")
         field = headers.get(self.rules.key) if isinstance(headers, dict) else None
         if field is None:
@@ -385,7 +385,7 @@ class SubscriberBound(Bound):
 
 
 def _priority_of(message: Message) -> int:
-    return message.envelope.facts.priority or 0
+    return message.envelope.summary.priority or 0
 
 
 def _prefetch_of(consumer: Consumer) -> int:

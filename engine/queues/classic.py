@@ -20,7 +20,7 @@ from ..messages.message import Envelope, Message
 from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import NO_RULES, QueueRules
 from ..rules.redelivery import redelivery_delay_ms
-from ..stores.paged_places import Left
+from ..stores.paged_index import PagedEntry
 from . import scheduled
 from .bounds import fails_publishers, lets_nothing_wait
 
@@ -50,11 +50,11 @@ class ClassicIntake:
     __slots__ = ()
 
     def admit(
-        self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None
+        self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
         rules, store, bounds, context = queue.rules, queue.store, queue.bounds, queue.context
         if due_ns is None and len(bounds) == 1 and envelope.is_plain and _takes_run(queue):
-            _admit_run(queue, first_id, envelope, blobs)
+            _admit_run(queue, first_id, envelope, contents)
             return ()
         ttl_ms = time_to_live_ms(rules, envelope)
         expires_ns = 0 if ttl_ms is None else due_after(context.broker.clock, ttl_ms)
@@ -70,14 +70,14 @@ class ClassicIntake:
             queue.delivery.offer,
             queue.events.enqueued,
         )  # saves 0.1 us a message
-        for offset, blob in enumerate(blobs):
-            message = queue.message_for(first_id + offset, blob, envelope)
+        for offset, content in enumerate(contents):
+            message = queue.message_for(first_id + offset, content, envelope)
             message.expires_ns = expires_ns
             if refusing and (refusal := queue.refuses(message)) is not None:
                 if refusal.tells_publisher:
                     refused.append(offset)
                 if refusal.dead_letters:
-                    queue.lose([message], refusal.reason, came_in=False)
+                    queue.dead_letter_or_drop([message], refusal.reason, came_in=False)
                 else:
                     queue.events.refused(message, refusal.reason)
             elif due_ns is not None:
@@ -92,7 +92,7 @@ class ClassicIntake:
                     _append(queue, message)  # a dead letter while many are pending: it dies later
                     context.broker.dead_letters.expire_later(queue)
                 else:
-                    queue.lose([message], EXPIRED)
+                    queue.dead_letter_or_drop([message], EXPIRED)
         if due_ns is not None:
             scheduled.await_due(queue)
         if store.expiring:
@@ -133,15 +133,15 @@ def _takes_run(queue: "Queue") -> bool:
     )
 
 
-def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
     """Hand a run to waiting consumers and the rest to the bound, with the same result as one by one."""
-    queue.events.enqueued_run(first_id, envelope, blobs)
+    queue.events.enqueued_run(first_id, envelope, contents)
     if queue.consumer_list.consumers and not len(queue.store):
-        taken = queue.consumer_list.hand_over(first_id, envelope, blobs)
+        taken = queue.consumer_list.hand_over(first_id, envelope, contents)
         first_id += taken
-        blobs = blobs[taken:]
-    if blobs:
-        queue.bounds[0].admit_run(queue, first_id, envelope, blobs)
+        contents = contents[taken:]
+    if contents:
+        queue.bounds[0].admit_run(queue, first_id, envelope, contents)
     if queue.store.expiring:
         queue.arm_expiry()  # the head may have changed
 
@@ -155,7 +155,7 @@ def _append(queue: "Queue", message: Message) -> None:
         bound.arrived(queue, message)
 
 
-def _note_replaced(queue: "Queue", older: Message | Left | None) -> None:
+def _note_replaced(queue: "Queue", older: Message | PagedEntry | None) -> None:
     """Count the message that was replaced by another with the same key, if there is one."""
     if older is not None:
         queue.events.replaced(older)
@@ -438,8 +438,8 @@ class ClassicSettlement:
     def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
         queue.events.acked(messages)
 
-    def kill(self, queue: "Queue", messages: list[Message], reason: str) -> None:
-        queue.lose(messages, reason)
+    def reject(self, queue: "Queue", messages: list[Message], reason: str) -> None:
+        queue.dead_letter_or_drop(messages, reason)
 
     def kill_or_keep(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         if queue.rules is not NO_RULES and _dead_letters_are_refused(queue):
@@ -447,7 +447,7 @@ class ClassicSettlement:
                 message.uncounted += 1
             self.give_back(queue, messages, reason, counted=True, with_redelivery_delay=True)
         else:
-            self.kill(queue, messages, reason)
+            self.reject(queue, messages, reason)
 
     def give_back(
         self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
@@ -519,7 +519,7 @@ def _give_back_by_rules(
             waiting.append(message)
             due.append(due_ns)
     if dead:
-        queue.lose(dead[::-1], DELIVERY_LIMIT)
+        queue.dead_letter_or_drop(dead[::-1], DELIVERY_LIMIT)
     if evicted:
         queue.events.evicted(evicted[::-1])
     if purged:

@@ -13,7 +13,7 @@ from ..flow.meter import Meter
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.event import Event, Listener, emit_mixed
 from ..messages.message import Envelope, Message
-from ..stores.paged_places import Left
+from ..stores.paged_index import PagedEntry
 from ..stores.paged_run import IN_JOURNAL
 from ..stores.store import Dropped, Ready
 from .queue_events import (
@@ -81,10 +81,10 @@ class QueueEvents:
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         """Messages left memory; negative numbers: they came back. See `stores.surroundings.Owner`."""
 
-    def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def _came(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """New messages of one envelope."""
 
-    def _went(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def _went(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Messages left the queue without ever being ready."""
 
     def _left(self, messages: Collection[Message] | Ready) -> None:
@@ -99,15 +99,15 @@ class QueueEvents:
         """`count` messages are back after a restart."""
         self.counters.enqueued += count
 
-    def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def enqueued_run(self, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """A run of new messages."""
-        count = len(blobs)
+        count = len(contents)
         self.counters.enqueued += count
         if self._listeners:
             ids = range(first_id, first_id + count)
             self._emit(EnqueuedEvent(self._vhost, self._name, ids, envelope))
 
-    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
+    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> None:
         """A mixed run of new messages."""
         count = len(envelopes)
         self.counters.enqueued += count
@@ -118,7 +118,7 @@ class QueueEvents:
     def enqueued(self, message: Message) -> None:
         """A new message."""
         self.counters.enqueued += 1
-        self._came(message.envelope, (message.blob,))
+        self._came(message.envelope, (message.content,))
         if self._listeners:
             self._emit(EnqueuedEvent(self._vhost, self._name, (message.id,), (message,)))
 
@@ -172,13 +172,13 @@ class QueueEvents:
         session: Receiver,
         ids: Sequence[int],
         of: Envelope | Sequence[Message],
-        blobs: Sequence[bytes],
+        contents: Sequence[bytes],
     ) -> None:
         """Messages that were never ready went to a consumer; a no-ack consumer settles them at once.
 
         `of`: the envelope that they share; for a mixed run the messages, which may be missing without listeners.
         """
-        count = len(blobs)
+        count = len(contents)
         counters = self.counters
         counters.delivered += count
         if consumer.no_ack:
@@ -188,7 +188,7 @@ class QueueEvents:
             self.unacked += count
         if self._listeners:
             vhost, name, tag = self._vhost, self._name, consumer.tag
-            self._emit(DeliveredEvent(vhost, name, ids, of, session, tag, blobs))
+            self._emit(DeliveredEvent(vhost, name, ids, of, session, tag, contents))
             if consumer.no_ack:
                 self._emit(AckedEvent(vhost, name, ids, of, client=session.client, consumer=tag))
 
@@ -220,7 +220,7 @@ class QueueEvents:
         if self._listeners:
             self._emit(AckedEvent(self._vhost, self._name, _ids(messages), messages, kept))
 
-    def replaced(self, older: Message | Left) -> None:
+    def replaced(self, older: Message | PagedEntry) -> None:
         """A message was dropped because the queue has a newer one with the same last-value key."""
         self.counters.replaced += 1
         if not isinstance(older, Message):
@@ -230,7 +230,9 @@ class QueueEvents:
         if self._listeners:
             self._emit_left(EventKind.REPLACED, (older.id,), (older,))
 
-    def evicted(self, messages: Sequence[Message], unread: Sequence[Left] = (), reason: str | None = None) -> None:
+    def evicted(
+        self, messages: Sequence[Message], unread: Sequence[PagedEntry] = (), reason: str | None = None
+    ) -> None:
         """Messages were dropped because a ring had no room. `reason`: another bound had none."""
         self.counters.replaced += len(messages) + len(unread)
         if messages:
@@ -239,15 +241,15 @@ class QueueEvents:
                 self._emit_left(EventKind.EVICTED, _ids(messages), messages, reason)
         self._left_unread(EventKind.EVICTED, unread, reason)
 
-    def evicted_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def evicted_run(self, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """New messages came and went within a run that was longer than the ring."""
-        count = len(blobs)
+        count = len(contents)
         self.counters.replaced += count
-        self._went(envelope, blobs)
+        self._went(envelope, contents)
         if self._listeners:
             self._emit_left(EventKind.EVICTED, range(first_id, first_id + count), envelope)
 
-    def lost(self, messages: Sequence[Message], reason: str, target: str | None, *, came_in: bool = True) -> None:
+    def died(self, messages: Sequence[Message], reason: str, target: str | None, *, came_in: bool = True) -> None:
         """Messages died. `reason`: rejected, expired, maxlen or delivery_limit.
 
         `target`: the exchange that gets the dead letters; None: none does. `came_in`: they were in the queue before.
@@ -268,7 +270,7 @@ class QueueEvents:
         if self._listeners:
             self._emit_left(kind, _ids(messages), messages, reason, target, came_in=came_in)
 
-    def lost_unread(self, unread: Sequence[Left], reason: str) -> None:
+    def died_unread(self, unread: Sequence[PagedEntry], reason: str) -> None:
         """Messages died whose content is in the journal alone. They become no dead letters."""
         self.counters.died(reason, len(unread), goes_on=False)
         if reason == EXPIRED:
@@ -293,7 +295,7 @@ class QueueEvents:
     def purged(
         self,
         messages: Collection[Message] | Ready,
-        unread: Sequence[Left] = (),
+        unread: Sequence[PagedEntry] = (),
         *,
         reason: str | None = None,
         to: str | None = None,
@@ -359,7 +361,7 @@ class QueueEvents:
             for consumer in consumers:
                 self._emit_consumer(EventKind.CONSUMER_REMOVED, consumer)
 
-    def _left_unread(self, kind: EventKind, unread: Sequence[Left], reason: str | None = None) -> None:
+    def _left_unread(self, kind: EventKind, unread: Sequence[PagedEntry], reason: str | None = None) -> None:
         if unread:
             self._left_paged(len(unread), sum(one.octets for one in unread))
             if self._listeners:

@@ -11,8 +11,8 @@ from ..rules.arguments import CLASSIC as CLASSIC_TYPE
 from ..rules.arguments import QUORUM as QUORUM_TYPE
 from ..rules.arguments import STREAM as STREAM_TYPE
 from ..rules.queue_rules import QueueRules
-from ..stores.kept_store import KeptStore
 from ..stores.kinds import make_store
+from ..stores.non_destructive_store import NonDestructiveStore
 from ..stores.store import Store
 from ..stores.stream_store import StreamStore
 from .bounds import bounds_of
@@ -43,7 +43,7 @@ def _store_by_rules(queue: Queue) -> Store:
 
 def _non_destructive_parts(queue: Queue) -> Parts:
     log, readers = queue.store, Readers()
-    assert isinstance(log, KeptStore)
+    assert isinstance(log, NonDestructiveStore)
     return Parts(
         NonDestructiveIntake(readers), NonDestructiveDispatch(readers, log), NonDestructiveSettlement(readers, log)
     )
@@ -76,7 +76,7 @@ NON_DESTRUCTIVE = replace(
     name="non-destructive",
     make_parts=_non_destructive_parts,
     picture=picture_of_kept,
-    restore=lambda restorer, queue: restorer.restore_kept(queue),
+    restore=lambda restorer, queue: restorer.restore_non_destructive(queue),
     keeps=True,
     recalls_attempts=False,
 )

@@ -40,15 +40,15 @@ class LogSink(Queue):
         return True
 
     def enqueue(
-        self, first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
+        self, first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None = None
     ) -> Sequence[int]:
         """Note the run in the memory log, if there is no journal; a journal has it as a listener."""
         context = self.context
         storage = context.broker.storage
         if storage.durability is None:
             wall_ms = context.broker.clock.wall_ms()
-            storage.memory_log.note(context.name, self.name, first_id, envelope, blobs, wall_ms)
+            storage.memory_log.note(context.name, self.name, first_id, envelope, contents, wall_ms)
         return ()
 
-    def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
-        return self.enqueue_stretches(first_id, envelopes, blobs)
+    def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> Sequence[int]:
+        return self.enqueue_stretches(first_id, envelopes, contents)

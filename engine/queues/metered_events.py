@@ -64,14 +64,14 @@ class MeteredQueueEvents(QueueEvents):
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         self._meter.paged_out(count, octets, octets_paged, are_stored=are_stored)
 
-    def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        self._came(envelope, blobs)
-        super().enqueued_run(first_id, envelope, blobs)
+    def enqueued_run(self, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
+        self._came(envelope, contents)
+        super().enqueued_run(first_id, envelope, contents)
 
-    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
-        stored = self._stored_of_mixed(envelopes, blobs)
-        self._meter.came(len(blobs), sum(map(len, blobs)), stored)
-        super().enqueued_mixed(first_id, envelopes, blobs)
+    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> None:
+        stored = self._stored_of_mixed(envelopes, contents)
+        self._meter.came(len(contents), sum(map(len, contents)), stored)
+        super().enqueued_mixed(first_id, envelopes, contents)
 
     def delivered_run(
         self,
@@ -79,27 +79,27 @@ class MeteredQueueEvents(QueueEvents):
         session: Receiver,
         ids: Sequence[int],
         of: Envelope | Sequence[Message],
-        blobs: Sequence[bytes],
+        contents: Sequence[bytes],
     ) -> None:
         if consumer.no_ack:
             if isinstance(of, Envelope):
-                self._went(of, blobs)
+                self._went(of, contents)
             else:
                 self._left(of)
-        super().delivered_run(consumer, session, ids, of, blobs)
+        super().delivered_run(consumer, session, ids, of, contents)
 
     def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
         if not kept:
             self._left(messages)
         super().acked(messages, kept=kept)
 
-    def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        octets = sum(map(len, blobs))
-        self._meter.came(len(blobs), octets, octets if self._stores is not None and self._stores(envelope) else 0)
+    def _came(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
+        octets = sum(map(len, contents))
+        self._meter.came(len(contents), octets, octets if self._stores is not None and self._stores(envelope) else 0)
 
-    def _went(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        octets = sum(map(len, blobs))
-        self._meter.left(len(blobs), octets, octets if self._stores is not None and self._stores(envelope) else 0)
+    def _went(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
+        octets = sum(map(len, contents))
+        self._meter.left(len(contents), octets, octets if self._stores is not None and self._stores(envelope) else 0)
 
     def _left(self, messages: Collection[Message] | Ready) -> None:
         if len(messages):
@@ -117,8 +117,8 @@ class MeteredQueueEvents(QueueEvents):
             return 0
         return sum(octets_of(message) for message in messages if stores(message.envelope))
 
-    def _stored_of_mixed(self, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> int:
+    def _stored_of_mixed(self, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> int:
         stores = self._stores
         if stores is None:
             return 0
-        return sum(len(blob) for envelope, blob in zip(envelopes, blobs) if stores(envelope))
+        return sum(len(content) for envelope, content in zip(envelopes, contents) if stores(envelope))

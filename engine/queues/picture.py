@@ -40,7 +40,7 @@ def _picture(queue: "Queue", out: list[Message]) -> Picture:
     for part in queue.store.paged_parts():
         if isinstance(part, Message):
             messages.append(part)
-        elif part.place is None:  # otherwise in the temp store, which ends with the process
+        elif part.location is None:  # otherwise in the temp store, which ends with the process
             parts.append(part)
     due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
     is_interleaved = bool(parts) and (queue.store.level_max > 0 or any(part.attempts for part in parts))

@@ -34,22 +34,22 @@ class MixedEnqueuedEvent(MixedEvent):
 class DeliveredEvent(Event):
     """Messages went to a session.
 
-    `consumer`: the consumer's tag; None: a get. `blobs`: the contents of a run that was never ready.
+    `consumer`: the consumer's tag; None: a get. `contents`: the contents of a run that was never ready.
     """
 
     kind: EventKind = field(default=EventKind.DELIVERED, init=False)
     of: Sequence[Message] | Envelope
     session: Receiver
     consumer: str | None
-    blobs: Sequence[bytes] = ()
+    contents: Sequence[bytes] = ()
 
     @property
     def detail(self) -> dict[str, object]:
         detail: dict[str, object] = {"client": self.session.client, "session": self.session}
         if self.consumer is not None:
             detail["consumer"] = self.consumer
-        if self.blobs:
-            detail["blobs"] = self.blobs
+        if self.contents:
+            detail["contents"] = self.contents
         return detail
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from ..clock import AHEAD_MS_MAX, MS
 from ..context import BrokerContext
 from ..messages.message import Envelope, Message
-from ..stores.kept_store import KeptStore
-from ..stores.paged_places import Left
+from ..stores.non_destructive_store import NonDestructiveStore
+from ..stores.paged_index import PagedEntry
 from ..stores.paged_run import HEADER_OCTETS
 from ..stores.stream_store import StreamStore
 from . import reconfigure, scheduled
@@ -69,7 +69,7 @@ class RecoveredMessages(Protocol):
 class Contents(Protocol):
     """The contents of a journal. Raises: the journal's errors."""
 
-    def read(self, place: int) -> tuple[Envelope, bytes]:
+    def read(self, location: int) -> tuple[Envelope, bytes]:
         """The content at a place."""
 
     def time_ms(self, id_: int) -> int:
@@ -87,7 +87,7 @@ class Restorer:
         self._memory = pager.budget() // 2 if pager is not None else 0  # that all queues together may read back
         self._queues: list[Queue] = []
         self._exhausted: list[tuple[Queue, list[Message]]] = []  # at the delivery limit, ids falling
-        self._replaced: list[tuple[Queue, Message | Left]] = []  # superseded by a newer value
+        self._replaced: list[tuple[Queue, Message | PagedEntry]] = []  # superseded by a newer value
 
     def restore(self, queue: "Queue", found: RecoveredMessages, first_offset: int) -> int:
         """Put a queue's messages back. `first_offset`: of a stream's first message. Returns how many."""
@@ -185,10 +185,10 @@ class Restorer:
                 done = at + 1
             extend(first + done, start + done, start + count)
 
-    def restore_kept(self, queue: "Queue") -> None:
+    def restore_non_destructive(self, queue: "Queue") -> None:
         """Put messages back into a non-destructive queue: their places only, if contents may stay in the journal."""
         store = queue.store
-        assert isinstance(store, KeptStore)
+        assert isinstance(store, NonDestructiveStore)
         if self._pages:
             self._fill_kept(queue, store)
         else:
@@ -197,14 +197,14 @@ class Restorer:
         queue.events.octets_changed(octets)
         self._replaced += [(queue, one) for one in older]
 
-    def _fill_kept(self, queue: "Queue", store: KeptStore) -> None:
+    def _fill_kept(self, queue: "Queue", store: NonDestructiveStore) -> None:
         """Put back the places of messages only, except of messages with delivery counts or due times."""
         ids, sizes, expires = self._ids, self._sizes, self._expires
         special = {id_ for id_, state in self._found.states.items() if state.deliveries or state.due_ms}
         rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
         if expires is not None:
             store.expect_expiry()
-        store.places.extend(
+        store.paged_index.extend(
             array("q", (ids[at] for at in rows)) if special else ids,
             array("I", (sizes[at] for at in rows)) if special else sizes,
             array("I", (sizes[at] + HEADER_OCTETS for at in rows)),
@@ -246,8 +246,8 @@ class Restorer:
     def _message(self, queue: "Queue", at: int) -> Message:
         """Read a message back, with its expiry and delivery count."""
         id_ = self._ids[at]
-        envelope, blob = self._contents.read(self._places[at])
-        message = queue.message_for(id_, blob, envelope)
+        envelope, content = self._contents.read(self._places[at])
+        message = queue.message_for(id_, content, envelope)
         if self._expires is not None and self._expires[at]:
             message.expires_ns = self._expires_ns(self._expires[at])
             queue.store.expect_expiry()

@@ -42,7 +42,7 @@ def come_due(queue: "Queue") -> None:
     expired = [message for _, message in taken if 0 < message.expires_ns <= now_ns]
     due = [message for _, message in taken if not 0 < message.expires_ns <= now_ns]
     if expired:
-        queue.lose(expired, EXPIRED)
+        queue.dead_letter_or_drop(expired, EXPIRED)
     if due:
         queue.events.due(due)
         returned = [message for message in due if message.deliveries]

@@ -33,7 +33,7 @@ LOOKING_MAX, ARRIVING_MAX = 2000, 8000
 #: Messages, and octets, taken out of the store at once.
 TAKEN_MAX, TAKEN_OCTETS = 500, 1024 * 1024
 #: Messages taken out at once if some of them may be expired and become dead letters.
-BURIED_MAX = 100
+DEAD_LETTERED_MAX = 100
 
 
 class Selection:
@@ -208,7 +208,7 @@ class Selection:
                 plan.give(plan.positions[store.position_of(message)], message)
         self._effort.spent += len(removed.messages)
         if expired:
-            queue.lose(expired, EXPIRED)
+            queue.dead_letter_or_drop(expired, EXPIRED)
         for consumer, messages in plan.runs:
             consumer.session.deliver_ready(consumer, messages)
         for consumer in {*plan.turns}.difference(one for one, _ in plan.runs):
@@ -220,7 +220,7 @@ class Selection:
         plan = Plan()
         count = TAKEN_MAX
         if queue.store.expiring and queue.rules.dead_letter_target(EXPIRED) is not None:
-            count = BURIED_MAX
+            count = DEAD_LETTERED_MAX
         octets = TAKEN_OCTETS
         next_of = dict.fromkeys(free, 0)
         heads = [(group.found[0].position, number, group) for number, group in enumerate(free) if group.found]
@@ -311,7 +311,7 @@ class Selection:
         key = queue.rules.group_first_key
         for message in messages:
             if store.expiring and 0 < message.expires_ns <= queue.context.broker.clock.monotonic_ns():
-                queue.lose([message], EXPIRED)
+                queue.dead_letter_or_drop([message], EXPIRED)
                 continue
             if is_first and key is not None:
                 queue.add_headers(message, {key: Field("t", True)})

@@ -81,18 +81,18 @@ class StreamIntake:
         self._read_limits(queue)
 
     def admit(
-        self, queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None
+        self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
         if due_ns is not None:
-            for offset, blob in enumerate(blobs):
-                scheduled.take_in(queue, Message(first_id + offset, blob, envelope), due_ns)
+            for offset, content in enumerate(contents):
+                scheduled.take_in(queue, Message(first_id + offset, content, envelope), due_ns)
             scheduled.await_due(queue)
             return ()
-        queue.events.enqueued_run(first_id, envelope, blobs)
+        queue.events.enqueued_run(first_id, envelope, contents)
         self._end.chunk_offset = self._log.next_offset
         wall_ms = queue.context.broker.clock.wall_ms()
-        for offset, blob in enumerate(blobs):
-            self.append(queue, Message(first_id + offset, blob, envelope), wall_ms)
+        for offset, content in enumerate(contents):
+            self.append(queue, Message(first_id + offset, content, envelope), wall_ms)
         queue.mark()
         return ()
 
@@ -195,7 +195,7 @@ class StreamDispatch(NonDestructiveDispatch):
             if not self._readers.takes(queue, consumer, message):
                 continue
             copies.append(copy_of(message))
-            room -= len(message.blob)
+            room -= len(message.content)
             if room <= 0 or len(copies) == count:
                 break
         self._readers.seen[consumer] = offset
@@ -224,8 +224,8 @@ class StreamSettlement:
         for message in messages:
             message.holder = None
 
-    def kill(self, queue: "Queue", messages: list[Message], reason: str) -> None:
+    def reject(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         raise AssertionError("a client cannot reject messages of a stream")
 
     def kill_or_keep(self, queue: "Queue", messages: list[Message], reason: str) -> None:
-        self.kill(queue, messages, reason)
+        self.reject(queue, messages, reason)

@@ -4,20 +4,20 @@ import re
 
 from ...settings.leases import is_timestamp
 from ..messages.lease_headers import ORIGIN
-from .replay_rules import Edge, wall_ms_of
+from .replay_rules import Boundary, wall_ms_of
 
 EPOCH, NOW, CREATION = "epoch", "now", "creation"
 _BOOKMARK = re.compile(r"([0-9]{1,20})\|([0-9]{1,20})\|")
 
 
-def edge_of(point: str) -> Edge | None:
+def boundary_of(point: str) -> Boundary | None:
     """The edge of a valid recovery point (E-RP); None: only new messages."""
     if point == EPOCH:
-        return Edge()
+        return Boundary()
     if is_timestamp(point):
-        return Edge(wall_ms=wall_ms_of(point))
+        return Boundary(wall_ms=wall_ms_of(point))
     found = _BOOKMARK.fullmatch(point)
-    return None if found is None or int(found[1]) != ORIGIN else Edge(int(found[2]))
+    return None if found is None or int(found[1]) != ORIGIN else Boundary(int(found[2]))
 
 
 def is_known(point: str, first_id: int, next_id: int) -> bool:

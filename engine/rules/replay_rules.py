@@ -28,7 +28,7 @@ _OCTETS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
 BOOKMARKS_MAX = 1000
 
 
-class Edge(NamedTuple):
+class Boundary(NamedTuple):
     """The start or end of a replay: a message id, or a wall time in ms (0: a message id)."""
 
     id: int = 0
@@ -58,8 +58,8 @@ class Rate(NamedTuple):
 class ReplayRules:
     """`first`: None: only new messages. `last`: None: no end. `gap_ms`: maximum pause between messages."""
 
-    first: Edge | None
-    last: Edge | None = None
+    first: Boundary | None
+    last: Boundary | None = None
     rate: Rate | None = None
     gap_ms: int | None = None
 
@@ -82,7 +82,7 @@ def replay_rules(
         if len(given) > 1:
             raise _Bad(f"only one of {' and '.join(REPLAYS)} may be given")
         field = arguments[key]
-        edges = _of_offset(field, last_id, now_ms) if key == OFFSET else _of_bookmark(_text(field), next_id)
+        boundaries = _of_offset(field, last_id, now_ms) if key == OFFSET else _of_bookmark(_text(field), next_id)
         key = RATE
         rate = _rate(arguments[RATE]) if RATE in arguments else None
         key = GAP
@@ -91,7 +91,7 @@ def replay_rules(
             raise _Bad(f"expected {RATE} beside it that is a multiple of the original speed, like 2X")
     except _Bad as bad:
         raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", str(bad))) from None
-    return ReplayRules(*edges, rate, gap_ms)
+    return ReplayRules(*boundaries, rate, gap_ms)
 
 
 class _Bad(ValueError):
@@ -104,39 +104,39 @@ def _text(field: Field) -> str:
     return field.text.strip()
 
 
-def _of_offset(field: Field, last_id: int, now_ms: int) -> tuple[Edge | None, Edge | None]:
+def _of_offset(field: Field, last_id: int, now_ms: int) -> tuple[Boundary | None, Boundary | None]:
     start = start_of(field)
     if start is None:
         raise _Bad("expected first, last, next, an offset, a timestamp, or an age like 1h")
     if start.kind == FIRST:
-        return Edge(), None
+        return Boundary(), None
     if start.kind == LAST:
-        return (Edge(last_id) if last_id else None), None
+        return (Boundary(last_id) if last_id else None), None
     if start.kind == AT_OFFSET:
-        return Edge(max(start.value, 0)), None
+        return Boundary(max(start.value, 0)), None
     if start.kind == AT_TIME:
-        return Edge(wall_ms=max(start.value, 1)), None
+        return Boundary(wall_ms=max(start.value, 1)), None
     if start.kind == AGO:
-        return Edge(wall_ms=max(now_ms - start.value, 1)), None
+        return Boundary(wall_ms=max(now_ms - start.value, 1)), None
     return None, None
 
 
-def _of_bookmark(text: str, next_id: int) -> tuple[Edge | None, Edge | None]:
+def _of_bookmark(text: str, next_id: int) -> tuple[Boundary | None, Boundary | None]:
     found = _RANGE.fullmatch(text)
     if found is None:
         return _begin(text, next_id), None
-    begin, end = (_edge(part.strip()) for part in found.group(2, 3))
+    begin, end = (_boundary(part.strip()) for part in found.group(2, 3))
     if begin is None or end is None:
         raise _Bad(f"{shown(text)}: a range is of bookmarks and times, like [20240601T000000Z:20240602T000000Z)")
     return begin._replace(is_included=found[1] == "["), end._replace(is_included=found[4] == "]")
 
 
-def _begin(text: str, next_id: int) -> Edge | None:
+def _begin(text: str, next_id: int) -> Boundary | None:
     """The start of a replay. Of several bookmarks: after the oldest that this log knows. None: only new messages."""
     if text == "0":
-        return Edge()
+        return Boundary()
     if is_timestamp(text):
-        return Edge(wall_ms=wall_ms_of(text))
+        return Boundary(wall_ms=wall_ms_of(text))
     ids: list[int] = []
     for part in text.split(",", BOOKMARKS_MAX):
         found = _BOOKMARK.fullmatch(part.strip())
@@ -145,17 +145,17 @@ def _begin(text: str, next_id: int) -> Edge | None:
             raise _Bad(f"{shown(text)}, expected {expected}")
         if int(found[1]) == ORIGIN and 0 < int(found[2]) < next_id:
             ids.append(int(found[2]))
-    return Edge(min(ids), is_included=False) if ids else None
+    return Boundary(min(ids), is_included=False) if ids else None
 
 
-def _edge(text: str) -> Edge | None:
+def _boundary(text: str) -> Boundary | None:
     """A bookmark or a time; None: neither."""
     if text == "0":
-        return Edge()
+        return Boundary()
     if is_timestamp(text):
-        return Edge(wall_ms=wall_ms_of(text))
+        return Boundary(wall_ms=wall_ms_of(text))
     found = _BOOKMARK.fullmatch(text)
-    return Edge(int(found[2])) if found is not None and int(found[1]) == ORIGIN else None
+    return Boundary(int(found[2])) if found is not None and int(found[1]) == ORIGIN else None
 
 
 def wall_ms_of(timestamp: str) -> int:

@@ -1,13 +1,13 @@
 """The choice of a queue's kind of store, by its rules."""
 
 from ..messages.levels import Levels, up_to
-from .kept_store import KeptStore
 from .last_value import header_value
 from .last_value_store import LastValueStore
 from .leveled_store import LeveledStore
+from .non_destructive_store import NonDestructiveStore
 from .plain_store import PlainStore
+from .storage import Owner
 from .store import Store
-from .surroundings import Owner
 from .tailed_store import TailedStore
 
 
@@ -29,7 +29,7 @@ def make_store(
     levels = levels or up_to(level_max)
     key_of = None if last_value_key is None else header_value(last_value_key)
     if keeps:
-        return KeptStore(owner, key_of)
+        return NonDestructiveStore(owner, key_of)
     if key_of is not None:
         return LastValueStore(owner, levels, key_of)
     if levels.top or counts_octets:

@@ -16,7 +16,7 @@ from ..messages.message import Message
 from .paged_message import UNKNOWN, PagedMessage, body_size, can_leave
 from .paged_run import messages_of
 from .ready import LeveledReady
-from .surroundings import Owner
+from .storage import Owner
 
 Key = object
 #: Maximum messages, and octets, from the head that are read back together with the message that is accessed.
@@ -29,7 +29,7 @@ def header_value(name: str) -> Callable[[Message], Key | None]:
     """A function that returns a message's key: the value of the header `name`, or None without this header."""
 
     def value(message: Message) -> Key | None:
-        field: Field | None = message.envelope.headers(message.blob).get(name)
+        field: Field | None = message.envelope.headers(message.content).get(name)
         return None if field is None else repr(field.comparable())
 
     return value
@@ -75,8 +75,8 @@ class LastValueReady(LeveledReady):
             here.key = key
             self._came_in(here)
             return older, False
-        older = Message(here.id, here.blob, here.envelope)
-        here.id, here.blob, here.envelope = message.id, message.blob, message.envelope
+        older = Message(here.id, here.content, here.envelope)
+        here.id, here.content, here.envelope = message.id, message.content, message.envelope
         here.expires_ns, here.deliveries, here.uncounted = message.expires_ns, message.deliveries, message.uncounted
         return older, False
 
@@ -154,7 +154,7 @@ class LastValueReady(LeveledReady):
             if one.is_listed:
                 self.left_count -= 1
                 self.memory_octets += one.octets
-        return message.blob
+        return message.content
 
 
 def _is_left(message: Message) -> bool:

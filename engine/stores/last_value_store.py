@@ -13,7 +13,7 @@ from .last_value import Key, LastValueReady
 from .leveled_store import LeveledStore
 from .memory_cap import MemoryCap
 from .paged_message import PagedMessage
-from .surroundings import Owner
+from .storage import Owner
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 _first_id_of: Callable[[Message], int] = attrgetter("first_id")
@@ -53,10 +53,10 @@ class LastValueStore(LeveledStore):
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         pass
 
-    def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         if self._storage.pager is None:
-            return Message(id_, blob, envelope)
-        return PagedMessage(id_, blob, envelope, self.ready)
+            return Message(id_, content, envelope)
+        return PagedMessage(id_, content, envelope, self.ready)
 
     def append(self, message: Message) -> Message | None:
         older, has_to_come = self._superseded(message)

@@ -13,8 +13,8 @@ from .memory_budget import OVERHEAD
 from .paged_message import body_size
 from .ready import LeveledReady
 from .scanning import Level
+from .storage import Owner
 from .store import LEVEL_STEP
-from .surroundings import Owner
 from .tail import Tail
 from .tailed_store import TailedStore
 
@@ -57,7 +57,7 @@ class LeveledStore(TailedStore):
     def _is_within_charge(self, message: Message) -> bool:
         """See `TailPaging`. Uses the count of octets, so that the budget need not measure the store."""
         ready = self.ready
-        octets = len(message.blob) + OVERHEAD
+        octets = len(message.content) + OVERHEAD
         if ready.octets + OVERHEAD * len(ready) + octets > self._storage.memory.charge_of(self):
             return False
         self.quota = max(self.quota - octets, 0)
@@ -80,10 +80,10 @@ class LeveledStore(TailedStore):
     def counts_octets(self) -> bool | None:
         return self._counts_octets
 
-    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
-            self.append(self.new_message(id_, blob, envelope))
+    def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
+        for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):
+            self.append(self.new_message(id_, content, envelope))
 
     def position_of(self, message: Message) -> int:
         levels = self._of_levels
-        return (levels.top - levels.of(message.envelope.facts.priority)) * LEVEL_STEP + message.id
+        return (levels.top - levels.of(message.envelope.summary.priority)) * LEVEL_STEP + message.id

@@ -12,7 +12,7 @@ from typing import Protocol
 from ..messages.message import Message
 from .memory_cap import LEAVING_MAX
 
-#: Memory of a message beside its blob, in octets.
+#: Memory of a message beside its content, in octets.
 OVERHEAD = 200
 #: Minimum grant of a store in octets, or its share of half of the budget if that is less.
 FLOOR = 64 * 1024
@@ -23,7 +23,7 @@ TAKE_MIN = 1024 * 1024
 #: A grant that is never used up.
 UNLIMITED = 1 << 62
 _NOTHING = (0, 0, 0)
-_BLOB = attrgetter("blob")
+_CONTENT = attrgetter("content")
 
 
 class Messages(Protocol):
@@ -36,7 +36,7 @@ class Messages(Protocol):
 
 def held_octets(messages: Messages) -> int:
     """The approximate memory of messages, in octets."""
-    return sum(map(len, map(_BLOB, messages))) + OVERHEAD * len(messages)
+    return sum(map(len, map(_CONTENT, messages))) + OVERHEAD * len(messages)
 
 
 class Debtor(Protocol):

@@ -1,13 +1,13 @@
-"""A message whose content may be paged out: the object stays in memory, and its blob is read back on access.
+"""A message whose content may be paged out: the object stays in memory, and its content is read back on access.
 
-Only `blob` reads it back, so that no code sees a message without content. The envelope stays in memory, so that
+Only `content` reads it back, so that no code sees a message without content. The envelope stays in memory, so that
 priority and persistence are known without reading a file. Source: queues page, F.2 (TargetEntry).
 """
 
 from typing import Protocol
 
 from ..messages.message import Envelope, Message
-from .surroundings import Owner
+from .storage import Owner
 
 #: The key of a message before it is first read.
 UNKNOWN = object()
@@ -23,13 +23,13 @@ class Home(Protocol):
 class PagedMessage(Message):
     """`key`: its key in a last-value queue; None: it has none. `is_original`: the journal has the same content.
 
-    `is_listed`: it is in `home`. `octets`: size of its blob, in memory or not.
+    `is_listed`: it is in `home`. `octets`: size of its content, in memory or not.
     """
 
     __slots__ = ("_body_octets", "_content", "home", "is_listed", "is_original", "key", "octets")
 
-    def __init__(self, id_: int, blob: bytes, envelope: Envelope, home: Home) -> None:
-        super().__init__(id_, blob, envelope)
+    def __init__(self, id_: int, content: bytes, envelope: Envelope, home: Home) -> None:
+        super().__init__(id_, content, envelope)
         self._body_octets = 0
         self.home = home
         self.is_listed = False
@@ -37,15 +37,15 @@ class PagedMessage(Message):
         self.key: object = UNKNOWN
 
     @property
-    def blob(self) -> bytes:
+    def content(self) -> bytes:
         """See `Message`. Raises: Unreadable."""
         content = self._content
         return self.home.fetch(self) if content is None else content
 
-    @blob.setter
-    def blob(self, blob: bytes) -> None:
-        self._content: bytes | None = blob
-        self.octets = len(blob)
+    @content.setter
+    def content(self, content: bytes) -> None:
+        self._content: bytes | None = content
+        self.octets = len(content)
         self.is_original = False
 
     @property
@@ -64,9 +64,9 @@ class PagedMessage(Message):
         self._content = None
         self.envelope = self.envelope.stored()
 
-    def recall(self, blob: bytes) -> None:
+    def recall(self, content: bytes) -> None:
         """Set the content that was read from the journal."""
-        self._content = blob
+        self._content = content
 
     def become(self, other: Message) -> None:
         """Take over the state of another message, keeping the position in the queue."""
@@ -76,7 +76,7 @@ class PagedMessage(Message):
             self._content, self._body_octets, self.octets = other._content, other._body_octets, other.octets
             self.is_original, self.key = other.is_original, other.key
         else:
-            self.blob, self.key = other.blob, UNKNOWN
+            self.content, self.key = other.content, UNKNOWN
 
     def copy(self) -> "PagedMessage":
         """A copy, whose content is in memory if this one's is."""
@@ -86,15 +86,15 @@ class PagedMessage(Message):
 
 
 def octets_of(message: Message) -> int:
-    """Octets of a message's blob, for limits. Reads no file."""
-    return message.octets if isinstance(message, PagedMessage) else len(message.blob)
+    """Octets of a message's content, for limits. Reads no file."""
+    return message.octets if isinstance(message, PagedMessage) else len(message.content)
 
 
 def body_size(message: Message) -> int:
     """Octets of a message's body, for limits. Reads no file."""
     if isinstance(message, PagedMessage):
         return message.body_octets
-    return message.envelope.framing.body_size(message.blob)
+    return message.envelope.framing.body_size(message.content)
 
 
 def can_leave(queue: Owner, message: Message) -> bool:

@@ -23,31 +23,31 @@ HEADER_OCTETS = 48
 IN_JOURNAL = Envelope("", "", PropertySummary(persistent=True))
 
 
-#: The blobs of messages that share an envelope.
+#: The contents of messages that share an envelope.
 Run = tuple[Envelope, Sequence[bytes]]
 
 
 def messages_of(ids: Sequence[int], runs: Iterable[Run]) -> list[Message]:
     """The messages with these ids and the contents of these runs."""
     messages: list[Message] = []
-    for envelope, blobs in runs:
+    for envelope, contents in runs:
         start = len(messages)
-        messages.extend(map(Message, ids[start : start + len(blobs)], blobs, repeat(envelope)))
+        messages.extend(map(Message, ids[start : start + len(contents)], contents, repeat(envelope)))
     return messages
 
 
-class Place(NamedTuple):
-    """The location of consecutive blobs in the temp store."""
+class Location(NamedTuple):
+    """The location of consecutive contents in the temp store."""
 
     chunk: object
     offset: int
 
 
-def octets_paged(sizes: "array[int] | Sequence[int]", place: Place | None) -> int:
-    """The octets that limits count for paged-out messages: blobs in the temp store; bodies and estimated headers in
+def octets_paged(sizes: "array[int] | Sequence[int]", location: Location | None) -> int:
+    """The octets that limits count for paged-out messages: contents in the temp store; bodies and estimated headers in
     the journal.
     """
-    return sum(sizes) + (HEADER_OCTETS * len(sizes) if place is None else 0)
+    return sum(sizes) + (HEADER_OCTETS * len(sizes) if location is None else 0)
 
 
 class Taken(NamedTuple):
@@ -56,7 +56,7 @@ class Taken(NamedTuple):
     ids: Sequence[int]
     sizes: "array[int]"
     expires: "array[int] | None"
-    place: Place | None
+    location: Location | None
     envelope: Envelope
     deliveries: int
     uncounted: int
@@ -70,8 +70,8 @@ class Taken(NamedTuple):
 class PagedRun:
     """Messages with rising ids; those before `start` were taken.
 
-    `place` None: they are in the journal, and `sizes` are octets of bodies. Else their blobs are in the temp store,
-    `sizes` are octets of blobs, and `envelope` is theirs. `deliveries`, `uncounted`: see `Message`.
+    `location` None: they are in the journal, and `sizes` are octets of bodies. Else their contents are in the temp
+    store, `sizes` are octets of contents, and `envelope` is theirs. `deliveries`, `uncounted`: see `Message`.
     """
 
     __slots__ = (
@@ -81,26 +81,26 @@ class PagedRun:
         "envelope",
         "expires",
         "first",
+        "location",
         "offset",
-        "place",
         "sizes",
         "start",
         "uncounted",
     )
 
     def __init__(
-        self, first: int, place: Place | None, envelope: Envelope, deliveries: int = 0, uncounted: int = 0
+        self, first: int, location: Location | None, envelope: Envelope, deliveries: int = 0, uncounted: int = 0
     ) -> None:
         self.first = first
         self._ids: array[int] | None = None  # None: ids are consecutive from `first` on
         self.sizes = array("I")
         self.start = 0
         self.expires: array[int] | None = None  # monotonic ns of each, 0: never; None: no message expires
-        self.place = place
+        self.location = location
         self.envelope = envelope
         self.deliveries = deliveries
         self.uncounted = uncounted
-        self.offset = self.end = 0 if place is None else place.offset  # of the message at `start`; after the last
+        self.offset = self.end = 0 if location is None else location.offset  # of the message at `start`; after the last
 
     def __len__(self) -> int:
         return len(self.sizes) - self.start
@@ -119,9 +119,9 @@ class PagedRun:
         return self._id_at(self.start)
 
     @property
-    def left(self) -> Place | None:
+    def left(self) -> Location | None:
         """The location of the remaining messages in the temp store; None: the journal."""
-        return None if self.place is None else Place(self.place.chunk, self.offset)
+        return None if self.location is None else Location(self.location.chunk, self.offset)
 
     @property
     def head_expires_ns(self) -> int:
@@ -136,7 +136,7 @@ class PagedRun:
         first_id: int,
         count: int,
         expires: bool,
-        place: Place | None,
+        location: Location | None,
         envelope: Envelope,
         deliveries: int = 0,
         uncounted: int = 0,
@@ -153,9 +153,9 @@ class PagedRun:
             return False
         if expires != (self.expires is not None) and (here if expires else count) >= APART_MIN:
             return False
-        if place is None or self.place is None:
-            return place is self.place
-        return self.place.chunk is place.chunk and self.end == place.offset and self.envelope is envelope
+        if location is None or self.location is None:
+            return location is self.location
+        return self.location.chunk is location.chunk and self.end == location.offset and self.envelope is envelope
 
     def extend(self, first_id: int, sizes: Sequence[int], expires: Sequence[int] | None) -> None:
         """Append messages with consecutive ids, for which `goes_on` is true, or the first ones."""
@@ -169,14 +169,14 @@ class PagedRun:
         if self.expires is not None:
             self.expires.extend(array("q", bytes(8 * count)) if expires is None else expires)
         self.sizes.extend(sizes)
-        if self.place is not None:
+        if self.location is not None:
             self.end += sum(sizes)
 
     def join(self, part: Taken) -> bool:
         """Append a small part of another run, if allowed. Returns whether it was appended."""
         ids, count = part.ids, len(part.sizes)
         if count >= APART_MIN or not self.goes_on(
-            ids[0], count, part.expires is not None, part.place, part.envelope, part.deliveries, part.uncounted
+            ids[0], count, part.expires is not None, part.location, part.envelope, part.deliveries, part.uncounted
         ):
             return False
         if isinstance(ids, range):
@@ -224,20 +224,20 @@ class PagedRun:
     def between(self, start: int, stop: int) -> Taken:
         """The remaining messages with indexes from `start` to before `stop`, which stay."""
         start, stop = self.start + start, self.start + stop
-        place = None
-        if self.place is not None:
-            place = Place(self.place.chunk, self.offset + sum(self.sizes[self.start : start]))
+        location = None
+        if self.location is not None:
+            location = Location(self.location.chunk, self.offset + sum(self.sizes[self.start : start]))
         ids = range(self.first + start, self.first + stop) if self._ids is None else self._ids[start:stop]
         expires = None if self.expires is None else self.expires[start:stop]
-        return Taken(ids, self.sizes[start:stop], expires, place, self.envelope, self.deliveries, self.uncounted)
+        return Taken(ids, self.sizes[start:stop], expires, location, self.envelope, self.deliveries, self.uncounted)
 
     @classmethod
     def of(cls, taken: Taken) -> "PagedRun":
         """A new run of messages that were taken out of another."""
-        run = cls(taken.ids[0], taken.place, taken.envelope, taken.deliveries, taken.uncounted)
+        run = cls(taken.ids[0], taken.location, taken.envelope, taken.deliveries, taken.uncounted)
         run._ids = None if isinstance(taken.ids, range) else array("q", taken.ids)
         run.sizes, run.expires = taken.sizes, taken.expires
-        run.end += 0 if taken.place is None else sum(taken.sizes)
+        run.end += 0 if taken.location is None else sum(taken.sizes)
         return run
 
     def part(self, level: int) -> "Part":
@@ -254,7 +254,7 @@ class Part(NamedTuple):
     ids: Sequence[int]
     sizes: "Numbers"
     expires: "Numbers | None"
-    place: Place | None
+    location: Location | None
     envelope: Envelope
     level: int
     attempts: int

@@ -8,8 +8,8 @@ from itertools import accumulate, groupby, pairwise
 
 from ..messages.message import Envelope, Message
 from .memory_budget import OVERHEAD
-from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Run, Taken, messages_of, octets_paged
-from .surroundings import Owner, Storage
+from .paged_run import IN_JOURNAL, Location, PagedRun, Part, Run, Taken, messages_of, octets_paged
+from .storage import Owner, Storage
 from .tail import Tail
 from .temp_store import TempStore
 
@@ -66,10 +66,10 @@ def paged(
                 items += run
                 continue
             items += spooled
-        octets = sum([len(message.blob) for message in run])
+        octets = sum([len(message.content) for message in run])
         freed += octets + OVERHEAD * len(run)
         if is_metered:
-            counted = sum(octets_paged(one.sizes, one.place) for one in items[came:] if isinstance(one, PagedRun))
+            counted = sum(octets_paged(one.sizes, one.location) for one in items[came:] if isinstance(one, PagedRun))
             owner.paged_out(len(run), octets, counted, are_stored=where is IN_JOURNAL or owner.stores(where))
     return items, freed
 
@@ -92,7 +92,7 @@ def _where(owner: Owner, tail: Tail, message: Message) -> tuple[Envelope | None,
 def _runs(messages: Sequence[Message], deliveries: int, uncounted: int) -> Iterator[PagedRun]:
     last: PagedRun | None = None
     for message in messages:
-        size = message.envelope.framing.body_size(message.blob)
+        size = message.envelope.framing.body_size(message.content)
         expires = (message.expires_ns,) if message.expires_ns else None
         if last is None or not last.goes_on(
             message.id, 1, expires is not None, None, IN_JOURNAL, deliveries, uncounted
@@ -108,15 +108,15 @@ def _runs(messages: Sequence[Message], deliveries: int, uncounted: int) -> Itera
 def _spooled(
     temp: TempStore, messages: Sequence[Message], envelope: Envelope, deliveries: int, uncounted: int
 ) -> list[PagedRun] | None:
-    place = temp.spool([message.blob for message in messages])
-    if place is None:
+    location = temp.spool([message.content for message in messages])
+    if location is None:
         return None
     runs: list[PagedRun] = []
-    offset, last_id = place.offset, 0
+    offset, last_id = location.offset, 0
     for message in messages:
         if not runs or message.id < last_id:  # ids must rise within a run
-            runs.append(PagedRun(message.id, Place(place.chunk, offset), envelope, deliveries, uncounted))
-        size, last_id = len(message.blob), message.id
+            runs.append(PagedRun(message.id, Location(location.chunk, offset), envelope, deliveries, uncounted))
+        size, last_id = len(message.content), message.id
         runs[-1].extend(last_id, (size,), (message.expires_ns,) if message.expires_ns else None)
         offset += size
     return runs
@@ -127,13 +127,13 @@ def _spooled(
 
 def runs_of(storage: Storage, part: Taken | Part, *, release: bool = True) -> Sequence[Run]:
     """Read the contents of a part. `release`: also free them in the temp store. Raises: Unreadable."""
-    if part.place is None:
+    if part.location is None:
         assert storage.pager is not None
         return storage.pager.load(part.ids)
     size = sum(part.sizes[:])
-    octets = storage.temp.unspool(part.place, size)
+    octets = storage.temp.unspool(part.location, size)
     if release:
-        storage.temp.release(part.place, size)
+        storage.temp.release(part.location, size)
     ends = list(accumulate(part.sizes, initial=0))
     return [(part.envelope, [octets[start:end] for start, end in pairwise(ends)])]
 
@@ -144,8 +144,8 @@ def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Seque
     Does not report them to the owner (see `tell_loaded`).
     """
     messages = messages_of(ids, runs)
-    if any(envelope.facts.is_marked for envelope, _ in runs):
-        messages = [owner.message_for(one.id, one.blob, one.envelope) for one in messages]
+    if any(envelope.summary.is_marked for envelope, _ in runs):
+        messages = [owner.message_for(one.id, one.content, one.envelope) for one in messages]
     if part.deliveries:
         for message in messages:
             message.deliveries, message.uncounted = part.deliveries, part.uncounted
@@ -158,4 +158,4 @@ def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Seque
 def tell_loaded(owner: Owner, part: Taken, messages: list[Message]) -> None:
     """Report messages of a part that came back into memory to the owner."""
     if messages:
-        owner.loaded(messages, part.deliveries - part.uncounted if part.place is None else 0)
+        owner.loaded(messages, part.deliveries - part.uncounted if part.location is None else 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..messages.message import Message
 from .ready import merge_back
 from .scanning import Level
-from .surroundings import Owner
+from .storage import Owner
 from .tail import Tail
 from .tailed_store import TailedStore
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..messages.levels import Levels
 from ..messages.message import Message
-from .placed import Placed
+from .sorted_list import SortedList
 
 
 class LeveledReady:
@@ -19,7 +19,7 @@ class LeveledReady:
     __slots__ = ("_count", "_levels", "_number_of", "_size_of", "octets")
 
     def __init__(self, levels: Levels, size_of: Callable[[Message], int]) -> None:
-        self._levels: list[deque[Message] | Placed[Message]] = [deque() for _ in range(levels.top + 1)]
+        self._levels: list[deque[Message] | SortedList[Message]] = [deque() for _ in range(levels.top + 1)]
         self._number_of = levels.of
         self._size_of = size_of
         self._count = 0
@@ -36,8 +36,8 @@ class LeveledReady:
         assert index == 0
         return next(iter(self))
 
-    def _level_of(self, message: Message) -> deque[Message] | Placed[Message]:
-        return self._levels[self._number_of(message.envelope.facts.priority)]
+    def _level_of(self, message: Message) -> deque[Message] | SortedList[Message]:
+        return self._levels[self._number_of(message.envelope.summary.priority)]
 
     def append(self, message: Message) -> None:
         """Append a message to its level."""
@@ -73,7 +73,7 @@ class LeveledReady:
         return len(self._levels) - 1
 
     @property
-    def levels(self) -> list[deque[Message] | Placed[Message]]:
+    def levels(self) -> list[deque[Message] | SortedList[Message]]:
         """The containers of the levels, from level 0 on. A caller may replace one by another with the same messages."""
         return self._levels
 
@@ -88,7 +88,7 @@ class LeveledReady:
             self._added(message)
         by_level: dict[int, list[Message]] = {}
         for message in messages:
-            by_level.setdefault(self._number_of(message.envelope.facts.priority), []).append(message)
+            by_level.setdefault(self._number_of(message.envelope.summary.priority), []).append(message)
         for index, returned in by_level.items():
             merge_back(self._levels[index], returned)
 
@@ -101,12 +101,12 @@ class LeveledReady:
         self.octets -= self._size_of(message)
 
 
-def merge_back(ready: deque[Message] | Placed[Message], messages: list[Message]) -> int:
-    """Insert messages (ids falling) by their ids. O(messages + those before them); `Placed`: O(messages).
+def merge_back(ready: deque[Message] | SortedList[Message], messages: list[Message]) -> int:
+    """Insert messages (ids falling) by their ids. O(messages + those before them); `SortedList`: O(messages).
 
     Returns: the number of messages before them that were moved.
     """
-    if isinstance(ready, Placed):
+    if isinstance(ready, SortedList):
         by_id = {message.id: message for message in reversed(messages)}
 
         def with_more(block: list[Message], ids: Sequence[int]) -> list[Message]:

@@ -8,15 +8,16 @@ from itertools import chain, islice
 
 from ..messages.message import Message
 from .paging import messages_as_paged, runs_of
-from .placed import Placed
+from .sorted_list import SortedList
+from .storage import Owner
 from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
-from .surroundings import Owner
 from .tail import Tail
 
-#: Maximum distance from the head of a deque for access. For messages behind it the deque is converted to a `Placed`.
+#: Maximum distance from the head of a deque for access. For messages behind it the deque is converted to a
+#: `SortedList`.
 NEAR = 250
 #: The messages of a level in memory.
-Level = deque[Message] | Placed[Message]
+Level = deque[Message] | SortedList[Message]
 #: (id, message if it is in memory)
 Found = tuple[int, Message | None]
 
@@ -99,7 +100,7 @@ class Scanner:
 
     def take(self, ready: Level, ids: Sequence[int]) -> list[Message]:
         """Take the messages with these rising ids out of a level in memory."""
-        if isinstance(ready, Placed):
+        if isinstance(ready, SortedList):
             return _taken(ready, ids)
         taken: list[Message] = []
         if self.is_sorted:
@@ -135,12 +136,12 @@ def _fitting(sizes: Sequence[int], octets: int) -> int:
 
 def _in_memory(ready: Level, id_: int) -> Iterable[Message]:
     """The messages with ids above `id_`."""
-    if isinstance(ready, Placed):
+    if isinstance(ready, SortedList):
         return (one for one in ready.behind(id_) if one.id > id_)
     return islice(ready, bisect_right(ready, id_, 0, min(len(ready), NEAR + 1), key=_id_of), None)
 
 
-def _taken(ready: Placed[Message], ids: Sequence[int]) -> list[Message]:
+def _taken(ready: SortedList[Message], ids: Sequence[int]) -> list[Message]:
     found: list[Message] = []
 
     def without(block: list[Message], some: Sequence[int]) -> list[Message]:

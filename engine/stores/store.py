@@ -1,7 +1,7 @@
 """The store of a queue: its ready messages, in memory, in the journal or in the temp store.
 
 Code outside `stores/` does not depend on the kind of a store: each kind implements the same methods. Kinds:
-`PlainStore`, `LeveledStore`, `LastValueStore`, `KeptStore`, `StreamStore`; see `kinds.make_store`.
+`PlainStore`, `LeveledStore`, `LastValueStore`, `NonDestructiveStore`, `StreamStore`; see `kinds.make_store`.
 
 A position gives a message's place in the order of a scan: its level, the highest first, and its id. In the highest
 level, the only one of most queues, the position is the id. Readers compare positions and pass them back. A position
@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
 from .memory_cap import UNLIMITED, MemoryCap
-from .paged_places import Left
+from .paged_index import PagedEntry
 from .paged_run import Part
 
 #: The distance between the positions of two levels.
@@ -22,7 +22,7 @@ LEVEL_STEP = 1 << 64
 #: Maximum messages, and octets, that `load_at` reads from the journal at once.
 WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
 
-#: Receives new messages with consecutive ids: first id, envelope, blobs. Returns the number that it took.
+#: Receives new messages with consecutive ids: first id, envelope, contents. Returns the number that it took.
 HandOver = Callable[[int, Envelope, Sequence[bytes]], int]
 
 
@@ -41,8 +41,8 @@ class Removed(NamedTuple):
     """Messages that left a store."""
 
     messages: list[Message]  # those with content, in order of delivery
-    unread: list[Left]  # those whose content was not read from the journal (kept stores only)
-    recounted: int = 0  # octets by which the blobs of `messages` exceed the count from their arrival
+    unread: list[PagedEntry]  # those whose content was not read from the journal (kept stores only)
+    recounted: int = 0  # octets by which the contents of `messages` exceed the count from their arrival
 
 
 class Dropped(NamedTuple):
@@ -51,7 +51,7 @@ class Dropped(NamedTuple):
     ready: Ready  # messages in memory
     runs: list[tuple[Sequence[int], Envelope]]  # ids of paged-out messages, with the envelope for events
     paged: list[Message]  # messages that stood in the tail as objects
-    paged_octets: int | None  # octets of the blobs of `runs`, in kept stores; None: all octets that are paged out
+    paged_octets: int | None  # octets of the contents of `runs`, in kept stores; None: all octets that are paged out
 
     @property
     def paged_count(self) -> int:
@@ -118,7 +118,7 @@ class Store(Protocol):
         """The paged-out messages: a snapshot that later changes do not affect."""
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        """For a meter, of each of `paged_parts`: (messages, octets of blobs, whether they survive a restart)."""
+        """For a meter, of each of `paged_parts`: (messages, octets of contents, whether they survive a restart)."""
 
     @property
     def first_paged_id(self) -> int | None:
@@ -133,13 +133,13 @@ class Store(Protocol):
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         """Make the kind of message object that this store needs."""
 
-    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
+    def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
         """Append new messages with consecutive ids, none of which expires or has a group. O(run)."""
 
-    def append(self, message: Message) -> Message | Left | None:
+    def append(self, message: Message) -> Message | PagedEntry | None:
         """Append a new message to its level. A last-value store may put it in place of an older one.
 
         Returns: the message that was replaced, which may be the new one itself (last value); else None.
@@ -166,10 +166,10 @@ class Store(Protocol):
         Returns: those that were dropped for a newer value, and the number of messages before the others.
         """
 
-    def put_first(self, message: Message) -> Message | Left | None:
+    def put_first(self, message: Message) -> Message | PagedEntry | None:
         """Put a message at the head of its level, whatever its id. Returns the replaced message, as `append` does."""
 
-    def put_last(self, message: Message) -> Message | Left | None:
+    def put_last(self, message: Message) -> Message | PagedEntry | None:
         """Put a message at the end of its level, whatever its id; in memory even without room, unless there is a tail.
 
         Returns: the replaced message, as `append` does.
@@ -178,13 +178,13 @@ class Store(Protocol):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """Take up to `limit` messages from the head, until `room` octets of blobs are used. At least one, if any.
+        """Take up to `limit` messages from the head, until `room` octets of contents are used. At least one, if any.
 
         Only messages in memory are taken.
         """
 
     def head_octets(self, count: int) -> int:
-        """Octets of blobs of the first `count` messages in memory."""
+        """Octets of contents of the first `count` messages in memory."""
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         """Take up to `count` messages from the head, loading paged-out ones.

@@ -15,11 +15,11 @@ from ..messages.content import OFFSET
 from ..messages.field_table import Field, integer_of
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
-from .kept_windows import Reader
 from .memory_budget import OVERHEAD
 from .paged_run import HEADER_OCTETS, IN_JOURNAL, Numbers, Part, messages_of
+from .read_windows import Reader
+from .storage import Owner
 from .store import Dropped, Removed, Scanned
-from .surroundings import Owner
 from .untailed_store import SCANNING, UntailedStore
 
 #: Maximum octets of a segment (RabbitMQ's default), and maximum messages.
@@ -150,15 +150,15 @@ class StreamStore(UntailedStore):
         return self.first_offset + len(self._sizes)
 
     def bound_segments(self, octets: int) -> None:
-        """Set the maximum octets of blobs in a segment, for the current one and later ones."""
+        """Set the maximum octets of contents in a segment, for the current one and later ones."""
         self.segment_octets_max = octets
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
+    def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
         """See `Store`; `add` sets the time of arrival."""
-        for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
-            self.append(Message(id_, blob, envelope))
+        for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):
+            self.append(Message(id_, content, envelope))
 
     def append(self, message: Message) -> Message | None:
         """See `Store`; `add` sets the time of arrival."""
@@ -186,10 +186,10 @@ class StreamStore(UntailedStore):
             self._time_offsets.append(offset)
             times.append(wall_ms)
         self._note_id(offset, message.id)
-        self._sizes.append(message.envelope.framing.body_size(message.blob))
+        self._sizes.append(message.envelope.framing.body_size(message.content))
         tell_offset(message, offset)
         self._messages.append(message)
-        size = len(message.blob)
+        size = len(message.content)
         self.memory_octets += size
         segment.last_ms = wall_ms
         return self._grow(segment, 1, size)
@@ -330,7 +330,7 @@ class StreamStore(UntailedStore):
         return []
 
     def head_octets(self, count: int) -> int:
-        return sum(len(message.blob) for message in islice(self._messages, count))
+        return sum(len(message.content) for message in islice(self._messages, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         return Removed([], [])
@@ -367,7 +367,7 @@ class StreamStore(UntailedStore):
         for message in self._messages:
             if self.memory_octets <= octets:
                 break
-            self.memory_octets -= len(message.blob)
+            self.memory_octets -= len(message.content)
             count += 1
         del self._messages[:count]
         self.memory_offset += count
@@ -385,7 +385,7 @@ class StreamStore(UntailedStore):
         self.octets -= segment.octets
         del self._sizes[: segment.count]
         in_memory = max(stop - self.memory_offset, 0)
-        self.memory_octets -= sum(len(message.blob) for message in self._messages[:in_memory])
+        self.memory_octets -= sum(len(message.content) for message in self._messages[:in_memory])
         del self._messages[:in_memory]
         self.memory_offset += in_memory
         self._looked_at = min(self._looked_at, self.memory_octets)
@@ -398,7 +398,7 @@ class StreamStore(UntailedStore):
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
     def position_of(self, message: Message) -> int:
-        offset = integer_of(message.envelope.headers(message.blob), OFFSET)
+        offset = integer_of(message.envelope.headers(message.content), OFFSET)
         assert offset is not None
         return offset + 1
 
@@ -429,5 +429,5 @@ class StreamStore(UntailedStore):
 
 def tell_offset(message: Message, offset: int) -> None:
     """Add the header with a message's offset."""
-    message.blob = message.envelope.spliced(message.blob, {OFFSET: Field("l", offset)})
+    message.content = message.envelope.spliced(message.content, {OFFSET: Field("l", offset)})
     message.envelope = message.envelope.plain()

@@ -13,8 +13,8 @@ from typing import Protocol
 from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Envelope, Message
 from . import paged_run
-from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Run, Taken
-from .placed import Placed
+from .paged_run import IN_JOURNAL, Location, PagedRun, Part, Run, Taken
+from .sorted_list import SortedList
 
 
 class Unreadable(Exception):
@@ -48,7 +48,7 @@ class Tail:
 
     def __init__(self, levels: Levels = ONE_LEVEL) -> None:
         self._level_of = levels.of
-        self._levels: list[Placed[Item]] = [Placed((), _first_id) for _ in range(levels.top + 1)]
+        self._levels: list[SortedList[Item]] = [SortedList((), _first_id) for _ in range(levels.top + 1)]
         self._is_sorted = True  # ids rise within all levels
         self._count = 0
         self.floor = -1  # the highest level with messages; -1: none
@@ -64,10 +64,10 @@ class Tail:
 
     def level_of(self, envelope: Envelope) -> int:
         """The level of messages with this envelope."""
-        return self._level_of(envelope.facts.priority)
+        return self._level_of(envelope.summary.priority)
 
     def count_octets(self) -> None:
-        """Start to count the octets of all bodies (of spooled messages: of blobs). O(messages), once."""
+        """Start to count the octets of all bodies (of spooled messages: of contents). O(messages), once."""
         if self.octets is None:
             self.octets = sum(_octets_of(item) for level in self._levels for item in level)
 
@@ -79,12 +79,12 @@ class Tail:
         sizes: Sequence[int],
         expires: Sequence[int] | None = None,
         *,
-        place: Place | None = None,
+        location: Location | None = None,
         envelope: Envelope = IN_JOURNAL,
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
-        """Append messages with consecutive ids, which are in the journal, or in the temp store at `place`.
+        """Append messages with consecutive ids, which are in the journal, or in the temp store at `location`.
 
         `sizes`: see `PagedRun`; `expires`: monotonic ns of each.
         """
@@ -93,9 +93,9 @@ class Tail:
         items = self._levels[level]
         last = items[-1] if items else None
         if not isinstance(last, PagedRun) or not last.goes_on(
-            first_id, len(sizes), expires is not None, place, envelope, deliveries
+            first_id, len(sizes), expires is not None, location, envelope, deliveries
         ):
-            last = PagedRun(first_id, place, envelope, deliveries)
+            last = PagedRun(first_id, location, envelope, deliveries)
             last.extend(first_id, sizes, expires)
             self._note_order(items, (last,))
             items.append(last)
@@ -113,7 +113,7 @@ class Tail:
         self._levels[level].append(one)
         self._came(level, 1, 0 if self.octets is None else _octets_of(one))
 
-    def _note_order(self, before: Sequence[Item] | Placed[Item], items: Iterable[Item]) -> None:
+    def _note_order(self, before: Sequence[Item] | SortedList[Item], items: Iterable[Item]) -> None:
         """Clear `_is_sorted` if ids would no longer rise. `before`: the items that precede `items`."""
         if self._is_sorted:
             last = [before[-1]] if before else []
@@ -125,7 +125,7 @@ class Tail:
         if self._is_sorted:
             items.change([_first_id(one)], lambda block, _: _with(block, one, is_sorted=True))
         else:
-            self._levels[level] = Placed(_with(list(items), one, is_sorted=False), _first_id)
+            self._levels[level] = SortedList(_with(list(items), one, is_sorted=False), _first_id)
         self._came(level, 1, 0 if self.octets is None else _octets_of(one))
 
     def put_back(self, level: int, items: Sequence[Item]) -> None:
@@ -154,7 +154,7 @@ class Tail:
                 changed = paged([item for item in some[:count_max] if isinstance(item, Message)])
                 found += [*changed, *some[count_max:]]
                 count_max -= sum(len(item) for item in changed if isinstance(item, PagedRun))
-            self._levels[level] = Placed(found, _first_id)
+            self._levels[level] = SortedList(found, _first_id)
         return count_max <= 0
 
     def _came(self, level: int, count: int, octets: int) -> None:
@@ -185,7 +185,7 @@ class Tail:
             return 0
         item = self._levels[self.floor][0]
         if isinstance(item, Message):
-            return len(item.blob)
+            return len(item.content)
         sizes = item.sizes[item.start : item.start + count]
         return sum(sizes) // len(sizes)
 
@@ -242,7 +242,7 @@ class Tail:
             self._levels[level].change(ids, lambda block, some: _without(block, some, taken, is_sorted=True))
         else:
             left = _without(list(self._levels[level]), ids, taken, is_sorted=False)
-            self._levels[level] = Placed(left, _first_id)
+            self._levels[level] = SortedList(left, _first_id)
         self._went(
             sum(1 if isinstance(part, Message) else len(part.sizes) for part in taken),
             0 if self.octets is None else sum(_octets_taken(part) for part in taken),
@@ -255,7 +255,7 @@ class Tail:
         taken: list[Taken | Message] = []
         while items and count > 0 and octets > 0:
             item = items[0]
-            fitting, size = (1, len(item.blob)) if isinstance(item, Message) else item.count_within(count, octets)
+            fitting, size = (1, len(item.content)) if isinstance(item, Message) else item.count_within(count, octets)
             taken.append(self._take(level, fitting))
             count -= fitting
             octets -= size
@@ -308,7 +308,7 @@ def _first_id(item: Item) -> int:
 def _octets_of(item: Item) -> int:
     if isinstance(item, PagedRun):
         return sum(item.sizes[item.start :])
-    return item.envelope.framing.body_size(item.blob)
+    return item.envelope.framing.body_size(item.content)
 
 
 def _last_id(item: Item) -> int:

@@ -12,12 +12,12 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, stretches_alike
 from .memory_budget import OVERHEAD, SMALL, TAKE_MIN, UNLIMITED, held_octets
 from .memory_cap import LEAVING_MAX, LEAVING_OCTETS, MemoryCap
-from .paged_run import HEADER_OCTETS, PagedRun, Place, Run, Taken, octets_paged
+from .paged_run import HEADER_OCTETS, Location, PagedRun, Run, Taken, octets_paged
 from .paging import is_in_journal, may_spool, messages_as_paged, paged, runs_of, sink, tell_loaded
 from .ready import LeveledReady
 from .scanning import Level, Scanner
+from .storage import Owner
 from .store import HandOver
-from .surroundings import Owner
 from .tail import Tail
 
 #: A deep store loads messages when fewer than `LOW` are in memory, up to about `HIGH` messages or `HIGH_OCTETS`, ...
@@ -75,50 +75,50 @@ class TailPaging(ABC):
 
     # -- to the tail --------------------------------------------------------------------------------------------------
 
-    def _extend_tail(self, tail: Tail, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
+    def _extend_tail(self, tail: Tail, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
         if isinstance(envelopes, Envelope):
-            self._extend_tail_alike(tail, first_id, envelopes, blobs)
+            self._extend_tail_alike(tail, first_id, envelopes, contents)
         elif all(is_in_journal(self._owner, envelope) for envelope in set(envelopes)):
-            sizes = [one.framing.body_size(blob) for one, blob in zip(envelopes, blobs)]
+            sizes = [one.framing.body_size(content) for one, content in zip(envelopes, contents)]
             tail.extend(first_id, sizes)
-            self._note_paged(blobs, sizes, None, are_stored=True)
+            self._note_paged(contents, sizes, None, are_stored=True)
         else:
             for start, stop, envelope in stretches_alike(envelopes):
-                self._extend_tail_alike(tail, first_id + start, envelope, blobs[start:stop])
+                self._extend_tail_alike(tail, first_id + start, envelope, contents[start:stop])
 
-    def _extend_tail_alike(self, tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def _extend_tail_alike(self, tail: Tail, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
         owner = self._owner
         if is_in_journal(owner, envelope):
-            sizes = envelope.framing.body_sizes(blobs)
+            sizes = envelope.framing.body_sizes(contents)
             tail.extend(first_id, sizes)
-            self._note_paged(blobs, sizes, None, are_stored=True)
+            self._note_paged(contents, sizes, None, are_stored=True)
             return
-        place = self._storage.temp.spool(blobs) if may_spool(owner, envelope) else None
-        if place is not None:
-            sizes = list(map(len, blobs))
-            tail.extend(first_id, sizes, place=place, envelope=envelope)
-            self._note_paged(blobs, sizes, place, are_stored=owner.stores(envelope))
+        location = self._storage.temp.spool(contents) if may_spool(owner, envelope) else None
+        if location is not None:
+            sizes = list(map(len, contents))
+            tail.extend(first_id, sizes, location=location, envelope=envelope)
+            self._note_paged(contents, sizes, location, are_stored=owner.stores(envelope))
             return
         owner.could_not_page()
-        for offset, blob in enumerate(blobs):
-            tail.append(Message(first_id + offset, blob, envelope))
+        for offset, content in enumerate(contents):
+            tail.append(Message(first_id + offset, content, envelope))
 
     def _note_paged(
-        self, blobs: Sequence[bytes], sizes: Sequence[int], place: Place | None, *, are_stored: bool
+        self, contents: Sequence[bytes], sizes: Sequence[int], location: Location | None, *, are_stored: bool
     ) -> None:
         """Report new messages that were paged out at once."""
         if self._is_metered:
-            octets = sum(map(len, blobs))
-            self._owner.paged_out(len(blobs), octets, octets_paged(sizes, place), are_stored=are_stored)
+            octets = sum(map(len, contents))
+            self._owner.paged_out(len(contents), octets, octets_paged(sizes, location), are_stored=are_stored)
 
     def _append_to_tail(self, tail: Tail, message: Message) -> None:
         """Append a message. Transient ones stay in memory if octets of bodies are counted, because the tail would know
-        only the size of spooled blobs.
+        only the size of spooled contents.
         """
         envelope = message.envelope
         level = tail.level_of(envelope)
         if level > tail.floor:
-            if self._is_kept_to and (self._is_within_charge(message) or self._is_granted(len(message.blob), 1)):
+            if self._is_kept_to and (self._is_within_charge(message) or self._is_granted(len(message.content), 1)):
                 self.ready.append(message)
                 self._forget_empty_tail()
                 return
@@ -127,17 +127,17 @@ class TailPaging(ABC):
         if message.stays_in_memory or not self.may_page:
             tail.append(message)
         elif is_in_journal(self._owner, envelope):
-            sizes = (envelope.framing.body_size(message.blob),)
+            sizes = (envelope.framing.body_size(message.content),)
             tail.extend(message.id, sizes, expires, level=level)
-            self._note_paged((message.blob,), sizes, None, are_stored=True)
+            self._note_paged((message.content,), sizes, None, are_stored=True)
         elif (
             tail.octets is None
             and may_spool(self._owner, envelope)
-            and (place := self._storage.temp.spool((message.blob,))) is not None
+            and (location := self._storage.temp.spool((message.content,))) is not None
         ):
-            sizes = (len(message.blob),)
-            tail.extend(message.id, sizes, expires, place=place, envelope=envelope, level=level)
-            self._note_paged((message.blob,), sizes, place, are_stored=self._owner.stores(envelope))
+            sizes = (len(message.content),)
+            tail.extend(message.id, sizes, expires, location=location, envelope=envelope, level=level)
+            self._note_paged((message.content,), sizes, location, are_stored=self._owner.stores(envelope))
         else:
             self._owner.could_not_page()
             tail.append(message)
@@ -208,9 +208,9 @@ class TailPaging(ABC):
         """Make the last messages of a part, which come back into memory, and report them to the owner."""
         messages = messages_as_paged(self._owner, part, ids, runs)
         if self._is_metered and messages:
-            count, octets = len(messages), sum([len(one.blob) for one in messages])
-            counted = octets_paged(part.sizes[-count:], part.place)
-            are_stored = part.place is None or self._owner.stores(part.envelope)
+            count, octets = len(messages), sum([len(one.content) for one in messages])
+            counted = octets_paged(part.sizes[-count:], part.location)
+            are_stored = part.location is None or self._owner.stores(part.envelope)
             self._owner.paged_out(-count, -octets, -counted, are_stored=are_stored)
         tell_loaded(self._owner, part, messages)
         if part.expires is not None:
@@ -290,7 +290,7 @@ class TailPaging(ABC):
                 slice_max = min(count, PAGE_SLICE)
                 while messages and freed + size < octets and len(taken) < slice_max:
                     taken.append(messages.pop())
-                    size += len(taken[-1].blob) + OVERHEAD
+                    size += len(taken[-1].content) + OVERHEAD
                 self._left_levels(taken)
                 freed += sink(self._owner, tail, level, taken[::-1], is_metered=self._is_metered)
                 count -= len(taken)
@@ -404,9 +404,9 @@ class TailPaging(ABC):
 
 def _hand_straight(hand_over: HandOver, ids: range, runs: Sequence[Run]) -> tuple[range, Sequence[Run]]:
     """Offer messages to consumers as if new. Returns those that they did not take."""
-    for at, (envelope, blobs) in enumerate(runs):
-        taken = 0 if envelope.facts.is_marked else hand_over(ids.start, envelope, blobs)
+    for at, (envelope, contents) in enumerate(runs):
+        taken = 0 if envelope.summary.is_marked else hand_over(ids.start, envelope, contents)
         ids = ids[taken:]
-        if taken < len(blobs):
-            return ids, [(envelope, blobs[taken:]), *runs[at + 1 :]]
+        if taken < len(contents):
+            return ids, [(envelope, contents[taken:]), *runs[at + 1 :]]
     return ids, ()

@@ -16,17 +16,17 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from .memory_budget import held_octets
 from .paged_run import Part, octets_paged
-from .placed import Placed
 from .ready import LeveledReady
 from .scanning import Level, Scanner, is_beyond
+from .sorted_list import SortedList
+from .storage import NOBODY
 from .store import LEVEL_STEP, Dropped, Removed, Scanned
-from .surroundings import NOBODY
 from .tail_paging import HIGH_OCTETS, SLICE_OCTETS, TailPaging
 
 #: `take` adds up the sizes first if messages of the first one's size would need less than this many times the room.
 LIKELY = 4
 
-_BLOB = attrgetter("blob")
+_CONTENT = attrgetter("content")
 _ID: Callable[[Message], int] = attrgetter("id")
 
 
@@ -53,19 +53,19 @@ class TailedStore(TailPaging):
 
     def _level_number(self, message: Message) -> int:
         """The index of a message's level in `_levels`."""
-        return self.levels.of(message.envelope.facts.priority)
+        return self.levels.of(message.envelope.summary.priority)
 
     def _reach(self, level: int, id_: int) -> None:
-        """Prepare a level for access at an id: a deque that is long up to there becomes `Placed`. O(n), once."""
+        """Prepare a level for access at an id: a deque that is long up to there becomes `SortedList`. O(n), once."""
         here = self._levels()[level]
         if self._scanner.is_sorted and is_beyond(here, id_):
-            self._set_level(level, Placed(here, _ID))
+            self._set_level(level, SortedList(here, _ID))
 
     def _loosen(self) -> None:
         """Note that messages of a level may not be in order of ids."""
         self._scanner.is_sorted = False
         for level, here in enumerate(self._levels()):
-            if isinstance(here, Placed):
+            if isinstance(here, SortedList):
                 self._set_level(level, deque(here))
 
     @property
@@ -119,8 +119,8 @@ class TailedStore(TailPaging):
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
         for part in parts:
             if not isinstance(part, Message):
-                are_stored = part.place is None or self._owner.stores(part.envelope)
-                yield len(part.ids), octets_paged(part.sizes[:], part.place), are_stored
+                are_stored = part.location is None or self._owner.stores(part.envelope)
+                yield len(part.ids), octets_paged(part.sizes[:], part.location), are_stored
 
     @property
     def first_offset(self) -> int | None:
@@ -135,23 +135,25 @@ class TailedStore(TailPaging):
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        return Message(id_, blob, envelope)
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
+        return Message(id_, content, envelope)
 
-    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
+    def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
         if self._tail is not None:
-            self._extend_tail(self._tail, first_id, envelopes, blobs)
+            self._extend_tail(self._tail, first_id, envelopes, contents)
         elif (self._storage.pager is not None or self.cap is not None) and not self._is_granted(
-            sum(map(len, blobs)), len(blobs)
+            sum(map(len, contents)), len(contents)
         ):
-            self._extend_tail(self._begin_tail(), first_id, envelopes, blobs)
+            self._extend_tail(self._begin_tail(), first_id, envelopes, contents)
         else:
-            self.ready.extend(map(Message, range(first_id, first_id + len(blobs)), blobs, each_of(envelopes)))
+            self.ready.extend(map(Message, range(first_id, first_id + len(contents)), contents, each_of(envelopes)))
 
     def append(self, message: Message) -> Message | None:
         if self._tail is not None:
             self._append_to_tail(self._tail, message)
-        elif (self._storage.pager is not None or self.cap is not None) and not self._is_granted(len(message.blob), 1):
+        elif (self._storage.pager is not None or self.cap is not None) and not self._is_granted(
+            len(message.content), 1
+        ):
             self._append_to_tail(self._begin_tail(), message)
         else:
             self.ready.append(message)
@@ -201,7 +203,7 @@ class TailedStore(TailPaging):
         if limit <= 1 or not ready:
             return [popleft()] if ready and limit else []
         count = min(limit, len(ready))
-        if len(ready[0].blob) * count < LIKELY * room and self.head_octets(count) < room:
+        if len(ready[0].content) * count < LIKELY * room and self.head_octets(count) < room:
             if count == len(ready) and type(ready) is deque:
                 everything = list(ready)
                 ready.clear()
@@ -212,13 +214,13 @@ class TailedStore(TailPaging):
         for _ in range(count):
             message = popleft()
             append(message)
-            room -= len(message.blob)
+            room -= len(message.content)
             if room <= 0:
                 break
         return taken
 
     def head_octets(self, count: int) -> int:
-        return sum(map(len, map(_BLOB, islice(self.ready, count))))
+        return sum(map(len, map(_CONTENT, islice(self.ready, count))))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         ready = self.ready
@@ -251,8 +253,8 @@ class TailedStore(TailPaging):
                 paged.append(part)
                 continue
             runs.append((part.ids, part.envelope))
-            if part.place is not None:
-                self._storage.temp.release(part.place, sum(part.sizes[:]))
+            if part.location is not None:
+                self._storage.temp.release(part.location, sum(part.sizes[:]))
         self._tail = None
         self.has_tail = False
         self._scanner = Scanner()

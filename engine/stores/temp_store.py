@@ -1,4 +1,4 @@
-"""The temp store of a broker: blobs on disk until they are released or the broker stops.
+"""The temp store of a broker: contents on disk until they are released or the broker stops.
 
 It has transient messages of deep queues, and publishes that frontends park. Both count as its use.
 Source: queues page E.1 (tempUsage), E.5, G.E E15, E16, E30.
@@ -7,7 +7,7 @@ Source: queues page E.1 (tempUsage), E.5, G.E E15, E16, E30.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from .paged_run import Place
+from .paged_run import Location
 
 
 class TempStore(Protocol):
@@ -24,13 +24,13 @@ class TempStore(Protocol):
     def used(self) -> int:
         """Octets that were spooled and not released."""
 
-    def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """Store blobs consecutively. None: the limit is reached, or the disk is full."""
+    def spool(self, contents: Sequence[bytes]) -> Location | None:
+        """Store contents consecutively. None: the limit is reached, or the disk is full."""
 
-    def unspool(self, place: Place, size: int) -> bytes:
+    def unspool(self, location: Location, size: int) -> bytes:
         """Read `size` octets from a place on, all or a part of what was spooled there. Raises: Unreadable."""
 
-    def release(self, place: Place, size: int) -> None:
+    def release(self, location: Location, size: int) -> None:
         """Free octets that are no longer needed. Each is released once, in any parts."""
 
     def close(self) -> None:
@@ -47,13 +47,13 @@ class NoTempStore:
         self.has_failed = False
         self.on_change: Callable[[int], object] = lambda used: None
 
-    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+    def spool(self, contents: Sequence[bytes]) -> Location | None:
         return None
 
-    def unspool(self, place: Place, size: int) -> bytes:
+    def unspool(self, location: Location, size: int) -> bytes:
         raise AssertionError
 
-    def release(self, place: Place, size: int) -> None:
+    def release(self, location: Location, size: int) -> None:
         """See `TempStore`. Called only for places of a store that was closed."""
 
     def close(self) -> None:

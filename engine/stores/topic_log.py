@@ -13,7 +13,7 @@ from ..messages.message import Envelope, Message
 
 #: (exchange, routing key, names of its queues, id) -> whether to return a message. The log's own name is empty.
 Wanted = Callable[[str, str, Sequence[str], int], bool]
-#: Maximum octets in memory, and the octets that each message costs beside its blob. A larger log is slower, because
+#: Maximum octets in memory, and the octets that each message costs beside its content. A larger log is slower, because
 #: freed memory is no longer in the CPU's caches: with 16 MiB a message of 1 KiB through a leased queue takes 0.6 us
 #: longer, a fifth of its time.
 MEMORY_OCTETS, OVERHEAD = 2 * 1024 * 1024, 40
@@ -22,11 +22,11 @@ RUNS_MAX = 256
 
 
 class LoggedMessage(NamedTuple):
-    """A message as it was published, with the time. `place`: the location of its content in the journal."""
+    """A message as it was published, with the time. `location`: the location of its content in the journal."""
 
     message: Message
     wall_ms: int
-    place: int = 0
+    location: int = 0
 
 
 class Page(NamedTuple):
@@ -85,12 +85,12 @@ class TopicLog(Protocol):
 class _Run:
     """Messages that were published together. `queues`: the names of their queues."""
 
-    __slots__ = ("blobs", "envelope", "first_id", "queues", "vhost", "wall_ms")
+    __slots__ = ("contents", "envelope", "first_id", "queues", "vhost", "wall_ms")
 
     def __init__(
-        self, vhost: str, first_id: int, envelope: Envelope, blobs: Sequence[bytes], queue: str, wall_ms: int
+        self, vhost: str, first_id: int, envelope: Envelope, contents: Sequence[bytes], queue: str, wall_ms: int
     ) -> None:
-        self.vhost, self.first_id, self.envelope, self.blobs = vhost, first_id, envelope, blobs
+        self.vhost, self.first_id, self.envelope, self.contents = vhost, first_id, envelope, contents
         self.queues, self.wall_ms = [queue], wall_ms
 
 
@@ -104,7 +104,7 @@ class MemoryLog:
         self._octets = 0
 
     def note(
-        self, vhost: str, queue: str, first_id: int, envelope: Envelope, blobs: Sequence[bytes], wall_ms: int
+        self, vhost: str, queue: str, first_id: int, envelope: Envelope, contents: Sequence[bytes], wall_ms: int
     ) -> None:
         """Note a run that entered a queue; called for each of its queues in succession. O(run)."""
         runs = self._runs
@@ -112,10 +112,10 @@ class MemoryLog:
             if runs[-1].first_id == first_id:
                 runs[-1].queues.append(queue)
             return
-        runs.append(_Run(vhost, first_id, envelope, blobs, queue, wall_ms))
-        self._octets += _octets_of(blobs)
+        runs.append(_Run(vhost, first_id, envelope, contents, queue, wall_ms))
+        self._octets += _octets_of(contents)
         while self._octets > MEMORY_OCTETS and len(runs) > 1:
-            self._octets -= _octets_of(runs.popleft().blobs)
+            self._octets -= _octets_of(runs.popleft().contents)
 
     def start(self) -> int:
         return self._runs[0].first_id if self._runs else 0
@@ -127,7 +127,7 @@ class MemoryLog:
         return self.start()
 
     def next_id(self) -> int:
-        return self._runs[-1].first_id + len(self._runs[-1].blobs) if self._runs else 0
+        return self._runs[-1].first_id + len(self._runs[-1].contents) if self._runs else 0
 
     def position_of_id(self, id_: int) -> int:
         return id_
@@ -144,14 +144,14 @@ class MemoryLog:
             if octets <= 0 or at >= len(runs):
                 break
             run = runs[at]
-            for id_, blob in enumerate(run.blobs, run.first_id):
+            for id_, content in enumerate(run.contents, run.first_id):
                 envelope = run.envelope
                 if id_ < position or run.vhost != vhost:
                     continue
                 if wanted(envelope.exchange, envelope.routing_key, run.queues, id_):
-                    found.append(LoggedMessage(Message(id_, blob, envelope), run.wall_ms))
-                    octets -= len(blob) + OVERHEAD
-            position = max(position, run.first_id + len(run.blobs))
+                    found.append(LoggedMessage(Message(id_, content, envelope), run.wall_ms))
+                    octets -= len(content) + OVERHEAD
+            position = max(position, run.first_id + len(run.contents))
             at += 1
         return Page(found, position)
 
@@ -164,5 +164,5 @@ def _first_id(run: _Run) -> int:
     return run.first_id
 
 
-def _octets_of(blobs: Sequence[bytes]) -> int:
-    return sum(map(len, blobs)) + OVERHEAD * len(blobs)
+def _octets_of(contents: Sequence[bytes]) -> int:
+    return sum(map(len, contents)) + OVERHEAD * len(contents)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from ..messages.message import Envelope, Message
 from .memory_cap import UNLIMITED, MemoryCap
 from .paged_run import Part
+from .storage import NOBODY, Owner
 from .store import HandOver
-from .surroundings import NOBODY, Owner
 
 
 class UntailedStore:
@@ -41,8 +41,8 @@ class UntailedStore:
     def expect_expiry(self) -> None:
         self.expiring = True
 
-    def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        return Message(id_, blob, envelope)
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
+        return Message(id_, content, envelope)
 
     def restore_run(
         self,

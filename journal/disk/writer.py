@@ -3,7 +3,7 @@
 The broker's thread fills a block a turn at a time (`begin_turn`, `end_turn`); when the last commit has ended and no
 turn is under way, the writer takes the block, writes it, syncs, and reports the LSN that it reached. No timer starts a
 commit, except for records with no answer waiting for them: acknowledgements go with the next commit, at the latest
-after `PATIENCE_SECONDS`. A separate commit for them would cost as much as one of a hundred messages.
+after `SYNC_DELAY_SECONDS`. A separate commit for them would cost as much as one of a hundred messages.
 
 States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
 error of a write, or any of an fsync: the journal is not trusted until its directory is opened again); closed. When
@@ -29,7 +29,7 @@ logger = logging.getLogger("leveret.journal")
 #: Octets of a block above which the next turn begins another; one commit may write several blocks.
 BLOCK_SIZE_MAX = 1024 * 1024
 #: Seconds that records with no answer waiting for them may wait for the commit of other records.
-PATIENCE_SECONDS = 0.01
+SYNC_DELAY_SECONDS = 0.01
 #: Seconds until a job that failed for lack of descriptors or memory is tried again, ...
 LATER_SECONDS = 0.1
 #: ... and the number of such tries while the journal is being closed.
@@ -83,7 +83,7 @@ class Writer:
         self._progress = threading.Condition(lock)  # notified after each commit
         self._in_turn = False
         self._is_awaited = False  # an answer waits for records of the open block
-        self._is_idle = False  # the thread waits for jobs, not only until PATIENCE_SECONDS are over
+        self._is_idle = False  # the thread waits for jobs, not only until SYNC_DELAY_SECONDS are over
         self._closing = False
         self._has_segment = False  # a roll has been asked for
         self._open = BlockBuilder(next_lsn)
@@ -308,9 +308,9 @@ class Writer:
                 if not is_patient:
                     timeout_s = until_sync_s
                 elif until_sync_s is None:
-                    timeout_s = PATIENCE_SECONDS
+                    timeout_s = SYNC_DELAY_SECONDS
                 else:
-                    timeout_s = min(PATIENCE_SECONDS, until_sync_s)
+                    timeout_s = min(SYNC_DELAY_SECONDS, until_sync_s)
                 is_patient = self._work.wait(timeout_s)
                 self._is_idle = False
         self._sync_or_fail()

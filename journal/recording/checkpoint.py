@@ -69,7 +69,7 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
     for start in range(0, len(held), LOOK_SLICE):
         if start:
             yield
-        stored = [one for one in held[start : start + LOOK_SLICE] if one.envelope.facts.persistent]
+        stored = [one for one in held[start : start + LOOK_SLICE] if one.envelope.summary.persistent]
         if stored:
             stored.sort(key=_ID)
             chunks.append(stored)
@@ -107,7 +107,7 @@ def _changed(recorder: Recorder, gone: set[int], changed: dict[int, tuple[Messag
     """Messages whose counts changed during the checkpoint and that are still in the queue, with their new state."""
     for id_ in sorted(changed):
         message, due_ns = changed[id_]
-        if id_ not in gone and message.envelope.facts.persistent:
+        if id_ not in gone and message.envelope.summary.persistent:
             found = recorder.message_of(message, due_ns)
             if found is not None:
                 yield found

@@ -157,7 +157,7 @@ class FullRecorder(Recorder):
         can_count = self._persists_deliveries and queue_id in self._durable_ids and self.recalls_attempts(event)
         has_counted = False
         if isinstance(event.of, Envelope):
-            counted = can_count and event.of.facts.persistent
+            counted = can_count and event.of.summary.persistent
             runs: Iterable[tuple[tuple[int, int, bool], Sequence[int]]] = [((1, 0, counted), event.messages)]
         else:
             runs = _runs((one.deliveries, one.uncounted, can_count and self._survives(one), one.id) for one in event.of)
@@ -211,7 +211,7 @@ class FullRecorder(Recorder):
             )
 
     def _survives(self, message: Message) -> bool:
-        return message.envelope.facts.persistent and self._is_counted_so_far(message)
+        return message.envelope.summary.persistent and self._is_counted_so_far(message)
 
     def _lease_ended(self, event: LeaseEndedEvent) -> None:
         """History alone: no lease survives a restart, nor does any count of deliveries (queues page C.2)."""

@@ -24,7 +24,7 @@ def message_index(broker: Broker, recorder: Recorder) -> Callable[[int], tuple[i
                 levels.setdefault(part.level, []).append(part.ids)
             paged.extend((id_, sorted(runs, key=_first)) for runs in levels.values())
             for message in picture.messages:
-                if message.envelope.facts.persistent:
+                if message.envelope.summary.persistent:
                     where[message.id] = (*where.get(message.id, ()), id_)
 
     def queues_of(id_: int) -> tuple[int, ...]:

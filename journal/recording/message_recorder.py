@@ -91,7 +91,7 @@ class MessageRecorder(ObjectRecorder):
 
     def _write_published(self, event: PublishedEvent, queue_ids: Sequence[int], durable: bool = True) -> None:
         envelope = event.of
-        contents = envelope.framing.cut(event.blobs)
+        contents = envelope.framing.cut(event.contents)
         lsn = self._journal.messages.published(
             event.messages,
             self._exchange_id(event.vhost, envelope.exchange),
@@ -100,7 +100,7 @@ class MessageRecorder(ObjectRecorder):
             queue_ids=queue_ids,
             expires_ms=self._expires_ms(envelope),
             cause_id=envelope.cause_id,
-            priority=envelope.facts.priority or 0,
+            priority=envelope.summary.priority or 0,
             durable=durable,
         )
         self._has_published(event.messages, lsn, contents.body_sizes, durable)
@@ -124,10 +124,10 @@ class MessageRecorder(ObjectRecorder):
                 self._record_published(stretch)
             return
         routes = {
-            one: (self._exchange_id(event.vhost, one.exchange), one.routing_key.encode(), one.facts.priority or 0)
+            one: (self._exchange_id(event.vhost, one.exchange), one.routing_key.encode(), one.summary.priority or 0)
             for one in distinct
         }
-        contents = framing.cut(event.blobs)
+        contents = framing.cut(event.contents)
         lsn = self._journal.messages.published_mixed(
             event.messages,
             list(map(routes.__getitem__, event.envelopes)),
@@ -163,7 +163,7 @@ class MessageRecorder(ObjectRecorder):
             event.messages,
             *run.part(event.messages),
             expires_ms=expires_ms,
-            priorities=envelope.facts.priority or 0,
+            priorities=envelope.summary.priority or 0,
             durable=durable,
         )
 
@@ -177,7 +177,7 @@ class MessageRecorder(ObjectRecorder):
             return
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is not None:
-            priorities = [one.facts.priority or 0 for one in event.envelopes]
+            priorities = [one.summary.priority or 0 for one in event.envelopes]
             self._journal.messages.enqueued(queue_id, event.messages, *run.part(event.messages), priorities=priorities)
 
     def _settled(self, event: AckedEvent | LeftEvent) -> None:
@@ -253,7 +253,7 @@ class MessageRecorder(ObjectRecorder):
         states = [
             (message.deliveries, message.uncounted, 0 if due_ns is None else self.wall_ms(due_ns[index]), message.id)
             for index, message in enumerate(event.of)
-            if message.envelope.facts.persistent and self._is_counted_so_far(message)
+            if message.envelope.summary.persistent and self._is_counted_so_far(message)
         ]
         for (deliveries, uncounted, due_ms), like in groupby(states, key=lambda state: state[:3]):
             self._journal.messages.happened(
@@ -274,7 +274,7 @@ class MessageRecorder(ObjectRecorder):
         if queue_id is None or not self.recalls_attempts(event):
             return
         if isinstance(event.of, Envelope):
-            if event.of.facts.persistent:
+            if event.of.summary.persistent:
                 self._journal.messages.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
                 self.send_after(event)
             return
@@ -282,7 +282,7 @@ class MessageRecorder(ObjectRecorder):
         states = [
             (message.deliveries, message.uncounted, message.id)
             for message in event.of
-            if message.envelope.facts.persistent and self._is_counted_so_far(message)
+            if message.envelope.summary.persistent and self._is_counted_so_far(message)
         ]
         for (deliveries, uncounted), like in groupby(states, key=lambda state: state[:2]):
             ids = [state[2] for state in like]
@@ -327,7 +327,7 @@ class MessageRecorder(ObjectRecorder):
 def is_persistent(event: EnqueuedEvent) -> bool:
     """Whether the event's messages, which are alike, are persistent."""
     envelope = event.of if isinstance(event.of, Envelope) else event.of[0].envelope
-    return envelope.facts.persistent
+    return envelope.summary.persistent
 
 
 def is_gone(event: AckedEvent | LeftEvent) -> bool:
@@ -343,10 +343,10 @@ def reason_of(event: AckedEvent | LeftEvent) -> str:
 def persistent_ids(event: AckedEvent | LeftEvent) -> Sequence[int]:
     """Ids of the event's persistent messages, which are in the journal if their queue is durable."""
     if isinstance(event.of, Envelope):
-        return event.messages if event.of.facts.persistent else ()
-    if all(envelope.facts.persistent for envelope in set(map(_ENVELOPE, event.of))):
+        return event.messages if event.of.summary.persistent else ()
+    if all(envelope.summary.persistent for envelope in set(map(_ENVELOPE, event.of))):
         return event.messages
-    return [message.id for message in event.of if message.envelope.facts.persistent]
+    return [message.id for message in event.of if message.envelope.summary.persistent]
 
 
 def is_contiguous(ids: Sequence[int]) -> bool:

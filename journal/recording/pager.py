@@ -16,7 +16,7 @@ from .retry import pause, retry_blocking
 
 #: Property lists and envelopes that are cached. The caches are cleared when they are full.
 MEMORY_MAX = 512
-#: Offset of the property list in a blob of the plain framing.
+#: Offset of the property list in a content of the plain framing.
 PROPERTIES_AT = 16
 
 
@@ -30,7 +30,7 @@ class JournalPager:
         self._journal = journal
         self._contents = recorder.contents
         self.memory = memory
-        self._facts: dict[bytes, PropertySummary] = {}
+        self._summaries: dict[bytes, PropertySummary] = {}
         self._envelopes: dict[tuple[int, bytes, PropertySummary, int, bytes | None], Envelope] = {}
 
     def budget(self) -> int:
@@ -56,17 +56,17 @@ class JournalPager:
         return error
 
     def _load(self, ids: Sequence[int]) -> list[Run]:
-        journal, contents = self._journal, self._contents
+        journal, index = self._journal, self._contents
         found: list[Run] = []
-        blobs: list[bytes] = []
+        contents: list[bytes] = []
         before: Envelope | None = None
-        for _, lsn, count in contents.runs(ids):
+        for _, lsn, count in index.runs(ids):
             for run in journal.contents.runs(lsn, count):
                 for envelope, some in self._alike(run):
                     if envelope is not before:
-                        before, blobs = envelope, []
-                        found.append((envelope, blobs))
-                    blobs += some
+                        before, contents = envelope, []
+                        found.append((envelope, contents))
+                    contents += some
         return found
 
     def _alike(self, run: ContentRun) -> Iterator[Run]:
@@ -77,36 +77,36 @@ class JournalPager:
         length, properties = b"", b""
         envelope: Envelope | None = None
         start = 0
-        blobs = run.contents
-        for at, blob in enumerate(blobs):
-            if envelope is not None and blob.startswith(length) and blob.startswith(properties, PROPERTIES_AT):
+        contents = run.contents
+        for at, content in enumerate(contents):
+            if envelope is not None and content.startswith(length) and content.startswith(properties, PROPERTIES_AT):
                 continue
             if envelope is not None:
-                yield envelope, blobs[start:at]
+                yield envelope, contents[start:at]
             start = at
-            length = blob[:4]
-            properties = blob[PROPERTIES_AT : 4 + int.from_bytes(length, "big")]
+            length = content[:4]
+            properties = content[PROPERTIES_AT : 4 + int.from_bytes(length, "big")]
             envelope = self._envelope(run, properties)
         assert envelope is not None
-        yield envelope, blobs[start:] if start else blobs
+        yield envelope, contents[start:] if start else contents
 
     def _envelope(self, run: ContentRun, properties: bytes, header: bytes | None = None) -> Envelope:
-        facts = self._facts.get(properties)
-        if facts is None:
-            if len(self._facts) >= MEMORY_MAX:
-                self._facts.clear()
-            facts = scan_properties(properties)
-            if not facts.persistent:
-                facts = facts._replace(persistent=True)
-            self._facts[properties] = facts
-        key = (run.exchange_id, run.routing_key, facts, run.cause_id, header)
+        summary = self._summaries.get(properties)
+        if summary is None:
+            if len(self._summaries) >= MEMORY_MAX:
+                self._summaries.clear()
+            summary = scan_properties(properties)
+            if not summary.persistent:
+                summary = summary._replace(persistent=True)
+            self._summaries[properties] = summary
+        key = (run.exchange_id, run.routing_key, summary, run.cause_id, header)
         envelope = self._envelopes.get(key)
         if envelope is None:
             if len(self._envelopes) >= MEMORY_MAX:
                 self._envelopes.clear()
             exchange = self._journal.names.text(run.exchange_id)
             envelope = self._envelopes[key] = Envelope(
-                exchange, run.routing_key.decode(), facts, PLAIN if header is None else CommonHeader(header)
+                exchange, run.routing_key.decode(), summary, PLAIN if header is None else CommonHeader(header)
             )
             envelope.cause_id = envelope.first_id = run.cause_id
         return envelope

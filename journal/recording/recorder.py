@@ -116,7 +116,7 @@ class Recorder(MessageRecorder):
             if queue_id is not None:  # the checkpoint omits them, so their segments can be deleted after it
                 self._journal.ledger.settled(self._recorded(ids))
         elif isinstance(event, PublishedEvent) and event.cause is not None:
-            self.late_octets += sum(map(len, event.blobs))
+            self.late_octets += sum(map(len, event.contents))
 
     def fail(self, *, for_good: bool) -> None:
         """The journal takes no records: until it has room again, or `for_good`."""
@@ -150,10 +150,10 @@ class Recorder(MessageRecorder):
         if event.cause is not None:
             self._published(event)
 
-    def recall(self, id_: int, place: int, size: int) -> None:
+    def recall(self, id_: int, location: int, size: int) -> None:
         lsn = self.contents.lsn_of(id_)
         if lsn is None:
-            lsn = place
+            lsn = location
             self.contents.move(id_, lsn)
         self._runs.clear()
         self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
@@ -232,7 +232,7 @@ class Recorder(MessageRecorder):
             message.deliveries - is_out - message.uncounted,  # a delivery counts once it was requeued
             0,
             self.wall_ms(due_ns),
-            message.envelope.facts.priority or 0,
+            message.envelope.summary.priority or 0,
         )
         size = body_size(message)
         return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
@@ -249,20 +249,20 @@ class Recorder(MessageRecorder):
                 (id_,),
                 self._exchange_id(queue.vhost_name, envelope.exchange),
                 envelope.routing_key.encode(),
-                envelope.framing.cut((message.blob,)),
+                envelope.framing.cut((message.content,)),
                 queue_ids=(queue_id,),
                 expires_ms=self._expires_ms(envelope),
                 cause_id=envelope.cause_id,
-                priority=envelope.facts.priority or 0,
+                priority=envelope.summary.priority or 0,
             )
             self.contents.move(id_, lsn)
         self._late.setdefault(id_, set()).add(queue_id)
-        size = envelope.framing.body_size(message.blob)
+        size = envelope.framing.body_size(message.content)
         self._journal.messages.enqueued(
             queue_id,
             (id_,),
             lsn,
             (size,),
             expires_ms=self.wall_ms(message.expires_ns),
-            priorities=envelope.facts.priority or 0,
+            priorities=envelope.summary.priority or 0,
         )

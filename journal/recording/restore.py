@@ -152,15 +152,15 @@ class _Contents:
         self._wall_ms = broker.context.clock.wall_ms()
         self._envelopes: dict[tuple[int, bytes, object, int], Envelope] = {}
 
-    def read(self, place: int) -> tuple[Envelope, bytes]:
-        record, content = self._journal.contents.read_message(place)
+    def read(self, location: int) -> tuple[Envelope, bytes]:
+        record, content = self._journal.contents.read_message(location)
         header, _ = PLAIN.split(content.content)
-        facts = scan_properties(header[12:])._replace(persistent=True)  # a quorum queue stores the others, too
-        key = (record.address_id, content.routing_key, facts, content.cause_id)
+        summary = scan_properties(header[12:])._replace(persistent=True)  # a quorum queue stores the others, too
+        key = (record.address_id, content.routing_key, summary, content.cause_id)
         envelope = self._envelopes.get(key)
         if envelope is None:
             exchange = self._journal.names.text(record.address_id)
-            envelope = self._envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts)
+            envelope = self._envelopes[key] = Envelope(exchange, content.routing_key.decode(), summary)
             envelope.cause_id = envelope.first_id = content.cause_id
         return envelope, content.content
 

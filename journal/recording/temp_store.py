@@ -1,6 +1,6 @@
-"""The broker's temp store (see `TempStore`): blobs in temporary files, until they are released or the broker stops.
+"""The broker's temp store (see `TempStore`): contents in temporary files, until they are released or the broker stops.
 
-Blobs are appended to chunks. A chunk is a file without a name, which is closed when none of its blobs is needed.
+Contents are appended to chunks. A chunk is a file without a name, which is closed when none of its contents is needed.
 Source: queues page F; docs/deep-queues.md.
 """
 
@@ -12,7 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 
-from ...engine import Place, Unreadable
+from ...engine import Location, Unreadable
 from .retry import retry_blocking
 
 logger = logging.getLogger("leveret.journal")
@@ -59,9 +59,9 @@ class FileTempStore:
         self._open: set[Chunk] = set()
         self.has_failed = False
 
-    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+    def spool(self, contents: Sequence[bytes]) -> Location | None:
         """See `TempStore`. A disk failure is logged once, until a write succeeds again."""
-        octets = b"".join(blobs) if len(blobs) != 1 else blobs[0]
+        octets = b"".join(contents) if len(contents) != 1 else contents[0]
         if 0 < self.limit <= self.used:
             return None
         try:
@@ -81,11 +81,11 @@ class FileTempStore:
             self.has_failed = True
             return None
         self.has_failed = False
-        place = Place(chunk, chunk.size)
+        location = Location(chunk, chunk.size)
         chunk.size += len(octets)
         chunk.live += len(octets)
         self._count(len(octets))
-        return place
+        return location
 
     def _count(self, octets: int) -> None:
         if octets:
@@ -107,29 +107,29 @@ class FileTempStore:
             self._remove = weakref.finalize(self, shutil.rmtree, self._private, ignore_errors=True)
         return self._private
 
-    def unspool(self, place: Place, size: int) -> bytes:
+    def unspool(self, location: Location, size: int) -> bytes:
         try:
-            return retry_blocking(lambda: self._read(place, size))
+            return retry_blocking(lambda: self._read(location, size))
         except OSError as cause:
             error = Unreadable(f"the temp store cannot be read back: {cause}")
             self._on_unreadable(error)
             raise error from cause
 
     @staticmethod
-    def _read(place: Place, size: int) -> bytes:
+    def _read(location: Location, size: int) -> bytes:
         if not size:
             return b""
-        chunk = place.chunk
+        chunk = location.chunk
         assert isinstance(chunk, Chunk)
-        chunk.file.seek(place.offset)
+        chunk.file.seek(location.offset)
         found = chunk.file.read(size)
         if len(found) != size:
             raise OSError(errno.EIO, f"a temporary file gave {len(found)} of {size} octets")
         return found
 
-    def release(self, place: Place, size: int) -> None:
+    def release(self, location: Location, size: int) -> None:
         """See `TempStore`. The file of a chunk without live octets is closed or truncated."""
-        chunk = place.chunk
+        chunk = location.chunk
         assert isinstance(chunk, Chunk)
         chunk.live -= size
         assert chunk.live >= 0
@@ -152,7 +152,7 @@ class FileTempStore:
             self._close(chunk)
 
     def _empty(self, chunk: Chunk) -> None:
-        """Truncate the open chunk: cheaper than a new file when few blobs are stored and released."""
+        """Truncate the open chunk: cheaper than a new file when few contents are stored and released."""
         try:
             chunk.file.truncate(0)
         except OSError:

@@ -32,7 +32,7 @@ class JournalLog:
         self._broker = broker
         self._journal = journal
         self._recorder = recorder
-        self._facts: dict[bytes, PropertySummary] = {}
+        self._summaries: dict[bytes, PropertySummary] = {}
         self._looked_to = 0  # position at which the last read ended
 
     def start(self) -> int:
@@ -68,7 +68,7 @@ class JournalLog:
                 one = self._one(block, fields, block.header.base_lsn + at, vhost, wanted)
                 if one is not None:
                     found.append(one)
-                    octets -= len(one.message.blob) + OVERHEAD
+                    octets -= len(one.message.content) + OVERHEAD
                     if octets <= 0:  # also within a block, which may be large
                         return Page(found, block.header.base_lsn + at + 1)
             position = next_position
@@ -130,14 +130,14 @@ class JournalLog:
         message = Message(id_, content.content, self._envelope(exchange, key, content))
         return LoggedMessage(message, fields[0] // 1000, lsn)
 
-    def _envelope(self, exchange: str, routing_key: str, content: Content) -> Envelope:
-        blob = content.content
-        properties = blob[PROPERTIES_AT : 4 + int.from_bytes(blob[:4], "big")]
-        facts = self._facts.get(properties)
-        if facts is None:
-            if len(self._facts) >= MEMORY_MAX:
-                self._facts.clear()
-            facts = self._facts[properties] = scan_properties(properties)
-        envelope = Envelope(exchange, routing_key, facts, PLAIN)
-        envelope.cause_id = content.cause_id
+    def _envelope(self, exchange: str, routing_key: str, stored: Content) -> Envelope:
+        content = stored.content
+        properties = content[PROPERTIES_AT : 4 + int.from_bytes(content[:4], "big")]
+        summary = self._summaries.get(properties)
+        if summary is None:
+            if len(self._summaries) >= MEMORY_MAX:
+                self._summaries.clear()
+            summary = self._summaries[properties] = scan_properties(properties)
+        envelope = Envelope(exchange, routing_key, summary, PLAIN)
+        envelope.cause_id = stored.cause_id
         return envelope

@@ -39,7 +39,7 @@ class ContentRun(NamedTuple):
     routing_key: bytes
     cause_id: int  # of the message that they are dead or diverted copies of; 0: none
     header: bytes | None  # payload of their common header; None: headers differ
-    contents: Sequence[bytes]  # bodies if the header is given, else blobs of the engine's plain framing
+    contents: Sequence[bytes]  # bodies if the header is given, else contents of the engine's plain framing
 
 
 class ContentReader:
@@ -97,7 +97,7 @@ class ContentReader:
             self._files.close(self._handles.popitem()[1][0])
 
     def read(self, lsn: int) -> bytes:
-        """The content (a blob of the engine's plain framing). Raises: NotInJournal, Damaged, OSError."""
+        """The content (a content of the engine's plain framing). Raises: NotInJournal, Damaged, OSError."""
         return self.read_message(lsn)[1].content
 
     def read_message(self, lsn: int) -> tuple[Record, Content]:

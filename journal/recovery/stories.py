@@ -91,8 +91,8 @@ class JournalStories:
         content = decode_content(record.heap)
         end = 4 + int.from_bytes(content.content[:4], "big")
         exchange, key = self._reader.names.text(record.address_id), content.routing_key.decode("utf-8", "replace")
-        blob = PLAIN.join(bytes(content.content[4:end]), bytes(content.content[end:]))
-        return self._takes(Message(record.msg_id, blob, Envelope(exchange, key)))
+        whole = PLAIN.join(bytes(content.content[4:end]), bytes(content.content[end:]))
+        return self._takes(Message(record.msg_id, whole, Envelope(exchange, key)))
 
     def _told(self, lsn: int, record: Record) -> dict[str, Any]:
         names = self._reader.names

@@ -199,8 +199,8 @@ class _Simulation:
         self.known[self.broker.context.next_id] = arrival
         expiration = None if arrival.expiration_ms is None else b"%d" % max(arrival.expiration_ms, 0)
         facts = PropertySummary(persistent=True, priority=arrival.priority or None, expiration=expiration)
-        blob = PLAIN.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))
-        self.publisher.publish(self.route, Envelope("", self.queue.name, facts), [blob], mandatory=False)
+        content = PLAIN.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))
+        self.publisher.publish(self.route, Envelope("", self.queue.name, facts), [content], mandatory=False)
 
     def _settle(self, session: Session, tag: int, act: str) -> None:
         if act in (CLOSE, LOSE):

@@ -20,11 +20,11 @@ from .toml_source import Path, TomlSource, table_name
 def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
     """One `[[user]]`."""
     if "password" in item and "password-hash" in item:
-        source.draft.fault(source.at(*path, "password"), "password", "password-hash is given as well")
+        source.builder.fault(source.at(*path, "password"), "password", "password-hash is given as well")
     secret = "password" if "password" in item else "password-hash"
     for key in ("password", "password-hash"):
         if key in item and (not isinstance(item[key], str) or not item[key]):  # never shown
-            source.draft.fault(source.at(*path, key), key, "is not right, expected text that is not empty")
+            source.builder.fault(source.at(*path, key), key, "is not right, expected text that is not empty")
             item = {other: value for other, value in item.items() if other != key}
     values = source.values(path, item, USER, "permission", "topic-permission")
     permissions = tuple(
@@ -35,7 +35,7 @@ def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
         TopicPermissionDeclaration(**{**topic, "exchange": topic["exchange"] or ""}) for topic in topics
     )
     if values["name"] is not None:
-        source.draft.add_user(
+        source.builder.add_user(
             UserDeclaration(
                 **values,
                 permissions=permissions,
@@ -51,33 +51,33 @@ def read_vhost(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
     values = source.values(path, item, VHOST)
     name = values.pop("name")
     if name is not None:
-        source.draft.add_vhost(name)
-        source.draft.limit_vhost(source.at(*path), name, LimitsDeclaration(**values))
+        source.builder.add_vhost(name)
+        source.builder.limit_vhost(source.at(*path), name, LimitsDeclaration(**values))
 
 
 def _tables(source: TomlSource, path: Path, item: dict[str, Any], key: str) -> list[tuple[Path, dict[str, Any]]]:
     tables = item.get(key, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        source.draft.fault(source.at(*path, key), key, f"expected tables [[user.{key}]]")
+        source.builder.fault(source.at(*path, key), key, f"expected tables [[user.{key}]]")
         return []
     return [((*path, key, index), table) for index, table in enumerate(tables)]
 
 
 def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_operator: bool) -> None:
     """One of either table."""
-    draft, where = source.draft, table_name(path)
+    builder, where = source.builder, table_name(path)
     values = source.values(path, {key: value for key, value in item.items() if key != "definition"}, POLICY)
     name, pattern = values["name"], values["pattern"]
     if "pattern" not in item:
-        draft.fault(source.at(*path), "pattern", f"is missing in {where}")
+        builder.fault(source.at(*path), "pattern", f"is missing in {where}")
     definition = item.get("definition", {})
     if not isinstance(definition, dict):
-        draft.wrong(source.at(*path, "definition"), "definition", definition, "a table of policy keys")
+        builder.wrong(source.at(*path, "definition"), "definition", definition, "a table of policy keys")
         return
     known = [key for key in POLICY_KEYS if not is_operator or POLICY_KEYS[key].is_for_operators]
     unknown = [key for key in definition if key not in known]
     for key in unknown:
-        draft.unknown(source.at(*path, "definition", key), key, where, known)
+        builder.unknown(source.at(*path, "definition", key), key, where, known)
     if name is None or pattern is None:
         return
     try:
@@ -95,6 +95,6 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
         key = "pattern" if str(fault).startswith("pattern") else "definition"
         if key == "definition" and len(unknown) == len(definition) > 0:
             return  # nothing is left of it, which is no other fault
-        draft.fault(source.at(*path, key), key, str(fault))
+        builder.fault(source.at(*path, key), key, str(fault))
     else:
-        draft.add_policy(policy, source.at(*path))
+        builder.add_policy(policy, source.at(*path))

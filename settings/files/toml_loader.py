@@ -14,7 +14,7 @@ from ..faults import Origin, nearest
 from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..values import name_text
-from .draft import NO_TRANSFORMER, WILDCARD_KEYS, Draft, RawEntry
+from .builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from .toml_access import read_policy, read_user, read_vhost
 from .toml_queues import QueueTables
 from .toml_source import Path, home_of, lines_of
@@ -47,7 +47,7 @@ def first_name(line: str) -> str:
     return re.split(r"[.=:\s\"]", line, maxsplit=1)[0]
 
 
-def load_toml(draft: Draft, file: str, content: str) -> None:
+def load_toml(builder: ConfigurationBuilder, file: str, content: str) -> None:
     """Read one file into the draft."""
     try:
         document = tomllib.loads(content)
@@ -56,17 +56,17 @@ def load_toml(draft: Draft, file: str, content: str) -> None:
         message = str(error)
         where = re.search(r"\(at line ([0-9]+), column [0-9]+\)", message)
         line = int(where[1]) if where else content.count("\n") + 1  # else: "(at end of document)"
-        draft.fault(Origin(file, line), "TOML", message)
-        _load_before(draft, file, content, line)
+        builder.fault(Origin(file, line), "TOML", message)
+        _load_before(builder, file, content, line)
     except ValueError:  # an integer of thousands of digits, an invalid date
-        draft.fault(Origin(file, 1), "TOML", "holds a number or date that cannot be read")
+        builder.fault(Origin(file, 1), "TOML", "holds a number or date that cannot be read")
     except RecursionError:
-        draft.fault(Origin(file, 1), "TOML", "nested too deep")
+        builder.fault(Origin(file, 1), "TOML", "nested too deep")
     else:
-        Loader(draft, file, lines).document(document)
+        Loader(builder, file, lines).document(document)
 
 
-def _load_before(draft: Draft, file: str, content: str, line: int) -> None:
+def _load_before(builder: ConfigurationBuilder, file: str, content: str, line: int) -> None:
     """Read the tables before the one that is no TOML, so that what is wrong with them is said now."""
     lines = content.split("\n")[:line]
     headers = [index for index, text in enumerate(lines) if text.lstrip().startswith("[")]
@@ -75,7 +75,7 @@ def _load_before(draft: Draft, file: str, content: str, line: int) -> None:
         document, places = tomllib.loads(whole), lines_of(whole)
     except (ValueError, RecursionError):
         return
-    Loader(draft, file, places).document(document)
+    Loader(builder, file, places).document(document)
 
 
 class Loader(QueueTables):
@@ -96,42 +96,42 @@ class Loader(QueueTables):
         if not isinstance(content, (dict, list)) or table in KEYS["broker"]:
             home = home_of(table)
             if home:
-                self.draft.fault(self.at(table), table, f"stands above every table, expected in {home}")
+                self.builder.fault(self.at(table), table, f"stands above every table, expected in {home}")
                 return
         listed = ", ".join(f"[{name}]" for name in TABLES)
         problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"
-        self.draft.fault(self.at(table), table, problem)
+        self.builder.fault(self.at(table), table, problem)
 
     def broker_table(self, table: str, content: object) -> None:
         if not isinstance(content, dict):
-            self.draft.fault(self.at(table), table, f"expected a table [{table}]")
+            self.builder.fault(self.at(table), table, f"expected a table [{table}]")
             return
         if table == "system-usage":
-            self.draft.has_usage = True  # also an empty table switches flow control on
+            self.builder.has_usage = True  # also an empty table switches flow control on
         for key, value in content.items():
             if key in KEYS[table]:
-                self.draft.broker_value(self.at(table, key), table, key, value)
+                self.builder.broker_value(self.at(table, key), table, key, value)
             else:
-                self.draft.unknown(self.at(table, key), key, f"[{table}]", KEYS[table], home_of(key))
+                self.builder.unknown(self.at(table, key), key, f"[{table}]", KEYS[table], home_of(key))
 
     def wildcards(self, table: str, content: object) -> None:
         if not isinstance(content, dict):
-            self.draft.fault(self.at(table), table, f"expected a table [{table}]")
+            self.builder.fault(self.at(table), table, f"expected a table [{table}]")
             return
         for key, value in content.items():
             origin = self.at(table, key)
             if key in WILDCARD_KEYS:
-                self.draft.set_wildcard(origin, key, value)
+                self.builder.set_wildcard(origin, key, value)
             elif key != "routing-enabled":
-                self.draft.unknown(origin, key, f"[{table}]", (*WILDCARD_KEYS, "routing-enabled"))
+                self.builder.unknown(origin, key, f"[{table}]", (*WILDCARD_KEYS, "routing-enabled"))
             elif not isinstance(value, bool):
-                self.draft.wrong(origin, key, value, "true or false")
+                self.builder.wrong(origin, key, value, "true or false")
             else:
-                self.draft.no_effect(origin, key)
+                self.builder.no_effect(origin, key)
 
     def array(self, table: str, content: object) -> None:
         if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
-            self.draft.fault(self.at(table), table, f"expected tables [[{table}]]")
+            self.builder.fault(self.at(table), table, f"expected tables [[{table}]]")
             return
         readers: dict[str, Callable[[Path, dict[str, Any]], None]] = {
             "address-setting": self.address_setting,
@@ -159,33 +159,35 @@ class Loader(QueueTables):
             row = BY_KEY.get(key)
             origin = self.at(*path, key)
             if row is None:
-                self.draft.unknown(origin, key, "[[address-setting]]", (*BY_KEY, "match", "vhost"), home_of(key))
+                self.builder.unknown(origin, key, "[[address-setting]]", (*BY_KEY, "match", "vhost"), home_of(key))
             else:
-                self.draft.set_field(raw, origin, key, row, value, as_text=False)
+                self.builder.set_field(raw, origin, key, row, value, as_text=False)
         if match is not None:
-            self.draft.add_entry(raw)
+            self.builder.add_entry(raw)
 
     def address(self, path: Path, item: dict[str, Any]) -> None:
         name, vhost, routing_type = self.values(path, item, ADDRESS, "queue", home=True).values()
         queues = item.get("queue", [])
         if not isinstance(queues, list) or not all(isinstance(queue, dict) for queue in queues):
-            self.draft.fault(self.at(*path, "queue"), "queue", "expected tables [[address.queue]]")
+            self.builder.fault(self.at(*path, "queue"), "queue", "expected tables [[address.queue]]")
             return
         if name is None:
             return
         if routing_type == MULTICAST:
-            self.draft.add_exchange(ExchangeDeclaration(name, vhost, origin=self.at(*path)))
+            self.builder.add_exchange(ExchangeDeclaration(name, vhost, origin=self.at(*path)))
         for index, queue in enumerate(queues):
             self.queue((*path, "queue", index), queue, name, vhost, routing_type)
 
     def divert(self, path: Path, item: dict[str, Any]) -> None:
         if TRANSFORMER in item:
-            self.draft.fault(self.at(*path, TRANSFORMER), TRANSFORMER, NO_TRANSFORMER)
+            self.builder.fault(self.at(*path, TRANSFORMER), TRANSFORMER, NO_TRANSFORMER)
         values = self.values(path, {key: value for key, value in item.items() if key != TRANSFORMER}, DIVERT)
         addresses = values["forwarding_addresses"]
         targets = tuple(filter(None, (part.strip() for text in addresses for part in text.split(","))))
         if not targets:
-            self.draft.fault(self.at(*path), "forwarding-address", "is missing, expected an address or a list of them")
+            self.builder.fault(
+                self.at(*path), "forwarding-address", "is missing, expected an address or a list of them"
+            )
         elif values["name"] is not None and values["address"] is not None:
             values |= {"forwarding_addresses": targets, "routing_name": values["routing_name"] or values["name"]}
-            self.draft.add_divert(Divert(**values, origin=self.at(*path)))
+            self.builder.add_divert(Divert(**values, origin=self.at(*path)))

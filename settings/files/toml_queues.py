@@ -49,16 +49,16 @@ class QueueTables(TomlSource):
             if key in known:
                 argument = known[key]
                 if argument in arguments:
-                    self.draft.fault(origin, key, f"says {argument}, which is given as well")
+                    self.builder.fault(origin, key, f"says {argument}, which is given as well")
                 arguments[argument] = value
                 written[argument] = key
             elif key in LEASED_ATTRIBUTES or key in QUEUE_ATTRIBUTES:
                 problem = f'no queue with type = "{AMPS}" has it' if is_leased else f'only with type = "{AMPS}"'
-                self.draft.fault(origin, key, f"{problem}, but a queue-filter" if key == "filter" else problem)
+                self.builder.fault(origin, key, f"{problem}, but a queue-filter" if key == "filter" else problem)
             elif key == "user" and address is not None:
-                self.draft.no_effect(origin, key)
+                self.builder.no_effect(origin, key)
             elif key not in others:
-                self.draft.unknown(origin, key, table, (*known, *others), home_of(key))
+                self.builder.unknown(origin, key, table, (*known, *others), home_of(key))
         self.raw_arguments(path, given, arguments)
         if name is None:
             return
@@ -84,7 +84,7 @@ class QueueTables(TomlSource):
         if is_leased:
             unset = {argument: key for key, argument in known.items() if argument not in arguments}
             written = {"name": "name", **unset, **written}
-        self.draft.add_queue(queue, written)
+        self.builder.add_queue(queue, written)
 
     def durations(self, arguments: dict[str, object], written: dict[str, str], origins: dict[str, Any]) -> None:
         """Text without a unit, which AMPS takes for seconds, would be milliseconds as a number: it is refused."""
@@ -93,24 +93,24 @@ class QueueTables(TomlSource):
             is_duration = element is not None and element.read is duration
             if is_duration and isinstance(value, str) and value.strip().replace(".", "", 1).isdigit():
                 expected = 'a duration: milliseconds, or text with its unit like "5s", "15m", "1h"'
-                self.draft.wrong(origins[argument], written.get(argument, argument), value, expected)
+                self.builder.wrong(origins[argument], written.get(argument, argument), value, expected)
                 del arguments[argument]
 
     def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:
         """`arguments = { x-max-length = 5 }`: as a client would pass them."""
         if not isinstance(given, dict):
-            self.draft.wrong(self.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
+            self.builder.wrong(self.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
             return
         for key, value in given.items():
             origin = self.at(*path, "arguments", key)
             if key == "x-address":
-                self.draft.fault(origin, key, "the address is the name of the [[address]] around the queue")
+                self.builder.fault(origin, key, "the address is the name of the [[address]] around the queue")
             elif key in arguments:
-                self.draft.fault(origin, key, "is given twice")
+                self.builder.fault(origin, key, "is given twice")
             elif not key.startswith("x-"):
-                self.draft.fault(origin, key, "a queue argument starts with x-")
+                self.builder.fault(origin, key, "a queue argument starts with x-")
             elif not isinstance(value, str | int | float | bool):
-                self.draft.wrong(origin, key, value, "text, a number, true or false")
+                self.builder.wrong(origin, key, value, "text, a number, true or false")
             else:
                 arguments[key] = value
 
@@ -120,11 +120,11 @@ class QueueTables(TomlSource):
         """`[[logged-topic]]`: `name`, or `pattern` of several."""
         values = self.values(path, item, LOGGED_TOPIC[2:], "name", "pattern")
         if "name" in item and "pattern" in item:
-            self.draft.fault(self.at(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
+            self.builder.fault(self.at(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
             return
         key = "pattern" if "pattern" in item else "name"
         name = self.required(path, item, key)
         if name is None:
             return
         topic = LoggedTopic(name, key == "pattern", **values, origin=self.at(*path))
-        self.draft.add_logged_topic(topic, key)
+        self.builder.add_logged_topic(topic, key)

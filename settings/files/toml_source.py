@@ -15,7 +15,7 @@ from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import Reader, name_text, shown
-from .draft import Draft
+from .builder import ConfigurationBuilder
 
 Path = tuple[str | int, ...]
 
@@ -177,8 +177,8 @@ def table_name(path: Path) -> str:
 class TomlSource:
     """A file, the lines of its keys, and the draft that collects faults and declarations."""
 
-    def __init__(self, draft: Draft, file: str, lines: Mapping[Path, int]) -> None:
-        self.draft = draft
+    def __init__(self, builder: ConfigurationBuilder, file: str, lines: Mapping[Path, int]) -> None:
+        self.builder = builder
         self.file = file
         self.lines = lines
 
@@ -191,11 +191,11 @@ class TomlSource:
     def required(self, path: Path, item: dict[str, Any], key: str) -> str | None:
         """A required name; None, with a fault, when it is missing."""
         if key not in item:
-            self.draft.fault(self.at(*path), key, f"is missing in [[{path[-2]}]]")
+            self.builder.fault(self.at(*path), key, f"is missing in [[{path[-2]}]]")
             return None
         value = item[key]
         if not isinstance(value, str) or not value:
-            self.draft.fault(self.at(*path, key), key, f"{shown(value)} is not right, expected a name")
+            self.builder.fault(self.at(*path, key), key, f"{shown(value)} is not right, expected a name")
             return None
         return self.optional(path, item, key, name_text, None) or None
 
@@ -209,7 +209,7 @@ class TomlSource:
         known = (*(row.key for row in table), *others)
         for key in item:
             if key not in known:
-                self.draft.unknown(self.at(*path, key), key, table_name(path), known, home_of(key) if home else "")
+                self.builder.unknown(self.at(*path, key), key, table_name(path), known, home_of(key) if home else "")
         return {
             row.attribute: self.required(path, item, row.key)
             if row.default is REQUIRED
@@ -224,5 +224,5 @@ class TomlSource:
         try:
             return read(item[key])
         except ValueError as error:
-            self.draft.wrong(self.at(*path, key), key, item[key], error)
+            self.builder.wrong(self.at(*path, key), key, item[key], error)
             return default

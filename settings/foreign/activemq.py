@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..addresses.destinations import DEFAULT_ENTRY, QUEUE_ENTRY, TOPIC_ENTRY
 from ..declared.declarations import Divert, ExchangeDeclaration
-from ..files.draft import Draft, RawEntry
+from ..files.builder import ConfigurationBuilder, RawEntry
 from ..values import shown
 from .activemq_names import (
     BROKER_ATTRIBUTES,
@@ -52,12 +52,12 @@ def read_interceptors(source: Strategies, element: Element) -> None:
         elif child.name in ("compositeQueue", "compositeTopic"):
             _composite(source, child)
         elif child.name == "virtualTopic":
-            source.draft.no_effect(source.at(child), child.name, _CLIENTS_BIND)
+            source.builder.no_effect(source.at(child), child.name, _CLIENTS_BIND)
         elif child.name == "mirroredQueue":
             problem = "is not done here, and would give copies to subscribers; use a [[divert]] for each queue"
-            source.draft.fault(source.at(child), child.name, problem)
+            source.builder.fault(source.at(child), child.name, problem)
         else:
-            source.draft.no_effect(source.at(child), child.name)
+            source.builder.no_effect(source.at(child), child.name)
 
 
 def _composite(source: Strategies, element: Element) -> None:
@@ -66,12 +66,12 @@ def _composite(source: Strategies, element: Element) -> None:
     Every exclusive divert that matches gets a copy; the one without a selector matches all, so the queue itself gets
     nothing.
     """
-    draft, at = source.draft, source.at(element)
+    builder, at = source.builder, source.at(element)
     values = {key: value for key, (value, _) in source.read_attributes(element, _COMPOSITE, ("id",)).items()}
     address = str(values.get("name", ""))
     if not address or "*" in address or ">" in address:
         what = f"{shown(address)} covers several" if address else "is missing"
-        draft.fault(at, "name", f"{what}, expected the name of one destination in <{element.name}>")
+        builder.fault(at, "name", f"{what}, expected the name of one destination in <{element.name}>")
         return
     only_unmatched = values.get("sendWhenNotMatched", False)
     is_exclusive = bool(only_unmatched or values.get("forwardOnly", True))
@@ -79,7 +79,7 @@ def _composite(source: Strategies, element: Element) -> None:
     filtered: list[tuple[str, str, Element]] = []
     for part in source.each_once(element):
         if part.name != "forwardTo":
-            draft.unknown(source.at(part), part.name, f"<{element.name}>", ("forwardTo",))
+            builder.unknown(source.at(part), part.name, f"<{element.name}>", ("forwardTo",))
             continue
         for child in source.children_of(part):
             selector, target = _target(source, child)
@@ -88,19 +88,19 @@ def _composite(source: Strategies, element: Element) -> None:
             elif target:
                 plain.append(target)
     if element.name == "compositeTopic":
-        draft.add_exchange(ExchangeDeclaration(address, origin=at))
+        builder.add_exchange(ExchangeDeclaration(address, origin=at))
     if plain or (is_exclusive and not only_unmatched):
-        draft.add_divert(Divert(address, address, tuple(plain), "/", is_exclusive, address, "STRIP", "", at))
+        builder.add_divert(Divert(address, address, tuple(plain), "/", is_exclusive, address, "STRIP", "", at))
     for number, (selector, target, child) in enumerate(filtered, 1):
         title = f"{address} {number}"
-        draft.add_divert(
+        builder.add_divert(
             Divert(title, address, (target,), "/", is_exclusive, title, "STRIP", selector, source.at(child))
         )
 
 
 def _target(source: Strategies, element: Element) -> tuple[str, str]:
     """Selector (empty: all messages) and address of one element in <forwardTo>; no address: a fault."""
-    draft, at = source.draft, source.at(element)
+    builder, at = source.builder, source.at(element)
     if element.name == "filteredDestination":
         given = {key: str(value) for key, (value, _) in source.read_attributes(element, _FILTERED, ("id",)).items()}
         selector, queue, topic = (given.get(key, "") for key in ("selector", "queue", "topic"))
@@ -108,15 +108,15 @@ def _target(source: Strategies, element: Element) -> tuple[str, str]:
         physical = element.attributes.get("physicalName", "").strip()
         selector, queue, topic = "", *((physical, "") if element.name == "queue" else ("", physical))
     else:
-        draft.unknown(at, element.name, "<forwardTo>", ("queue", "topic", "filteredDestination"))
+        builder.unknown(at, element.name, "<forwardTo>", ("queue", "topic", "filteredDestination"))
         return "", ""
     if bool(queue) == bool(topic):
-        draft.fault(at, element.name, "expected the name of one queue or topic")
+        builder.fault(at, element.name, "expected the name of one queue or topic")
         return "", ""
     if queue:
         source.declare_queue(element, queue)
         return selector, f"queue:{queue}"
-    draft.add_exchange(ExchangeDeclaration(topic, origin=at))
+    builder.add_exchange(ExchangeDeclaration(topic, origin=at))
     return selector, f"exchange:{topic}"
 
 
@@ -130,9 +130,9 @@ USAGES = {
 _USAGE_OTHERS = ("name", "portion", "percentUsageMinDelta", "pollingTime", "total")
 
 
-def load_activemq(draft: Draft, file: str, root: Element) -> None:
+def load_activemq(builder: ConfigurationBuilder, file: str, root: Element) -> None:
     """Read one file, whose root is one of `ACTIVEMQ_ROOTS`, into the draft."""
-    _Loader(draft, file).element(root)
+    _Loader(builder, file).element(root)
 
 
 class _Loader(Strategies):
@@ -160,9 +160,9 @@ class _Loader(Strategies):
                 self.expand(element)
             read(element)
         elif element.name in BROKER_OTHERS:
-            self.draft.no_effect(self.at(element), element.name)
+            self.builder.no_effect(self.at(element), element.name)
         else:
-            self.draft.fault(self.at(element), element.name, "means nothing without the <policyEntry> around it")
+            self.builder.fault(self.at(element), element.name, "means nothing without the <policyEntry> around it")
 
     def beans(self, element: Element) -> None:
         """Spring's root: everything but the broker is skipped."""
@@ -171,11 +171,11 @@ class _Loader(Strategies):
             if child.name == "broker":
                 self.broker(child)
             else:
-                self.draft.no_effect(self.at(child), child.name)
+                self.builder.no_effect(self.at(child), child.name)
         brokers = [child for child in element.children if child.name == "broker"]
         if len(brokers) != 1:
             where = self.at(brokers[1] if brokers else element)
-            self.draft.fault(where, "broker", f"expected one in <beans>, not {len(brokers)}")
+            self.builder.fault(where, "broker", f"expected one in <beans>, not {len(brokers)}")
 
     def broker(self, element: Element) -> None:
         self.read_attributes(element, dict.fromkeys((*BROKER_ATTRIBUTES, *BROKER_OTHERS), ignored(anything)))
@@ -193,7 +193,7 @@ class _Loader(Strategies):
             if child.name in known or child.name in others:
                 self.element(child)
             else:
-                self.draft.unknown(self.at(child), child.name, f"<{element.name}>", (*known, *others))
+                self.builder.unknown(self.at(child), child.name, f"<{element.name}>", (*known, *others))
 
     def destinations(self, element: Element) -> None:
         """Queues and topics that are there from the start."""
@@ -202,19 +202,19 @@ class _Loader(Strategies):
         for child in self.children_of(element):
             name = child.attributes.get("physicalName", "").strip()
             if child.name not in ("queue", "topic"):
-                self.draft.no_effect(self.at(child), child.name)
+                self.builder.no_effect(self.at(child), child.name)
             elif not name or len(name.encode()) > 255:
-                self.draft.fault(self.at(child), "physicalName", "expected a name of 1 to 255 octets")
+                self.builder.fault(self.at(child), "physicalName", "expected a name of 1 to 255 octets")
             elif child.name == "queue":
                 self.declare_queue(child, name)
             else:
-                self.draft.add_exchange(ExchangeDeclaration(name, origin=self.at(child)))
+                self.builder.add_exchange(ExchangeDeclaration(name, origin=self.at(child)))
 
     # -- <systemUsage> ------------------------------------------------------------------------------------------------
 
     def system_usage(self, outer: Element) -> None:
         element = self.inner(outer)
-        self.draft.has_usage = True
+        self.builder.has_usage = True
         keys: dict[str, tuple[str, TextReader]] = {
             "sendFailIfNoSpace": ("send-fail-if-no-space", flag),
             "sendFailIfNoSpaceAfterTimeout": ("send-fail-if-no-space-after", milliseconds),
@@ -222,28 +222,30 @@ class _Loader(Strategies):
         known = {name: Attribute(key, read) for name, (key, read) in keys.items()}
         others = dict.fromkeys(("checkLimitsLogLevel", "name", "id"), ignored(anything))
         for key, (value, name) in self.read_attributes(element, known | others).items():
-            self.draft.broker_value(self.at(element), "system-usage", key, value, name)
+            self.builder.broker_value(self.at(element), "system-usage", key, value, name)
         for child in self.each_once(element):
             if child.name in USAGES:
                 self.usage(child)
             elif child.name in ("jobSchedulerUsage", "executor", "parent"):
-                self.draft.no_effect(self.at(child), child.name)
+                self.builder.no_effect(self.at(child), child.name)
             else:
-                self.draft.unknown(self.at(child), child.name, "<systemUsage>", USAGES)
+                self.builder.unknown(self.at(child), child.name, "<systemUsage>", USAGES)
 
     def usage(self, outer: Element) -> None:
         """A limit, in octets or as a percentage."""
         element = self.inner(outer)
-        self.draft.has_usage = True
+        self.builder.has_usage = True
         key, share = USAGES[element.name]
         known = {"limit": Attribute(key, size), share: Attribute(key, lambda text: f"{percent(text)}%")}
         others = dict.fromkeys(_USAGE_OTHERS, ignored(anything))
         if "limit" in element.attributes and share in element.attributes:
-            self.draft.fault(self.at(element), f"{element.name}/{share}", "contradicts limit, expected one of the two")
+            self.builder.fault(
+                self.at(element), f"{element.name}/{share}", "contradicts limit, expected one of the two"
+            )
         for value, name in self.read_attributes(element, known | others).values():
-            self.draft.broker_value(self.at(element), "system-usage", key, value, f"{element.name}/{name}")
+            self.builder.broker_value(self.at(element), "system-usage", key, value, f"{element.name}/{name}")
         for child in element.children:
-            self.draft.no_effect(self.at(child), child.name)
+            self.builder.no_effect(self.at(child), child.name)
 
     # -- <policyEntry> ------------------------------------------------------------------------------------------------
 
@@ -252,11 +254,11 @@ class _Loader(Strategies):
         self.attributes(element, ())
         for child in self.each_once(element):
             if child.name != "policyEntry":
-                self.draft.unknown(self.at(child), child.name, "<defaultEntry>", ("policyEntry",))
+                self.builder.unknown(self.at(child), child.name, "<defaultEntry>", ("policyEntry",))
                 continue
             for target in TARGETS:
                 if target in child.attributes:
-                    self.draft.fault(self.at(child), target, "the default entry is for every queue and topic")
+                    self.builder.fault(self.at(child), target, "the default entry is for every queue and topic")
             self.entry(child, DEFAULT_ENTRY, [">"])
 
     def policy_entry(self, element: Element) -> None:
@@ -266,10 +268,10 @@ class _Loader(Strategies):
             target = given[0]
             self.entry(element, QUEUE_ENTRY if target == "queue" else TOPIC_ENTRY, self.names_of(element, target))
         elif temporary and not given:
-            self.draft.no_effect(self.at(element), temporary[0])  # there are no such destinations
+            self.builder.no_effect(self.at(element), temporary[0])  # there are no such destinations
         else:
             problem = "contradicts queue, expected one of the two" if given else "is missing, expected queue or topic"
-            self.draft.fault(self.at(element), "topic" if given else "queue", f"{problem} in <policyEntry>")
+            self.builder.fault(self.at(element), "topic" if given else "queue", f"{problem} in <policyEntry>")
 
     def entry(self, element: Element, kind: str, names: list[str]) -> None:
         """An entry: its attributes and children are settings of a layer."""
@@ -284,9 +286,9 @@ class _Loader(Strategies):
             elif child.name in STRATEGIES:
                 self.strategy(raw, kind, child)
             elif child.name in ENTRY_OTHERS:
-                self.draft.no_effect(self.at(child), child.name)
+                self.builder.no_effect(self.at(child), child.name)
             else:
                 known = (*STRATEGIES, "deadLetterStrategy", *ENTRY_OTHERS)
-                self.draft.unknown(self.at(child), child.name, "<policyEntry>", known)
+                self.builder.unknown(self.at(child), child.name, "<policyEntry>", known)
         for name in names:
-            self.draft.add_destination(kind, replace(raw, match=name))
+            self.builder.add_destination(kind, replace(raw, match=name))

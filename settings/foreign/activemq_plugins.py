@@ -6,7 +6,7 @@ redelivery, so that the nearest one alone rules. Source: ActiveMQ's RedeliveryPl
 
 from ..addresses.destinations import parse_destination
 from ..addresses.matching import Match, MatchFault, Wildcards
-from ..files.draft import OF_QUEUES, PLAIN, RawEntry
+from ..files.builder import OF_QUEUES, PLAIN, RawEntry
 from ..rows.address_settings import BY_KEY
 from ..values import LONG_MAX, shown
 from .activemq_names import REDELIVERY, TARGETS, Attribute, anything, flag, ignored, milliseconds_or_off
@@ -42,29 +42,29 @@ def read_plugins(source: Strategies, element: Element) -> None:
 
 def read_plugin(source: Strategies, element: Element) -> None:
     """One of the elements in it."""
-    draft, at = source.draft, source.at(element)
+    builder, at = source.builder, source.at(element)
     if element.name in _READ:
         source.expand(element)
     if element.name == "redeliveryPlugin":
         _redelivery(source, element)
     elif element.name == _DISCARDING:
         if element.attributes.get("dropOnly", "").strip() or not _flag(source, element, "dropAll", True):
-            draft.fault(at, "dropOnly", f"{_NOT_DONE}; set an empty dead-letter-address for these queues")
+            builder.fault(at, "dropOnly", f"{_NOT_DONE}; set an empty dead-letter-address for these queues")
         else:
-            draft.discarded |= {"dead_letter_address", "expiry_address"}
+            builder.discarded |= {"dead_letter_address", "expiry_address"}
     elif element.name == "timeStampingBrokerPlugin":
         _time_stamping(source, element)
     elif element.name == "forcePersistencyModeBrokerPlugin":
         if _flag(source, element, "persistenceFlag", False):
-            draft.imply(at, "journal", "scope", "all")
+            builder.imply(at, "journal", "scope", "all")
         else:
-            draft.fault(at, element.name, f"{_NOT_DONE} after a restart")
+            builder.fault(at, element.name, f"{_NOT_DONE} after a restart")
     elif element.name == "camelRoutesBrokerPlugin":
-        draft.fault(at, element.name, _NOT_DONE)
+        builder.fault(at, element.name, _NOT_DONE)
     elif element.name == "bean" and element.attributes.get("class", "").endswith("RedeliveryPlugin"):
-        draft.fault(at, "bean", "is not read; write it as <redeliveryPlugin>")
+        builder.fault(at, "bean", "is not read; write it as <redeliveryPlugin>")
     else:
-        draft.no_effect(at, element.name)
+        builder.no_effect(at, element.name)
 
 
 def read_policies(source: Strategies, element: Element, beyond: str = SHARED_QUEUE) -> None:
@@ -73,13 +73,13 @@ def read_policies(source: Strategies, element: Element, beyond: str = SHARED_QUE
     source.attributes(inner, ("id",))
     for part in source.each_once(inner):
         if part.name not in ("redeliveryPolicyEntries", "defaultEntry"):
-            source.draft.unknown(source.at(part), part.name, "<redeliveryPolicyMap>", _PARTS)
+            source.builder.unknown(source.at(part), part.name, "<redeliveryPolicyMap>", _PARTS)
             continue
         source.no_text(part)
         source.attributes(part, ())
         for policy in source.children_of(part):
             if policy.name != "redeliveryPolicy":
-                source.draft.unknown(source.at(policy), policy.name, f"<{part.name}>", ("redeliveryPolicy",))
+                source.builder.unknown(source.at(policy), policy.name, f"<{part.name}>", ("redeliveryPolicy",))
             else:
                 _policy(source, policy, beyond, is_default=part.name == "defaultEntry")
 
@@ -93,38 +93,38 @@ def parse_policy(text: str, wildcards: Wildcards) -> Match:
 
 
 def _redelivery(source: Strategies, element: Element) -> None:
-    draft = source.draft
+    builder = source.builder
     source.no_text(element)
     source.read_attributes(element, dict.fromkeys((*_FLAGS, "id"), ignored(anything)), (*_FLAGS, "id"))
     keeps = _flag(source, element, "sendToDlqIfMaxRetriesExceeded", True)
     if not _flag(source, element, "fallbackToDeadLetter", True):
         why = "what no redelivery policy covers has the attempts and dead letters of its policyEntry"
-        draft.no_effect(source.at(element), "fallbackToDeadLetter", why)
+        builder.no_effect(source.at(element), "fallbackToDeadLetter", why)
     if not keeps:
-        draft.discarded.add("dead_letter_address")
+        builder.discarded.add("dead_letter_address")
     for child in source.each_once(element):
         if child.name == "redeliveryPolicyMap":
-            read_policies(source, child, "" if "dead_letter_address" in draft.discarded else SHARED_QUEUE)
+            read_policies(source, child, "" if "dead_letter_address" in builder.discarded else SHARED_QUEUE)
         else:
-            draft.unknown(source.at(child), child.name, "<redeliveryPlugin>", ("redeliveryPolicyMap",))
+            builder.unknown(source.at(child), child.name, "<redeliveryPlugin>", ("redeliveryPolicyMap",))
 
 
 def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bool) -> None:
-    draft, at = source.draft, source.at(element)
+    builder, at = source.builder, source.at(element)
     targets = dict.fromkeys(TARGETS, ignored(anything))
     given = source.read_attributes(element, {**REDELIVERY, **targets}, (*TARGETS, "id"))
     for child in source.children_of(element):
-        draft.unknown(source.at(child), child.name, "<redeliveryPolicy>", REDELIVERY)
+        builder.unknown(source.at(child), child.name, "<redeliveryPolicy>", REDELIVERY)
     values = _DEFAULTS | {name: value for value, name in given.values()}
     if is_default:
         names, rank = [">"], PLAIN
     elif "queue" in element.attributes:
         names, rank = source.names_of(element, "queue"), OF_QUEUES
     elif any(target in element.attributes for target in TARGETS):
-        draft.warn(at, "topic" if "topic" in element.attributes else "redeliveryPolicy", f"no effect: {_TOPICS}")
+        builder.warn(at, "topic" if "topic" in element.attributes else "redeliveryPolicy", f"no effect: {_TOPICS}")
         return
     else:
-        draft.fault(at, "queue", "is missing, expected queue or topic in <redeliveryPolicy>")
+        builder.fault(at, "queue", "is missing, expected queue or topic in <redeliveryPolicy>")
         return
     settings = _settings(source, element, values)
     if beyond:
@@ -133,13 +133,13 @@ def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bo
         try:
             parse_destination(name)
         except MatchFault as error:
-            draft.fault(at, "queue", f"{shown(name)}: {error}")
+            builder.fault(at, "queue", f"{shown(name)}: {error}")
             continue
         written = "the default redelivery policy" if is_default else f"redelivery policy {name}"
         raw = RawEntry(name, None, at, written=written, rank=rank, parse=parse_policy)
         for key, value in {**settings, "dead-letter-address": beyond}.items():
-            draft.set_field(raw, at, key, BY_KEY[key], value, as_text=False)
-        draft.replace_entry(raw)
+            builder.set_field(raw, at, key, BY_KEY[key], value, as_text=False)
+        builder.replace_entry(raw)
 
 
 def _settings(source: Strategies, element: Element, values: dict[str, object]) -> dict[str, object]:
@@ -158,7 +158,7 @@ def _settings(source: Strategies, element: Element, values: dict[str, object]) -
         multiplier, longest = 1.0, LONG_MAX
         if other < first:
             what = f"every wait is {first} ms; ActiveMQ's would be {other} ms from the second on"
-            source.draft.warn(source.at(element), "redeliveryDelay", what)
+            source.builder.warn(source.at(element), "redeliveryDelay", what)
     return {
         "max-delivery-attempts": -1 if redeliveries < 0 else redeliveries + 1,
         "redelivery-delay": first,
@@ -181,7 +181,7 @@ def _time_stamping(source: Strategies, element: Element) -> None:
         if isinstance(value, int) and value > 0:
             source.set(raw, element, key, value, name)
     if raw.values:
-        source.draft.add_entry(raw)
+        source.builder.add_entry(raw)
 
 
 def _flag(source: Strategies, element: Element, name: str, default: bool) -> bool:
@@ -191,5 +191,5 @@ def _flag(source: Strategies, element: Element, name: str, default: bool) -> boo
     try:
         return flag(text)
     except ValueError as error:
-        source.draft.wrong(source.at(element), f"{element.name}/{name}", text, error)
+        source.builder.wrong(source.at(element), f"{element.name}/{name}", text, error)
         return default

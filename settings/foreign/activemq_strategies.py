@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from ..addresses.destinations import DEFAULT_ENTRY, QUEUE_ENTRY, TOPIC_ENTRY
 from ..declared.declarations import ANYCAST, QueueDeclaration
-from ..files.draft import RawEntry
+from ..files.builder import RawEntry
 from ..rows.address_settings import BY_KEY
 from .activemq_names import DEAD_LETTERS, QUEUES_ONLY, STRATEGIES, TOPICS_ONLY, Attribute
 from .xml_source import XmlSource
@@ -26,13 +26,13 @@ class Strategies(XmlSource):
         choice = STRATEGIES[element.name][chosen.name]
         given = self.read_attributes(chosen, choice.attributes)
         if choice.required and choice.required not in chosen.attributes:
-            self.draft.fault(self.at(chosen), choice.required, f"is missing in <{chosen.name}>")
+            self.builder.fault(self.at(chosen), choice.required, f"is missing in <{chosen.name}>")
         for child in chosen.children:
-            self.draft.no_effect(self.at(child), child.name)
+            self.builder.no_effect(self.at(child), child.name)
         if not self.acts(kind, element):
             return
         if not choice.gives:
-            self.draft.no_effect(self.at(element), element.name)
+            self.builder.no_effect(self.at(element), element.name)
         for key, value in choice.gives.items():
             self.set(raw, chosen, key, value, chosen.name)
         for key, (value, name) in given.items():
@@ -56,7 +56,7 @@ class Strategies(XmlSource):
             self.declare_queue(strategy, queue)  # ActiveMQ makes it when it is needed
         elif strategy.name == "individualDeadLetterStrategy":
             if not prefix + suffix:
-                self.draft.fault(self.at(strategy), "queuePrefix", "is empty, and so is queueSuffix")
+                self.builder.fault(self.at(strategy), "queuePrefix", "is empty, and so is queueSuffix")
                 return
             values = {
                 "dead-letter-address": prefix or suffix,  # an exchange, made with the first queue
@@ -77,18 +77,18 @@ class Strategies(XmlSource):
         for child in strategy.children:
             names = [one.attributes.get("physicalName", "") for one in child.children if one.name == "queue"]
             if strategy.name != "sharedDeadLetterStrategy" or child.name != "deadLetterQueue":
-                self.draft.unknown(self.at(child), child.name, f"<{strategy.name}>", ("deadLetterQueue",))
+                self.builder.unknown(self.at(child), child.name, f"<{strategy.name}>", ("deadLetterQueue",))
             elif len(child.children) != 1 or not any(names):
-                self.draft.fault(self.at(child), "deadLetterQueue", 'expected a single <queue physicalName="...">')
+                self.builder.fault(self.at(child), "deadLetterQueue", 'expected a single <queue physicalName="...">')
             else:
                 found = names[0]
         return found
 
     def declare_queue(self, element: Element, name: str) -> None:
         """A queue that is there from the start, if it is not already."""
-        if ("/", name) not in self.draft.queues:
+        if ("/", name) not in self.builder.queues:
             origin = self.at(element)
-            self.draft.add_queue(
+            self.builder.add_queue(
                 QueueDeclaration(name, name, "/", ANYCAST, True, True, MappingProxyType({}), origin), {}
             )
 
@@ -107,7 +107,7 @@ class Strategies(XmlSource):
         self.no_text(inside[0])
         for child in outer.children:
             if child is not inside[0]:
-                self.draft.fault(self.at(child), child.name, f"expected a single <{outer.name}> in <{outer.name}>")
+                self.builder.fault(self.at(child), child.name, f"expected a single <{outer.name}> in <{outer.name}>")
         return inside[0]
 
     # -- leaves -------------------------------------------------------------------------------------------------------
@@ -115,12 +115,14 @@ class Strategies(XmlSource):
     def acts(self, kind: str, element: Element) -> bool:
         """Whether a child means something in an entry of this kind; otherwise with a warning."""
         if kind == DEFAULT_ENTRY and element.name == "pendingSubscriberPolicy":  # an entry has one cursor
-            self.draft.warn(self.at(element), element.name, "the default entry takes the cursor of pendingQueuePolicy")
+            self.builder.warn(
+                self.at(element), element.name, "the default entry takes the cursor of pendingQueuePolicy"
+            )
             return False
         misplaced = {QUEUE_ENTRY: TOPICS_ONLY, TOPIC_ENTRY: QUEUES_ONLY}.get(kind, frozenset())
         if element.name in misplaced:
             other = "topics" if kind == QUEUE_ENTRY else "queues"
-            self.draft.warn(self.at(element), element.name, f"without effect in this entry: it is for {other}")
+            self.builder.warn(self.at(element), element.name, f"without effect in this entry: it is for {other}")
         return element.name not in misplaced
 
     def only_child(self, element: Element, known: Iterable[str]) -> Element | None:
@@ -129,11 +131,11 @@ class Strategies(XmlSource):
         self.attributes(element, ())
         for child in element.children:
             if child.name not in known:
-                self.draft.unknown(self.at(child), child.name, f"<{element.name}>", known)
+                self.builder.unknown(self.at(child), child.name, f"<{element.name}>", known)
                 return None
         if len(element.children) != 1:
             expected = ", ".join(f"<{name}>" for name in known)
-            self.draft.fault(
+            self.builder.fault(
                 self.at(element), element.name, f"holds {len(element.children)} elements, expected {expected}"
             )
             return None
@@ -148,22 +150,22 @@ class Strategies(XmlSource):
         for name, text in element.attributes.items():
             attribute = known.get(name)
             if attribute is None:
-                self.draft.unknown(self.at(element), name, f"<{element.name}>", known)
+                self.builder.unknown(self.at(element), name, f"<{element.name}>", known)
                 continue
             try:
                 value = attribute.read(text)
             except ValueError as error:
-                self.draft.wrong(self.at(element), f"{element.name}/{name}", text, error)
+                self.builder.wrong(self.at(element), f"{element.name}/{name}", text, error)
                 continue
             if attribute.key and value is not None:
                 given[attribute.key] = value, name
             elif not attribute.key and name not in ignored:
-                self.draft.no_effect(self.at(element), name)
+                self.builder.no_effect(self.at(element), name)
         return given
 
     def set(self, raw: RawEntry, element: Element, key: str, value: object, written: str) -> None:
         """One address-setting of the layer."""
-        self.draft.set_field(raw, self.at(element), written, BY_KEY[key], value, as_text=False)
+        self.builder.set_field(raw, self.at(element), written, BY_KEY[key], value, as_text=False)
 
     def no_text(self, element: Element) -> None:
         """Text between elements means nothing; dots are those of an example."""
@@ -171,4 +173,4 @@ class Strategies(XmlSource):
             return
         is_left_out = "..." in element.value or "\N{HORIZONTAL ELLIPSIS}" in element.value
         problem = ELLIPSIS if is_left_out else f"text means nothing in <{element.name}>"
-        self.draft.fault(self.at(element), element.name, problem)
+        self.builder.fault(self.at(element), element.name, problem)

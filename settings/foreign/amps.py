@@ -13,7 +13,7 @@ from types import MappingProxyType
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..faults import Origin, nearest
-from ..files.draft import Draft
+from ..files.builder import ConfigurationBuilder
 from ..leases import (
     AMPS,
     BY_TAG,
@@ -81,7 +81,7 @@ class AmpsSource(XmlSource):
 
     def refuse(self, element: Element, path: str, code: str, detail: str = "", hint: str = "") -> None:
         """A fault of `leased.faults.CONDITIONS`."""
-        self.draft.fault(self.at(element), path, str(LeasedFault(code, "", detail)) + hint)
+        self.builder.fault(self.at(element), path, str(LeasedFault(code, "", detail)) + hint)
 
     def unknown(self, element: Element, path: str, known: Iterable[str]) -> None:
         """An element that may not stand here."""
@@ -94,7 +94,7 @@ class AmpsSource(XmlSource):
         if element.name not in others and is_like:
             self.unknown(element, path, known)
         else:
-            self.draft.no_effect(self.at(element), path)
+            self.builder.no_effect(self.at(element), path)
 
     def children(
         self, element: Element, path: str, repeatable: Collection[str] | None = ()
@@ -103,7 +103,7 @@ class AmpsSource(XmlSource):
         self.without_attributes(element, path)
         if text := element.value:
             dots = "..." in text or "\N{HORIZONTAL ELLIPSIS}" in text
-            self.draft.fault(self.at(element), path, ELLIPSIS if dots else "text means nothing between elements")
+            self.builder.fault(self.at(element), path, ELLIPSIS if dots else "text means nothing between elements")
         seen: set[str] = set()
         for child in element.children:
             inner = f"{path}/{child.name}"
@@ -139,13 +139,15 @@ class AmpsSource(XmlSource):
         """A value, without the blanks around it; "" with a fault when there is none that could be read."""
         self.without_attributes(element, path)
         for child in element.children:
-            self.draft.fault(self.at(child), f"{path}/{child.name}", f"expected text in <{element.name}>, no elements")
+            self.builder.fault(
+                self.at(child), f"{path}/{child.name}", f"expected text in <{element.name}>, no elements"
+            )
         return self.expanded(element, path, element.text).strip()
 
     def without_attributes(self, element: Element, path: str) -> None:
         """Attributes are faults."""
         for name in element.attributes:
-            self.draft.fault(self.at(element), f"{path}/@{name}", "attributes mean nothing here, expected elements")
+            self.builder.fault(self.at(element), f"{path}/@{name}", "attributes mean nothing here, expected elements")
 
 
 _VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -186,14 +188,14 @@ class Actions(AmpsSource):
             else:
                 self.skip_or_refuse(child, inner, ("If",), ("On", "Do"))
         if not steps["On"] or not steps["Do"]:
-            self.draft.fault(self.at(element), path, "expected On and Do")
+            self.builder.fault(self.at(element), path, "expected On and Do")
         for on in steps["On"]:
             for do in steps["Do"]:
                 if on.module == EXPIRED_MODULE and do.module == PUBLISH_MODULE:
                     self._dead_letter(on, do)
                 else:
                     other = on if on.module != EXPIRED_MODULE else do
-                    self.draft.no_effect(self.at(element), f"{other.path} {other.module}")
+                    self.builder.no_effect(self.at(element), f"{other.path} {other.module}")
 
     def _step(self, element: Element, path: str) -> _Step:
         step = _Step("", element, path)
@@ -205,7 +207,7 @@ class Actions(AmpsSource):
             else:
                 self.unknown(child, inner, ("Module", "Options"))
         if not step.module:
-            self.draft.fault(self.at(element), f"{path}/Module", "is missing")
+            self.builder.fault(self.at(element), f"{path}/Module", "is missing")
         return step
 
     def _options(self, step: _Step, required: tuple[str, ...], others: tuple[str, ...]) -> dict[str, _Option]:
@@ -219,7 +221,7 @@ class Actions(AmpsSource):
                     self.unknown(child, inner, (*required, *others))
         for name in required:
             if name not in found or not found[name].text:
-                self.draft.fault(self.at(step.options), f"{step.path}/{name}", "is missing")
+                self.builder.fault(self.at(step.options), f"{step.path}/{name}", "is missing")
                 found.pop(name, None)
         message_type = found.get("MessageType")
         if message_type is not None and message_type.text not in MESSAGE_TYPES:
@@ -235,7 +237,7 @@ class Actions(AmpsSource):
             for found in _VARIABLE.finditer(option.text):
                 if found[1] not in known:
                     problem = f"{shown(found[0])} is unknown here{nearest(found[1], known)}"
-                    self.draft.fault(self.at(option.element), option.path, problem)
+                    self.builder.fault(self.at(option.element), option.path, problem)
         try:
             selects(when["Topic"].text)
         except PatternFault as error:
@@ -249,7 +251,7 @@ class Actions(AmpsSource):
             self.at(when["Topic"].element),
             when["Topic"].path,
         )
-        self.draft.expiry_actions.append(action)
+        self.builder.expiry_actions.append(action)
 
     def _reasons(self, option: _Option | None) -> tuple[str, ...]:
         """Those for which messages are published; all when nothing is said."""
@@ -267,9 +269,9 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _ROOTS = (*SECTIONS, *QUEUE_TAGS)
 
 
-def load_amps(draft: Draft, file: str, root: Element) -> None:
+def load_amps(builder: ConfigurationBuilder, file: str, root: Element) -> None:
     """Read one file, whose root is one of `AMPS_ROOTS`, into the draft."""
-    _Loader(draft, file).section(root, root.name)
+    _Loader(builder, file).section(root, root.name)
 
 
 class _Loader(Actions):
@@ -286,7 +288,7 @@ class _Loader(Actions):
         if (read := structures.get(element.name)) is not None:
             read(element, path)
         elif element.name in QUEUE_CHILDREN and element.name not in SOW_OTHERS:
-            self.draft.fault(self.at(element), path, "means nothing without the <Queue> around it")
+            self.builder.fault(self.at(element), path, "means nothing without the <Queue> around it")
         else:
             self.skip_or_refuse(element, path, AMPS_ROOTS, _ROOTS)
 
@@ -295,12 +297,14 @@ class _Loader(Actions):
         for child, inner in self.parts(element, path, ("SOW", "Actions", *OTHER_SECTIONS)):
             if child.name in IDENTITY:
                 if not self.text_of(child, inner):
-                    self.draft.fault(self.at(child), inner, "is empty, expected the name of the instance or its group")
-                self.draft.no_effect(self.at(child), inner)
+                    self.builder.fault(
+                        self.at(child), inner, "is empty, expected the name of the instance or its group"
+                    )
+                self.builder.no_effect(self.at(child), inner)
             elif child.name in SECTIONS[1:] or child.name == "Replication":
                 self.section(child, inner)
             elif child.name in QUEUE_TAGS:
-                self.draft.fault(self.at(child), inner, "means nothing outside <SOW>")
+                self.builder.fault(self.at(child), inner, "means nothing outside <SOW>")
             else:
                 self.skip_or_refuse(child, inner, OTHER_SECTIONS, (*SECTIONS, *IDENTITY))
 
@@ -352,23 +356,23 @@ class _Loader(Actions):
             self.at(element),
             MappingProxyType(origins),
         )
-        self.draft.add_queue(queue, written)
+        self.builder.add_queue(queue, written)
 
     def replication(self, element: Element, path: str) -> None:
         """Skipped but for the topics that it lists: a LocalQueue must not be one of them."""
-        self.draft.no_effect(self.at(element), path)
+        self.builder.no_effect(self.at(element), path)
         for destination in element.children:
             for topic in destination.children:
                 for name in topic.children if topic.name == "Topic" else ():
                     if name.name == "Name" and name.value:
                         where = f"{path}/{destination.name}/Topic/Name"
-                        self.draft.replicated.setdefault(name.value, (self.at(name), where))
+                        self.builder.replicated.setdefault(name.value, (self.at(name), where))
 
     # -- the transaction log ------------------------------------------------------------------------------------------
 
     def transaction_log(self, element: Element, path: str) -> None:
         """Which topics are logged, and how large a segment is."""
-        self.draft.logs.add("/")
+        self.builder.logs.add("/")
         for child, inner in self.parts(element, path, ("Topic",)):
             if child.name == "Topic":
                 self.logged_topic(child, inner)
@@ -383,9 +387,9 @@ class _Loader(Actions):
         if element.name == "JournalSize":
             size = _octets(text)
             if size is None:
-                self.draft.wrong(self.at(element), path, text, "a size like 10MB")
+                self.builder.wrong(self.at(element), path, text, "a size like 10MB")
             else:
-                self.draft.broker_value(self.at(element), "journal", "segment-size", size, path)
+                self.builder.broker_value(self.at(element), "journal", "segment-size", size, path)
             return
         if element.name == "PreallocatedJournalFiles":
             try:
@@ -394,9 +398,9 @@ class _Loader(Actions):
                 self.refuse(element, path, error.code, str(error))
                 return
         elif not text:
-            self.draft.fault(self.at(element), path, "is empty, expected a directory")
+            self.builder.fault(self.at(element), path, "is empty, expected a directory")
             return
-        self.draft.no_effect(self.at(element), path, LOG_SETTINGS[element.name])
+        self.builder.no_effect(self.at(element), path, LOG_SETTINGS[element.name])
 
     def logged_topic(self, element: Element, path: str) -> None:
         """A topic by its name, or those that a regular expression is found in."""
@@ -413,7 +417,7 @@ class _Loader(Actions):
             self.refuse(element, f"{path}/MessageType", "E-MTYPE", shown(message_type) if message_type else "")
         else:
             topic = LoggedTopic(name, is_regex(name), "/", message_type, origin=self.at(element))
-            self.draft.add_logged_topic(topic, f"{path}/Name")
+            self.builder.add_logged_topic(topic, f"{path}/Name")
 
 
 def _octets(text: str) -> int | None:

@@ -12,7 +12,7 @@ from ..addresses.queue_arguments import parse_argument
 from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
 from ..declared.tables import DIVERT_ROUTING
 from ..faults import Origin, nearest
-from ..files.draft import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, Draft, RawEntry
+from ..files.builder import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from ..rows.address_settings import BY_KEY, OLD_NAMES
 from ..rows.broker_keys import Key
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES, SELECTOR
@@ -41,7 +41,7 @@ def routing_type_of(address: str, default: str) -> str:
     return MULTICAST if address.startswith(TOPIC_PREFIX) else default
 
 
-def load_jms_queue(draft: Draft, file: str, element: Element, name: str) -> None:
+def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, name: str) -> None:
     """`<queue name="x"><entry name="/queue/x"/></queue>` of hornetq-jms.xml: the queue x."""
     durable = True
     arguments: dict[str, object] = {}
@@ -53,27 +53,27 @@ def load_jms_queue(draft: Draft, file: str, element: Element, name: str) -> None
             try:
                 durable = BOOLEAN.read_text(child.text)
             except ValueError as error:
-                draft.wrong(origin, child.name, child.value, error)
+                builder.wrong(origin, child.name, child.value, error)
         elif child.name in ("selector", "filter"):
             if text := child.attributes.get("string", child.text).strip():
                 arguments[SELECTOR], origins[SELECTOR], written = text, origin, {SELECTOR: child.name}
         elif child.name == "entry":
-            draft.no_effect(origin, child.name)
+            builder.no_effect(origin, child.name)
         else:
-            draft.unknown(origin, child.name, "<queue>", ("entry", "durable", "selector"))
+            builder.unknown(origin, child.name, "<queue>", ("entry", "durable", "selector"))
     origin = Origin(file, element.line)
     queue = QueueDeclaration(
         name, name, "/", ANYCAST, durable, True, MappingProxyType(arguments), origin, MappingProxyType(origins)
     )
-    draft.add_queue(queue, written)
+    builder.add_queue(queue, written)
 
 
-def load_jms_topic(draft: Draft, file: str, element: Element, name: str) -> None:
+def load_jms_topic(builder: ConfigurationBuilder, file: str, element: Element, name: str) -> None:
     """`<topic name="x">`: a fanout exchange x."""
     for child in element.children:
         if child.name != "entry":
-            draft.unknown(Origin(file, child.line), child.name, "<topic>", ("entry",))
-    draft.add_exchange(ExchangeDeclaration(name, origin=Origin(file, element.line)))
+            builder.unknown(Origin(file, child.line), child.name, "<topic>", ("entry",))
+    builder.add_exchange(ExchangeDeclaration(name, origin=Origin(file, element.line)))
 
 
 _WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
@@ -91,14 +91,14 @@ _WIDE = (
 _QUEUE_OTHERS = ("name", "enabled", "durable", "user", "address")
 
 
-def load_artemis(draft: Draft, file: str, root: Element) -> None:
+def load_artemis(builder: ConfigurationBuilder, file: str, root: Element) -> None:
     """Read one file into the draft."""
-    _Loader(draft, file).root(root)
+    _Loader(builder, file).root(root)
 
 
 class _Loader(XmlSource):
-    def __init__(self, draft: Draft, file: str) -> None:
-        super().__init__(draft, file)
+    def __init__(self, builder: ConfigurationBuilder, file: str) -> None:
+        super().__init__(builder, file)
         self.structures: dict[str, Callable[[Element], None]] = {
             "configuration": self.container,
             "core": self.container,
@@ -122,10 +122,10 @@ class _Loader(XmlSource):
 
     def root(self, element: Element) -> None:
         if element.namespace.startswith("urn:hornetq"):
-            self.draft.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
+            self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
         if not self.broker_element(element):
             known = (*self.known(), *ACTIVEMQ_ROOTS, *AMPS_ROOTS)
-            self.draft.fault(
+            self.builder.fault(
                 self.at(element),
                 element.name,
                 f"unknown root{nearest(element.name, known)}, expected <configuration>, <core>, <address-settings>, "
@@ -144,7 +144,7 @@ class _Loader(XmlSource):
             self.expand(element)
             self.global_value(element, key)
         elif name in WITHOUT_EFFECT:
-            self.draft.no_effect(self.at(element), name)
+            self.builder.no_effect(self.at(element), name)
         else:
             return False
         return True
@@ -154,26 +154,26 @@ class _Loader(XmlSource):
         self.attributes(element, (), ignore=("schemaLocation", "version"))
         for child in self.each_once(element, (*_REPEATABLE, *WITHOUT_EFFECT)):
             if not self.broker_element(child):
-                self.draft.unknown(self.at(child), child.name, f"<{element.name}>", self.known())
+                self.builder.unknown(self.at(child), child.name, f"<{element.name}>", self.known())
 
     def global_value(self, element: Element, key: Key) -> None:
         parsed = key.kind.parse(element.text)
-        self.draft.broker_value(self.at(element), "broker", element.name, parsed)
+        self.builder.broker_value(self.at(element), "broker", element.name, parsed)
 
     def wildcard_addresses(self, element: Element) -> None:
         self.attributes(element, ())
         for child in self.each_once(element):
             if child.name in _WILDCARD_CHILDREN:
-                self.draft.set_wildcard(self.at(child), child.name, child.value)
+                self.builder.set_wildcard(self.at(child), child.name, child.value)
             elif child.name in ("routing-enabled", "enabled"):
-                self.draft.no_effect(self.at(child), child.name)
+                self.builder.no_effect(self.at(child), child.name)
             else:
-                self.draft.unknown(
+                self.builder.unknown(
                     self.at(child), child.name, "<wildcard-addresses>", (*WILDCARD_KEYS, "routing-enabled")
                 )
 
     def literal_match_markers(self, element: Element) -> None:
-        self.draft.set_wildcard(self.at(element), element.name, element.value)
+        self.builder.set_wildcard(self.at(element), element.name, element.value)
 
     # -- address-settings ---------------------------------------------------------------------------------------------
 
@@ -183,13 +183,13 @@ class _Loader(XmlSource):
             if child.name == "address-setting":
                 self.address_setting(child)
             else:
-                self.draft.unknown(self.at(child), child.name, "<address-settings>", ("address-setting",))
+                self.builder.unknown(self.at(child), child.name, "<address-settings>", ("address-setting",))
 
     def address_setting(self, element: Element) -> None:
         self.attributes(element, ("match",))
         match = element.attributes.get("match")
         if match is None:
-            self.draft.fault(self.at(element), "match", "is missing in <address-setting>")
+            self.builder.fault(self.at(element), "match", "is missing in <address-setting>")
         plain = self.plain_at(element, match or "")
         written = match or "" if plain != match else ""
         rank = {ANYCAST: OF_QUEUES, MULTICAST: OF_TOPICS}.get(routing_type_of(match or "", ""), PLAIN)
@@ -198,20 +198,20 @@ class _Loader(XmlSource):
             name = OLD_NAMES.get(child.name, child.name)
             row = BY_KEY.get(name)
             if name in SETTINGS_WITHOUT_EFFECT:
-                self.draft.no_effect(self.at(child), name)
+                self.builder.no_effect(self.at(child), name)
                 continue
             if row is None:
-                self.draft.unknown(self.at(child), child.name, "<address-setting>", BY_KEY)
+                self.builder.unknown(self.at(child), child.name, "<address-setting>", BY_KEY)
                 continue
             if row.attribute in raw.values:
-                self.draft.fault(self.at(child), child.name, f"the same as {name}, which is given as well")
+                self.builder.fault(self.at(child), child.name, f"the same as {name}, which is given as well")
                 continue
             value = child.value
             if row.attribute in ("dead_letter_address", "expiry_address"):
                 value = self.plain_at(child, value)
-            self.draft.set_field(raw, self.at(child), child.name, row, value, as_text=True)
+            self.builder.set_field(raw, self.at(child), child.name, row, value, as_text=True)
         if match is not None:
-            self.draft.replace_entry(raw)
+            self.builder.replace_entry(raw)
 
     # -- addresses and queues -----------------------------------------------------------------------------------------
 
@@ -221,32 +221,32 @@ class _Loader(XmlSource):
             if child.name == "address":
                 self.address(child)
             else:
-                self.draft.unknown(self.at(child), child.name, "<addresses>", ("address",))
+                self.builder.unknown(self.at(child), child.name, "<addresses>", ("address",))
 
     def address(self, element: Element) -> None:
         self.attributes(element, ("name", "retroactive-message-count"))
         name = self.name_of(element)
         kinds = {"anycast": ANYCAST, "multicast": MULTICAST}
         if not element.children:
-            self.draft.warn(
+            self.builder.warn(
                 self.at(element), "address", f"{shown(name)} has no queue and no routing type: nothing is made"
             )
         for child in self.each_once(element):
             if child.name not in kinds:
-                self.draft.unknown(self.at(child), child.name, "<address>", kinds)
+                self.builder.unknown(self.at(child), child.name, "<address>", kinds)
                 continue
             self.attributes(child, ())
             if name is None:
                 continue
             if child.children and not {"#", "*"}.isdisjoint(name.split(".")):
-                self.draft.warn(self.at(child), "address", f"{shown(name)} {_WIDE}")
+                self.builder.warn(self.at(child), "address", f"{shown(name)} {_WIDE}")
             if child.name == "multicast":
-                self.draft.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
+                self.builder.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
             for queue in self.children_of(child):
                 if queue.name == "queue":
                     self.queue(queue, name, kinds[child.name])
                 else:
-                    self.draft.unknown(self.at(queue), queue.name, f"<{child.name}>", ("queue",))
+                    self.builder.unknown(self.at(queue), queue.name, f"<{child.name}>", ("queue",))
 
     def queues(self, element: Element) -> None:
         """The old form: <queues><queue name="q"><address>a</address></queue></queues>."""
@@ -254,7 +254,7 @@ class _Loader(XmlSource):
             if child.name == "queue":
                 self.queue_alone(child)
             else:
-                self.draft.unknown(self.at(child), child.name, "<queues>", ("queue",))
+                self.builder.unknown(self.at(child), child.name, "<queues>", ("queue",))
 
     def queue_alone(self, element: Element) -> None:
         """A queue outside an address: of the old form, of hornetq-jms.xml, or a fragment of the new form."""
@@ -263,7 +263,7 @@ class _Loader(XmlSource):
         if name is None:
             return
         if address is None and any(child.name in ("entry", "selector") for child in element.children):
-            load_jms_queue(self.draft, self.file, element, name)
+            load_jms_queue(self.builder, self.file, element, name)
         elif address is None or without_jms_prefix(address) == name:
             self.queue(element, name, routing_type_of(address or "", ANYCAST))
         else:
@@ -272,7 +272,7 @@ class _Loader(XmlSource):
     def topic(self, element: Element) -> None:
         name = self.name_of(element)
         if name is not None:
-            load_jms_topic(self.draft, self.file, element, name)
+            load_jms_topic(self.builder, self.file, element, name)
 
     def queue(self, element: Element, address: str, routing_type: str) -> None:
         name = self.name_of(element)
@@ -281,7 +281,7 @@ class _Loader(XmlSource):
         }
         for child in self.each_once(element):
             if child.name in values:
-                self.draft.fault(self.at(child), child.name, "is given twice")
+                self.builder.fault(self.at(child), child.name, "is given twice")
             values[child.name] = (child.attributes.get("string", child.text), self.at(child))
         arguments: dict[str, object] = {}
         origins: dict[str, Origin] = {}
@@ -290,7 +290,7 @@ class _Loader(XmlSource):
             if key in QUEUE_ATTRIBUTES:
                 argument = QUEUE_ATTRIBUTES[key]
                 if argument in arguments:
-                    self.draft.fault(origin, key, f"says {argument}, which is given as well")
+                    self.builder.fault(origin, key, f"says {argument}, which is given as well")
                 if argument == SELECTOR and not value.strip():
                     continue  # as Artemis has it
                 arguments[argument] = parse_argument(argument, value)
@@ -298,17 +298,17 @@ class _Loader(XmlSource):
             elif key in flags:
                 flags[key] = self.value(key, value, BOOLEAN, origin, True)
             elif key == "user":
-                self.draft.no_effect(origin, key)
+                self.builder.no_effect(origin, key)
             elif key not in _QUEUE_OTHERS:
-                self.draft.unknown(origin, key, "<queue>", (*QUEUE_ATTRIBUTES, *_QUEUE_OTHERS))
+                self.builder.unknown(origin, key, "<queue>", (*QUEUE_ATTRIBUTES, *_QUEUE_OTHERS))
         if name is None:
             return
         if name != address:
             arguments["x-address"] = address
-        earlier = self.draft.queues.get(("/", name))
+        earlier = self.builder.queues.get(("/", name))
         if earlier is not None and earlier.origin.file == self.at(element).file:  # as <anycast> and as <multicast>
             what = f"{shown(name)} stands already at {earlier.origin}: only that one holds"
-            self.draft.warn(self.at(element), "queue", what)
+            self.builder.warn(self.at(element), "queue", what)
             return
         queue = QueueDeclaration(
             name,
@@ -321,7 +321,7 @@ class _Loader(XmlSource):
             self.at(element),
             MappingProxyType(origins),
         )
-        self.draft.add_queue(queue, _WRITTEN)
+        self.builder.add_queue(queue, _WRITTEN)
 
     # -- diverts ------------------------------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class _Loader(XmlSource):
             if child.name == "divert":
                 self.divert(child)
             else:
-                self.draft.unknown(self.at(child), child.name, "<diverts>", ("divert",))
+                self.builder.unknown(self.at(child), child.name, "<diverts>", ("divert",))
 
     def divert(self, element: Element) -> None:
         self.attributes(element, ("name",))
@@ -343,20 +343,20 @@ class _Loader(XmlSource):
                 values["filter"] = child.attributes.get("string", child.text).strip()
             elif child.name in ("transformer-class-name", "transformer"):
                 name_of_class = next((one.value for one in child.children if one.name == "class-name"), child.value)
-                self.draft.fault(self.at(child), child.name, f"{shown(name_of_class)}: {NO_TRANSFORMER}")
+                self.builder.fault(self.at(child), child.name, f"{shown(name_of_class)}: {NO_TRANSFORMER}")
             elif child.name in known:
                 values[child.name] = child.value
             else:
-                self.draft.unknown(self.at(child), child.name, "<divert>", known)
+                self.builder.unknown(self.at(child), child.name, "<divert>", known)
         targets = tuple(filter(None, (part.strip() for part in values.get("forwarding-address", "").split(","))))
         address = values.get("address", "")
         origin = self.at(element)
         for key, value in (("address", address), ("forwarding-address", targets)):
             if not value:
-                self.draft.fault(origin, key, "is missing in <divert>")
+                self.builder.fault(origin, key, "is missing in <divert>")
         if name is None or not address or not targets:
             return
-        self.draft.add_divert(
+        self.builder.add_divert(
             Divert(
                 name,
                 self.plain_at(element, address),
@@ -377,7 +377,7 @@ class _Loader(XmlSource):
         name = element.attributes.get("name", "")
         if not name or len(name.encode()) > 255:
             problem = f"{shown(name)} is not right, expected a name of 1 to 255 octets"
-            self.draft.fault(self.at(element), "name", problem if name else f"is missing in <{element.name}>")
+            self.builder.fault(self.at(element), "name", problem if name else f"is missing in <{element.name}>")
             return None
         return self.plain_at(element, name)
 
@@ -385,5 +385,5 @@ class _Loader(XmlSource):
         """An address without its JMS prefix. A part of a file that has one and no namespace is of HornetQ."""
         plain = without_jms_prefix(address)
         if plain != address and not element.namespace:
-            self.draft.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
+            self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
         return plain

@@ -13,7 +13,7 @@ from ..addresses.queue_arguments import parse_argument
 from ..declared.declarations import ANYCAST, Divert, ExchangeDeclaration, QueueDeclaration
 from ..declared.tables import DIVERT_ROUTING
 from ..faults import Origin, nearest
-from ..files.draft import NO_TRANSFORMER, WILDCARD_KEYS, Draft, RawEntry
+from ..files.builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from ..files.toml_loader import TABLES, begins_as_toml, first_line, first_name
 from ..rows.address_settings import BY_BEAN, bean_name
 from ..rows.queue_attributes import QUEUE_BEANS
@@ -121,14 +121,14 @@ def is_properties(content: str) -> bool:
     return meant is not None and meant[1] not in TABLES
 
 
-def load_properties(draft: Draft, file: str, content: str) -> None:
+def load_properties(builder: ConfigurationBuilder, file: str, content: str) -> None:
     """Read one file into the draft; files of other formats must have been read before."""
-    _Loader(draft, file).read(content)
+    _Loader(builder, file).read(content)
 
 
 class _Loader:
-    def __init__(self, draft: Draft, file: str) -> None:
-        self.draft = draft
+    def __init__(self, builder: ConfigurationBuilder, file: str) -> None:
+        self.builder = builder
         self.file = file
         self.surround = '"'
         self.removal = "-"
@@ -145,14 +145,14 @@ class _Loader:
             elif key == "remove.value":
                 self.removal = value or "-"
             elif (path := split_key(key, self.surround)) is None:
-                self.draft.fault(origin, key, 'is not a path of names, expected name.name or name."quoted.name".name')
+                self.builder.fault(origin, key, 'is not a path of names, expected name.name or name."quoted.name".name')
             else:
                 self.entry(origin, key, path, value)
         for (address, name), attributes in self.queues.items():
             self.declare_queue(address, name, attributes)
         for address, origin in self.addresses.items():
             if "MULTICAST" in self.routing_types.get(address, ""):
-                self.draft.add_exchange(ExchangeDeclaration(address, origin=origin))
+                self.builder.add_exchange(ExchangeDeclaration(address, origin=origin))
         for name, attributes in self.diverts.items():
             self.declare_divert(name, attributes)
 
@@ -166,24 +166,24 @@ class _Loader:
             self.diverts.setdefault(rest[0], {})[rest[1]] = (value, origin)
         elif root == "wildcardConfiguration" and len(rest) == 1:
             if rest[0] in _WILDCARD_BEANS:
-                self.draft.set_wildcard(origin, _WILDCARD_BEANS[rest[0]], value)
+                self.builder.set_wildcard(origin, _WILDCARD_BEANS[rest[0]], value)
             elif rest[0] == "routingEnabled":
-                self.draft.no_effect(origin, key)
+                self.builder.no_effect(origin, key)
             else:
-                self.draft.unknown(origin, rest[0], root, (*_WILDCARD_BEANS, "routingEnabled"))
+                self.builder.unknown(origin, rest[0], root, (*_WILDCARD_BEANS, "routingEnabled"))
         elif root == "literalMatchMarkers" and not rest:
-            self.draft.set_wildcard(origin, "literal-match-markers", value)
+            self.builder.set_wildcard(origin, "literal-match-markers", value)
         elif root in _GLOBAL_BEANS and not rest:
             name = _GLOBAL_BEANS[root]
-            self.draft.broker_value(origin, "broker", name, GLOBALS[name].kind.parse(value))
+            self.builder.broker_value(origin, "broker", name, GLOBALS[name].kind.parse(value))
         elif root in BEANS_WITHOUT_EFFECT:
-            self.draft.no_effect(origin, root)
+            self.builder.no_effect(origin, root)
         elif root in _STRUCTURES:
-            self.draft.fault(
+            self.builder.fault(
                 origin, key, 'is not a whole path, expected like addressSettings."orders.#".redeliveryDelay'
             )
         else:
-            self.draft.unknown(origin, root, "broker properties", (*_ROOTS, *BEANS_WITHOUT_EFFECT))
+            self.builder.unknown(origin, root, "broker properties", (*_ROOTS, *BEANS_WITHOUT_EFFECT))
 
     # -- address-settings ---------------------------------------------------------------------------------------------
 
@@ -191,20 +191,22 @@ class _Loader:
         match = rest[0]
         if len(rest) == 1:
             if value == self.removal:
-                self.draft.entries.pop((None, match), None)
+                self.builder.entries.pop((None, match), None)
             else:
-                self.draft.fault(origin, key, f"names no setting, expected one, or {self.removal} to remove the match")
+                self.builder.fault(
+                    origin, key, f"names no setting, expected one, or {self.removal} to remove the match"
+                )
             return
         row = BY_BEAN.get(rest[1])
         if row is None:
-            self.draft.unknown(origin, rest[1], "addressSettings", BY_BEAN)
+            self.builder.unknown(origin, rest[1], "addressSettings", BY_BEAN)
             return
-        raw = self.draft.entries.setdefault((None, match), RawEntry(match, None, origin, parse=parse_artemis_match))
+        raw = self.builder.entries.setdefault((None, match), RawEntry(match, None, origin, parse=parse_artemis_match))
         if value == self.removal:
             raw.values.pop(row.attribute, None)
             raw.origins.pop(row.attribute, None)
         else:
-            self.draft.set_field(raw, origin, rest[1], row, value, as_text=True)
+            self.builder.set_field(raw, origin, rest[1], row, value, as_text=True)
 
     # -- addresses, queues, diverts -----------------------------------------------------------------------------------
 
@@ -216,22 +218,22 @@ class _Loader:
                 try:
                     self.routing_types[name] = self.routing_types.get(name, "") + ROUTING_TYPE.read_text(word)
                 except ValueError as error:
-                    self.draft.wrong(origin, "routingTypes", word, error)
+                    self.builder.wrong(origin, "routingTypes", word, error)
         elif len(attributes) == 3 and attributes[0] == "queueConfigs":
             self.queues.setdefault((name, attributes[1]), {})[attributes[2]] = (value, origin)
         elif len(attributes) == 2 and attributes[0] == "queueConfigs" and value == self.removal:
-            self.draft.queues.pop(("/", attributes[1]), None)
+            self.builder.queues.pop(("/", attributes[1]), None)
         elif not attributes and value == self.removal:
-            for where in [where for where, queue in self.draft.queues.items() if queue.address == name]:
-                del self.draft.queues[where]
+            for where in [where for where, queue in self.builder.queues.items() if queue.address == name]:
+                del self.builder.queues[where]
         elif attributes != ["name"]:
-            self.draft.unknown(
+            self.builder.unknown(
                 origin, ".".join(attributes) or key, "addressConfigurations", ("routingTypes", "queueConfigs")
             )
 
     def declare_queue(self, address: str, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
         origin = next(iter(attributes.values()))[1]
-        earlier = self.draft.queues.pop(("/", name), None)
+        earlier = self.builder.queues.pop(("/", name), None)
         default_type = "MULTICAST" if self.routing_types.get(address) == "MULTICAST" else ANYCAST
         queue = earlier or QueueDeclaration(name, address, routing_type=default_type, origin=origin)
         arguments = dict(queue.arguments)
@@ -250,16 +252,16 @@ class _Loader:
                 elif key == "routingType":
                     queue = replace(queue, routing_type=ROUTING_TYPE.read_text(value))
                 elif key == "user":
-                    self.draft.no_effect(where, key)
+                    self.builder.no_effect(where, key)
                 elif key not in known:
-                    self.draft.unknown(where, key, "queueConfigs", known)
+                    self.builder.unknown(where, key, "queueConfigs", known)
             except ValueError as error:
-                self.draft.wrong(where, key, value, error)
+                self.builder.wrong(where, key, value, error)
         if name != address:
             arguments["x-address"] = address
         frozen, origins_of_arguments = MappingProxyType(arguments), MappingProxyType(origins)
         queue = replace(queue, address=address, arguments=frozen, origins=origins_of_arguments)
-        self.draft.add_queue(queue, {argument: bean for bean, argument in QUEUE_BEANS.items()})
+        self.builder.add_queue(queue, {argument: bean for bean, argument in QUEUE_BEANS.items()})
 
     def declare_divert(self, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
         origin = next(iter(attributes.values()))[1]
@@ -269,22 +271,22 @@ class _Loader:
             if key in known:
                 values[key] = value
             elif key.startswith("transformer"):
-                self.draft.fault(where, key, NO_TRANSFORMER)
+                self.builder.fault(where, key, NO_TRANSFORMER)
             else:
-                self.draft.unknown(where, key, "divertConfigurations", known)
+                self.builder.unknown(where, key, "divertConfigurations", known)
         targets = tuple(filter(None, (part.strip() for part in values.get("forwardingAddress", "").split(","))))
         if not values.get("address") or not targets:
-            self.draft.fault(origin, name, "a divert needs address and forwardingAddress")
+            self.builder.fault(origin, name, "a divert needs address and forwardingAddress")
             return
         try:
             is_exclusive = BOOLEAN.read_text(values.get("exclusive", "false"))
             routing_type = DIVERT_ROUTING.read_text(values.get("routingType", "STRIP"))
         except ValueError as error:
-            self.draft.wrong(origin, name, values, error)
+            self.builder.wrong(origin, name, values, error)
             return
-        self.draft.diverts.pop(("/", name), None)
+        self.builder.diverts.pop(("/", name), None)
         routing_name = values.get("routingName", name)
-        self.draft.add_divert(
+        self.builder.add_divert(
             Divert(
                 name,
                 values["address"],

@@ -1,7 +1,7 @@
 """XML configurations: of Artemis and HornetQ, ActiveMQ 5, or AMPS, recognised by their root. Source: ruling 18."""
 
 from ..faults import Origin
-from ..files.draft import Draft
+from ..files.builder import ConfigurationBuilder
 from .activemq import load_activemq
 from .activemq_names import ACTIVEMQ_ROOTS
 from .amps import AMPS_ROOTS, load_amps
@@ -12,22 +12,22 @@ from .xml_tree import Element, XmlFault, parse_xml
 INSTEAD = "expected broker.xml, hornetq-configuration.xml, hornetq-jms.xml, activemq.xml, or a configuration of AMPS"
 
 
-def load_xml(draft: Draft, file: str, content: str) -> None:
+def load_xml(builder: ConfigurationBuilder, file: str, content: str) -> None:
     """Read one file into the draft."""
     try:
         root, _ = parse_xml(content)
     except XmlFault as error:
-        draft.fault(Origin(file, error.line), "XML", error.problem)
+        builder.fault(Origin(file, error.line), "XML", error.problem)
         return
     what = BOOTSTRAP_FILE if root.namespace == BOOTSTRAP else OTHER_FILES.get(root.name)
     if what is None and root.name == "configuration":
         what = next((OTHER_FILES[child.name] for child in root.children if child.name in ("user", "defaultuser")), None)
     if what is not None:
         where = _line_of_messaging(root)
-        draft.fault(Origin(file, where), root.name, f"this is {what}; {INSTEAD}")
+        builder.fault(Origin(file, where), root.name, f"this is {what}; {INSTEAD}")
         return
     load = load_activemq if root.name in ACTIVEMQ_ROOTS else load_amps if root.name in AMPS_ROOTS else load_artemis
-    load(draft, file, root)
+    load(builder, file, root)
 
 
 def _line_of_messaging(root: Element) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..faults import Origin
-from ..files.draft import Draft
+from ..files.builder import ConfigurationBuilder
 from ..values import Kind, shown
 from .xml_tree import ELEMENTS_MAX, TEXT_MAX, Element, XmlFault, parse_xml
 
@@ -22,8 +22,8 @@ class XmlSource:
 
     variable = re.compile(r"\$\{\s*(?P<name>[^{}:]+?)\s*(?::(?P<default>[^{}]*))?\}")
 
-    def __init__(self, draft: Draft, file: str) -> None:
-        self.draft = draft
+    def __init__(self, builder: ConfigurationBuilder, file: str) -> None:
+        self.builder = builder
         self.file = file
         self._around: dict[str, tuple[str, ...]] = {}  # included file -> it, after those that include it
 
@@ -37,7 +37,7 @@ class XmlSource:
         children: list[Element] = []
         for child in self.children_of(element):
             if child.name in seen and child.name not in repeatable:
-                self.draft.fault(self.at(child), child.name, f"is given twice in <{element.name}>")
+                self.builder.fault(self.at(child), child.name, f"is given twice in <{element.name}>")
                 continue
             seen.add(child.name)
             children.append(child)
@@ -47,14 +47,14 @@ class XmlSource:
         """Unknown attributes are faults."""
         for key in element.attributes:
             if key not in known and key not in ignore:
-                self.draft.unknown(self.at(element), key, f"<{element.name}>", known)
+                self.builder.unknown(self.at(element), key, f"<{element.name}>", known)
 
     def value(self, key: str, text: str, kind: Kind, origin: Origin, default: Any) -> Any:
         """A value of some kind; the default, with a fault, when it is invalid."""
         try:
             return kind.read_text(text)
         except ValueError as error:
-            self.draft.wrong(origin, key, text, error)
+            self.builder.wrong(origin, key, text, error)
             return default
 
     # -- variables ----------------------------------------------------------------------------------------------------
@@ -71,20 +71,20 @@ class XmlSource:
 
     def expanded(self, element: Element, key: str, given: str) -> str:
         """With variables of the environment in their places; what they contain is text, never markup."""
-        environment, length = self.draft.environment, len(given)
+        environment, length = self.builder.environment, len(given)
 
         def value(found: re.Match[str]) -> str:
             nonlocal length
             content = environment.get(found["name"], found.groupdict().get("default"))
             if content is None:
-                self.draft.fault(self.at(element), key, f"the environment has no variable {found['name'][:80]}")
+                self.builder.fault(self.at(element), key, f"the environment has no variable {found['name'][:80]}")
                 return found[0]
             length += len(content)
             return content if length <= TEXT_MAX else ""
 
         text = self.variable.sub(value, given)
         if length > TEXT_MAX:
-            self.draft.fault(self.at(element), key, f"more than {TEXT_MAX} characters with variables in their places")
+            self.builder.fault(self.at(element), key, f"more than {TEXT_MAX} characters with variables in their places")
         return text
 
     # -- other files --------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class XmlSource:
         elif path in around:
             problem = f"{shown(href)} includes itself"
         if problem:
-            self.draft.fault(self.at(element), key, problem)
+            self.builder.fault(self.at(element), key, problem)
             return
         fallback = next((child for child in element.children if child.name == "fallback"), None)
         root = self.included(element, key, posixpath.normpath(href), len(around) - 1, fallback)
@@ -137,30 +137,30 @@ class XmlSource:
 
         With a `fallback`, a file that cannot be read is a warning.
         """
-        draft, origin, problem = self.draft, self.at(element), ""
+        builder, origin, problem = self.builder, self.at(element), ""
         if depth >= INCLUDE_DEPTH_MAX:
             problem = f"files that include each other, {INCLUDE_DEPTH_MAX} deep"
-        elif len(draft.included) >= INCLUDED_MAX:
+        elif len(builder.included) >= INCLUDED_MAX:
             problem = f"more than {INCLUDED_MAX} inclusions"
         elif not named:
             problem = "is empty, expected the path of a file"
-        elif draft.fetch is None:
+        elif builder.fetch is None:
             problem = "there are no other files here"
-        if problem or draft.fetch is None:
-            draft.fault(origin, key, problem)
+        if problem or builder.fetch is None:
+            builder.fault(origin, key, problem)
             return None
         try:
-            name, content = draft.fetch(origin.file, named)
+            name, content = builder.fetch(origin.file, named)
         except ValueError as error:
-            (draft.fault if fallback is None else draft.warn)(origin, key, f"{shown(named)} {error}")
+            (builder.fault if fallback is None else builder.warn)(origin, key, f"{shown(named)} {error}")
             return None
-        draft.included.append(name)
+        builder.included.append(name)
         try:
-            root, count = parse_xml(content.removeprefix("\ufeff"), ELEMENTS_MAX - draft.included_elements)
+            root, count = parse_xml(content.removeprefix("\ufeff"), ELEMENTS_MAX - builder.included_elements)
         except XmlFault as error:
-            draft.fault(Origin(name, error.line), "XML", error.problem)
+            builder.fault(Origin(name, error.line), "XML", error.problem)
             return None
-        draft.included_elements += count
+        builder.included_elements += count
         _note_file(root, name)
         return root
 

@@ -23,15 +23,15 @@ def lint_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]
     Args: logs: virtual hosts whose logged topics a file lists.
     """
     repository = configuration.repository
-    doubts: list[str] = []
+    findings: list[str] = []
     for one in repository.entries:
-        doubts += _doubts_of_entry(one, repository)
+        findings += _lint_of_entry(one, repository)
     for one in (*repository.entries, *repository.destinations.entries):
-        doubts += _doubts_of_flow(one, configuration)
+        findings += _lint_of_flow(one, configuration)
     kept = next((one for one in repository.entries if _keeps_pages(one, repository)), None)
     if kept is not None:  # once is enough
-        doubts.append(f"{kept.origin}: match {shown(kept.match.text)}: {PAGE_KEPT}")
-    doubts += [
+        findings.append(f"{kept.origin}: match {shown(kept.match.text)}: {PAGE_KEPT}")
+    findings += [
         f"{one.origin}: {kind} {shown(one.name)}: {UNREACHABLE}"
         for kind, declared in (("queue", configuration.queues), ("exchange", configuration.exchanges))
         for one in declared
@@ -42,12 +42,12 @@ def lint_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]
         has_target = "dead_letter_address" in repository.merged(queue.address, queue.vhost)
         has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
         if attempts > 0 and not has_target and not has_own_target:
-            doubts.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
-    doubts += lint_of_leases(configuration.queues, configuration.logged_topics, logs)
-    return [*doubts, *suspicious_endings(configuration), *suspicious_names(configuration)]
+            findings.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
+    findings += lint_of_leases(configuration.queues, configuration.logged_topics, logs)
+    return [*findings, *suspicious_endings(configuration), *suspicious_names(configuration)]
 
 
-def _doubts_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+def _lint_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     address = example_address(one.match, repository.wildcards)
     resolved = repository.resolve(address, one.vhost)
     where = f"match {shown(one.match.text)}"
@@ -79,7 +79,7 @@ def _idle_limits(one: Entry, resolved: ResolvedSettings, where: str) -> Iterator
             yield f"{one.origin_of(attribute)}: {where}: {BY_ATTRIBUTE[attribute].key} has no effect {why}"
 
 
-def _doubts_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
+def _lint_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
     where, limit, usage = (
         f"{one.kind} {shown(one.match.text)}",
         one.settings.get("memory_limit"),

@@ -201,12 +201,12 @@ def _vhosts(configuration: Configuration) -> Iterator[str]:
     for user in configuration.users:
         for permission in user.permissions:
             in_passing.setdefault(permission.vhost, user.origin)
-    doubted = [
+    references = [
         (named, declared),
         ({name: origin for name, origin in in_passing.items() if name not in named}, declared | named.keys()),
     ]
     reported: set[str] = set()
-    for those, known in doubted:
+    for those, known in references:
         meant = near(those.keys() - known, known)
         for name in sorted(meant.keys() - reported):
             reported.add(name)

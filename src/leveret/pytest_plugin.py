@@ -231,14 +231,14 @@ def _broker_of(
     request: pytest.FixtureRequest, whole: RunningBroker | RealBroker, vhost: str, *, holds: bool
 ) -> Iterator[RunningBroker | RealBroker]:
     """A broker with a virtual host of its own, for a test or (`holds`: what is in it is spared) a module."""
-    wishes = _wishes(request)
+    options = _marker_options(request)
     if isinstance(whole, RealBroker):
-        if "clock" in wishes:
+        if "clock" in options:
             pytest.skip("this test sets the broker's clock, and --amqp-url names one that has none to set")
         yield whole
         return
-    held, clock = request.config.stash[_HELD], wishes.get("clock")
-    spares = bool(held) or not wishes.get("reset", True)
+    held, clock = request.config.stash[_HELD], options.get("clock")
+    spares = bool(held) or not options.get("reset", True)
     if not spares:
         whole.reset(clock=clock)
     elif clock not in (None, whole.clock.mode):
@@ -264,7 +264,7 @@ def _broker_of(
         broker.vhost().delete()
     else:
         whole.default_vhost = "/"
-    if leaks and not wishes.get("leaks", False):
+    if leaks and not options.get("leaks", False):
         _tell(request, leaks)
 
 
@@ -283,12 +283,12 @@ def _number(key: str, text: str) -> float:
         raise pytest.UsageError(f"{key}: {text!r} is no number of milliseconds") from None
 
 
-def _wishes(request: pytest.FixtureRequest) -> dict[str, Any]:
+def _marker_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What the markers of a test ask for; of two, the one nearer to the test wins, keyword by keyword."""
-    wishes: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("amqp"))):
-        wishes.update(marker.kwargs)
-    return wishes
+        options.update(marker.kwargs)
+    return options
 
 
 def _is_ours(file: Path) -> bool:

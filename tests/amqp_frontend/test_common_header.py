@@ -18,10 +18,10 @@ def received(body: bytes, *, common: bool, no_ack: bool) -> tuple[bytes, int]:
     vhost = pair.broker.virtual_hosts["/"]
     header = encode_header(len(body), {"content_type": b"a/b", "delivery_mode": 2})
     framing: Framing = CommonHeader(header) if common else PLAIN
-    blob = body if common else PLAIN.join(header, body)
+    content = body if common else PLAIN.join(header, body)
     session = pair.broker.connections.open("/", GUEST, name="other", flush=lambda: None).open_session()
     envelope = Envelope("", "q", scan_properties(header[12:]), framing)
-    session.publish(vhost.router.route("", "q", GUEST), envelope, [blob] * 3, mandatory=False)
+    session.publish(vhost.router.route("", "q", GUEST), envelope, [content] * 3, mandatory=False)
     peer.take()
     start = len(peer.incoming.octets)
     peer.send(method(2, commands.Basic.Get, queue="q", no_ack=True))

@@ -19,10 +19,10 @@ class Receiver:
     def __init__(self) -> None:
         self.opaque = ConsumerWire(1, "tag")
 
-    def octets(self, envelopes: Any, blobs: list[bytes], redelivered: bool = False) -> bytes:
+    def octets(self, envelopes: Any, contents: list[bytes], redelivered: bool = False) -> bytes:
         """A delivery as it is sent."""
         consumer: Any = self
-        return b"".join(render_delivered(Delivered(consumer, 7, envelopes, redelivered, blobs), FRAME_MAX))
+        return b"".join(render_delivered(Delivered(consumer, 7, envelopes, redelivered, contents), FRAME_MAX))
 
 
 def kind(name: str, channel: int = 1, frame_max: int = FRAME_MAX) -> Envelope:
@@ -42,12 +42,12 @@ def test_the_same_octets_each_time(names: str, channel: int, frame_max: int, red
     """Whether they are remembered or not."""
     known = {name: kind(name, channel, frame_max) for name in "ab"}
     envelopes: Any = known["a"] if set(names) == {"a"} else [known[name] for name in names]
-    blobs = [content(channel)] * len(names)
+    contents = [content(channel)] * len(names)
     receiver = Receiver()
-    first = receiver.octets(envelopes, blobs, redelivered)
+    first = receiver.octets(envelopes, contents, redelivered)
     for _ in range(3):
-        receiver.octets(envelopes, blobs)
-        assert receiver.octets(envelopes, blobs, redelivered) == first
+        receiver.octets(envelopes, contents)
+        assert receiver.octets(envelopes, contents, redelivered) == first
     assert first.endswith(content(1))
     assert bool(receiver.opaque.prefixes) == (channel == 1 and frame_max == FRAME_MAX)
 

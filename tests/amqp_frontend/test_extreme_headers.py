@@ -73,7 +73,7 @@ class Traced:
     def headers_in(self, queue: str) -> list[FieldTable]:
         """Of the messages there, as they are kept."""
         messages = self.pair.broker.virtual_hosts["/"].queues[queue].messages()
-        return [headers_of(one.envelope.framing.split(one.blob)[0]) for one in messages]
+        return [headers_of(one.envelope.framing.split(one.content)[0]) for one in messages]
 
 
 @pytest.mark.parametrize("levels", [1, DEPTH_MAX - 3, DEPTH_MAX - 2, DEPTH_MAX - 1, DEPTH_MAX])

@@ -91,15 +91,15 @@ HEADER = encode_header(len(BODY))
 def test_parts_of_a_large_content(framing: str, stored_max: int, frame_max: int, channel: int) -> None:
     """The octets that are sent of a small one, in parts, for each framing, channel and frame_max."""
     if framing == "as received":
-        blob, of = content_frames(1, HEADER, BODY, stored_max), ContentFraming(1, stored_max)
+        content, of = content_frames(1, HEADER, BODY, stored_max), ContentFraming(1, stored_max)
     elif framing == "plain":
-        blob, of = PLAIN.join(HEADER, BODY), PLAIN  # type: ignore[assignment]
+        content, of = PLAIN.join(HEADER, BODY), PLAIN  # type: ignore[assignment]
     else:
-        blob, of = BODY, CommonHeader(HEADER)  # type: ignore[assignment]
-    assert len(blob) > LARGE
+        content, of = BODY, CommonHeader(HEADER)  # type: ignore[assignment]
+    assert len(content) > LARGE
     envelope = Envelope("", "q", framing=of)
-    parts = content_parts(envelope, blob, channel, frame_max)
-    assert [b"".join(parts)] == list(contents_for(envelope, (blob,), channel, frame_max))
+    parts = content_parts(envelope, content, channel, frame_max)
+    assert [b"".join(parts)] == list(contents_for(envelope, (content,), channel, frame_max))
     if min(stored_max, frame_max) > FRAME_MIN:
-        copies = [part for part in parts if not isinstance(part, memoryview) and part is not blob]
+        copies = [part for part in parts if not isinstance(part, memoryview) and part is not content]
         assert all(len(part) < 100 for part in copies)

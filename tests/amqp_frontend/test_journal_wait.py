@@ -113,7 +113,7 @@ def test_other_answers_do_not_wait(asked: bytes) -> None:
 def test_a_request_to_a_service_is_answered_when_what_it_did_is_safe() -> None:
     """The replies to it, too; the next request waits for its own."""
     bench = Bench()
-    exchange = ServiceExchange("service", lambda envelope, blob: bench.journal.record())
+    exchange = ServiceExchange("service", lambda envelope, content: bench.journal.record())
     bench.pair.broker.virtual_hosts["/"].exchanges["service"] = exchange
     bench.peer.call(2, C.Confirm.Select)
     for _ in range(2):

@@ -67,14 +67,14 @@ def seen(connection: Connection) -> Iterator[object]:
             for event in connection.events():
                 if isinstance(event, PublishReceived):
                     kind = event.kind
-                    for blob in event.blobs:
-                        yield event.channel.number, kind.method_frame, kind.facts, blob, event.oversized
+                    for content in event.contents:
+                        yield event.channel.number, kind.method_frame, kind.summary, content, event.oversized
                 elif isinstance(event, AcksReceived):
                     yield from ((event.channel.number, tag, None) for tag in event.tags)
                     yield from ((event.channel.number, None, tag) for tag in event.up_to)
                 elif isinstance(event, MixedReceived):
-                    for kind, blob in zip(event.kinds, event.blobs):
-                        yield event.channel.number, kind.method_frame, kind.facts, blob, 0
+                    for kind, content in zip(event.kinds, event.contents):
+                        yield event.channel.number, kind.method_frame, kind.summary, content, 0
                 else:
                     assert isinstance(event, ChannelMethod | ConnectionMethod)
                     yield type(event.method)
@@ -217,7 +217,7 @@ def frames_of(channel: int, body: bytes, payload: int) -> list[bytes]:
 
 
 def test_no_copies() -> None:
-    """While 8 MiB come, they are in memory once; and the blob is what was read to, not a copy of it."""
+    """While 8 MiB come, they are in memory once; and the content is what was read to, not a copy of it."""
     body = bytes(8 * MIB)
     stream = memoryview(b"".join(frames_of(1, body, 131064)))
     connection = reader(frame_max=131072)
@@ -239,8 +239,8 @@ def test_no_copies() -> None:
     finally:
         tracemalloc.stop()
     assert at == len(stream) and peak < len(body) + MIB
-    assert isinstance(events[0], PublishReceived) and type(events[0].blobs[0]) is bytes
-    assert events[0].blobs[0] == bytes(stream)[-len(events[0].blobs[0]) :]
+    assert isinstance(events[0], PublishReceived) and type(events[0].contents[0]) is bytes
+    assert events[0].contents[0] == bytes(stream)[-len(events[0].contents[0]) :]
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say how much memory is resident")

@@ -48,10 +48,10 @@ def test_both_ways(
     envelope = Envelope("orders", "new", scan_properties(header[12:]), ContentFraming(1, FRAME_MAX))
     bodies = [bytes([number]) * body_size for number in range(count)]
     alike = [content_frames(1, header, body, FRAME_MAX) for body in bodies]
-    for blobs in (alike, [*alike[:-1], content_frames(1, other, bodies[-1], FRAME_MAX)]):
+    for contents in (alike, [*alike[:-1], content_frames(1, other, bodies[-1], FRAME_MAX)]):
         headers = run_headers(topic_entry("orders"), 1, range(100, 100 + count), deliveries, until_ms)
         assert headers is not None
-        effect = DeliveredLeases(Subscriber(channel), 7, envelope, blobs, headers)  # type: ignore[arg-type]
+        effect = DeliveredLeases(Subscriber(channel), 7, envelope, contents, headers)  # type: ignore[arg-type]
         fast, careful = (
             b"".join(render_leases(effect, FRAME_MAX)),
             b"".join(render_delivered(effect.plain(), FRAME_MAX)),
@@ -59,11 +59,11 @@ def test_both_ways(
         assert fast == careful
         ((first_tag, plain, dressed),) = effect.runs()
         assert first_tag == 7
-        for number, (blob, body) in enumerate(zip(dressed, bodies), 100):
-            said = plain.headers(blob)
+        for number, (content, body) in enumerate(zip(dressed, bodies), 100):
+            said = plain.headers(content)
             assert said["x-bookmark"].text == f"1|{number}|" and said["x-topic"].text == "orders"
             assert (said["x-delivery-count"].value, said["x-cancel-count"].value) == (deliveries, 0)
-            assert ("x-lease-until" in said) == (until_ms is not None) and PLAIN.split(blob)[1] == body
+            assert ("x-lease-until" in said) == (until_ms is not None) and PLAIN.split(content)[1] == body
 
 
 def test_numbers_of_one_length() -> None:

@@ -12,7 +12,7 @@ from pair import Pair, Peer, method, publish
 from pamqp import commands
 
 from leveret.amqp_frontend.session.turn import handle_bytes
-from leveret.engine.queues.queue import BURIED_MAX, EXPIRE_SLICE
+from leveret.engine.queues.queue import DEAD_LETTERED_MAX, EXPIRE_SLICE
 
 C = commands
 COUNT = 10_000
@@ -105,4 +105,4 @@ def test_a_journal_may_write_between_dead_letters() -> None:
         if not stage.broker.is_unfinished:
             parked, since = max(parked, stage.dead.ready_count - since), stage.dead.ready_count
     assert stage.dead.ready_count == COUNT
-    assert 0 < parked <= 2 * BURIED_MAX
+    assert 0 < parked <= 2 * DEAD_LETTERED_MAX

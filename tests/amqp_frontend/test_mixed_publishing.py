@@ -120,7 +120,7 @@ def counted_mixed_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     real = turn.EVENT_HANDLERS[MixedReceived]
 
     def count(session: Any, event: MixedReceived, now: Any) -> Any:
-        sizes.append(len(event.blobs))
+        sizes.append(len(event.contents))
         return real(session, event, now)
 
     monkeypatch.setitem(turn.EVENT_HANDLERS, MixedReceived, count)

@@ -41,10 +41,10 @@ class Reader:
         for event in self.connection.events():
             if isinstance(event, PublishReceived):
                 letter = event.kind.method_frame[-3:-2].decode()
-                found.append(letter * len(event.blobs))
+                found.append(letter * len(event.contents))
                 event.kind.known = None if letter == "?" else letter
             elif isinstance(event, MixedReceived):
-                assert len(event.kinds) == len(event.blobs)
+                assert len(event.kinds) == len(event.contents)
                 found.append("[" + "".join(kind.method_frame[-3:-2].decode() for kind in event.kinds) + "]")
         return found
 
@@ -158,10 +158,10 @@ def test_kinds_that_begin_alike_are_told_apart() -> None:
         for event in connection.events():
             if isinstance(event, MixedReceived):
                 mixed += len(event.kinds)
-                found += [kind.facts.priority for kind in event.kinds]
+                found += [kind.summary.priority for kind in event.kinds]
             elif isinstance(event, PublishReceived):
                 event.kind.known = True
-                found += [event.kind.facts.priority] * len(event.blobs)
+                found += [event.kind.summary.priority] * len(event.contents)
         assert found == priorities
     assert mixed > 3 * len(priorities)
 
@@ -175,7 +175,7 @@ def test_more_kinds_than_are_remembered_are_read_all_the_same() -> None:
         count = 0
         for event in reader.connection.events():
             assert isinstance(event, PublishReceived | MixedReceived)
-            count += len(event.blobs)
+            count += len(event.contents)
             if isinstance(event, PublishReceived):
                 event.kind.known = True
         assert count == len(keys)
@@ -205,7 +205,7 @@ def test_routing_keys_of_any_length_are_read() -> None:
         for event in reader.connection.events():
             if isinstance(event, PublishReceived):
                 event.kind.known = True
-                found += [event.kind] * len(event.blobs)
+                found += [event.kind] * len(event.contents)
             elif isinstance(event, MixedReceived):
                 found += event.kinds
         assert [kind.method_frame[15:-2] for kind in found] == keys

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pair import Pair, cut_at, method, publish
 from pamqp import commands as C
 
-from leveret.amqp_frontend.flow.parking import blobs_of
+from leveret.amqp_frontend.flow.parking import contents_of
 from leveret.engine import BrokerOptions
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry
@@ -118,11 +118,11 @@ class World:
                     assert isinstance(one.frame, allowed), one.frame.name
             area: Any = peer.session.backlog.parking
             works = [work for parked in area.channels.values() for work in parked.work]
-            assert all(work.octets == sum(map(len, blobs_of(work.event))) for work in works if work.place is None)
-            assert area.contents.octets == sum(work.octets for work in works if work.place is None)
-            assert area.contents.count == sum(work.place is None for work in works)
-            assert area.contents.spooled == sum(work.octets for work in works if work.place is not None)
-            assert area.contents.spooled_count == sum(work.place is not None for work in works)
+            assert all(work.octets == sum(map(len, contents_of(work.event))) for work in works if work.location is None)
+            assert area.contents.octets == sum(work.octets for work in works if work.location is None)
+            assert area.contents.count == sum(work.location is None for work in works)
+            assert area.contents.spooled == sum(work.octets for work in works if work.location is not None)
+            assert area.contents.spooled_count == sum(work.location is not None for work in works)
         assert self.temp.used == sum(peer.session.backlog.parking.contents.spooled for peer in self.peers)
         ready = self.pair.broker.virtual_hosts["/"].queues["q"].ready_count
         assert sum(self.confirmed.values()) == ready + sum(map(len, self.got.values()))

@@ -19,7 +19,7 @@ def runs(*reads: bytes) -> list[int]:
     found = []
     for read in reads:
         connection.receive_bytes(read)
-        found += [len(event.blobs) for event in connection.events() if isinstance(event, PublishReceived)]
+        found += [len(event.contents) for event in connection.events() if isinstance(event, PublishReceived)]
     return found
 
 
@@ -57,10 +57,10 @@ def test_a_cut_within_a_message_with_an_id_of_its_own(place: int) -> None:
     """It waits for the next read, as one that is like the last does."""
     connection = Pair().open(1).session.connection
     connection.receive_bytes(b"".join(map(own_id, range(20))) + own_id(20)[:place])
-    assert sum(len(event.blobs) for event in connection.events() if isinstance(event, PublishReceived)) == 20
+    assert sum(len(event.contents) for event in connection.events() if isinstance(event, PublishReceived)) == 20
     assert connection.channels[1].assembly is None
     connection.receive_bytes(own_id(20)[place:] + own_id(21))
-    assert [len(event.blobs) for event in connection.events() if isinstance(event, PublishReceived)] == [2]
+    assert [len(event.contents) for event in connection.events() if isinstance(event, PublishReceived)] == [2]
 
 
 METHOD = method(1, commands.Basic.Publish, exchange="", routing_key="the.queue")

@@ -1,4 +1,4 @@
-"""The gate before crowded queues: it holds publishers whose consumers keep up, and never holds anybody for ever.
+"""The gate before congested queues: it holds publishers whose consumers keep up, and never holds anybody for ever.
 
 Time is counted in slices of `SLICE_S`; the edge is played by hand, and the engine is the real one.
 """
@@ -69,7 +69,7 @@ class Stage:
                 if isinstance(effect, ConsumerCancelled):
                     continue
                 assert isinstance(effect, Delivered)
-                connection.tags.extend(range(effect.first_tag, effect.first_tag + len(effect.blobs)))
+                connection.tags.extend(range(effect.first_tag, effect.first_tag + len(effect.contents)))
             connection.session.client.drained()  # type: ignore[attr-defined]
 
         client = self.broker.connections.open(vhost, USER, name="c", flush=flush)
@@ -92,8 +92,8 @@ class Stage:
     def publish(self, connection: Connection, queue: str, count: int) -> None:
         """What one read of its connection does, but for the wait."""
         vhost = self.broker.virtual_hosts[connection.vhost]
-        blobs = [PLAIN.join(encode_header(0), b"")] * count
-        connection.session.publish(vhost.router.route("", queue, USER), Envelope("", queue), blobs, mandatory=False)
+        contents = [PLAIN.join(encode_header(0), b"")] * count
+        connection.session.publish(vhost.router.route("", queue, USER), Envelope("", queue), contents, mandatory=False)
 
     def send(self, connection: Connection, queue: str, count: int) -> None:
         """The peer sends publishes; they are read if it is not held."""
@@ -251,7 +251,7 @@ def test_a_slow_consumer_does_not_slow_its_publishers_down(stage: Stage, taken: 
 
 
 def test_nobody_is_held_for_long_where_others_fill_the_queue(stage: Stage) -> None:
-    """Others who are not held themselves, because they consume, keep it crowded."""
+    """Others who are not held themselves, because they consume, keep it congested."""
     publisher, both, consumer = stage.connect(), stage.connect(), stage.connect()
     stage.consume(consumer, "0", prefetch=1)
     stage.consume(both, "1")

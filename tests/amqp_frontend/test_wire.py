@@ -1,4 +1,4 @@
-"""Content as frames: runs of the engine's own blobs are rendered as one by one."""
+"""Content as frames: runs of the engine's own framed are rendered as one by one."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +11,12 @@ CONTENTS = st.lists(st.tuples(st.binary(min_size=14, max_size=40), st.binary(max
 
 
 @given(CONTENTS, st.integers(1, 65535), st.integers(16, 200))
-def test_a_run_of_plain_blobs(contents: list[tuple[bytes, bytes]], channel: int, frame_max: int) -> None:
+def test_a_run_of_plain_contents(contents: list[tuple[bytes, bytes]], channel: int, frame_max: int) -> None:
     """Any sizes, with and without body, in one frame and in several; and what is split again is what it was."""
-    blobs = [PLAIN.join(header, body) for header, body in contents]
-    found = plain_content_frames(channel, blobs, frame_max)
+    framed = [PLAIN.join(header, body) for header, body in contents]
+    found = plain_content_frames(channel, framed, frame_max)
     assert found == [content_frames(channel, header, body, frame_max) for header, body in contents]
-    assert [ContentFraming(channel, frame_max).split(blob) for blob in found] == contents
+    assert [ContentFraming(channel, frame_max).split(one) for one in found] == contents
 
 
 BODIES = st.lists(st.integers(0, 120) | st.just(64), min_size=1, max_size=6).flatmap(
@@ -35,8 +35,8 @@ def _check(cut: Cut, contents: list[tuple[bytes, bytes]]) -> None:
 def test_runs_are_cut_for_the_journal(bodies: tuple[bytes, ...], ids: list[bytes], frame_max: int) -> None:
     """Alike or not, in one frame and in several: the parts are of the plain framing, and their sizes are right."""
     contents = [(encode_header(len(body), {"message_id": id_}), body) for id_, body in zip(ids, bodies)]
-    blobs = [content_frames(7, header, body, frame_max) for header, body in contents]
-    _check(ContentFraming(7, frame_max).cut(blobs), contents)
+    framed = [content_frames(7, header, body, frame_max) for header, body in contents]
+    _check(ContentFraming(7, frame_max).cut(framed), contents)
     _check(PLAIN.cut([PLAIN.join(header, body) for header, body in contents]), contents)
 
 
@@ -50,6 +50,6 @@ def test_runs_with_one_header_are_cut_for_the_journal(bodies: tuple[bytes, ...])
 def test_two_frames_may_be_as_large_as_one() -> None:
     """A run of one size, but not of one form."""
     contents = [(encode_header(64), bytes(64)), (encode_header(56), bytes(56))]
-    blobs = [content_frames(7, *contents[0], 72), content_frames(7, *contents[1], 36)]
-    assert len(blobs[0]) == len(blobs[1])
-    _check(ContentFraming(7, 72).cut(blobs), contents)
+    framed = [content_frames(7, *contents[0], 72), content_frames(7, *contents[1], 36)]
+    assert len(framed[0]) == len(framed[1])
+    _check(ContentFraming(7, 72).cut(framed), contents)

@@ -398,9 +398,9 @@ def test_browsing_the_first(desk: LeasedDesk, filter_: str | None, order: dict[s
     desk.publish(*map(numbered, range(700)))
     taken = [numbered(n) for n in range(700) if filter_ is None or TAKEN[filter_](n)]
     for top_n in (None, 0, 1, 2, 30, 299, 300, 301, 599, 600, 601, 699, 700, 10_000):
-        wish = {"x_top_n": top_n, "x_filter": filter_}
+        options = {"x_top_n": top_n, "x_filter": filter_}
         looking = desk.subscribe(
-            x_browse=True, tag=f"{top_n}", **{key: it for key, it in wish.items() if it is not None}
+            x_browse=True, tag=f"{top_n}", **{key: it for key, it in options.items() if it is not None}
         )
         assert [got.body for got in looking.taken()] == taken[:top_n], top_n
     assert desk.counts() == (700, 0, 0) and desk._facts("q")["consumers"] == 0

@@ -278,7 +278,7 @@ def test_without_the_extra(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     import importlib.util
 
     from leveret.__main__ import main
-    from leveret.cli.serve_command import console_wish
+    from leveret.cli.serve_command import console_addresses
     from leveret.settings import Configuration, load_configuration
 
     found = importlib.util.find_spec
@@ -291,9 +291,9 @@ def test_without_the_extra(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     )
     assert main(["serve", "--memory", "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"]) == 2
     assert "leveret: --management: needs the console" in capsys.readouterr().err
-    assert console_wish(None, Configuration()) == (None, [])
+    assert console_addresses(None, Configuration()) == (None, [])
     off, _faults = load_configuration([("f", '[management]\nlisten = "off"\n')])
-    assert console_wish(None, off) == (None, [])
+    assert console_addresses(None, off) == (None, [])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from flow_bench import USER, FlowBench, Publisher, blob, saying
+from flow_bench import USER, FlowBench, Publisher, make_content, saying
 from memory_pager import MemoryPager
 
 from leveret.engine import Broker, Consumer, Envelope, Event, ManualClock, PropertySummary, Queue, Session
@@ -33,9 +33,9 @@ class World:
         return self.vhost.queues.declare(name, client=None, durable=True)
 
     def publish(self, name: str, bodies: range, session: Session | None = None) -> None:
-        blobs = [saying(str(number)) for number in bodies]
+        contents = [saying(str(number)) for number in bodies]
         route = self.vhost.router.route("", name, USER)
-        (session or self.session).publish(route, Envelope("", name), blobs, mandatory=False)
+        (session or self.session).publish(route, Envelope("", name), contents, mandatory=False)
 
     def turns(self) -> Iterator[None]:
         """One for each that the broker wants."""
@@ -125,12 +125,12 @@ def test_the_usage_of_the_store_falls_with_what_leaves_it(empties: Callable[[Flo
 
     def record(event: Event) -> None:
         if isinstance(event, PublishedEvent) and isinstance(event.of, Envelope):
-            pager.journal.update((id_, (event.of, one)) for id_, one in zip(event.messages, event.blobs))
+            pager.journal.update((id_, (event.of, one)) for id_, one in zip(event.messages, event.contents))
 
     bench.broker.context.listeners.append(record)
-    bench.facts = PropertySummary(persistent=True)
+    bench.summary = PropertySummary(persistent=True)
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(1_000)] * 40)
+    publisher.publish(*[make_content(1_000)] * 40)
     bench.end_turn()
     store = next(node for node in bench.broker.flow.nodes() if node.limit_name == "store")
     assert bench.queue.store.paged_parts()
@@ -187,7 +187,7 @@ def test_a_raised_limit_lets_go_on_who_waits(limit: str) -> None:
 
     bench = FlowBench(**configured(5_000))  # type: ignore[arg-type]
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(1_000)] * 20)
+    publisher.publish(*[make_content(1_000)] * 20)
     bench.end_turn()
     assert publisher.published == 5
     bench.reload(**configured(50_000))  # type: ignore[arg-type]
@@ -198,16 +198,16 @@ def test_a_raised_limit_lets_go_on_who_waits(limit: str) -> None:
 def test_who_was_let_go_comes_behind_those_that_still_wait() -> None:
     """Letting many go on takes several turns: what a client publishes between them passes nobody (queues page E.5)."""
     bench = FlowBench(max_size_messages=5_000, address_full_policy="BLOCK")
-    Publisher(bench, "filler").publish(*[blob(100)] * 5_000)
+    Publisher(bench, "filler").publish(*[make_content(100)] * 5_000)
     publishers = [Publisher(bench, f"p{number}") for number in range(400)]
     for one in publishers:
-        one.publish(*[blob(100)] * 10)
+        one.publish(*[make_content(100)] * 10)
     bench.queue.purge()
     bench.broker.end_turn()
     gone_on = [one for one in publishers if one.published]
     assert 0 < len(gone_on) < 400
     for one in gone_on:
-        one.publish(blob(100))
+        one.publish(make_content(100))
         assert (one.published, len(one.wants)) == (10, 1)
     bench.end_turn()
     assert {one.published for one in gone_on} == {11}

@@ -31,7 +31,7 @@ def outcome(acks: Acks, single: Sequence[int], tags: Sequence[int], *, commits: 
     got: list[object] = []
 
     def flush() -> None:
-        got.append([(effect.consumer.tag, effect.first_tag, effect.blobs) for effect in client.take_outbox()])  # type: ignore[union-attr]
+        got.append([(effect.consumer.tag, effect.first_tag, effect.contents) for effect in client.take_outbox()])  # type: ignore[union-attr]
         client.drained()
 
     client = broker.connections.open("/", USER, name="client", flush=flush)
@@ -43,8 +43,8 @@ def outcome(acks: Acks, single: Sequence[int], tags: Sequence[int], *, commits: 
     publisher = client.open_session()
     for number in range(2 * COUNT):
         name = QUEUES[number // 3 % 2]
-        blob = PLAIN.join(encode_header(1), bytes((number,)))
-        publisher.publish(vhost.router.route("", name, USER), Envelope("", name), [blob], mandatory=False)
+        content = PLAIN.join(encode_header(1), bytes((number,)))
+        publisher.publish(vhost.router.route("", name, USER), Envelope("", name), [content], mandatory=False)
     broker.end_turn()
     if commits is not None:
         session.select_transactions()

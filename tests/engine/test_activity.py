@@ -116,7 +116,7 @@ def test_what_the_broker_publishes_itself(broker: Broker, client: Client) -> Non
     queue = vhost.queues.declare("q", client=client, arguments=arguments)
     vhost.queues.declare("dead", client=client)
     session = client.open_session()
-    session.publish(vhost.router.route("", "q", client.user), Envelope("", "q"), [_blob()], mandatory=False)
+    session.publish(vhost.router.route("", "q", client.user), Envelope("", "q"), [_content()], mandatory=False)
     got = session.get(queue, no_ack=False)
     assert got is not None
     session.reject(got[0], requeue=False)
@@ -128,7 +128,7 @@ def test_what_the_broker_publishes_itself(broker: Broker, client: Client) -> Non
     assert broker.context.counters.deaths == {("rejected", True): 1}
 
 
-def _blob() -> bytes:
+def _content() -> bytes:
     from leveret.engine import PLAIN, encode_header
 
     return PLAIN.join(encode_header(1, {}), b"x")

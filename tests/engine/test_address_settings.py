@@ -24,8 +24,8 @@ def broker_with(*entries: object) -> tuple[Broker, Session]:
 def publish(broker: Broker, session: Session, queue: str, *bodies: str) -> None:
     """To the queue, through the default exchange."""
     vhost = session.client.vhost
-    blobs = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
-    session.publish(vhost.router.route("", queue, GUEST), Envelope("", queue), blobs, mandatory=False)
+    contents = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
+    session.publish(vhost.router.route("", queue, GUEST), Envelope("", queue), contents, mandatory=False)
     broker.end_turn()
 
 

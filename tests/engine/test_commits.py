@@ -65,8 +65,10 @@ class World:
         """A run of so many, whose bodies are numbers that rise."""
         route = self.vhost.router.route(exchange, key, USER)
         header = encode_header(3, {})
-        blobs = [PLAIN.join(header, b"%03d" % number) for number in range(first, first + count)]
-        self.session.publish(route, Envelope(exchange, key, scan_properties(header[12:])), blobs, mandatory=mandatory)
+        contents = [PLAIN.join(header, b"%03d" % number) for number in range(first, first + count)]
+        self.session.publish(
+            route, Envelope(exchange, key, scan_properties(header[12:])), contents, mandatory=mandatory
+        )
 
     def prepare(self, steps: list[tuple[str, int, int, bool]]) -> None:
         """What the transaction is to do."""
@@ -108,7 +110,7 @@ class World:
         """What the publisher is told: bodies that come back, or that it is partial."""
         assert commit.is_done
         try:
-            return [blob[-3:] for _, blobs in commit.outcome() for blob in blobs]
+            return [content[-3:] for _, contents in commit.outcome() for content in contents]
         except PartialCommit:
             return PartialCommit
 

@@ -34,9 +34,9 @@ class Bench:
         return queue
 
     def publish(self, name: str, count: int, exchange: str = "") -> None:
-        blobs = [PLAIN.join(encode_header(0), b"")] * count
+        contents = [PLAIN.join(encode_header(0), b"")] * count
         self.publisher.publish(
-            self.vhost.router.route(exchange, name, USER), Envelope(exchange, name), blobs, mandatory=False
+            self.vhost.router.route(exchange, name, USER), Envelope(exchange, name), contents, mandatory=False
         )
 
     def end_turn(self) -> None:
@@ -67,7 +67,7 @@ def test_more_than_the_maximum_crowds_a_queue_with_consumers(bench: Bench, argum
     "arguments",
     [{"non_destructive": Field("t", True)}, {"last_value_key": Field("S", b"k"), "non_destructive": Field("t", True)}],
 )
-def test_a_queue_that_keeps_its_messages_is_never_crowded(bench: Bench, arguments: dict[str, Field]) -> None:
+def test_a_queue_that_keeps_its_messages_is_never_congested(bench: Bench, arguments: dict[str, Field]) -> None:
     """They do not leave it, however much is taken."""
     bench.queue("q", **arguments)
     bench.publish("q", 10 * READY_MAX)

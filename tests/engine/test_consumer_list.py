@@ -33,7 +33,7 @@ class Bench:
             for effect in client.take_outbox():
                 assert isinstance(effect, Delivered)
                 tag = effect.consumer.tag  # type: ignore[attr-defined]
-                self.handed += [(tag, int(PLAIN.split(blob)[1])) for blob in effect.blobs]
+                self.handed += [(tag, int(PLAIN.split(content)[1])) for content in effect.contents]
             client.drained()
 
         client = self.broker.connections.open("/", USER, name="client", flush=flush)
@@ -46,9 +46,9 @@ class Bench:
 
     def publish(self, first: int, count: int) -> None:
         """A run of messages with these numbers as bodies."""
-        blobs = [PLAIN.join(encode_header(1), b"%d" % number) for number in range(first, first + count)]
+        contents = [PLAIN.join(encode_header(1), b"%d" % number) for number in range(first, first + count)]
         route = self.vhost.router.route("", "q", USER)
-        self.publisher.publish(route, Envelope("", "q"), blobs, mandatory=False)
+        self.publisher.publish(route, Envelope("", "q"), contents, mandatory=False)
 
     def of(self, tag: str) -> list[int]:
         """What one consumer was handed."""

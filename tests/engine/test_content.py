@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pamqp import commands, header
 
 from leveret.engine.messages.content import (
-    NO_FACTS,
+    NO_PROPERTIES,
     PLAIN,
     PROPERTIES,
     ContentError,
@@ -56,8 +56,8 @@ def by_pamqp(values: dict[str, Any], body_size: int = 5) -> bytes:
 @given(properties)
 def test_facts_are_those_of_pamqps_encoding(values: dict[str, Any]) -> None:
     """Whatever properties a client sets: the facts that routing needs are read off the octets."""
-    facts = scan_properties(by_pamqp(values)[12:])
-    assert facts == PropertySummary(
+    summary = scan_properties(by_pamqp(values)[12:])
+    assert summary == PropertySummary(
         values.get("delivery_mode") == 2,
         values.get("priority"),
         values["expiration"].encode() if values.get("expiration") is not None else None,
@@ -91,8 +91,8 @@ def test_property_lists_cut_short_anywhere_are_refused(values: dict[str, Any]) -
 @given(st.binary(max_size=120))
 def test_any_octets_are_properties_or_are_refused(data: bytes) -> None:
     """Nothing but ContentError; what scans also decodes, and headers_of never raises."""
-    blob = PLAIN.join(bytes(12) + data, b"body")
-    assert PLAIN.split(blob) == (bytes(12) + data, b"body")
+    content = PLAIN.join(bytes(12) + data, b"body")
+    assert PLAIN.split(content) == (bytes(12) + data, b"body")
     headers_of(bytes(12) + data)
     try:
         scan_properties(data)
@@ -125,4 +125,4 @@ def test_every_property_alone(name: str, bit: int, kind: str) -> None:
 
 def test_no_properties_are_no_facts() -> None:
     """The common case."""
-    assert scan_properties(b"\x00\x00") == NO_FACTS
+    assert scan_properties(b"\x00\x00") == NO_PROPERTIES

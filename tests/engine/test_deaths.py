@@ -174,7 +174,7 @@ class World:
 
 
 def _told(message: Any) -> str:
-    headers = message.envelope.headers(message.blob)
+    headers = message.envelope.headers(message.content)
     deaths = [one.value for one in headers["x-death"].value] if "x-death" in headers else []
     first = [headers[f"x-first-death-{what}"].text for what in ("queue", "reason", "exchange")] if deaths else []
     return repr(

@@ -28,7 +28,7 @@ class World:
 
         def record(event: Event) -> None:
             if isinstance(event, PublishedEvent) and isinstance(event.of, Envelope):
-                pager.journal.update((id_, (event.of, blob)) for id_, blob in zip(event.messages, event.blobs))
+                pager.journal.update((id_, (event.of, content)) for id_, content in zip(event.messages, event.contents))
 
         self.broker.context.listeners.append(record)
         self.vhost = self.broker.virtual_hosts["/"]
@@ -43,9 +43,9 @@ class World:
         return self.vhost.queues.declare(name, client=None, durable=True)
 
     def publish(self, first: int = 0, count: int = COUNT) -> None:
-        blobs = [PLAIN.join(HEADER, b"%03d" % number) for number in range(first, first + count)]
+        contents = [PLAIN.join(HEADER, b"%03d" % number) for number in range(first, first + count)]
         route = self.vhost.router.route("", "q", USER)
-        self.open().publish(route, Envelope("", "q", FACTS), blobs, mandatory=False)
+        self.open().publish(route, Envelope("", "q", FACTS), contents, mandatory=False)
         self.end_turn()
 
     def end_turn(self) -> None:

@@ -67,14 +67,14 @@ def test_it_goes_where_the_dry_run_says(seed: int) -> None:
     for _ in range(20):
         exchange, key = world.chance.choice(["", *world.exchanges]), world.chance.choice((*KEYS, *world.queues))
         header = encode_header(1, {"headers": world.headers()})
-        envelope, blob = Envelope(exchange, key, scan_properties(header[12:])), PLAIN.join(header, b"x")
+        envelope, content = Envelope(exchange, key, scan_properties(header[12:])), PLAIN.join(header, b"x")
         counters = world.broker.context.counters.as_dict()
-        run = world.vhost.dry_run(envelope, blob, ME)
+        run = world.vhost.dry_run(envelope, content, ME)
         for _ in run.steps():
             pass
         assert world.broker.context.counters.as_dict() == counters
         before = {name: world.vhost.queues[name].ready_count for name in world.queues}
-        world.session.publish(world.vhost.router.route(exchange, key, ME), envelope, [blob], mandatory=False)
+        world.session.publish(world.vhost.router.route(exchange, key, ME), envelope, [content], mandatory=False)
         got = [name for name in world.queues if world.vhost.queues[name].ready_count > before[name]]
         assert sorted(queue.name for queue in run.route.queues) == got
         assert all(run.prospect(queue) == ("ready", None) for queue in run.route.queues)

@@ -44,7 +44,7 @@ class World:
                 assert isinstance(effect, Delivered)
                 consumer: Any = effect.consumer
                 bodies = self.got.setdefault(consumer.tag, [])
-                bodies += [PLAIN.split(blob)[1] for blob in effect.blobs]
+                bodies += [PLAIN.split(content)[1] for content in effect.contents]
             client.drained()
 
         client.flush = flush  # type: ignore[method-assign]
@@ -60,9 +60,9 @@ class World:
     def publish(self, count: int, *, first: int = 0) -> None:
         """A run: what one read of a socket may bring."""
         bodies = [b'{"n": %d}' % number for number in range(first, first + count)]
-        blobs = [PLAIN.join(encode_header(len(body)), body) for body in bodies]
+        contents = [PLAIN.join(encode_header(len(body)), body) for body in bodies]
         route = self.publisher.client.vhost.router.route("", "q", USER)
-        self.publisher.publish(route, Envelope("", "q"), blobs, mandatory=False)
+        self.publisher.publish(route, Envelope("", "q"), contents, mandatory=False)
 
     def turns(self) -> list[int]:
         """Until all is quiet: what each turn spent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flow_bench import MIB, USER, FlowBench, Publisher, blob, saying
+from flow_bench import MIB, USER, FlowBench, Publisher, make_content, saying
 from memory_pager import MemoryPager
 
 from leveret.engine import Envelope, PropertySummary
@@ -14,13 +14,13 @@ def test_the_numeric_trace() -> None:
     """Queues page E.5.1, step by step."""
     bench = FlowBench(memory_limit=MIB, cursor="vm")
     a, b = Publisher(bench, "A"), Publisher(bench, "B")
-    a.publish(*[blob(1100)] * 953)
+    a.publish(*[make_content(1100)] * 953)
     node = bench.broker.flow.nodes()[-1]
     assert (node.used, node.is_full, node.low) == (1_048_300, False, 983_040)
-    a.publish(blob(1100))
+    a.publish(make_content(1100))
     assert (node.used, node.is_full, a.published) == (1_049_400, True, 954)
-    a.publish(*[blob(1100)] * 3)
-    b.publish(*[blob(1100)] * 3)
+    a.publish(*[make_content(1100)] * 3)
+    b.publish(*[make_content(1100)] * 3)
     assert (a.published, b.published, node.used) == (954, 0, 1_049_400)
     assert [blocked.client.name for blocked in bench.broker.flow.blocked()] == ["A", "B"]
     bench.take(30)
@@ -37,10 +37,10 @@ def test_what_is_full_holds_and_its_room_is_shared_in_turn(settings: dict[str, o
         settings["address_full_policy"] = "BLOCK"
     bench = FlowBench(minimum_message_size=0, **settings)
     filler = Publisher(bench, "filler")
-    filler.publish(blob(20_000))
+    filler.publish(make_content(20_000))
     many, few = Publisher(bench, "many"), Publisher(bench, "few")
-    many.publish(*[blob(30_000)] * 20)
-    few.publish(*[blob(30_000)] * 4)
+    many.publish(*[make_content(30_000)] * 20)
+    few.publish(*[make_content(30_000)] * 4)
     assert many.published == few.published == 0
     for _ in range(8):
         bench.take(bench.queue.ready_count)
@@ -51,10 +51,10 @@ def test_what_is_full_holds_and_its_room_is_shared_in_turn(settings: dict[str, o
 def test_who_is_cut_short_by_the_limit_goes_on_first() -> None:
     """What is freed at once is no multiple of a quantum: nobody gets less for that (E.5, the starvation bound)."""
     bench = FlowBench(max_size_messages=2000, address_full_policy="BLOCK")
-    Publisher(bench, "filler").publish(*[blob(100)] * 2000)
+    Publisher(bench, "filler").publish(*[make_content(100)] * 2000)
     publishers = [Publisher(bench, name) for name in "ab"]
     for one in publishers:
-        one.publish(*[blob(100)] * 1500)
+        one.publish(*[make_content(100)] * 1500)
     for _ in range(20):
         bench.take(100)
         published = [one.published for one in publishers]
@@ -65,8 +65,8 @@ def test_who_is_cut_short_by_the_limit_goes_on_first() -> None:
 def test_a_large_message_waits_for_as_many_quanta_as_it_takes() -> None:
     bench = FlowBench(memory_limit=MIB, cursor="vm")
     first, large = Publisher(bench, "first"), Publisher(bench, "large")
-    first.publish(blob(2 * MIB))
-    large.publish(blob(3 * MIB), blob(100))
+    first.publish(make_content(2 * MIB))
+    large.publish(make_content(3 * MIB), make_content(100))
     bench.take(1)
     assert (large.published, bench.queue.ready_count) == (1, 1)
     bench.take(1)
@@ -77,7 +77,7 @@ def test_messages_are_counted_where_the_limit_is_in_messages() -> None:
     """What is out counts (address-settings page 3.3); below 5 % less, and at least one, publishers go on."""
     bench = FlowBench(max_size_messages=40, address_full_policy="BLOCK")
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(100)] * 100)
+    publisher.publish(*[make_content(100)] * 100)
     assert publisher.published == 40
     tags = [bench.consumer.get(bench.queue, no_ack=False) for _ in range(10)]
     bench.end_turn()
@@ -98,9 +98,9 @@ def test_a_publish_to_several_queues_waits_for_the_strictest() -> None:
     publisher = Publisher(bench, "p")
     route = bench.vhost.router.route("amq.fanout", "", USER)
     envelope = Envelope("amq.fanout", "")
-    offer = publisher.session.offer(route, envelope, [blob(2_000)] * 10, mandatory=False)
+    offer = publisher.session.offer(route, envelope, [make_content(2_000)] * 10, mandatory=False)
     assert (offer.taken, offer.full) == (3, None)
-    offer = publisher.session.offer(route, envelope, [blob(2_000)] * 7, mandatory=False)
+    offer = publisher.session.offer(route, envelope, [make_content(2_000)] * 7, mandatory=False)
     assert offer.taken == 0
     assert offer.full is not None
     assert offer.full.destination == "queue 'q' in vhost '/'"
@@ -126,10 +126,10 @@ def test_of_several_full_queues_the_one_that_refuses_decides(order: tuple[str, .
     publisher = Publisher(bench, "p")
     offered = []
     for count, name in enumerate(order, 1):
-        filler.session.offer(bench.route(name), Envelope("", name), [blob(2_000)], mandatory=False)
+        filler.session.offer(bench.route(name), Envelope("", name), [make_content(2_000)], mandatory=False)
         bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
         route = bench.vhost.router.route("amq.fanout", "", USER)
-        full = publisher.session.offer(route, Envelope("amq.fanout", ""), [blob(100)], mandatory=False).full
+        full = publisher.session.offer(route, Envelope("amq.fanout", ""), [make_content(100)], mandatory=False).full
         assert full is not None
         offered.append((full.fails, full.fails_after_ms))
         expected = {"q": (False, 0), "later": (False, 500), "other": (True, 0)}
@@ -141,7 +141,7 @@ def test_the_limits_of_the_broker_are_above_those_of_queues() -> None:
     system = SystemUsage(memory=10_000, store=0, temp=0)
     bench = FlowBench(system=system, memory_limit=MIB, cursor="vm")
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(1_500)] * 10)
+    publisher.publish(*[make_content(1_500)] * 10)
     assert publisher.published == 7
     assert publisher.full is not None
     assert (publisher.full.destination, publisher.full.limit, publisher.full.concerns_all) == ("broker", "memory", True)
@@ -154,10 +154,10 @@ def test_a_store_limit_holds_what_is_stored_also_without_producer_flow_control()
     system = SystemUsage(memory=3_000, store=10_000, temp=0)
     bench = FlowBench(system=system, producer_flow_control=False)
     transient, stored = Publisher(bench, "t"), Publisher(bench, "s")
-    transient.publish(*[blob(1_500)] * 10)
+    transient.publish(*[make_content(1_500)] * 10)
     assert transient.published == 10
-    bench.facts = PropertySummary(persistent=True)
-    stored.publish(*[blob(1_500)] * 10)
+    bench.summary = PropertySummary(persistent=True)
+    stored.publish(*[make_content(1_500)] * 10)
     assert stored.published == 7
     assert stored.full is not None
     assert stored.full.limit == "store"
@@ -166,7 +166,7 @@ def test_a_store_limit_holds_what_is_stored_also_without_producer_flow_control()
 def test_a_deleted_queue_holds_nobody() -> None:
     bench = FlowBench(memory_limit=2_000, cursor="vm")
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(1_500)] * 5)
+    publisher.publish(*[make_content(1_500)] * 5)
     assert publisher.published == 2
     bench.vhost.queues.delete("q", None)
     bench.end_turn()
@@ -187,7 +187,7 @@ def test_a_deleted_queue_holds_nobody() -> None:
 def test_a_reload_lets_go_what_is_held(settings: dict[str, object], published: int) -> None:
     bench = FlowBench(memory_limit=2_000, cursor="vm")
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(1_500)] * 10)
+    publisher.publish(*[make_content(1_500)] * 10)
     assert publisher.published == 2
     bench.broker.reloading.replace_settings(SettingsRepository([entry("q", **settings)]), bench.broker.context.options)
     bench.end_turn()
@@ -197,7 +197,7 @@ def test_a_reload_lets_go_what_is_held(settings: dict[str, object], published: i
 def test_a_limit_that_comes_later_counts_what_is_there() -> None:
     bench = FlowBench()
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(1_500)] * 10)
+    publisher.publish(*[make_content(1_500)] * 10)
     got = bench.consumer.get(bench.queue, no_ack=False)
     bench.broker.reloading.replace_settings(
         SettingsRepository([entry("q", memory_limit=MIB, cursor="vm")]), bench.broker.context.options
@@ -212,7 +212,7 @@ def test_refused_at_once() -> None:
     """Queues page E.4, row 5: the confirms are in order, and those that were refused are nacks."""
     bench = FlowBench(memory_limit=2_000, cursor="vm", send_fail_if_no_space=True)
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(1_500)] * 4)
+    publisher.publish(*[make_content(1_500)] * 4)
     assert (publisher.published, publisher.refused) == (2, 2)
     assert publisher.session.confirms is not None
     assert publisher.session.confirms.take() == [(2, True, True), (3, False, False), (4, False, False)]
@@ -234,11 +234,11 @@ def test_each_message_counts_at_least_the_minimum(sizes: list[int], at_once: int
         bench = FlowBench(system=system, cursor="vm", minimum_message_size=1000)
     publisher = Publisher(bench, "p")
     for at in range(0, len(sizes), at_once):
-        publisher.publish(*map(blob, sizes[at : at + at_once]))
+        publisher.publish(*map(make_content, sizes[at : at + at_once]))
     assert (publisher.published, len(publisher.wants)) == (10, 30)
 
 
-def _taken_by_all(bench: FlowBench, queues: int, blobs: list[bytes]) -> int:
+def _taken_by_all(bench: FlowBench, queues: int, contents: list[bytes]) -> int:
     """How many messages of runs like this one a fan-out exchange takes for so many queues until one is full."""
     for name in ("q", "r", "s")[:queues]:
         if name != "q":
@@ -247,7 +247,7 @@ def _taken_by_all(bench: FlowBench, queues: int, blobs: list[bytes]) -> int:
     session = Publisher(bench, "p").session
     route, envelope = bench.vhost.router.route("amq.fanout", "", USER), Envelope("amq.fanout", "")
     published = 0
-    while taken := session.offer(route, envelope, blobs, mandatory=False).taken:
+    while taken := session.offer(route, envelope, contents, mandatory=False).taken:
         published += taken
     return published
 
@@ -256,7 +256,7 @@ def _taken_by_all(bench: FlowBench, queues: int, blobs: list[bytes]) -> int:
 def test_small_messages_share_the_room_of_their_queues(queues: int) -> None:
     """Of the broker: a run to several of them counts in each (queues page E.2)."""
     bench = FlowBench(system=SystemUsage(memory=12_000, store=0, temp=0), cursor="vm", minimum_message_size=1000)
-    assert _taken_by_all(bench, queues, [blob(100)] * 40) == 12 // queues
+    assert _taken_by_all(bench, queues, [make_content(100)] * 40) == 12 // queues
 
 
 def test_a_commit_waits_as_one() -> None:
@@ -267,9 +267,9 @@ def test_a_commit_waits_as_one() -> None:
         bench.broker.connections.open("/", USER, name="t", flush=lambda: None).open_session(),
     )
     session.select_transactions()
-    session.publish(bench.route("q"), Envelope("", "q"), [blob(1_500)] * 5, mandatory=False)
+    session.publish(bench.route("q"), Envelope("", "q"), [make_content(1_500)] * 5, mandatory=False)
     assert session.blocker_for_commit() is None
-    filler.publish(*[blob(1_500)] * 2)
+    filler.publish(*[make_content(1_500)] * 2)
     full = session.blocker_for_commit()
     assert full is not None
     assert full.limit == "memory"
@@ -284,12 +284,12 @@ def test_the_temp_store_is_a_limit_of_the_broker(has_journal: bool) -> None:
     bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), pager=pager, producer_flow_control=False)
     publisher, other = Publisher(bench, "p"), Publisher(bench, "o")
     bench.broker.flow.temp_changed(5_000)
-    publisher.publish(blob(1_500))
+    publisher.publish(make_content(1_500))
     assert publisher.published == 0
     assert publisher.full is not None
     assert (publisher.full.destination, publisher.full.limit) == ("broker", "temp")
-    bench.facts = PropertySummary(persistent=True)
-    other.publish(blob(1_500))
+    bench.summary = PropertySummary(persistent=True)
+    other.publish(make_content(1_500))
     assert other.published == has_journal
     bench.broker.flow.temp_changed(2_000)
     bench.end_turn()
@@ -302,14 +302,14 @@ def test_whoever_waits_for_the_broker_hears_of_another_limit(what: str, after: s
     """A reload lets go, or refuses, who waits for any limit of the broker, also those that no queue fills."""
     limits = {"memory": 0, "store": 0, "temp": 0}
     bench = FlowBench(system=SystemUsage(**{**limits, what: 5_000}), pager=MemoryPager(MIB), cursor="vm")
-    bench.facts = PropertySummary(persistent=what == "store")
+    bench.summary = PropertySummary(persistent=what == "store")
     publisher, flow = Publisher(bench, "p"), bench.broker.flow
     if what == "temp":
         bench.reload(system=SystemUsage(memory=0, store=0, temp=5_000), cursor="store")
         flow.temp_changed(5_000)
-        publisher.publish(*[blob(2_500)] * 2)
+        publisher.publish(*[make_content(2_500)] * 2)
     else:
-        publisher.publish(*[blob(2_500)] * 4)
+        publisher.publish(*[make_content(2_500)] * 4)
     assert (len(publisher.wants), publisher.full and publisher.full.limit) == (2, what)
     cursor = {"cursor": "store" if what == "temp" else "vm"}
     system = SystemUsage(**{**limits, what: 50_000 if after == "larger" else 5_000})
@@ -367,7 +367,7 @@ def test_a_run_to_several_queues_goes_over_a_limit_once(settings: dict[str, int]
     bench.broker.reloading.replace_settings(
         SettingsRepository(entries, usage=bench.broker.context.options.system_usage), bench.broker.context.options
     )
-    assert _taken_by_all(bench, queues, [blob(1_500)] * 20) == 6 // queues
+    assert _taken_by_all(bench, queues, [make_content(1_500)] * 20) == 6 // queues
 
 
 def test_what_is_held_in_the_temp_store_makes_nobody_wait() -> None:
@@ -376,10 +376,10 @@ def test_what_is_held_in_the_temp_store_makes_nobody_wait() -> None:
     publisher, flow = Publisher(bench, "p"), bench.broker.flow
     flow.parked.spooled = 6_000
     flow.temp_changed(6_500)
-    publisher.publish(blob(100))
+    publisher.publish(make_content(100))
     assert publisher.published == 1
     flow.temp_changed(11_000)
-    publisher.publish(blob(100))
+    publisher.publish(make_content(100))
     assert publisher.published == 1
 
 
@@ -391,5 +391,5 @@ def test_a_body_in_several_queues_counts_in_each() -> None:
         bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
     publisher = Publisher(bench, "p")
     route = bench.vhost.router.route("amq.fanout", "", USER)
-    publisher.session.offer(route, Envelope("amq.fanout", ""), [blob(1_500)], mandatory=False)
+    publisher.session.offer(route, Envelope("amq.fanout", ""), [make_content(1_500)], mandatory=False)
     assert next(node for node in bench.broker.flow.nodes() if node.is_root).used == 3_000

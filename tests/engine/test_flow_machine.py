@@ -10,7 +10,7 @@ from collections import Counter, deque
 from typing import Any
 
 from effort import examples
-from flow_bench import USER, Publisher, blob
+from flow_bench import USER, Publisher, make_content
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -83,7 +83,7 @@ class Flow(RuleBasedStateMachine):
         self.broker.context.storage.open_temp = lambda: self.temp
         self._set(first, system, whole)
         self.vhost = self.broker.virtual_hosts["/"]
-        self.facts = PropertySummary()
+        self.summary = PropertySummary()
         for name in QUEUES:
             self._declare(name)
         self.vhost.bindings.add("queue", "a", "amq.fanout", "", {})
@@ -112,7 +112,7 @@ class Flow(RuleBasedStateMachine):
     def _take(self) -> None:
         for effect in self.session.client.take_outbox():  # type: ignore[attr-defined]
             if type(effect) is Delivered and not effect.consumer.no_ack:
-                self.out.extend(range(effect.first_tag, effect.first_tag + len(effect.blobs)))
+                self.out.extend(range(effect.first_tag, effect.first_tag + len(effect.contents)))
 
     def _quiet(self) -> None:
         while self.broker.end_turn():
@@ -126,9 +126,9 @@ class Flow(RuleBasedStateMachine):
         publisher = self.publishers[who]
         if publisher.wants and publisher.to != to:
             to = publisher.to
-        self.facts = PropertySummary(persistent=persistent)
+        self.summary = PropertySummary(persistent=persistent)
         self.offered[publisher] += len(sizes)
-        publisher.publish(*map(blob, sizes), to=to)
+        publisher.publish(*map(make_content, sizes), to=to)
         self._quiet()
 
     @rule(name=st.sampled_from(QUEUES), no_ack=st.booleans())
@@ -199,14 +199,14 @@ class Flow(RuleBasedStateMachine):
             aside = [part for part in parts if isinstance(part, Message)]
             there = [*queue.messages(), *aside, *queue.unacked_messages()]
             assert meter.in_memory == len(there)
-            assert meter.in_memory_octets == sum(len(message.blob) for message in there)
+            assert meter.in_memory_octets == sum(len(message.content) for message in there)
             paged = [part for part in parts if not isinstance(part, Message)]
             assert meter.paged == sum(len(part.ids) for part in paged)
             assert meter.paged_octets == sum(sum(part.sizes) for part in paged)
             if meter.counts_stored:
-                stored = sum(len(one.blob) for one in there if one.envelope.facts.persistent)
+                stored = sum(len(one.content) for one in there if one.envelope.summary.persistent)
                 assert meter.stored == stored
-                assert meter.paged_stored == sum(sum(one.sizes) for one in paged if one.envelope.facts.persistent)
+                assert meter.paged_stored == sum(sum(one.sizes) for one in paged if one.envelope.summary.persistent)
             for charge in meter._charges:
                 assert charge.amount == charge.measure(meter)
                 sums[charge.node] += charge.amount

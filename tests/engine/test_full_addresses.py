@@ -6,7 +6,7 @@ Address-settings page 3.3; virtual time. A is an ack, N a nack; what is held has
 from __future__ import annotations
 
 import pytest
-from flow_bench import FlowBench, Publisher, blob, saying
+from flow_bench import FlowBench, Publisher, make_content, saying
 
 from leveret.engine import Message, reconfigure
 from leveret.engine.messages.content import PLAIN
@@ -20,7 +20,7 @@ SIZE = 500
 def published(bench: FlowBench, count: int) -> tuple[str, int, int]:
     """Of so many messages: what was confirmed, how many are in the queue, how many are held."""
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(SIZE)] * count)
+    publisher.publish(*[make_content(SIZE)] * count)
     return publisher.outcomes(), bench.queue.ready_count, len(publisher.wants)
 
 
@@ -67,16 +67,16 @@ def test_what_was_not_held_up_brings_an_address_above_its_threshold() -> None:
     limits = {"max_size_bytes": SIZE, "max_size_bytes_reject_threshold": 2 * SIZE}
     bench = FlowBench(address_full_policy="BLOCK", **limits)
     held = Publisher(bench, "held")
-    held.publish(*[blob(SIZE)] * 2)
+    held.publish(*[make_content(SIZE)] * 2)
     assert (held.outcomes(), len(held.wants)) == ("A", 1)
     to_q = {"x_dead_letter_exchange": Field("S", b""), "x_dead_letter_routing_key": Field("S", b"q")}
     bench.declare("dying", x_max_length=Field("l", 0), **to_q)
     source = Publisher(bench, "source")
-    source.publish(*[blob(SIZE)] * 2, to="dying")
+    source.publish(*[make_content(SIZE)] * 2, to="dying")
     bench.end_turn()
     assert bench.queue.ready_count == 3
     refused = Publisher(bench, "refused")
-    refused.publish(blob(SIZE))
+    refused.publish(make_content(SIZE))
     assert refused.outcomes() == "N"
     bench.take(3)
     assert held.outcomes() == "A"
@@ -103,13 +103,13 @@ def test_all_addresses_together(
     """With three messages in another queue, of four that the broker may hold; room comes when that queue has some."""
     bench = FlowBench(whole=whole, **settings)
     other = bench.declare("other")
-    Publisher(bench, "first").publish(*[blob(SIZE)] * 3, to="other")
+    Publisher(bench, "first").publish(*[make_content(SIZE)] * 3, to="other")
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(SIZE)] * 3)
+    publisher.publish(*[make_content(SIZE)] * 3)
     assert (publisher.outcomes(), bench.queue.ready_count, len(publisher.wants)) == (answers, kept, held)
     bench.take(3, other)
     assert publisher.outcomes() == "A" * held
-    publisher.publish(blob(SIZE))
+    publisher.publish(make_content(SIZE))
     assert publisher.outcomes() == ("N" if "max_size_messages" in settings and whole.messages_max == 9 else "A")
 
 
@@ -118,15 +118,15 @@ def test_a_limit_on_all_comes_and_goes(policy: str) -> None:
     """It is live: what is there is counted when it comes, and what is held goes on when it is gone."""
     bench = FlowBench(address_full_policy=policy)
     publisher = Publisher(bench, "p")
-    publisher.publish(*[blob(SIZE)] * 3)
+    publisher.publish(*[make_content(SIZE)] * 3)
     bench.reload(whole=WholeLimits(messages_max=3), address_full_policy=policy)
-    publisher.publish(*[blob(SIZE)] * 2)
+    publisher.publish(*[make_content(SIZE)] * 2)
     assert bench.queue.ready_count == 3
     assert publisher.outcomes() == {"BLOCK": "AAA", "FAIL": "AAANN", "DROP": "AAAAA"}[policy]
     bench.reload(address_full_policy=policy)
     assert bench.queue.ready_count == (5 if policy == "BLOCK" else 3)
     assert not bench.broker.flow.nodes()
-    publisher.publish(blob(SIZE))
+    publisher.publish(make_content(SIZE))
     assert publisher.outcomes()[-1] == "A"
 
 
@@ -195,7 +195,7 @@ class Four:
 def ready(bench: FlowBench) -> list[str]:
     """The bodies in the queue, in order. Nothing can leave memory."""
     behind = [part for part in bench.queue.store.paged_parts() if isinstance(part, Message)]
-    return [PLAIN.split(message.blob)[1].decode() for message in (*bench.queue.store, *behind)]
+    return [PLAIN.split(message.content)[1].decode() for message in (*bench.queue.store, *behind)]
 
 
 def numbers(first: int, last: int) -> list[str]:

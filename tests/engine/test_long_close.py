@@ -75,7 +75,7 @@ def test_others_get_them_in_order() -> None:
     stage.publish(3)
     got = 0
     while stage.broker.end_turn():
-        got = sum(len(one.blobs) for one in stage.other.client.outbox if isinstance(one, Delivered))
+        got = sum(len(one.contents) for one in stage.other.client.outbox if isinstance(one, Delivered))
         assert not got or not stage.queue.freeze_count
     assert len(stage.other.unacked) == COUNT + 3
     ids = [message.id for message in stage.other.unacked.values()]

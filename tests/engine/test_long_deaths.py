@@ -35,9 +35,9 @@ class Chain:
         self.last = self.vhost.queues.declare(f"q{count}", client=self.session.client)
 
     def publish(self, count: int = 1) -> None:
-        blob = PLAIN.join(encode_header(1), b"x")
+        content = PLAIN.join(encode_header(1), b"x")
         self.session.publish(
-            self.vhost.router.route("", "q0", USER), Envelope("", "q0"), [blob] * count, mandatory=False
+            self.vhost.router.route("", "q0", USER), Envelope("", "q0"), [content] * count, mandatory=False
         )
 
     def finish(self) -> None:
@@ -68,7 +68,7 @@ def test_every_death_is_told() -> None:
     chain.publish()
     chain.finish()
     (message,) = chain.last.store
-    deaths = message.envelope.headers(message.blob)["x-death"].value
+    deaths = message.envelope.headers(message.content)["x-death"].value
     assert isinstance(deaths, list)
     tables = [death.value for death in deaths]
     assert [table["queue"].text for table in tables if isinstance(table, dict)] == [f"q{n}" for n in range(49, -1, -1)]
@@ -128,9 +128,9 @@ def test_letters_to_many_queues() -> None:
         chain.vhost.queues.declare(f"f{number}", client=chain.session.client, arguments=arguments)
         chain.vhost.bindings.add("queue", f"f{number}", "amq.fanout", "", {})
     widths = []
-    blob = PLAIN.join(encode_header(1), b"x")
+    content = PLAIN.join(encode_header(1), b"x")
     route = chain.vhost.router.route("amq.fanout", "", USER)
-    chain.session.publish(route, Envelope("amq.fanout", ""), [blob], mandatory=False)
+    chain.session.publish(route, Envelope("amq.fanout", ""), [content], mandatory=False)
     for _ in range(2):
         chain.clock.advance_ns(2_000_000)
         chain.broker.advance()

@@ -40,7 +40,7 @@ def test_what_lives_is_delivered(
     def flush() -> None:
         for effect in client.take_outbox():
             assert isinstance(effect, Delivered)
-            arrived.extend(PLAIN.split(blob)[1] for blob in effect.blobs)
+            arrived.extend(PLAIN.split(content)[1] for content in effect.contents)
         client.drained()
 
     client = broker.connections.open("/", USER, name="test", flush=flush)
@@ -48,10 +48,10 @@ def test_what_lives_is_delivered(
     queue = client.vhost.queues.declare("q", client=client)
 
     def publish(body: bytes, count: int, values: dict[str, object]) -> None:
-        blob = PLAIN.join(encode_header(len(body), values), body)
-        facts = scan_properties(PLAIN.split(blob)[0][12:])
+        content = PLAIN.join(encode_header(len(body), values), body)
+        facts = scan_properties(PLAIN.split(content)[0][12:])
         session.publish(
-            client.vhost.router.route("", "q", USER), Envelope("", "q", facts), [blob] * count, mandatory=False
+            client.vhost.router.route("", "q", USER), Envelope("", "q", facts), [content] * count, mandatory=False
         )
 
     def finish_turn() -> None:

@@ -18,9 +18,9 @@ def test_what_was_ready_is_freed_as_it_is(is_deleted: bool) -> None:
     client = broker.connections.open("/", user, name="c", flush=lambda: None)
     vhost = broker.virtual_hosts["/"]
     queue = vhost.queues.declare("q", client=client)
-    blob = PLAIN.join(encode_header(1), b"x")
+    content = PLAIN.join(encode_header(1), b"x")
     route = vhost.router.route("", "q", user)
-    client.open_session().publish(route, Envelope("", "q"), [blob] * COUNT, mandatory=False)
+    client.open_session().publish(route, Envelope("", "q"), [content] * COUNT, mandatory=False)
     ready = queue.store.ready
     remove = vhost.queues.delete if is_deleted else vhost.queues.purge
     assert remove("q", client) == COUNT

@@ -25,9 +25,9 @@ from leveret.engine import (
     User,
     to_queue,
 )
-from leveret.engine.aims import to_exchange
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.move_targets import to_exchange
 from leveret.engine.publishing.publish_events import PublishedEvent
 
 USER = User("u")
@@ -67,14 +67,14 @@ class World:
         bodies = [b"%02d" % (number % 100) for number in range(self.number, self.number + count)]
         self.number += count
         route = self.vhost.router.route("", queue, USER)
-        blobs = [PLAIN.join(header, body) for body in bodies]
-        self.session.publish(route, Envelope("", queue, scan_properties(header[12:])), blobs, mandatory=False)
+        contents = [PLAIN.join(header, body) for body in bodies]
+        self.session.publish(route, Envelope("", queue, scan_properties(header[12:])), contents, mandatory=False)
         self.end_turn()
         return bodies
 
     def moving(self, to: str = "to") -> Moving:
-        aim = to_exchange(self.client, "both", "") if to == "both" else to_queue(self.client, to)
-        return Moving(self.vhost.queues.named("from"), self.client, ALL, aim, "moved")
+        find_target = to_exchange(self.client, "both", "") if to == "both" else to_queue(self.client, to)
+        return Moving(self.vhost.queues.named("from"), self.client, ALL, find_target, "moved")
 
     def bodies(self, name: str) -> list[bytes]:
         return [message.body for message in self.vhost.queues.named(name).messages()]

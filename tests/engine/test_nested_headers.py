@@ -28,7 +28,7 @@ def test_who_asks_for_one(key: str) -> None:
     """Exchanges and filters: in lines of Python, some tens instead of some ten thousand."""
 
     def routed() -> None:
-        message = Routed(("k",), MESSAGE.envelope, MESSAGE.blob)
+        message = Routed(("k",), MESSAGE.envelope, MESSAGE.content)
         assert (key in message.comparables) is (key in LARGE)
 
     def filtered() -> None:

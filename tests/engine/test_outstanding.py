@@ -48,8 +48,8 @@ class World:
 
     def publish(self, name: str, count: int) -> None:
         route = self.vhost.router.route("", name, USER)
-        blobs = [PLAIN.join(encode_header(1), b"x")] * count
-        self.client.open_session().publish(route, Envelope("", name), blobs, mandatory=False)
+        contents = [PLAIN.join(encode_header(1), b"x")] * count
+        self.client.open_session().publish(route, Envelope("", name), contents, mandatory=False)
         self.end_turn()
 
     def hold(self, session: Session, name: str, count: int) -> Queue:

@@ -21,7 +21,15 @@ from leveret.engine.delivery import consumer_list
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import bounds, classic
 from leveret.engine.queues import queue as queue_module
-from leveret.engine.stores import kept_windows, memory_budget, paged_places, paged_run, placed, scanning, tail_paging
+from leveret.engine.stores import (
+    memory_budget,
+    paged_index,
+    paged_run,
+    read_windows,
+    scanning,
+    sorted_list,
+    tail_paging,
+)
 
 #: Stories of a kind of queue, and steps of a story.
 STORIES, STEPS = 5, 40
@@ -57,8 +65,8 @@ SETTINGS: dict[str, list[Any]] = {
 SMALL = [
     (tail_paging, "LOW", 2), (tail_paging, "HIGH", 4), (tail_paging, "SLICE", 2), (tail_paging, "PAGE_SLICE", 2),
     (classic, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
-    (scanning, "WINDOW_MESSAGES", 3), (scanning, "NEAR", 2), (placed, "BLOCK", 3), (paged_places, "COMPACT_MIN", 3),
-    (kept_windows, "WINDOW_MESSAGES", 3), (bulk_requeue, "REQUEUE_SLICE", 2), (session, "REQUEUE_SLICE", 2),
+    (scanning, "WINDOW_MESSAGES", 3), (scanning, "NEAR", 2), (sorted_list, "BLOCK", 3), (paged_index, "COMPACT_MIN", 3),
+    (read_windows, "WINDOW_MESSAGES", 3), (bulk_requeue, "REQUEUE_SLICE", 2), (session, "REQUEUE_SLICE", 2),
     (broker, "TURN_SPREAD", 4_000),
     (classic, "RUN_MAX", 3), (consumer_list, "RUN_MAX", 3), (consumer_list, "SHARE_MAX", 2),
     (queue_module, "EXPIRE_SLICE", 2),

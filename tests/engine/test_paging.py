@@ -203,7 +203,7 @@ def test_each_message_keeps_its_time_and_its_content(kind: str, mode: int) -> No
         out = dict(session.unacked)
         assert len(out) == wanted
         for message in out.values():
-            body = world.content(message.envelope, message.blob)[0]
+            body = world.content(message.envelope, message.content)[0]
             assert message.expires_ns == expected[body], body
         for tag in [*list(out)[::3], *list(out)[1::3], *list(out)[2::3]]:
             session.reject(tag, requeue=True)
@@ -268,7 +268,7 @@ def test_what_comes_back_is_in_memory_within_its_limits(kind: str, by_limit: boo
     world.end_turn()
     world.check()
     assert world.queue.ready_count == 40
-    octets = sum(len(message.blob) for message in world.queue.store) if by_limit else world.queue.store.held_octets
+    octets = sum(len(message.content) for message in world.queue.store) if by_limit else world.queue.store.held_octets
     assert octets <= limit
 
 

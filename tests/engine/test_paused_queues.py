@@ -68,14 +68,14 @@ class World:
 @pytest.mark.parametrize("kind", KINDS)
 def test_paused_and_resumed(kind: str) -> None:
     """What came before it was paused, while it is, and who comes then."""
-    arguments, wish = KINDS[kind]
+    arguments, options = KINDS[kind]
     world = World(arguments)
-    first = world.consume(wish)
+    first = world.consume(options)
     world.publish(3)
     assert first.unacked == 3
     consumers.pause(world.queue, True)
     world.publish(4)
-    second = world.consume(wish, "d")
+    second = world.consume(options, "d")
     world.publish(1)
     assert (first.unacked, second.unacked) == (3, 0)
     consumers.pause(world.queue, False)

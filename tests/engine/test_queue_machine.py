@@ -232,8 +232,8 @@ class QueueMachine(RuleBasedStateMachine):
         if kind is EventKind.DECLARED:
             self.generation[name] += 1
         elif isinstance(event, PublishedEvent):
-            for id_, blob in zip(event.messages, event.blobs):
-                self.number_of_id[id_] = int(PLAIN.split(blob)[1])
+            for id_, content in zip(event.messages, event.contents):
+                self.number_of_id[id_] = int(PLAIN.split(content)[1])
         elif kind in COUNTED or kind in TERMINAL:
             book = self.events_seen[name, self.generation[name]]
             if kind not in IN_ANY_ORDER and list(event.messages) != sorted(event.messages):
@@ -262,8 +262,8 @@ class QueueMachine(RuleBasedStateMachine):
             if isinstance(effect, Delivered):
                 consumer = effect.consumer
                 assert isinstance(consumer, Consumer)
-                for tag, blob in enumerate(effect.blobs, effect.first_tag):
-                    number = int(PLAIN.split(blob)[1])
+                for tag, content in enumerate(effect.contents, effect.first_tag):
+                    number = int(PLAIN.split(content)[1])
                     got[consumer].append((number, effect.redelivered))
                     new_tags[consumer.session].append((tag, consumer, number))
         if self.exact:
@@ -335,9 +335,9 @@ class QueueMachine(RuleBasedStateMachine):
         for target, size in runs:
             numbers = [next(self.numbers) for _ in range(size)]
             exchange, key = ("amq.fanout", "") if target == "both" else ("", target)
-            blobs = [_blob(number) for number in numbers]
+            contents = [_content(number) for number in numbers]
             returned = session.publish(
-                self.vhost.router.route(exchange, key, USER), Envelope(exchange, key), blobs, mandatory=True
+                self.vhost.router.route(exchange, key, USER), Envelope(exchange, key), contents, mandatory=True
             )
             if model.transaction is not None:
                 assert not returned
@@ -739,13 +739,13 @@ class QueueMachine(RuleBasedStateMachine):
             assert not self.broker.connections and not self.broker.context.touched
 
 
-def _blob(number: int) -> bytes:
+def _content(number: int) -> bytes:
     body = b"%d" % number
     return PLAIN.join(encode_header(len(body)), body)
 
 
 def _numbers(returned: Sequence[tuple[Envelope, Sequence[bytes]]]) -> list[int]:
-    return [int(PLAIN.split(blob)[1]) for _, blobs in returned for blob in blobs]
+    return [int(PLAIN.split(content)[1]) for _, contents in returned for content in contents]
 
 
 def _pick(things: list[Any], pick: int) -> Any:

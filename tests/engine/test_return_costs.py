@@ -16,8 +16,8 @@ from memory_pager import MemoryPager, StoreOwner
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.stores.kinds import make_store
+from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import LEVEL_STEP, Store
-from leveret.engine.stores.surroundings import Storage
 
 #: How many of the depth a piece of the drain is.
 PIECES = 8
@@ -41,10 +41,10 @@ def store_of(level_max: int, memory: int | None, depth: int) -> Store:
     store = owner.store = make_store(owner, level_max=level_max)
     for id_ in range(1, depth + 1):
         envelope = ENVELOPES[id_ % (level_max + 1)]
-        blob = PLAIN.join(encode_header(4, {"priority": id_ % (level_max + 1)}), b"body")
+        content = PLAIN.join(encode_header(4, {"priority": id_ % (level_max + 1)}), b"body")
         if pager is not None:
-            pager.journal[id_] = (envelope, blob)
-        store.append(Message(id_, blob, envelope))
+            pager.journal[id_] = (envelope, content)
+        store.append(Message(id_, content, envelope))
     return store
 
 

@@ -22,8 +22,8 @@ def got(world: World) -> tuple[int, bytes, int]:
     taken = world.sessions[2].get(world.queue, no_ack=False)
     assert taken is not None
     tag, message, *_ = taken
-    count = message.envelope.headers(message.blob).get("x-delivery-count")
-    return tag, PLAIN.split(message.blob)[1], 0 if count is None else int(count.value)  # type: ignore[call-overload]
+    count = message.envelope.headers(message.content).get("x-delivery-count")
+    return tag, PLAIN.split(message.content)[1], 0 if count is None else int(count.value)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 5])

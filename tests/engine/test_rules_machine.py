@@ -150,12 +150,12 @@ class RulesMachine(RuleBasedStateMachine):
     ) -> None:
         table = dict(headers) if delay is None else {**headers, "x-delay": Field("l", delay)}
         properties: dict[str, Any] = {"headers": table, "expiration": expiration, "priority": priority}
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
         self.ring_before = self.queue.store.in_memory
         session = self.sessions[0]
         session.publish(
-            session.client.vhost.router.route("", key, USER), Envelope("", key, facts), blobs, mandatory=False
+            session.client.vhost.router.route("", key, USER), Envelope("", key, facts), contents, mandatory=False
         )
         self.end_turn()
 
@@ -279,7 +279,7 @@ class RulesMachine(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         """What came in and did not end is there; the counters say the same as the events."""
         for queue in self.broker.virtual_hosts["/"].queues.values():
-            parts = queue.store.paged_parts()  # a full address that pages: in the temp store, with whole blobs
+            parts = queue.store.paged_parts()  # a full address that pages: in the temp store, with whole contents
             here = [message.id for message in queue.messages()]
             here += [id_ for part in parts for id_ in ([part.id] if isinstance(part, Message) else part.ids)]
             if not queue.keeps:
@@ -294,8 +294,8 @@ class RulesMachine(RuleBasedStateMachine):
                 )
                 assert ended + counters["dropped"] == counters["enqueued"] - len(here) + dead_on_arrival
             held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
-            octets = sum(len(message.blob) for message in held)
-            octets += sum(len(part.blob) if isinstance(part, Message) else sum(part.sizes) for part in parts)
+            octets = sum(len(message.content) for message in held)
+            octets += sum(len(part.content) if isinstance(part, Message) else sum(part.sizes) for part in parts)
             assert queue.events.octets is None or queue.events.octets == octets
 
 

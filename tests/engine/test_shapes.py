@@ -49,8 +49,8 @@ def test_scanning_agrees_with_decoding_of_changed_lists(data: st.DataObject) -> 
 def test_octets_outside_the_mask_change_nothing(data: st.DataObject) -> None:
     """Any octets, and every word that the broker knows, in each stretch that is not settled."""
     properties = data.draw(property_lists)
-    facts = scan_properties(properties)
-    assume(not facts.is_marked)
+    summary = scan_properties(properties)
+    assume(not summary.is_marked)
     settled = settled_octets(properties)
     assert len(settled) == len(properties) and set(settled) <= {0, 255}
     changed = bytearray(properties)
@@ -65,8 +65,8 @@ def test_octets_outside_the_mask_change_nothing(data: st.DataObject) -> None:
             anything = st.binary(min_size=size, max_size=size)
             changed[place:end] = data.draw(anything | st.sampled_from(words) if words else anything)
         place = end
-    assert careful_facts(bytes(changed)) == facts
-    assert shapes_of(properties).facts_of(bytes(changed)) == facts
+    assert careful_facts(bytes(changed)) == summary
+    assert shapes_of(properties).summary_of(bytes(changed)) == summary
 
 
 @given(st.data())
@@ -75,7 +75,7 @@ def test_a_shape_never_covers_what_is_wrong_or_has_other_facts(data: st.DataObje
     lists = data.draw(st.lists(property_lists, min_size=1, max_size=4))
     shapes = shapes_of(*lists)
     changed = data.draw(with_changes(data.draw(st.sampled_from(lists))))
-    found = shapes.facts_of(changed)
+    found = shapes.summary_of(changed)
     if found is not None:
         assert found == careful_facts(changed)
 
@@ -83,8 +83,8 @@ def test_a_shape_never_covers_what_is_wrong_or_has_other_facts(data: st.DataObje
 @given(property_lists)
 def test_marked_lists_have_no_shape(properties: bytes) -> None:
     """All others of moderate size have."""
-    facts = scan_properties(properties)
-    assert shapes_of(properties).facts_of(properties) == (None if facts.is_marked else facts)
+    summary = scan_properties(properties)
+    assert shapes_of(properties).summary_of(properties) == (None if summary.is_marked else summary)
 
 
 def test_facts_and_marks_are_all_accounted_for() -> None:
@@ -131,12 +131,12 @@ def test_entries_of_one_name_are_each_looked_at() -> None:
     entry = b"\x02ccS\x00\x00\x00\x02ab"
     properties = b"\x20\x00" + (2 * len(entry)).to_bytes(4, "big") + entry * 2
     shapes = shapes_of(properties)
-    assert shapes.facts_of(properties.replace(b"ab", b"CC")) is not None
+    assert shapes.summary_of(properties.replace(b"ab", b"CC")) is not None
     for place in range(2):
         marked = bytearray(properties)
         at = properties.index(b"cc") if place == 0 else properties.rindex(b"cc")
         marked[at : at + 2] = b"CC"
-        assert shapes.facts_of(bytes(marked)) is None and scan_properties(bytes(marked)).is_marked
+        assert shapes.summary_of(bytes(marked)) is None and scan_properties(bytes(marked)).is_marked
 
 
 @pytest.mark.parametrize("mark", sorted(MARKS))
@@ -145,8 +145,8 @@ def test_a_name_as_long_as_a_mark_is_not_taken_for_it(mark: str) -> None:
     plain = encode_header(0, {"headers": {"-" * len(mark): Field("V", None)}})[12:]
     marked = encode_header(0, {"headers": {mark: Field("V", None)}})[12:]
     shapes = shapes_of(plain, marked)
-    assert shapes.facts_of(plain) == PropertySummary(has_headers=True)
-    assert shapes.facts_of(marked) is None
+    assert shapes.summary_of(plain) == PropertySummary(has_headers=True)
+    assert shapes.summary_of(marked) is None
 
 
 def one_of_length(size: int, number: int) -> bytes:
@@ -163,14 +163,14 @@ def test_shapes_are_bounded() -> None:
     shapes = shapes_of(*lists)
     assert 0 < sum(map(len, shapes.by_length.values())) <= SHAPES_MAX
     long = encode_header(0, {"headers": {"k": Field("S", bytes(SIZE_MAX))}})[12:]
-    assert shapes_of(long).facts_of(long) is None
+    assert shapes_of(long).summary_of(long) is None
 
 
 def test_shapes_are_made_only_where_they_pay() -> None:
     """Lists of which no two have a shape in common: one shape for each few; the first few lists make none."""
     shapes = Shapes()
     lists = [one_of_length(size, number) for number in range(90) for size in range(20, 60)]
-    made = [shapes.facts_of(one) is not None or shapes.learn(one, scan_properties(one)) for one in lists]
+    made = [shapes.summary_of(one) is not None or shapes.learn(one, scan_properties(one)) for one in lists]
     assert not any(made[: -CREDIT_FIRST - 1]) and any(made[:-CREDIT_FIRST])
     assert len(lists) / COST / 2 <= sum(made) <= len(lists) / COST + 1
 

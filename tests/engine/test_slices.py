@@ -49,7 +49,7 @@ SLICES: tuple[tuple[Any, str], ...] = (
     (broker_module, "ROUNDS_MAX"),
     (dead_letters, "DEAD_SPREAD"),
     (commits, "COMMIT_SLICE"),
-    (reloading, "REVIEW_SLICE"),
+    (reloading, "POLICIES_SLICE"),
     (reloading, "CONCERNED_SLICE"),
     (reloading, "SETTINGS_SLICE"),
     (bulk_requeue, "REQUEUE_SLICE"),
@@ -80,8 +80,10 @@ class World:
 
             def record(event: Event) -> None:
                 if isinstance(event, PublishedEvent):
-                    of = [event.of] * len(event.blobs) if isinstance(event.of, Envelope) else event.of
-                    pager.journal.update((id_, (one, blob)) for id_, one, blob in zip(event.messages, of, event.blobs))
+                    of = [event.of] * len(event.contents) if isinstance(event.of, Envelope) else event.of
+                    pager.journal.update(
+                        (id_, (one, content)) for id_, one, content in zip(event.messages, of, event.contents)
+                    )
 
             self.broker.context.listeners.append(record)
         self.vhost = self.broker.virtual_hosts["/"]
@@ -101,10 +103,12 @@ class World:
 
     def publish(self, exchange: str, key: str, count: int, by: Session | None = None, **properties: bytes) -> None:
         header = encode_header(4, {"delivery_mode": 2, **properties})
-        blobs = [PLAIN.join(header, b"%04d" % (self.number + at)) for at in range(count)]
+        contents = [PLAIN.join(header, b"%04d" % (self.number + at)) for at in range(count)]
         self.number += count
         envelope = Envelope(exchange, key, scan_properties(header[12:]))
-        (by or self.publisher).publish(self.vhost.router.route(exchange, key, USER), envelope, blobs, mandatory=False)
+        (by or self.publisher).publish(
+            self.vhost.router.route(exchange, key, USER), envelope, contents, mandatory=False
+        )
 
     def step(self, what: str, name: str, count: int) -> None:
         """One thing, of which more may follow at the ends of turns."""

@@ -62,7 +62,7 @@ class Consumer:
             return
         for effect in self.client.take_outbox():
             if isinstance(effect, Delivered):
-                self.got += len(effect.blobs)
+                self.got += len(effect.contents)
             else:
                 assert isinstance(effect, ConsumerCancelled)
                 self.is_cancelled = True

@@ -315,8 +315,8 @@ def test_limits_of_a_topic_hold_for_its_subscribers() -> None:
     subscriber = Subscriber(bench, "q", consumes=False).bind("#")
     route = bench.vhost.router.route("amq.topic", "PRICES.X", USER)
     assert route.is_metered
-    blob = PLAIN.join(encode_header(2_000), bytes(2_000))
-    offer = bench.publisher.offer(route, Envelope("amq.topic", "PRICES.X"), [blob] * 10, mandatory=False)
+    content = PLAIN.join(encode_header(2_000), bytes(2_000))
+    offer = bench.publisher.offer(route, Envelope("amq.topic", "PRICES.X"), [content] * 10, mandatory=False)
     assert offer.taken == subscriber.queue.ready_count == 3
 
 

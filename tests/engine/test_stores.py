@@ -15,14 +15,14 @@ from leveret.engine.leases import ranked_store
 from leveret.engine.leases.ranked_store import RankedStore
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
-from leveret.engine.stores import kept_windows, paged_places, paged_run, placed, scanning, stream_store, tail_paging
-from leveret.engine.stores.kept_store import KeptStore
+from leveret.engine.stores import paged_index, paged_run, read_windows, scanning, sorted_list, stream_store, tail_paging
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.last_value import header_value
-from leveret.engine.stores.paged_places import Left
+from leveret.engine.stores.non_destructive_store import NonDestructiveStore
+from leveret.engine.stores.paged_index import PagedEntry
+from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import Store
 from leveret.engine.stores.stream_store import StreamStore
-from leveret.engine.stores.surroundings import Storage
 
 KINDS: dict[str, tuple[Callable[[StoreOwner], Store], Kind]] = {
     "plain": (lambda owner: make_store(owner), Kind(has_tail=True)),
@@ -43,13 +43,13 @@ DEPTHS = {"in memory": (None, 0), "deep": (4000, 3000), "deeper, no spool": (150
 SMALL = [
     (paged_run, "APART_MIN", 3),
     (paged_run, "RUN_MAX", 10),
-    (paged_places, "COMPACT_MIN", 3),
+    (paged_index, "COMPACT_MIN", 3),
     (tail_paging, "SLICE", 5),
     (tail_paging, "PAGE_SLICE", 4),
     (scanning, "WINDOW_MESSAGES", 4),
     (scanning, "NEAR", 2),
-    (placed, "BLOCK", 3),
-    (kept_windows, "WINDOW_MESSAGES", 4),
+    (sorted_list, "BLOCK", 3),
+    (read_windows, "WINDOW_MESSAGES", 4),
     (ranked_store, "BLOCK_MAX", 3),
     (stream_store, "LOOK_OCTETS", 300),
     (stream_store, "WINDOW_MESSAGES", 4),
@@ -81,16 +81,18 @@ class Kept:
         self.pager = MemoryPager(600)
         storage = Storage()
         storage.pager = self.pager
-        self.store = KeptStore(StoreOwner(storage), header_value(KEY))
+        self.store = NonDestructiveStore(StoreOwner(storage), header_value(KEY))
 
-    def append(self, id_: int, key: bytes, expires_ns: int = 0, *, is_written: bool = True) -> Message | Left | None:
+    def append(
+        self, id_: int, key: bytes, expires_ns: int = 0, *, is_written: bool = True
+    ) -> Message | PagedEntry | None:
         """One message comes. Returns the one that it replaced."""
         body = bytes(100)
-        blob = PLAIN.join(encode_header(len(body), {"headers": {KEY: Field("S", key)}}), body)
-        message = Message(id_, blob, PERSISTENT)
+        content = PLAIN.join(encode_header(len(body), {"headers": {KEY: Field("S", key)}}), body)
+        message = Message(id_, content, PERSISTENT)
         message.expires_ns = expires_ns
         if is_written:
-            self.pager.journal[id_] = (PERSISTENT, blob)
+            self.pager.journal[id_] = (PERSISTENT, content)
         return self.store.append(message)
 
     @property
@@ -115,8 +117,8 @@ def test_a_kept_store_has_the_newest_of_each_key(keys: list[int]) -> None:
     assert kept.ids == sorted(newest.values())
     again = Kept()
     again.pager.journal = kept.pager.journal
-    again.store.places.extend(kept.ids, [100] * len(newest), [0] * len(newest), None)
-    assert again.store.know_contents(counts_octets=True) == (again.store.places.blob_octets, [])
+    again.store.paged_index.extend(kept.ids, [100] * len(newest), [0] * len(newest), None)
+    assert again.store.know_contents(counts_octets=True) == (again.store.paged_index.content_octets, [])
     assert again.store.know_contents(counts_octets=False) == (0, [])
     for key, id_ in newest.items():
         older = again.append(100 + key, bytes((key,)))
@@ -146,7 +148,7 @@ def test_the_head_of_a_kept_store_is_the_oldest_that_lives() -> None:
     assert kept.store.first_alive(5) == 3
     assert kept.store.next_expiry_ns == 5
     octets = len(kept.pager.journal[3][1])
-    assert kept.store.take_at([3, 4]).unread == [Left(3, octets, 0), Left(4, octets, 5)]
+    assert kept.store.take_at([3, 4]).unread == [PagedEntry(3, octets, 0), PagedEntry(4, octets, 5)]
     kept.store.drop_all()
     assert kept.store.head(5) is None
 
@@ -157,13 +159,13 @@ def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
     storage = Storage()
     storage.pager = pager
     store = StreamStore(StoreOwner(storage))
-    blob = PLAIN.join(encode_header(3, {}), b"abc")
-    pager.journal = dict.fromkeys((*range(5, 9), *range(20, 23)), (PERSISTENT, blob))
+    content = PLAIN.join(encode_header(3, {}), b"abc")
+    pager.journal = dict.fromkeys((*range(5, 9), *range(20, 23)), (PERSISTENT, content))
     store.start(100)
     store.restore(5, [3] * 4)
     store.restore(20, [3] * 3)
     store.restored(lambda id_: 1000 + id_)
-    store.append(Message(30, blob, PERSISTENT))
+    store.append(Message(30, content, PERSISTENT))
     assert (store.first_offset, store.memory_offset, store.next_offset) == (100, 107, 108)
     assert store.offset_at(1021) == 105
     found, missing = store.scan(0, 20)

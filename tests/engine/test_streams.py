@@ -16,7 +16,7 @@ from leveret.engine.stores.stream_store import StreamStore
 SECOND_NS = 1_000_000_000
 
 
-def blob(text: str) -> bytes:
+def make_content(text: str) -> bytes:
     """A content of that body."""
     return PLAIN.join(encode_header(len(text)), text.encode())
 
@@ -39,7 +39,7 @@ class Bench:
     def publish(self, *bodies: str) -> None:
         """One run: what RabbitMQ calls a chunk."""
         route = self.client.vhost.router.route("", "s", self.client.user)
-        self.session.publish(route, Envelope("", "s"), [blob(body) for body in bodies], mandatory=False)
+        self.session.publish(route, Envelope("", "s"), [make_content(body) for body in bodies], mandatory=False)
         self.broker.end_turn()
 
     def wait(self, seconds: float) -> None:
@@ -57,7 +57,7 @@ class Bench:
         got = []
         for effect in self.client.take_outbox():
             assert isinstance(effect, Delivered)
-            for each in effect.blobs:
+            for each in effect.contents:
                 header, body = PLAIN.split(each)
                 value = headers_of(header)["x-stream-offset"].value
                 assert isinstance(value, int)
@@ -122,7 +122,7 @@ def test_a_restored_log() -> None:
     log = Bench().queue.store
     assert isinstance(log, StreamStore)
     for id_ in (5, 9):
-        log.append(Message(id_, blob(str(id_)), Envelope("", "s")))
+        log.append(Message(id_, make_content(str(id_)), Envelope("", "s")))
     assert (len(log), log.next_offset, log.offset_at(1)) == (2, 2, 2)
     assert headers_of(log.read(1, 5)[0].header)["x-stream-offset"] == Field("l", 1)
 

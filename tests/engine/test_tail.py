@@ -14,7 +14,7 @@ from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.levels import up_to
 from leveret.engine.stores import paged_run
-from leveret.engine.stores.paged_run import IN_JOURNAL, PagedRun, Place, Taken
+from leveret.engine.stores.paged_run import IN_JOURNAL, Location, PagedRun, Taken
 from leveret.engine.stores.ready import merge_back
 from leveret.engine.stores.tail import Tail
 
@@ -61,7 +61,7 @@ class Twin:
         self.next_id = 1
         self.spooled = 0
 
-    def extend(self, level: int, count: int, expires_ns: int, place: Place | None = None) -> None:
+    def extend(self, level: int, count: int, expires_ns: int, location: Location | None = None) -> None:
         """Every other run leaves a gap before it, as when other queues got something."""
         first = self.next_id + count % 2
         self.next_id = first + count
@@ -69,8 +69,8 @@ class Twin:
         self.levels[min(level, LEVEL_MAX)].extend(new)
         sizes = [len(one.body) for one in new]
         expires = [expires_ns] * count if expires_ns else None
-        envelope = {} if place is None else {"envelope": ENVELOPES[level]}
-        self.tail.extend(first, sizes, expires, place=place, level=min(level, LEVEL_MAX), **envelope)
+        envelope = {} if location is None else {"envelope": ENVELOPES[level]}
+        self.tail.extend(first, sizes, expires, location=location, level=min(level, LEVEL_MAX), **envelope)
 
     def step(self, what: str, level: int, number: int, expires_ns: int) -> None:
         """One of the steps."""
@@ -78,8 +78,8 @@ class Twin:
         if what == "extend":
             self.extend(level, number, expires_ns)
         elif what == "spool":
-            place = Place(CHUNK, self.spooled)
-            self.extend(level, number, expires_ns, place)
+            location = Location(CHUNK, self.spooled)
+            self.extend(level, number, expires_ns, location)
             self.spooled += sum(len(one.body) for one in list(here)[-number:])
         elif what == "append":
             one = message(self.next_id, level, expires_ns)

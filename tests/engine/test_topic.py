@@ -113,7 +113,7 @@ def test_patterns_that_come_and_go_in_small_bundles(changes: list[tuple[str, int
         for (pattern, value), count in bound.items():
             for _ in range(count):
                 index.remove(pattern, value)
-        assert index.is_empty and not index.crowded
+        assert index.is_empty and not index.excess_states
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Table:
         def flush() -> None:
             for effect in client.take_outbox():
                 assert isinstance(effect, Delivered)
-                self.served += [effect.consumer.tag] * len(effect.blobs)  # type: ignore[attr-defined]
+                self.served += [effect.consumer.tag] * len(effect.contents)  # type: ignore[attr-defined]
 
         client = self.broker.connections.open("/", USER, name="client", flush=flush)
         return client
@@ -45,8 +45,8 @@ class Table:
         """A queue, unless it is there, with messages."""
         durable = arguments is STREAM
         self.vhost.queues.declare(queue, client=self.publisher.client, durable=durable, arguments=dict(arguments or {}))
-        blobs = [PLAIN.join(encode_header(size), bytes(size))] * count
-        self.publisher.publish(self.vhost.router.route("", queue, USER), Envelope("", queue), blobs, mandatory=False)
+        contents = [PLAIN.join(encode_header(size), bytes(size))] * count
+        self.publisher.publish(self.vhost.router.route("", queue, USER), Envelope("", queue), contents, mandatory=False)
 
     def consume(self, session: Session, queue: str, tag: str, *, no_ack: bool = False, prefetch: int = 0) -> None:
         """Subscribe."""

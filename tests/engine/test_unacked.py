@@ -22,7 +22,7 @@ STEP = st.one_of(
 def test_what_a_tag_names(is_transactional: bool, steps: list[tuple[str, int]]) -> None:
     """Behaviour page 2.12, 2.15: tags name what is out, each once; what a rollback puts back is in its place."""
     unacked = Unacked()
-    withheld: dict[int, Message] | None = {} if is_transactional else None
+    uncommitted: dict[int, Message] | None = {} if is_transactional else None
     out: list[int] = []
     taken: list[int] = []  # by the transaction
     next_tag = 1
@@ -37,20 +37,20 @@ def test_what_a_tag_names(is_transactional: bool, steps: list[tuple[str, int]]) 
             tag, multiple = number % (next_tag + 1), what == "up to"
             if not (tag in out or multiple and tag == 0):
                 with pytest.raises(UnknownDeliveryTag):
-                    unacked.take(tag, multiple=multiple, withheld=withheld)
+                    unacked.take(tag, multiple=multiple, uncommitted=uncommitted)
             else:
                 named = [one for one in out if one == tag or multiple and (one < tag or not tag)]
-                found = unacked.take(tag, multiple=multiple, withheld=withheld)
+                found = unacked.take(tag, multiple=multiple, uncommitted=uncommitted)
                 assert found == [messages[one] for one in named]
                 out = [one for one in out if one not in named]
-                taken += named if withheld is not None else []
+                taken += named if uncommitted is not None else []
         elif what == "take all":
             assert unacked.take_all() == [messages[one] for one in out]
             out = []
-        elif what == "roll back" and withheld is not None:
-            unacked.put_back(withheld)
-            out, taken, withheld = sorted(out + taken), [], {}
+        elif what == "roll back" and uncommitted is not None:
+            unacked.put_back(uncommitted)
+            out, taken, uncommitted = sorted(out + taken), [], {}
         elif what in ("select", "commit"):
-            taken, withheld = [], {}
+            taken, uncommitted = [], {}
         assert list(unacked.items()) == [(tag, messages[tag]) for tag in out]
-        assert withheld is None or withheld == {tag: messages[tag] for tag in taken}
+        assert uncommitted is None or uncommitted == {tag: messages[tag] for tag in taken}

@@ -19,8 +19,8 @@ def test_100_000_mixed_delays_are_exact() -> None:
     def flush() -> None:
         for effect in client.take_outbox():
             assert isinstance(effect, Delivered)
-            for blob in effect.blobs:
-                arrived[int(PLAIN.split(blob)[1])] = clock.monotonic_ns()
+            for content in effect.contents:
+                arrived[int(PLAIN.split(content)[1])] = clock.monotonic_ns()
         client.drained()
 
     client = broker.connections.open("/", USER, name="test", flush=flush)
@@ -39,14 +39,14 @@ def test_100_000_mixed_delays_are_exact() -> None:
         clock.advance_ns(until_ns - clock.monotonic_ns())
 
     for first in range(0, COUNT, RUN):
-        blobs = []
+        contents = []
         for number in range(first, first + RUN):
             delay_ms = chance.choice((1, 10, 1000, 60_000, 3_600_000)) + chance.randrange(1000)
             due[number] = clock.monotonic_ns() + delay_ms * MS
             body = b"%d" % number
-            blobs.append(PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body))
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        session.publish(route, Envelope("", "q", facts), blobs, mandatory=False)
+            contents.append(PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body))
+        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
+        session.publish(route, Envelope("", "q", facts), contents, mandatory=False)
         advance_to(clock.monotonic_ns() + chance.randrange(5) * MS)
     advance_to(max(due.values()))
     assert arrived == due
@@ -63,9 +63,9 @@ def test_an_exchange_that_delays_is_looked_at_late() -> None:
     vhost.bindings.add("queue", "q", "later", "", {})
     for delay_ms in (500, 300, 300, 0):
         body = b"%d" % delay_ms
-        blob = PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body)
-        facts = scan_properties(PLAIN.split(blob)[0][12:])
-        session.publish(vhost.router.route("later", "", USER), Envelope("later", "", facts), [blob], mandatory=False)
+        content = PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body)
+        facts = scan_properties(PLAIN.split(content)[0][12:])
+        session.publish(vhost.router.route("later", "", USER), Envelope("later", "", facts), [content], mandatory=False)
     clock.advance_ns(500 * MS)
     broker.advance()
     assert [int(message.body) for message in vhost.queues.named("q").store] == [0, 300, 300, 500]

@@ -60,7 +60,7 @@ class World:
         """A run."""
         made = [self.message(exchange, key, body, **headers) for body in bodies]
         route = self.vhost.router.route(exchange, key, USER)
-        assert self.session.publish(route, made[0][0], [blob for _, blob in made], mandatory=True) == []
+        assert self.session.publish(route, made[0][0], [content for _, content in made], mandatory=True) == []
 
     def bodies(self, name: str) -> list[bytes]:
         return [message.body for message in self.vhost.queues.named(name).messages()]

@@ -31,8 +31,8 @@ class World:
         def flush() -> None:
             for effect in client.take_outbox():
                 if isinstance(effect, Delivered):
-                    for number, blob in enumerate(effect.blobs):
-                        self.got.append((name, PLAIN.split(blob)[1].decode()))
+                    for number, content in enumerate(effect.contents):
+                        self.got.append((name, PLAIN.split(content)[1].decode()))
                         self.tags.setdefault(name, []).append(effect.first_tag + number)
             client.drained()
 
@@ -48,8 +48,8 @@ class World:
 
     def publish(self, *bodies: str) -> None:
         route = self.vhost.router.route("", "q", USER)
-        blobs = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
-        self.publisher.publish(route, Envelope("", "q"), blobs, mandatory=False)
+        contents = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
+        self.publisher.publish(route, Envelope("", "q"), contents, mandatory=False)
         self.settle()
 
     def ack(self, name: str) -> None:

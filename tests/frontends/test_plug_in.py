@@ -71,5 +71,5 @@ def test_a_toy_frontend_and_amqp_share_a_broker(toy_installed: None) -> None:
 
 
 def test_plain_content_is_framed_for_amqp() -> None:
-    """A blob of the engine's own framing splits into what was joined."""
+    """A content of the engine's own framing splits into what was joined."""
     assert PLAIN.split(PLAIN.join(b"header", b"body")) == (b"header", b"body")

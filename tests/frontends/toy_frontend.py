@@ -51,9 +51,9 @@ async def talk(runtime: Any, stream: trio.SocketStream) -> None:
                 try:
                     if verb == "PUT":
                         name, _, text = rest.partition(" ")
-                        blob = PLAIN.join(encode_header(len(text.encode())), text.encode())
+                        content = PLAIN.join(encode_header(len(text.encode())), text.encode())
                         route = client.vhost.router.route("", name, guest)
-                        session.publish(route, Envelope("", name), [blob], mandatory=False)
+                        session.publish(route, Envelope("", name), [content], mandatory=False)
                     elif verb == "TAKE":
                         queue = client.vhost.queues.named(rest)
                         session.consume(queue, rest, no_ack=True, exclusive=False, arguments={})
@@ -70,9 +70,9 @@ def render(client: Client) -> bytes:
     lines = b""
     for effect in client.take_outbox():
         if isinstance(effect, Delivered) and isinstance(effect.consumer, Consumer):
-            for _, envelope, blobs in effect.runs():
-                for blob in blobs:
-                    lines += effect.consumer.tag.encode() + b" " + envelope.framing.split(blob)[1] + b"\n"
+            for _, envelope, contents in effect.runs():
+                for content in contents:
+                    lines += effect.consumer.tag.encode() + b" " + envelope.framing.split(content)[1] + b"\n"
     return lines
 
 

@@ -117,7 +117,7 @@ class Owner:
             return False
         memory = self.connection.memory
         if (
-            len(memory.facts) > MEMORY_MAX
+            len(memory.summaries) > MEMORY_MAX
             or max(len(memory.arguments), len(memory.heads), sum(map(len, memory.kinds.values()))) > KINDS_MAX
             or len(self.connection._buffer) > 2 * FRAME_MAX
         ):
@@ -126,17 +126,17 @@ class Owner:
 
     def _handle(self, event: ProtocolEvent) -> None:
         if isinstance(event, PublishReceived):
-            self._published(event.channel, event.kind, event.blobs, event.oversized)
+            self._published(event.channel, event.kind, event.contents, event.oversized)
             # Some kinds nobody remembers.
             event.kind.known = len(event.kind.method_frame) % 4 or None
         elif isinstance(event, MixedReceived):
-            if len(event.kinds) != len(event.blobs) or len(set(event.kinds)) < 2:
-                raise Crash(f"a mixed run of {len(event.kinds)} kinds and {len(event.blobs)} messages")
-            self.mixed += len(event.blobs)
-            for kind, blob in zip(event.kinds, event.blobs):
+            if len(event.kinds) != len(event.contents) or len(set(event.kinds)) < 2:
+                raise Crash(f"a mixed run of {len(event.kinds)} kinds and {len(event.contents)} messages")
+            self.mixed += len(event.contents)
+            for kind, content in zip(event.kinds, event.contents):
                 if kind.known is None:
                     raise Crash("a mixed run of a kind that nobody knows")
-                self._published(event.channel, kind, [blob], 0)
+                self._published(event.channel, kind, [content], 0)
         elif isinstance(event, AcksReceived):
             self.outcome += [("ack", event.channel.number, tag, False) for tag in event.tags]
             self.outcome += [("ack", event.channel.number, tag, True) for tag in event.up_to]
@@ -149,12 +149,12 @@ class Owner:
             if isinstance(event, HeaderReceived):
                 self.connection.step(ConnectionStep.HEADER)
 
-    def _published(self, channel: ChannelReader, kind: PublishKind, blobs: list[bytes], oversized: int) -> None:
+    def _published(self, channel: ChannelReader, kind: PublishKind, contents: list[bytes], oversized: int) -> None:
         self.connection.memory.arguments_of(kind.method_frame)
-        for blob in blobs:
-            if not oversized and scan_properties(blob[19 : 7 + int.from_bytes(blob[3:7], "big")]) != kind.facts:
+        for content in contents:
+            if not oversized and scan_properties(content[19 : 7 + int.from_bytes(content[3:7], "big")]) != kind.summary:
                 raise Crash("other facts than those of the property list")
-            self.outcome.append(("publish", channel.number, kind.method_frame, kind.facts, oversized, blob))
+            self.outcome.append(("publish", channel.number, kind.method_frame, kind.summary, oversized, content))
 
     def _connection_method(self, name: str, event: ConnectionMethod) -> None:
         if name not in CONNECTION_METHODS[self.connection.state]:

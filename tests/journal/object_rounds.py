@@ -396,8 +396,8 @@ class World:
         key = chance.choice(KEYS if exchange else self._names)
         header = encode_header(4, {"delivery_mode": chance.choice((1, 2, 2))})
         envelope = Envelope(exchange, key, scan_properties(header[12:]))
-        blobs = [PLAIN.join(header, b"%04d" % self._new_number()) for _ in range(chance.randrange(1, 4))]
-        session.publish(session.client.vhost.router.route(exchange, key, ME), envelope, blobs, mandatory=False)
+        contents = [PLAIN.join(header, b"%04d" % self._new_number()) for _ in range(chance.randrange(1, 4))]
+        session.publish(session.client.vhost.router.route(exchange, key, ME), envelope, contents, mandatory=False)
 
     def _get(self) -> None:
         session = self._session()
@@ -447,7 +447,7 @@ def facts(broker: Broker) -> State:
             found["messages", name, queue.name] = [
                 (message.id, message.body, message.envelope.exchange)
                 for message in sorted(queue.messages(), key=lambda message: message.id)
-                if message.envelope.facts.persistent
+                if message.envelope.summary.persistent
             ]
     return found
 

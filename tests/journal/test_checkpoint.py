@@ -220,12 +220,12 @@ def told_of(world: DepthWorld, queue: Queue) -> dict[int, Told]:
     for part in queue.store.paged_parts():
         if isinstance(part, Message):
             messages.append(part)
-        elif part.place is None:
+        elif part.location is None:
             expires = part.expires or [0] * len(part.ids)
             for id_, size, expires_ns in zip(part.ids, part.sizes, expires):
                 found[id_] = Told(size, part.attempts, wall_ms(expires_ns), 0)
     for message in messages:
-        if message.envelope.facts.persistent:
+        if message.envelope.summary.persistent:
             attempts = message.deliveries - message.uncounted - (message.holder is not None)
             size = len(message.body)
             found[message.id] = Told(size, max(0, attempts), wall_ms(message.expires_ns), due.get(message.id, 0))

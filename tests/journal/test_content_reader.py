@@ -16,7 +16,7 @@ from leveret.journal.format.record import PUBLISHED, Record
 from leveret.journal.recovery import read_ahead
 from leveret.journal.recovery.read_ahead import ReadAhead
 
-from ..support.journal_workload import blob
+from ..support.journal_workload import make_content
 from ..support.simulated_files import SimulatedFiles
 
 #: A turn: runs of (routing key, octets of body of each); those called "mixed" have several headers.
@@ -32,7 +32,7 @@ TURNS = st.lists(
 
 
 def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[tuple[int, int, bytes, bytes]]:
-    """(LSN, exchange id, routing key, blob) of each message; other records stand between the runs."""
+    """(LSN, exchange id, routing key, content) of each message; other records stand between the runs."""
     written = []
     for number, turn in enumerate(turns):
         exchange = journal.objects.define(2, 0, f"exchange {number % 2}")
@@ -41,11 +41,11 @@ def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[
             bodies = [b"%d" % id_ * size for id_, size in zip(ids, sizes)]
             if key == b"mixed":
                 headers = [encode_header(len(body), {"priority": id_ % 3}) for id_, body in zip(ids, bodies)]
-                blobs = [PLAIN.join(header, body) for header, body in zip(headers, bodies)]
+                contents = [PLAIN.join(header, body) for header, body in zip(headers, bodies)]
             else:
-                blobs = [blob(body) for body in bodies]
-            lsn = journal.messages.published(ids, exchange, key, PLAIN.cut(blobs), queue_ids=[7])
-            written += [(lsn + at, exchange, key, one) for at, one in enumerate(blobs)]
+                contents = [make_content(body) for body in bodies]
+            lsn = journal.messages.published(ids, exchange, key, PLAIN.cut(contents), queue_ids=[7])
+            written += [(lsn + at, exchange, key, one) for at, one in enumerate(contents)]
             journal.messages.enqueued(7, ids, lsn, sizes)
         journal.wait(journal.commit())
     return written

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from journal_workload import ID, PATH, SMALL, Driver, Model, blob, model_of, run_workload
+from journal_workload import ID, PATH, SMALL, Driver, Model, make_content, model_of, run_workload
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
@@ -322,4 +322,4 @@ def test_content_that_is_not_there_is_said_so() -> None:
     for lsn in (0, 1, 10**9):
         with pytest.raises(NotInJournal):
             journal.contents.read(lsn)
-    assert blob(b"x").endswith(b"x")
+    assert make_content(b"x").endswith(b"x")

@@ -92,7 +92,7 @@ def test_a_broker_that_confirms_what_it_holds_is_noticed(tmp_path: Path, monkeyp
 
     def park_for(area: Parking, full: Blocker, channel: Channel, event: Any, turn: Turn) -> None:
         if channel.session.confirms is not None and isinstance(event, PublishReceived | MixedReceived):
-            channel.session.confirms.add(len(event.blobs), ())
+            channel.session.confirms.add(len(event.contents), ())
         held(area, full, channel, event, turn)
 
     monkeypatch.setattr(Parking, "park_for", park_for)

@@ -46,8 +46,8 @@ def made(*, checkpoints: bool, new_id: bytes = ID) -> SimulatedFiles:
     header = encode_header(200, {"delivery_mode": 2})
     for at in range(24):
         envelope = Envelope("", "q", scan_properties(header[12:]))
-        blob = PLAIN.join(header, b"%03d " % at * 50)
-        session.publish(vhost.router.route("", "q", me), envelope, [blob], mandatory=False)
+        content = PLAIN.join(header, b"%03d " % at * 50)
+        session.publish(vhost.router.route("", "q", me), envelope, [content], mandatory=False)
         broker.end_turn()
         journal.wait(journal.commit())
         if checkpoints and at == 18:

@@ -43,9 +43,9 @@ class Kept:
         self.vhost.queues.declare("mortal", client=self.session.client, durable=True, arguments=letters | expiry)
         self.vhost.queues.declare("dead", client=self.session.client, durable=True)
         bodies = [b"%d" % number for number in range(MANY)]
-        blobs = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in bodies]
+        contents = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in bodies]
         envelope = Envelope("", "mortal", PropertySummary(persistent=True))
-        self.session.publish(self.vhost.router.route("", "mortal", USER), envelope, blobs, mandatory=False)
+        self.session.publish(self.vhost.router.route("", "mortal", USER), envelope, contents, mandatory=False)
         self.turn()
         assert not self.broker.dead_letters.count
 
@@ -66,7 +66,7 @@ class Kept:
         found: Counter[bytes] = Counter()
         for name in ("mortal", "dead"):
             while (taken := self.session.get(self.vhost.queues[name], no_ack=True)) is not None:
-                found[taken[1].envelope.framing.split(taken[1].blob)[1]] += 1
+                found[taken[1].envelope.framing.split(taken[1].content)[1]] += 1
         return found
 
 

@@ -87,5 +87,5 @@ def octets_of(queue: Queue) -> int:
     """Of all messages: those in memory, and those that are only in the journal."""
     parts = queue.store.paged_parts()
     aside = [part for part in parts if isinstance(part, Message)]
-    in_memory = sum(len(message.blob) for message in (*queue.messages(), *aside, *queue.unacked_messages()))
-    return in_memory + sum(octets_paged(part.sizes, part.place) for part in parts if not isinstance(part, Message))
+    in_memory = sum(len(message.content) for message in (*queue.messages(), *aside, *queue.unacked_messages()))
+    return in_memory + sum(octets_paged(part.sizes, part.location) for part in parts if not isinstance(part, Message))

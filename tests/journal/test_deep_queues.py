@@ -212,9 +212,9 @@ class DepthMachine(RuleBasedStateMachine):
         paged = [part for part in parts if not isinstance(part, Message)]
         aside = [part for part in parts if isinstance(part, Message)]
         here = [*world.queue.messages(), *aside, *world.queue.unacked_messages()]
-        assert (meter.in_memory, meter.in_memory_octets) == (len(here), sum(len(one.blob) for one in here))
+        assert (meter.in_memory, meter.in_memory_octets) == (len(here), sum(len(one.content) for one in here))
         assert meter.paged == sum(len(part.ids) for part in paged)
-        assert meter.paged_octets == sum(octets_paged(part.sizes[:], part.place) for part in paged)
+        assert meter.paged_octets == sum(octets_paged(part.sizes[:], part.location) for part in paged)
         for node in world.broker.flow.nodes():
             amounts = [charge.amount for charge in meter._charges if charge.node is node]
             assert (
@@ -362,7 +362,7 @@ def held(world: World) -> list[bytes]:
     """The bodies in the queue, oldest first."""
     bodies = []
     while (taken := world.sessions[2].get(world.queue, no_ack=False)) is not None:
-        bodies.append(taken[1].envelope.framing.split(taken[1].blob)[1].rstrip(bytes(1)))
+        bodies.append(taken[1].envelope.framing.split(taken[1].content)[1].rstrip(bytes(1)))
     world.sessions[2].recover()
     world.end_turn()
     return bodies

@@ -77,8 +77,10 @@ class World:
     def flush(self) -> None:
         for effect in self.client.take_outbox():
             assert isinstance(effect, Delivered)
-            for envelope, blob in ((envelope, blob) for _, envelope, blobs in effect.runs() for blob in blobs):
-                header, body = envelope.framing.split(blob)
+            for envelope, content in (
+                (envelope, content) for _, envelope, contents in effect.runs() for content in contents
+            ):
+                header, body = envelope.framing.split(content)
                 offset: Any = headers_of(header)["x-stream-offset"].value
                 self.got.append((offset, body))
         self.client.drained()
@@ -98,9 +100,9 @@ class World:
         bodies = [b"%d" % (len(self.all) + at) for at in range(count)]
         if key == "s":
             self.all += [(len(self.all) + at, self.clock.wall_ms(), body) for at, body in enumerate(bodies)]
-        blobs = [PLAIN.join(encode_header(len(body)), body) for body in bodies]
+        contents = [PLAIN.join(encode_header(len(body)), body) for body in bodies]
         route = self.client.vhost.router.route("", key, USER)
-        self.session.publish(route, Envelope("", key), blobs, mandatory=False)
+        self.session.publish(route, Envelope("", key), contents, mandatory=False)
         self.end_turn()
 
     def state(self) -> None:

@@ -45,8 +45,8 @@ class Life:
         self.turn()
 
     def publish(self, size: int = 1) -> None:
-        blob = PLAIN.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
-        self.session.publish(self.vhost.router.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
+        content = PLAIN.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
+        self.session.publish(self.vhost.router.route("", "q", USER), PERSISTENT, [content], mandatory=False)
 
     def is_confirmed(self) -> bool:
         """All that was published, and nothing of it refused."""
@@ -175,9 +175,9 @@ def test_a_large_commit_that_had_not_begun() -> None:
     async def story() -> None:
         session = life.session.client.open_session()
         session.select_transactions()
-        blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
+        content = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
         for _ in range(LARGE):
-            session.publish(life.vhost.router.route("", "q", USER), PERSISTENT, [blob], mandatory=False)
+            session.publish(life.vhost.router.route("", "q", USER), PERSISTENT, [content], mandatory=False)
         life.files.capacity = life.files.used
         life.publish()
         life.supervisor.commit()

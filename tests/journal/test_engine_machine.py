@@ -103,7 +103,7 @@ class JournalMachine(RuleBasedStateMachine):
                 found[queue.name] = {
                     one.id: self.facts(one)
                     for one in held
-                    if one.envelope.facts.persistent and not 0 < one.expires_ns <= now
+                    if one.envelope.summary.persistent and not 0 < one.expires_ns <= now
                 }
         return found
 
@@ -147,11 +147,11 @@ class JournalMachine(RuleBasedStateMachine):
             "expiration": expiration,
             "delivery_mode": 2 if persistent else 1,
         }
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
         vhost = self.session.client.vhost
         self.session.publish(
-            vhost.router.route(exchange, key, USER), Envelope(exchange, key, facts), blobs, mandatory=False
+            vhost.router.route(exchange, key, USER), Envelope(exchange, key, facts), contents, mandatory=False
         )
         self.end_turn()
 

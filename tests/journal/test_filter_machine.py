@@ -93,10 +93,10 @@ class FilterWorld(DepthWorld):
         bodies = [b'{"n": %d}' % number for number in range(first, first + count)]
         for number, body in enumerate(bodies, first):
             self.numbers[body] = (number, k)
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
         route = self.client.vhost.router.route("e", "q.x", USER)
-        self.sessions[2].publish(route, Envelope("e", "q.x", facts), blobs, mandatory=False)
+        self.sessions[2].publish(route, Envelope("e", "q.x", facts), contents, mandatory=False)
 
     def subscribe(self, tag: str, text: str, *, prefetch: int, no_ack: bool, who: int) -> None:
         """A consumer with a filter."""
@@ -288,9 +288,9 @@ class FilterMachine(RuleBasedStateMachine):
         """While an acknowledgement and new messages are under way."""
         for world in self.worlds:
             world.end_turn()
-            safe = {message.body for message in world.ready().values() if message.envelope.facts.persistent}
-            scheduled = {message.body for message in world.queue.messages() if message.envelope.facts.persistent}
-            out = {one.body: one for one in world.queue.unacked_messages() if one.envelope.facts.persistent}
+            safe = {message.body for message in world.ready().values() if message.envelope.summary.persistent}
+            scheduled = {message.body for message in world.queue.messages() if message.envelope.summary.persistent}
+            out = {one.body: one for one in world.queue.unacked_messages() if one.envelope.summary.persistent}
             session = world.sessions[who]
             tags = list(session.unacked)
             if tags:

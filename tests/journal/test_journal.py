@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from journal_workload import ID, PATH, SMALL, Driver, blob, model_of, run_workload
+from journal_workload import ID, PATH, SMALL, Driver, make_content, model_of, run_workload
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
@@ -258,12 +258,17 @@ def test_states_and_contents_come_back() -> None:
     driver.declare("a")
     journal, queue = driver.journal, driver.queue_ids["a"]
     lsn = journal.messages.published(
-        [1, 2], driver.exchange, b"some.key", PLAIN.cut([blob(b"x"), blob(b"yy")]), queue_ids=[queue], priority=5
+        [1, 2],
+        driver.exchange,
+        b"some.key",
+        PLAIN.cut([make_content(b"x"), make_content(b"yy")]),
+        queue_ids=[queue],
+        priority=5,
     )
     journal.messages.enqueued(queue, [1, 2], lsn, [1, 2], expires_ms=77, priorities=5)
     journal.messages.happened(EventKind.SCHEDULED, queue, [1], due_ms=1234, deliveries=2, uncounted=1)
     journal.messages.happened(EventKind.DELIVERED, queue, [2], deliveries=1, flags=COUNTED)
-    lsn = journal.messages.published([3], driver.exchange, b"k", PLAIN.cut([blob(b"t")]), durable=False)
+    lsn = journal.messages.published([3], driver.exchange, b"k", PLAIN.cut([make_content(b"t")]), durable=False)
     journal.messages.enqueued(queue, [3], lsn, [1], durable=False)
     journal.messages.happened(EventKind.REQUEUED, queue, [1], reason="a word of somebody's", deliveries=3, uncounted=1)
     journal.messages.happened(EventKind.ACKED, queue, [2], kept=True)
@@ -274,8 +279,8 @@ def test_states_and_contents_come_back() -> None:
     assert [message.state for message, _, _ in found] == [MessageState(3, 1, 0, 5), MessageState(1, 0, 0, 5)]
     assert [(message.id, message.size, message.expires_ms) for message, _, _ in found] == [(1, 1, 77), (2, 2, 77)]
     assert [(record.address_id, content.routing_key, content.content) for _, record, content in found] == [
-        (driver.exchange, b"some.key", blob(b"x")),
-        (driver.exchange, b"some.key", blob(b"yy")),
+        (driver.exchange, b"some.key", make_content(b"x")),
+        (driver.exchange, b"some.key", make_content(b"yy")),
     ]
     assert again.recovered.settings == {0: '{"a": 1}'}
 

@@ -61,7 +61,7 @@ def test_what_is_being_written_counts_as_backlog() -> None:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> "tuple[Driver, threading.Event]":
     """A journal with its thread, which has all the patience in the world; set when something is durable."""
-    monkeypatch.setattr(writing, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(writing, "SYNC_DELAY_SECONDS", 3600.0)
     journal = Journal.open(str(tmp_path), ManualClock(), JournalOptions(preallocate_size=0))
     event = threading.Event()
     driver = Driver(journal)

@@ -126,9 +126,9 @@ class World:
     def read(peer: Peer) -> None:
         for effect in peer.client.take_outbox():
             if isinstance(effect, Delivered):
-                for first, envelope, blobs in effect.runs():
-                    for at, blob in enumerate(blobs):
-                        peer.seen.append((first + at, *told(envelope, blob), effect.redelivered))
+                for first, envelope, contents in effect.runs():
+                    for at, content in enumerate(contents):
+                        peer.seen.append((first + at, *told(envelope, content), effect.redelivered))
         peer.client.drained()
 
     def settle(self) -> None:
@@ -143,15 +143,15 @@ class World:
         found = []
         while (got := self.reader.session.get(self.vhost.queues.named("dead"), no_ack=True)) is not None:
             message = got[1]
-            reason = message.envelope.headers(message.blob)["x-amps-reason"].text
+            reason = message.envelope.headers(message.content)["x-amps-reason"].text
             found.append((json.loads(message.body)["n"], reason))
         return found
 
 
-def told(envelope: Envelope, blob: bytes) -> tuple[Any, ...]:
+def told(envelope: Envelope, content: bytes) -> tuple[Any, ...]:
     """Number, count of deliveries, count of cancels, and whether it is told to be a barrier."""
-    headers = envelope.headers(blob)
-    body = json.loads(envelope.framing.split(blob)[1])
+    headers = envelope.headers(content)
+    body = json.loads(envelope.framing.split(content)[1])
     counts = [headers[key].value for key in ("x-delivery-count", "x-cancel-count")]
     return body["n"], *counts, "x-barrier" in headers
 
@@ -390,10 +390,10 @@ class LeasedMachine:
             if self.deferred.pop(id_, 0) > self.now_ms:
                 continue
             self.ready.append(message)
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        envelope = Envelope("", "q", scan_properties(PLAIN.split(blobs[0])[0][12:]))
+        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        envelope = Envelope("", "q", scan_properties(PLAIN.split(contents[0])[0][12:]))
         route = self.world.vhost.router.route("", "q", USER)
-        self.world.reader.session.publish(route, envelope, blobs, mandatory=False)
+        self.world.reader.session.publish(route, envelope, contents, mandatory=False)
         last = self.world.broker.context.next_id
         self._id_of.update((self.number - at, last - 1 - at) for at in range(len(kinds)))
         self._finish()
@@ -477,7 +477,7 @@ class LeasedMachine:
         if not no_ack:
             peer.tags[tag].is_got = True
         counts = (first.number, first.deliveries, first.cancels, first.is_barrier, first.deliveries > 1)
-        assert (*told(message.envelope, message.blob), redelivered) == counts and left == len(self.ready)
+        assert (*told(message.envelope, message.content), redelivered) == counts and left == len(self.ready)
         self._finish()
 
     def discard(self, option: str, kind: int) -> None:

@@ -54,11 +54,11 @@ def test_the_ledger_counts_what_is_there(overflow: str, there: list[int], dead: 
     session = kept.broker.connections.open("/", User("u"), name="c", flush=lambda: None).open_session()
     for _ in range(5):
         header = encode_header(1, {"delivery_mode": 2})
-        blob = PLAIN.join(header, b"x")
+        content = PLAIN.join(header, b"x")
         session.publish(
             vhost.router.route("", "q", User("u")),
             Envelope("", "q", scan_properties(header[12:])),
-            [blob],
+            [content],
             mandatory=False,
         )
     kept.settle()

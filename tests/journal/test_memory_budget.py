@@ -65,10 +65,10 @@ class Desk:
         properties: dict[str, Any] = {"delivery_mode": mode, "priority": priority}
         bodies = [b"%d." % (self.number + at) + bytes(size) for at in range(count)]
         self.number += count
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        envelope = Envelope("", queue.name, scan_properties(PLAIN.split(blobs[0])[0][12:]))
+        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        envelope = Envelope("", queue.name, scan_properties(PLAIN.split(contents[0])[0][12:]))
         route = self.client.vhost.router.route("", queue.name, USER)
-        self.session.publish(route, envelope, blobs, mandatory=False)
+        self.session.publish(route, envelope, contents, mandatory=False)
         self.end_turn()
 
     def end_turn(self) -> None:

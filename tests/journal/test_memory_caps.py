@@ -15,7 +15,7 @@ import pytest
 from flow_bench import MIB, USER, FlowBench, Publisher
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Delivered, Message, Place, PropertySummary, Queue, Route, Session
+from leveret.engine import Delivered, Location, Message, PropertySummary, Queue, Route, Session
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import tail_paging, tailed_store
@@ -103,12 +103,12 @@ def in_memory(queue: Queue) -> int:
     """Octets of messages, each of them 1 KiB at least: those that are ready, wait or are out."""
     aside = [part for part in queue.store.paged_parts() if isinstance(part, Message)]
     here = [*queue.messages(), *aside, *queue.unacked_messages()]
-    return max(sum(len(one.blob) for one in here), KIB * len(here))
+    return max(sum(len(one.content) for one in here), KIB * len(here))
 
 
 def published(bench: Bench, facts: PropertySummary, count: int, first: int = 0) -> Publisher:
     """One publisher in runs of 50."""
-    bench.facts = facts
+    bench.summary = facts
     publisher = Publisher(bench, "p")
     messages = numbered(count, first)
     for start in range(0, count, 50):
@@ -135,7 +135,9 @@ class Subscriber:
         self.most = max(self.most, in_memory(self.queue))
         for effect in self.client.take_outbox():
             assert isinstance(effect, Delivered)
-            self.got += [number_of(one.framing.split(blob)[1]) for _, one, blobs in effect.runs() for blob in blobs]
+            self.got += [
+                number_of(one.framing.split(content)[1]) for _, one, contents in effect.runs() for content in contents
+            ]
         self.client.drained()
 
     def ack(self) -> None:
@@ -209,9 +211,9 @@ class Ailing(FileTempStore):
 
     is_ill = False
 
-    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+    def spool(self, contents: Sequence[bytes]) -> Location | None:
         self._chunk_size = 0  # a file each
-        return super().spool(blobs)
+        return super().spool(contents)
 
     def _new_chunk(self) -> Chunk:
         if self.is_ill:
@@ -277,7 +279,7 @@ def prices(has_journal: bool) -> Iterator[tuple[Bench, Subscriber, Subscriber]]:
         SettingsRepository([entry("#", memory_limit=LIMIT, producer_flow_control=False)]), bench.broker.context.options
     )
     slow, fast = (topic_subscriber(bench, name, prefetch) for name, prefetch in (("slow", 5), ("fast", 0)))
-    bench.facts = TRANSIENT
+    bench.summary = TRANSIENT
     publisher = Publisher(bench, "p")
     for start in range(0, 2000, 50):
         publisher.publish(*numbered(50, start), to="PRICES.X")
@@ -402,7 +404,7 @@ def test_all_addresses_together(has_journal: bool, whole: WholeLimits) -> None:
             publisher.publish(*numbered(50, start), to=queue.name)
             bench.end_turn()
         assert publisher.published == 500
-    assert sum(sum(len(one.blob) for one in queue.messages()) for queue in queues) <= LIMIT
+    assert sum(sum(len(one.content) for one in queue.messages()) for queue in queues) <= LIMIT
     assert queues[0].store.in_memory > 100 and not queues[2].store.in_memory
     for queue in reversed(queues):
         subscriber = Subscriber(bench, queue, prefetch=20)

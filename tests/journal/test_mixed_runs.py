@@ -64,22 +64,22 @@ class MixedWorld(DepthWorld):
 
     def publish_kinds(self, kinds: Sequence[int]) -> None:
         """A message of each of these kinds, numbered."""
-        blobs = []
+        contents = []
         for kind in kinds:
             self.number += 1
             body = b"%d" % self.number
-            blobs.append(PLAIN.join(encode_header(len(body), [*KINDS, TRANSIENT][kind][1]), body))
+            contents.append(PLAIN.join(encode_header(len(body), [*KINDS, TRANSIENT][kind][1]), body))
         envelopes = [self.envelopes[kind] for kind in kinds]
         routes = [self.client.vhost.router.route("e", envelope.routing_key, USER) for envelope in envelopes]
         queues = [route.only_queue for route in routes]
         session = self.sessions[2]
         if self.is_mixed:
-            session.publish_mixed([queue for queue in queues if queue is not None], envelopes, blobs)
+            session.publish_mixed([queue for queue in queues if queue is not None], envelopes, contents)
         else:
             for queue in dict.fromkeys(queues):
                 for at, route in enumerate(routes):
                     if queues[at] is queue:
-                        session.publish(route, envelopes[at], (blobs[at],), mandatory=False)
+                        session.publish(route, envelopes[at], (contents[at],), mandatory=False)
         assert session.confirms is not None
         self.broker.scheduler.mark(self.queue)
 
@@ -118,7 +118,7 @@ class MixedWorld(DepthWorld):
         assert confirms is not None
         self.confirmed += confirms.take(1 << 60)
         stats = [self.client.vhost.queues.named(name).statistics() for name in ("q", "other")]
-        in_memory = [self.content(one.envelope, one.blob) for one in self.queue.store]
+        in_memory = [self.content(one.envelope, one.content) for one in self.queue.store]
         counts = [(one.ready, one.unacked, one.counters) for one in stats]
         return self.seen, in_memory, counts, self.confirmed, _told(self.heard)
 
@@ -165,10 +165,10 @@ def test_envelopes_may_stand_in_any_sequence() -> None:
     world = MixedWorld({}, is_mixed=True, memory=None)
     world.do("consume", 0, 1, False)
     envelopes = (world.envelopes[0], world.envelopes[1], world.envelopes[0])
-    blobs = [PLAIN.join(encode_header(1), body) for body in (b"1", b"2", b"3")]
-    world.sessions[2].publish_mixed([world.queue] * 3, envelopes, blobs)
+    contents = [PLAIN.join(encode_header(1), body) for body in (b"1", b"2", b"3")]
+    world.sessions[2].publish_mixed([world.queue] * 3, envelopes, contents)
     (effect,) = world.client.take_outbox()
     assert isinstance(effect, Delivered)
-    assert list(effect.runs()) == [(1, envelopes[0], blobs[:1])]
+    assert list(effect.runs()) == [(1, envelopes[0], contents[:1])]
     assert tuple(one.envelope for one in world.queue.store) == envelopes[1:]
     world.close()

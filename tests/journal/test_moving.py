@@ -20,7 +20,7 @@ from leveret.engine import (
     encode_header,
     scan_properties,
 )
-from leveret.engine.aims import Aim, to_exchange, to_origin, to_queue
+from leveret.engine.move_targets import FindTarget, to_exchange, to_origin, to_queue
 from leveret.engine.moving import MOVED, OCTETS, Choice, Moving, why_not
 
 COUNT = 130
@@ -45,16 +45,18 @@ def _started(path: Path, arguments: dict[str, Any], count: int = COUNT) -> Recor
     return world
 
 
-def _moving(world: RecordedBroker, aim: Callable[[Any], Aim] | None, choice: Choice = ALL) -> Moving:
+def _moving(world: RecordedBroker, find_target: Callable[[Any], FindTarget] | None, choice: Choice = ALL) -> Moving:
     client = world.session.client
-    return Moving(world.vhost.queues.named("from"), client, choice, None if aim is None else aim(client), "moved")
+    return Moving(
+        world.vhost.queues.named("from"), client, choice, None if find_target is None else find_target(client), "moved"
+    )
 
 
 def _bodies(world: RecordedBroker, name: str) -> list[bytes]:
     return [message.body for message in world.vhost.queues.named(name).messages()]
 
 
-def _into_to(client: Any) -> Aim:
+def _into_to(client: Any) -> FindTarget:
     return to_queue(client, "to")
 
 
@@ -148,7 +150,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     moving = _moving(world, lambda client: to_exchange(client, "amq.direct", None))
     assert {one.reason for one in moving.look()} == {"no queue takes it: exchange amq.direct, key from"}
     moving = _moving(world, _into_to)
-    assert [one.place.title for one in moving.look() if one.place] == ["queue to"] * 5
+    assert [one.target.title for one in moving.look() if one.target] == ["queue to"] * 5
     assert (moving.done, moving.is_done, moving.looked_at, events) == (5, True, 5, [])
     world.journal.close()
 
@@ -216,7 +218,7 @@ def test_back_to_where_they_came_from(tmp_path: Path) -> None:
         ("amq.topic", "order.new"),
         ("amq.topic", "order.old"),
     ]
-    assert "x-death" in kept.envelope.headers(kept.blob) and not clean.envelope.headers(clean.blob)
+    assert "x-death" in kept.envelope.headers(kept.content) and not clean.envelope.headers(clean.content)
     world.publish("from", body=b"never died")
     moving = _moving(world, lambda client: to_origin(client, into_queue=False, without_history=False))
     moving.work()

@@ -208,7 +208,7 @@ def test_a_deep_queue_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
     world.journal.contents.close()
     got = []
     while (message := world.queue.pop()) is not None:
-        got.append(bytes(world.content(message.envelope, message.blob)[0]).partition(b".")[0])
+        got.append(bytes(world.content(message.envelope, message.content)[0]).partition(b".")[0])
     assert got == [b"%d" % number for number in range(400)]
     assert pauses
     world.files.fault = lambda operation, path: None

@@ -214,17 +214,17 @@ def test_runs_are_their_records(bodies: list[bytes], key: bytes, before: int) ->
     builder.stamp(5)
     for _ in range(before):
         builder.add(Record(23, heap=b"abc"))
-    blobs = [PLAIN.join(b"header", body) for body in bodies]
-    content = Content(key, (7,), 9, 0, b"")
+    contents = [PLAIN.join(b"header", body) for body in bodies]
+    stored = Content(key, (7,), 9, 0, b"")
     ids = list(range(50, 50 + len(bodies)))
-    lsn = builder.published(ids, encode_content(content), PLAIN.cut(blobs), arg=9, address_ids=3)
+    lsn = builder.published(ids, encode_content(stored), PLAIN.cut(contents), arg=9, address_ids=3)
     assert builder.enqueued(7, ids, lsn, [len(body) for body in bodies], arg=9) == lsn + len(ids)
     builder.run(10, 7, ids, flags=DURABLE, consumer_id=4)
     block = read_block(memoryview(builder.encode(2, 0)), 0, 0)
     assert block is not None
     expected = [
-        Record(PUBLISHED, 5, id_, 9, DURABLE, address_id=3, size=len(body), heap=encode_content(content) + blob)
-        for id_, body, blob in zip(ids, bodies, blobs)
+        Record(PUBLISHED, 5, id_, 9, DURABLE, address_id=3, size=len(body), heap=encode_content(stored) + content)
+        for id_, body, content in zip(ids, bodies, contents)
     ]
     expected += [
         Record(ENQUEUED, 5, id_, 9, DURABLE, queue_id=7, size=len(body), link=len(ids))
@@ -237,20 +237,20 @@ def test_runs_are_their_records(bodies: list[bytes], key: bytes, before: int) ->
 class Padded:
     """A framing of a frontend's own."""
 
-    def split(self, blob: bytes) -> tuple[bytes, bytes]:
+    def split(self, content: bytes) -> tuple[bytes, bytes]:
         """Three octets of header."""
-        return blob[:3], blob[3:-1]
+        return content[:3], content[3:-1]
 
-    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
-        return list(map(self.body_size, blobs))
+    def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
+        return list(map(self.body_size, contents))
 
-    def cut(self, blobs: Sequence[bytes]) -> Cut:
-        parts = list(map(self.split, blobs))
+    def cut(self, contents: Sequence[bytes]) -> Cut:
+        parts = list(map(self.split, contents))
         return Cut.of([len(header).to_bytes(4, "big") + header for header, _ in parts], [body for _, body in parts])
 
-    def body_size(self, blob: bytes) -> int:
+    def body_size(self, content: bytes) -> int:
         """The rest but one."""
-        return len(blob) - 4
+        return len(content) - 4
 
 
 def test_other_framings_are_stored_plain() -> None:

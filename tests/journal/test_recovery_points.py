@@ -23,7 +23,7 @@ from leveret.engine import (
     publish_by_name,
     scan_properties,
 )
-from leveret.engine.leases import reviewing as leased_reviewing
+from leveret.engine.leases import rebuilding as leased_rebuilding
 from leveret.engine.stores import topic_log as memory_log
 from leveret.journal import JournalReader
 from leveret.journal.format.record import PUBLISHED
@@ -203,7 +203,7 @@ def test_what_is_known_is_not_reviewed() -> None:
     world.publish(*"abc")
     world.ack("a")
     again = world.restarted(LOG + QUEUE)
-    assert again.queue().recovery == "epoch" and again.queue().review is None
+    assert again.queue().recovery == "epoch" and again.queue().rebuild is None
     assert again.bodies() == "bc"
 
 
@@ -213,13 +213,13 @@ def test_without_a_state_all_is_reviewed() -> None:
     world = World(LOG + QUEUE, SimulatedFiles())
     world.publish(*"abcd")
     world.ack("b")
-    again = world.restarted(LOG + QUEUE, reviews_all=True)
+    again = world.restarted(LOG + QUEUE, rebuilds_all=True)
     assert again.bodies() == "acd"
     again = again.restarted(LOG + QUEUE + 'recovery-point = "now"\n')
     assert again.bodies() == ""
     again.publish("e")
     assert again.restarted(LOG + QUEUE + 'recovery-point = "now"\n').bodies() == "e"
-    assert again.restarted(LOG + QUEUE + 'recovery-point = "now"\n', reviews_all=True).bodies() == ""
+    assert again.restarted(LOG + QUEUE + 'recovery-point = "now"\n', rebuilds_all=True).bodies() == ""
 
 
 def test_a_checkpoint_spares_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_a_checkpoint_spares_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     world.built.close()
     again = world.restarted(settings)
     assert again.bodies() == expected and not looks
-    reviewed = world.restarted(settings, reviews_all=True)
+    reviewed = world.restarted(settings, rebuilds_all=True)
     assert reviewed.bodies() == expected and looks
 
 
@@ -252,8 +252,8 @@ def test_topics_within_topics() -> None:
         world.work()
 
     declare_one("narrow", "e/k")
-    blob = PLAIN.join(encode_header(1), b"a")
-    publish_by_name(vhost.context, Envelope("e", "k"), [blob])
+    content = PLAIN.join(encode_header(1), b"a")
+    publish_by_name(vhost.context, Envelope("e", "k"), [content])
     world.work()
     declare_one("wide", "e")
     declare_one("other", "e/l")
@@ -288,10 +288,10 @@ def test_a_bookmark_from_before_the_last_start(is_clean: bool) -> None:
     point = f'recovery-point = "1|{first + 2}|"\n'
     later = world.restarted(LOG + DLX, is_clean=is_clean).restarted(LOG + QUEUE + point, is_clean=is_clean)
     assert later.bodies() == "cde"
-    again = later.restarted(LOG + QUEUE + point, is_clean=is_clean, reviews_all=True)
+    again = later.restarted(LOG + QUEUE + point, is_clean=is_clean, rebuilds_all=True)
     assert again.bodies() == "cde"
     again.ack("d")
-    assert again.restarted(LOG + QUEUE + point, is_clean=is_clean, reviews_all=True).bodies() == "ce"
+    assert again.restarted(LOG + QUEUE + point, is_clean=is_clean, rebuilds_all=True).bodies() == "ce"
 
 
 def test_a_reload_changes_it_with_the_next_start() -> None:
@@ -347,7 +347,7 @@ def test_what_comes_meanwhile_stands_behind(
 ) -> None:
     """A review takes many turns; nobody gets anything before its end (C.5), and a crash in between begins it again."""
     monkeypatch.setattr(topic_log, "LOOK_OCTETS", octets)
-    monkeypatch.setattr(leased_reviewing, "REVIEW_OCTETS", octets)
+    monkeypatch.setattr(leased_rebuilding, "REBUILD_OCTETS", octets)
     monkeypatch.setattr(memory_log, "RUNS_MAX", 2)
     world = World(LOG, files)
     world.publish(*"abcdefgh")
@@ -355,7 +355,7 @@ def test_what_comes_meanwhile_stands_behind(
     world.broker.end_turn()
     world.broker.scheduler.load()
     if octets == 1 or files is None:
-        assert world.queue().review is not None and world.queue().is_busy()
+        assert world.queue().rebuild is not None and world.queue().is_busy()
         assert world.queue().recovery == ""
         publish_by_name(
             world.broker.virtual_hosts["/"].context, Envelope("", "t"), [PLAIN.join(encode_header(1), b"i")]
@@ -369,7 +369,7 @@ def test_what_comes_meanwhile_stands_behind(
         world.work()
         assert world.bodies() == "abcdefghi"
     world.work()
-    assert world.queue().review is None and not world.queue().is_busy()
+    assert world.queue().rebuild is None and not world.queue().is_busy()
     assert world.bodies().startswith("abcdefgh")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from journal_workload import ID, PATH, blob
+from journal_workload import ID, PATH, make_content
 from simulated_files import SimulatedFiles
 
 from leveret.engine import TERMINAL, ManualClock
@@ -113,7 +113,7 @@ class Desk:
             [id_],
             self.exchange,
             key,
-            PLAIN.cut([blob(body)]),
+            PLAIN.cut([make_content(body)]),
             queue_ids=queues,
             expires_ms=expires_ms,
             priority=priority,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.engine import Unreadable
-from leveret.engine.stores.paged_run import Place
+from leveret.engine.stores.paged_run import Location
 from leveret.journal.recording.temp_store import FileTempStore
 
 
@@ -26,25 +26,25 @@ def test_what_is_put_comes_back(
     temp = FileTempStore(str(tmp_path_factory.getbasetemp()), chunk_size=100)
     seen: list[int] = []
     temp.on_change = seen.append
-    held: list[tuple[Place, bytes]] = []
-    for blobs in runs:
-        place = temp.spool(blobs)
-        assert place is not None
-        octets = b"".join(blobs)
+    held: list[tuple[Location, bytes]] = []
+    for contents in runs:
+        location = temp.spool(contents)
+        assert location is not None
+        octets = b"".join(contents)
         at = chance.randint(0, len(octets))
-        held += [(place, octets[:at]), (Place(place.chunk, place.offset + at), octets[at:])]
+        held += [(location, octets[:at]), (Location(location.chunk, location.offset + at), octets[at:])]
         if chance.random() < 0.3:
-            place, octets = held.pop(chance.randrange(len(held)))
-            assert temp.unspool(place, len(octets)) == octets
-            temp.release(place, len(octets))
+            location, octets = held.pop(chance.randrange(len(held)))
+            assert temp.unspool(location, len(octets)) == octets
+            temp.release(location, len(octets))
         assert temp.used == sum(len(octets) for _, octets in held)
     chance.shuffle(held)
-    for place, octets in held:
-        assert temp.unspool(place, len(octets)) == octets
-        temp.release(place, len(octets))
+    for location, octets in held:
+        assert temp.unspool(location, len(octets)) == octets
+        temp.release(location, len(octets))
     assert temp.used == 0
     assert seen[-1:] in ([], [0])
-    files = [chunk.file for chunk in {id(place.chunk): place.chunk for place, _ in held}.values()]  # type: ignore[attr-defined]
+    files = [chunk.file for chunk in {id(location.chunk): location.chunk for location, _ in held}.values()]  # type: ignore[attr-defined]
     assert sum(os.fstat(file.fileno()).st_size for file in files if not file.closed) == 0
     assert sum(not file.closed for file in files) <= 1
     temp.close()
@@ -56,11 +56,11 @@ def test_each_change_of_the_account_is_reported(tmp_path: Path) -> None:
     temp = FileTempStore(str(tmp_path))
     seen: list[int] = []
     temp.on_change = seen.append
-    place = temp.spool([b"12345", b"678"])
-    assert place is not None
+    location = temp.spool([b"12345", b"678"])
+    assert location is not None
     assert temp.spool([b""]) is not None
-    temp.release(place, 5)
-    temp.release(Place(place.chunk, place.offset + 5), 3)
+    temp.release(location, 5)
+    temp.release(Location(location.chunk, location.offset + 5), 3)
     assert seen == [8, 3, 0]
     temp.close()
 
@@ -69,15 +69,15 @@ def test_the_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is taken once it is reached, one run may go over it; 0 is none; it may change; the disk has no fault."""
     temp = FileTempStore(str(tmp_path))
     temp.limit = 10
-    place = temp.spool([bytes(6)])
-    assert place is not None
+    location = temp.spool([bytes(6)])
+    assert location is not None
     assert temp.spool([bytes(3), bytes(3)]) is not None
     assert temp.used == 12
     assert temp.spool([bytes(1)]) is None
     temp.limit = 13
     assert temp.spool([bytes(1)]) is not None
     assert temp.spool([bytes(1)]) is None
-    temp.release(place, 6)
+    temp.release(location, 6)
     assert temp.spool([bytes(7)]) is not None
     temp.limit = 0
     assert temp.spool([bytes(100)]) is not None
@@ -102,8 +102,8 @@ def test_no_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert temp.spool([b"x"]) is None
         assert temp.used == 0
         directory.mkdir()
-        place = temp.spool([b"x"])
-        assert place is not None
+        location = temp.spool([b"x"])
+        assert location is not None
         temp.close()
         directory.rmdir()
     assert len(caplog.records) == 2
@@ -144,11 +144,11 @@ def test_a_file_that_was_cut(tmp_path: Path) -> None:
     """An error that is reported, never other octets."""
     errors: list[Unreadable] = []
     temp = FileTempStore(str(tmp_path), on_unreadable=errors.append)
-    place = temp.spool([b"0123456789"])
-    assert place is not None
-    place.chunk.file.truncate(4)  # type: ignore[attr-defined]
+    location = temp.spool([b"0123456789"])
+    assert location is not None
+    location.chunk.file.truncate(4)  # type: ignore[attr-defined]
     with pytest.raises(Unreadable, match="4 of 10 octets"):
-        temp.unspool(place, 10)
+        temp.unspool(location, 10)
     assert len(errors) == 1
     temp.close()
 
@@ -177,12 +177,12 @@ def test_a_private_directory_is_made_when_it_is_needed_and_removed_at_the_end(sy
 def test_a_private_directory_that_was_tidied_away(system_directory: Path) -> None:
     """What is open stays readable; the next file is in another one."""
     temp = FileTempStore(chunk_size=1)
-    place = temp.spool([b"x"])
-    assert place is not None
+    location = temp.spool([b"x"])
+    assert location is not None
     for path in system_directory.iterdir():
         path.rmdir()
     assert temp.spool([b"y"]) is not None
-    assert temp.unspool(place, 1) == b"x"
+    assert temp.unspool(location, 1) == b"x"
     temp.close()
     assert not os.listdir(system_directory)
 

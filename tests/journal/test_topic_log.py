@@ -80,7 +80,7 @@ class Life:
         held = [one.id for name in "ab" for one in self.world.vhost.queues.named(name).messages()]
         assert set(held) <= {one.id for one in there}, "what waits in a queue is in the log"
         assert [one.message.id for one in self.read(0, "b")] == [one.id for one in there if one.key == "b"]
-        positions = [one.place for one in found]
+        positions = [one.location for one in found]
         assert positions == sorted(set(positions)) and all(log.start() <= one < log.end() for one in positions)
         assert log.next_id() > max((one.id for one in self.published), default=0)
         assert all(log.first_id() <= one.id for one in there)

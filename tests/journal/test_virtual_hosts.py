@@ -49,11 +49,11 @@ class Restarted:
         vhost.queues.declare("q", client=None, durable=True)
         vhost.bindings.add("queue", "q", "e", "#", {})
         session = self.broker.connections.open("v", User("u"), name="c", flush=lambda: None).open_session()
-        blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
+        content = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
         session.publish(
             vhost.router.route("e", "k", User("u")),
             Envelope("e", "k", PropertySummary(persistent=True)),
-            [blob],
+            [content],
             mandatory=False,
         )
 

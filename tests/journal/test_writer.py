@@ -116,7 +116,7 @@ class Watched:
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.setattr(writing, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(writing, "SYNC_DELAY_SECONDS", 3600.0)
     one = Watched()
     yield one
     one.has_room()

@@ -70,10 +70,10 @@ class EngineSide:
     def _flush(self, client: Client) -> None:
         for effect in client.take_outbox():
             if isinstance(effect, Delivered):
-                for first, envelope, blobs in effect.runs():
-                    for tag, blob in enumerate(blobs, first):
+                for first, envelope, contents in effect.runs():
+                    for tag, content in enumerate(contents, first):
                         place, name = effect.consumer.tag.split("/")
-                        seen = [name, tag, *_told(envelope, blob, effect.redelivered)]
+                        seen = [name, tag, *_told(envelope, content, effect.redelivered)]
                         self.deliveries.setdefault(place, []).append(seen)
         client.drained()
 
@@ -135,14 +135,14 @@ class EngineSide:
             "headers": {} if key is None else {KEY: Field("S", key.encode())},
             "expiration": None if expiration is None else str(expiration).encode(),
         }
-        blobs = []
+        contents = []
         for index in range(operation.get("count", 1)):
             body = f"{number}-{index}".encode()
-            blobs.append(PLAIN.join(encode_header(len(body), properties), body))
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+            contents.append(PLAIN.join(encode_header(len(body), properties), body))
+        summary = scan_properties(PLAIN.split(contents[0])[0][12:])
         name, publisher = operation["queue"], self._client(CLIENTS)
         session = next(iter(publisher.sessions), None) or publisher.open_session()
-        session.publish(self.vhost.router.route("", name, USER), Envelope("", name, facts), blobs, mandatory=False)
+        session.publish(self.vhost.router.route("", name, USER), Envelope("", name, summary), contents, mandatory=False)
 
     def _consume(self, operation: Operation, number: int) -> None:
         session, queue = self._session(operation), self._queue(operation)
@@ -165,7 +165,7 @@ class EngineSide:
         if got is None:
             return "empty"
         tag, message, redelivered, _ = got
-        return [tag, *_told(message.envelope, message.blob, redelivered)]
+        return [tag, *_told(message.envelope, message.content, redelivered)]
 
     def _ack(self, operation: Operation, number: int) -> None:
         session = self._session(operation)
@@ -214,8 +214,8 @@ def _counters(queue: Queue) -> dict[str, int]:
     return {name: counters[name] for name in COUNTERS}
 
 
-def _told(envelope: Envelope, blob: bytes, redelivered: bool) -> list[Any]:
-    headers = envelope.headers(blob)
+def _told(envelope: Envelope, content: bytes, redelivered: bool) -> list[Any]:
+    headers = envelope.headers(content)
     origin = headers["_AMQ_ORIG_QUEUE"].text if "_AMQ_ORIG_QUEUE" in headers else None
     failed = headers["x-delivery-count"].value if "x-delivery-count" in headers else 0
     deaths: list[Any] = []
@@ -223,4 +223,4 @@ def _told(envelope: Envelope, blob: bytes, redelivered: bool) -> list[Any]:
         for one in headers["x-death"].value:
             table = one.value
             deaths.append([table["reason"].text, table["queue"].text, table["count"].value])
-    return [PLAIN.split(blob)[1].decode(), redelivered, failed, origin, deaths]
+    return [PLAIN.split(content)[1].decode(), redelivered, failed, origin, deaths]

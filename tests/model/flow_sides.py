@@ -141,7 +141,7 @@ class FlowEngineSide(Side):
         seen: Observation = {"queues": {}}
         for name in QUEUES:
             messages = self.bench.vhost.queues[name].messages()
-            seen["queues"][name] = [PLAIN.split(one.blob)[1].decode().rstrip(".") for one in messages]
+            seen["queues"][name] = [PLAIN.split(one.content)[1].decode().rstrip(".") for one in messages]
         for name, publisher in sorted(self.publishers.items()):
             seen[name] = [publisher.outcomes(), len(publisher.wants)]
         names = {"max-size-bytes": "octets", "max-size-messages": "messages", "memory": "memory"}
@@ -179,11 +179,11 @@ class FlowEngineSide(Side):
     def _publish(self, operation: Operation, number: int) -> None:
         if self.bench is None:
             return
-        publisher, blobs = self._publisher(operation), []
+        publisher, contents = self._publisher(operation), []
         for at, size in enumerate(operation.get("sizes", ())):
             rest = size - len(PLAIN.join(HEADER, b""))
-            blobs.append(PLAIN.join(HEADER, f"{number}-{at}".encode().ljust(rest, b".")))
-        publisher.publish(*blobs, to=operation["queue"])
+            contents.append(PLAIN.join(HEADER, f"{number}-{at}".encode().ljust(rest, b".")))
+        publisher.publish(*contents, to=operation["queue"])
 
     def _rush(self, operation: Operation, number: int) -> Any:
         if self.bench is None:
@@ -208,7 +208,7 @@ class FlowEngineSide(Side):
             return "empty"
         if not operation.get("no_ack"):
             self.out.append(got[0])
-        return PLAIN.split(got[1].blob)[1].decode().rstrip(".")
+        return PLAIN.split(got[1].content)[1].decode().rstrip(".")
 
     def _ack(self, operation: Operation, number: int) -> None:
         if self.out:

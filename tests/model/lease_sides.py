@@ -247,15 +247,15 @@ class LeaseEngineSide(Side):
             if isinstance(effect, ConsumerCancelled):
                 continue
             assert isinstance(effect, Delivered)
-            for first, envelope, blobs in effect.runs():
-                for tag, blob in enumerate(blobs, first):
+            for first, envelope, contents in effect.runs():
+                for tag, content in enumerate(contents, first):
                     place, name = effect.consumer.tag.split("/")
-                    seen = self._told(envelope, blob, tag, redelivered=effect.redelivered)
+                    seen = self._told(envelope, content, tag, redelivered=effect.redelivered)
                     self.deliveries.setdefault(place, []).append([name, *seen])
         client.drained()
 
-    def _told(self, envelope: Envelope, blob: bytes, tag: int, *, redelivered: bool) -> list[Any]:
-        headers, body = envelope.headers(blob), PLAIN.split(blob)[1].decode()
+    def _told(self, envelope: Envelope, content: bytes, tag: int, *, redelivered: bool) -> list[Any]:
+        headers, body = envelope.headers(content), PLAIN.split(content)[1].decode()
         if "x-barrier" in headers and "x-lease-until" not in headers or "x-browse" in headers:
             return [tag, body]
         until = headers["x-lease-until"].value - self.began_ms if "x-lease-until" in headers else None
@@ -273,8 +273,8 @@ class LeaseEngineSide(Side):
         self.deliveries = {}
         dead = []
         while (got := self.publisher.get(self.vhost.queues["dead"], no_ack=True)) is not None:
-            headers = got[1].envelope.headers(got[1].blob)
-            dead.append([PLAIN.split(got[1].blob)[1].decode(), headers["x-amps-reason"].text])
+            headers = got[1].envelope.headers(got[1].content)
+            dead.append([PLAIN.split(got[1].content)[1].decode(), headers["x-amps-reason"].text])
         seen["dead"] = sorted(dead)
         if (queue := self.queue) is not None:
             counters = queue.counters.as_dict()
@@ -305,13 +305,13 @@ class LeaseEngineSide(Side):
     def _publish(self, operation: Operation, number: int) -> None:
         expiration = operation.get("expiration")
         properties: dict[str, Any] = {} if expiration is None else {"expiration": str(expiration).encode()}
-        blobs = []
+        contents = []
         for index in range(operation.get("count", 1)):
             body = body_of(operation, number, index).encode()
-            blobs.append(PLAIN.join(encode_header(len(body), properties), body))
-        envelope = Envelope("", "q", scan_properties(PLAIN.split(blobs[0])[0][12:]))
+            contents.append(PLAIN.join(encode_header(len(body), properties), body))
+        envelope = Envelope("", "q", scan_properties(PLAIN.split(contents[0])[0][12:]))
         if self.queue is not None:
-            self.publisher.publish(self.vhost.router.route("", "q", USER), envelope, blobs, mandatory=False)
+            self.publisher.publish(self.vhost.router.route("", "q", USER), envelope, contents, mandatory=False)
 
     def _subscribe(self, operation: Operation, tag: str, more: dict[str, Any]) -> None:
         session = self._session(operation)
@@ -353,9 +353,9 @@ class LeaseEngineSide(Side):
         if got is None:
             return "empty"
         tag, message, redelivered, _ = got
-        told = self._told(message.envelope, message.blob, tag, redelivered=redelivered)
+        told = self._told(message.envelope, message.content, tag, redelivered=redelivered)
         if len(told) == 2:  # a barrier, or what a queue without periods lends
-            headers = message.envelope.headers(message.blob)
+            headers = message.envelope.headers(message.content)
             told += [headers["x-delivery-count"].value, headers["x-cancel-count"].value, None]
         return told
 

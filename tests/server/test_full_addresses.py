@@ -21,7 +21,7 @@ from toml_text import settings
 from leveret.engine import reconfigure
 
 FOUR = range(4)
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_policies_that_change_while_four_publish_without_a_rest(broker: SocketBr
 
     def each(fact: Callable[[Unresting], bool]) -> None:
         with changed:
-            assert changed.wait_for(lambda: all(map(fact, four)), PATIENCE_SECONDS)
+            assert changed.wait_for(lambda: all(map(fact, four)), TIMEOUT_SECONDS)
 
     def further(count: int, kind: str) -> None:
         """Until so many more of each have this outcome."""
@@ -208,7 +208,7 @@ def test_policies_that_change_while_four_publish_without_a_rest(broker: SocketBr
         each(lambda one: len(getattr(one, kind)) >= goals[one])
 
     with changed:
-        assert changed.wait_for(lambda: sum(len(one.acked) for one in four) >= 40, PATIENCE_SECONDS)
+        assert changed.wait_for(lambda: sum(len(one.acked) for one in four) >= 40, TIMEOUT_SECONDS)
     while len(broker.do(broker.broker.flow.blocked)) < 4:
         consumer.count("q")
     assert [sum(len(one.acked) for one in four), consumer.count("q")[0]] == [40, 40]
@@ -228,7 +228,7 @@ def test_policies_that_change_while_four_publish_without_a_rest(broker: SocketBr
     for one in four:
         one.stop()
     for one in four:
-        one.thread.join(PATIENCE_SECONDS)
+        one.thread.join(TIMEOUT_SECONDS)
         assert not one.thread.is_alive()
     kept = consumer.bodies("q")
     assert len(kept) == 1000

@@ -48,7 +48,7 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
         ("leveret.settings.difference", "`leveret diff`"),
         ("leveret.cli.ctl_command", "`leveret ctl`"),
         ("leveret.cli.journal_commands", "`leveret journal`"),
-        ("leveret.settings.files.draft", "configuration files"),
+        ("leveret.settings.files.builder", "configuration files"),
         ("leveret.journal", "brokers with a directory"),
         ("leveret.settings.lint.leased_queues", "configuration files"),
         ("leveret.engine.stores.topic_log", "leased queues"),
@@ -101,5 +101,5 @@ def test_formats_of_others_are_imported_with_the_first_such_file(text: str, has_
     script = READ.format(text=text) + "; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     modules = done.stdout.split()
-    assert "leveret.settings.files.draft" in modules
+    assert "leveret.settings.files.builder" in modules
     assert ("leveret.settings.foreign" in modules) is has_foreign

@@ -180,7 +180,7 @@ def test_faults(text: str, fault: str) -> None:
         ('message-eviction = "unique-property"', "unique-property needs a message-eviction-property"),
     ],
 )
-def test_doubts(keys: str, warning: str) -> None:
+def test_findings(keys: str, warning: str) -> None:
     """Not wrong, but hardly meant."""
     (found,) = load(f"[system-usage]\nmemory = 1\n[[address-setting]]\nmatch = 'q'\n{keys}").warnings
     assert found.startswith("f.toml:5: match 'q': ") and warning in found

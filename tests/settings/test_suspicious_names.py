@@ -65,7 +65,7 @@ POLICY = '[[policy]]\nname = "p"\npattern = ""\ndefinition = {{ {} }}\n'
 USER = '[[user]]\nname = "u"\n[[user.permission]]\nvhost = "{}"\nconfigure = ""\n'
 
 
-def doubts(text: str) -> list[str]:
+def findings(text: str) -> list[str]:
     """KEY: NAME -> NAME of each near miss; other doubts as they are."""
     configuration, faults = load_configuration([("f.toml", text)])
     assert not faults, faults
@@ -120,7 +120,7 @@ def doubts(text: str) -> list[str]:
 )
 def test_near_misses(text: str, found: list[str]) -> None:
     """With what was meant."""
-    assert doubts(text) == found
+    assert findings(text) == found
 
 
 @pytest.mark.parametrize(
@@ -145,15 +145,15 @@ def test_near_misses(text: str, found: list[str]) -> None:
 )
 def test_no_false_alarms(text: str) -> None:
     """What applications declare, and what is right."""
-    assert doubts(text) == []
+    assert findings(text) == []
 
 
 def test_a_virtual_host_of_its_own_has_its_own_names() -> None:
     """A near name elsewhere is not what is meant."""
     there = FAILED.replace("[[address.q", 'vhost = "shop"\n[[address.q')
     setting = SETTING + 'vhost = "{}"\ndead-letter-address = "faild"\n'
-    assert doubts(SHOP + there + setting.format("shop")) == ["dead-letter-address: faild -> failed"]
-    assert doubts(SHOP + there + setting.format("/")) == []
+    assert findings(SHOP + there + setting.format("shop")) == ["dead-letter-address: faild -> failed"]
+    assert findings(SHOP + there + setting.format("/")) == []
 
 
 def test_what_a_broker_has_by_itself() -> None:

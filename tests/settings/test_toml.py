@@ -104,7 +104,7 @@ name = "other"
 def test_the_native_form() -> None:
     """Address-settings page 6.5, with the tables that belong to it."""
     configuration = load(NATIVE)
-    assert doubts(configuration) == []
+    assert findings(configuration) == []
     example = configuration.repository.resolve("exampleQueue", "/")
     assert (example.redelivery_delay_ms, example.redelivery_delay_multiplier) == (5000, 1.5)
     assert (example.max_redelivery_delay_ms, example.max_size_bytes) == (50_000, 10 * 1024**2)
@@ -278,7 +278,7 @@ def test_later_files_go_over_earlier_ones_key_by_key() -> None:
     assert configuration.repository.resolve("a/b").default_ring_size == 2
 
 
-def doubts(configuration: Configuration) -> list[str]:
+def findings(configuration: Configuration) -> list[str]:
     """Warnings, but for those about what this version does not do yet."""
     return [warning for warning in configuration.warnings if not warning.endswith("without effect in this version")]
 
@@ -329,7 +329,7 @@ def doubts(configuration: Configuration) -> list[str]:
 )
 def test_warnings(text: str, warning: str) -> None:
     """Usable, but worth a word: once."""
-    found, *others = doubts(load(text)) or load(text).warnings
+    found, *others = findings(load(text)) or load(text).warnings
     assert not others
     assert warning in found
 

@@ -43,7 +43,7 @@ def key(number: int, publisher: int = PUBLISHER) -> bytes:
     return key_of(publisher, number)
 
 
-def blob_of(number: int, headers: dict[str, Any] | None = None, *, publisher: int = PUBLISHER) -> bytes:
+def content_of(number: int, headers: dict[str, Any] | None = None, *, publisher: int = PUBLISHER) -> bytes:
     """Its contents."""
     body = body_of(key(number, publisher), 10)
     return PLAIN.join(encode_header(len(body), {"headers": headers} if headers else None), body)
@@ -169,7 +169,7 @@ class History:
     ) -> None:
         """What the engine says is in a queue. `ends_ns`: until when these live."""
         one = self.broker.queues[queue]
-        one.there = [Message(id_, blob_of(id_), envelope_of(**facts), deliveries=tries) for id_ in ready]
+        one.there = [Message(id_, content_of(id_), envelope_of(**facts), deliveries=tries) for id_ in ready]
         for message in one.there:
             message.expires_ns = ends_ns
         one.ready_count, one.unacked = len(one.there), out
@@ -177,7 +177,7 @@ class History:
     def has_waiting(self, queue: str, *entries: tuple[int, int], tries: int = 0) -> None:
         """Message id, and in how many ms it is due."""
         self.broker.queues[queue].scheduled.waiting = [
-            (self.clock.now_ns + due_ms * MS, Message(id_, blob_of(id_), envelope_of(), deliveries=tries))
+            (self.clock.now_ns + due_ms * MS, Message(id_, content_of(id_), envelope_of(), deliveries=tries))
             for id_, due_ms in entries
         ]
 
@@ -198,9 +198,9 @@ class History:
     def published(
         self, ids: Sequence[int], to: Sequence[str] = ("a",), *, numbers: Sequence[int] = (), exchange: str = ""
     ) -> None:
-        blobs = [blob_of(number) for number in numbers or ids]
+        contents = [content_of(number) for number in numbers or ids]
         queues: Any = tuple(self.broker.queues[name] for name in to)
-        self.event(PublishedEvent("/", exchange, ids, envelope_of(), blobs, queues))
+        self.event(PublishedEvent("/", exchange, ids, envelope_of(), contents, queues))
 
     def enqueued(self, queue: str, ids: Sequence[int], **facts: Any) -> None:
         self.event(EnqueuedEvent("/", queue, ids, envelope_of(**facts)))
@@ -228,7 +228,7 @@ class History:
 
     def scheduled(self, queue: str, ids: Sequence[int], wait_ms: float, *, counted: bool | None = True) -> None:
         due_ns = [self.clock.now_ns + int(wait_ms * MS)] * len(ids)
-        messages = [Message(id_, blob_of(id_), envelope_of()) for id_ in ids]
+        messages = [Message(id_, content_of(id_), envelope_of()) for id_ in ids]
         self.event(ScheduledEvent("/", queue, ids, messages, "nacked", due_ns, counted))
 
     def due(self, queue: str, ids: Sequence[int]) -> None:

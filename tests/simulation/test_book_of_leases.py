@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from history import History, Step, blob_of, envelope_of
+from history import History, Step, content_of, envelope_of
 from simulator.books.leases import Leases
 from simulator.books.routing import Routing
 from simulator.ledger import Broken
@@ -44,9 +44,9 @@ class LeaseHistory(History):
             self.book.subscribed((f"product {name}", 1, name), filter_, 2, no_ack=name == "n")
 
     def came(self, queue: str, *ids: int, of: str | None = None, **facts: Any) -> None:
-        blobs = [blob_of(id_, None if of is None else {"of": Field("S", of.encode())}) for id_ in ids]
+        contents = [content_of(id_, None if of is None else {"of": Field("S", of.encode())}) for id_ in ids]
         queues: Any = (self.broker.queues[queue],)
-        self.event(PublishedEvent("/", "", ids, envelope_of(), blobs, queues))
+        self.event(PublishedEvent("/", "", ids, envelope_of(), contents, queues))
         self.enqueued(queue, ids, **facts)
 
     def lent(self, queue: str, to: str, *ids: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from history import MS, History, Step, blob_of, envelope_of
+from history import MS, History, Step, content_of, envelope_of
 from simulator.books.memories import Memories
 from simulator.ledger import Broken
 
@@ -31,11 +31,11 @@ class MemoryHistory(History):
         return self.book
 
     def came_back(self, queue: str, id_: int, tries: int) -> None:
-        message = Message(id_, blob_of(id_), envelope_of(), deliveries=tries)
+        message = Message(id_, content_of(id_), envelope_of(), deliveries=tries)
         self.event(RequeuedEvent("/", queue, [id_], [message], "nacked", True))
 
     def waits(self, queue: str, id_: int, tries: int, wait_ms: int) -> None:
-        message = Message(id_, blob_of(id_), envelope_of(), deliveries=tries)
+        message = Message(id_, content_of(id_), envelope_of(), deliveries=tries)
         due_ns = [self.clock.now_ns + wait_ms * MS]
         self.event(ScheduledEvent("/", queue, [id_], [message], "nacked", due_ns, True))
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from history import PUBLISHER, blob_of
+from history import PUBLISHER, content_of
 from simulator.books.routes import Routes, fits
 from simulator.clients.knowledge import key_of
 from simulator.ledger import Broken
@@ -55,8 +55,8 @@ class RouteHistory:
     def publish(self, exchange: str, key: str, to: str, of: str | None = None, cause: str | None = None) -> None:
         """Message 1 went to these queues, with spaces between their names."""
         queues: Any = tuple(self.queues[name] for name in to.split())
-        blobs = [blob_of(1, None if of is None else {"of": Field("S", of.encode())})]
-        self.book._published(PublishedEvent("/", exchange, [1], Envelope(exchange, key), blobs, queues, cause))
+        contents = [content_of(1, None if of is None else {"of": Field("S", of.encode())})]
+        self.book._published(PublishedEvent("/", exchange, [1], Envelope(exchange, key), contents, queues, cause))
 
 
 def test_where_bindings_lead() -> None:

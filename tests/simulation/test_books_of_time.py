@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from history import PUBLISHER, History, Step, blob_of, envelope_of
+from history import PUBLISHER, History, Step, content_of, envelope_of
 from simulator.books.deaths import Deaths
 from simulator.books.deliveries import Deliveries
 from simulator.books.expiries import Expiries
@@ -143,8 +143,8 @@ class DeathHistory(History):
         ]
         envelope = envelope_of(routing_key=to)
         envelope.cause_id = of
-        blob = blob_of(id_, {"x-death": Field("A", entries)})
-        self.event(PublishedEvent("/", "", [id_], envelope, [blob], (), reason))
+        content = content_of(id_, {"x-death": Field("A", entries)})
+        self.event(PublishedEvent("/", "", [id_], envelope, [content], (), reason))
 
 
 def _text(value: str) -> Field:

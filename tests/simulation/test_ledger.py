@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from history import FakeBroker, FakeQueue, blob_of, envelope_of, key
+from history import FakeBroker, FakeQueue, content_of, envelope_of, key
 from simulator.clients.knowledge import Knowledge, body_of
 from simulator.ledger import Broken, Ledger
 from simulator.objects import Objects
@@ -49,12 +49,12 @@ class Run:
 
     def has(self, *ids: int, out: tuple[int, ...] = ()) -> None:
         """What the engine says is there."""
-        self.queue.there = [Message(id_, blob_of(id_), envelope_of()) for id_ in ids]
-        self.queue.out = [Message(id_, blob_of(id_), envelope_of()) for id_ in out]
+        self.queue.there = [Message(id_, content_of(id_), envelope_of()) for id_ in ids]
+        self.queue.out = [Message(id_, content_of(id_), envelope_of()) for id_ in out]
 
     def comes(self, *ids: int, persistent: bool = True, cause: str | None = None) -> None:
         envelope = envelope_of(persistent=persistent)
-        self.ledger(PublishedEvent("/", "", ids, envelope, [blob_of(id_) for id_ in ids], (), cause))
+        self.ledger(PublishedEvent("/", "", ids, envelope, [content_of(id_) for id_ in ids], (), cause))
         self.ledger(EnqueuedEvent("/", "a", ids, envelope))
 
     def goes(self, *ids: int) -> None:

@@ -29,10 +29,10 @@ from leveret.engine.messages.field_table import Field
 from leveret.engine.stores.kinds import converted
 from leveret.engine.stores.memory_budget import OVERHEAD, UNLIMITED
 from leveret.engine.stores.memory_cap import MemoryCap
-from leveret.engine.stores.paged_places import Left
+from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.paged_run import octets_paged
+from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import LEVEL_STEP, Removed, Store
-from leveret.engine.stores.surroundings import Storage
 
 EXAMPLES = int(os.environ.get("LEVERET_STORE_EXAMPLES", "40"))
 #: The header whose values are the keys of last values.
@@ -90,7 +90,7 @@ class StandInBound:
         count = len(known) + machine.coming_count + machine.owner.in_memory
         if self.in_messages:
             return self.limit - count
-        octets = sum(len(one.blob) for one in known) + machine.coming + machine.owner.in_memory_octets
+        octets = sum(len(one.content) for one in known) + machine.coming + machine.owner.in_memory_octets
         return self.limit - max(octets, count * self.each)
 
 
@@ -134,12 +134,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     def level_of(self, message: Message) -> list[Message]:
         """Where a message stands."""
-        return self.levels[min(message.envelope.facts.priority or 0, self.kind.level_max)]
+        return self.levels[min(message.envelope.summary.priority or 0, self.kind.level_max)]
 
     def position(self, message: Message) -> int:
         if self.kind.reads_only:
             return self.first_offset + self.levels[0].index(message) + 1
-        level = min(message.envelope.facts.priority or 0, self.kind.level_max)
+        level = min(message.envelope.summary.priority or 0, self.kind.level_max)
         return (self.kind.level_max - level) * LEVEL_STEP + message.id
 
     def scanned(self) -> list[tuple[int, Message]]:
@@ -159,12 +159,12 @@ class StoreMachine(RuleBasedStateMachine):
     def made(self, envelope: Envelope, size: int, expires_ns: int, key: bytes | None) -> Message:
         """A message of the store, journaled where it is persistent, and its double for the model."""
         id_, self.next_id = self.next_id, self.next_id + 1
-        blob = self.blob(size, id_, key)
-        if self.pager is not None and envelope.facts.persistent:
-            self.pager.journal[id_] = (envelope, blob)
-        self.has_spooled = self.has_spooled or not envelope.facts.persistent
-        message = self.store.new_message(id_, blob, envelope)
-        self.coming += len(blob)
+        content = self.make_content(size, id_, key)
+        if self.pager is not None and envelope.summary.persistent:
+            self.pager.journal[id_] = (envelope, content)
+        self.has_spooled = self.has_spooled or not envelope.summary.persistent
+        message = self.store.new_message(id_, content, envelope)
+        self.coming += len(content)
         self.coming_count += 1
         message.expires_ns = expires_ns
         if expires_ns:
@@ -172,7 +172,7 @@ class StoreMachine(RuleBasedStateMachine):
         return message
 
     @staticmethod
-    def blob(size: int, id_: int, key: bytes | None) -> bytes:
+    def make_content(size: int, id_: int, key: bytes | None) -> bytes:
         """With its id for a body, and more."""
         body = b"%d" % id_ + bytes(size)
         return PLAIN.join(encode_header(len(body), {} if key is None else {"headers": {KEY: Field("S", key)}}), body)
@@ -185,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def double(self, message: Message) -> Message:
         """A message as the model has it."""
-        double = Message(message.id, message.blob, message.envelope, None, message.deliveries)
+        double = Message(message.id, message.content, message.envelope, None, message.deliveries)
         double.expires_ns, double.uncounted = message.expires_ns, message.uncounted
         return double
 
@@ -200,7 +200,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def key_of(self, message: Message) -> bytes | None:
         """A message's last-value key."""
-        field = message.envelope.headers(message.blob).get(KEY)
+        field = message.envelope.headers(message.content).get(KEY)
         return None if field is None else bytes(field.value)  # type: ignore[arg-type]
 
     def older_of(self, message: Message) -> Message | None:
@@ -231,7 +231,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.came()
             bodies = [len(one.body) for one in doubles]
             self.owner.paged_out(
-                len(doubles), sum(len(one.blob) for one in doubles), octets_paged(bodies, None), are_stored=True
+                len(doubles), sum(len(one.content) for one in doubles), octets_paged(bodies, None), are_stored=True
             )
             self.store.restore_run(
                 first_id,
@@ -250,7 +250,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.next_id += gap
         first_id, envelope = self.next_id, self.envelope(priority, persistent, None)
         made = [self.made(envelope, size, 0, None) for size in sizes]
-        self.store.append_run(first_id, envelope, [one.blob for one in made])
+        self.store.append_run(first_id, envelope, [one.content for one in made])
         self.came()
         for one in made:
             self.level_of(one).append(self.double(one))
@@ -365,7 +365,7 @@ class StoreMachine(RuleBasedStateMachine):
         for message in removed.messages:
             assert self.look(message) == everything.pop(message.id)
         for left in removed.unread:
-            assert isinstance(left, Left)
+            assert isinstance(left, PagedEntry)
             assert left.expires_ns == everything.pop(left.id)[2]
         assert not everything
         assert not removed.unread or (self.kind.in_order and not with_content)
@@ -384,7 +384,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert bool(taken) == bool(limit and before)
             if room == UNLIMITED:
                 assert len(taken) == min(limit, before)
-        assert sum(len(one.blob) for one in taken[:-1]) < max(room, 1)
+        assert sum(len(one.content) for one in taken[:-1]) < max(room, 1)
         self.remove(here[: len(taken)])
         for message in taken:
             self.out[message.id] = message
@@ -392,7 +392,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(count=st.integers(0, 8))
     def head_octets(self, count: int) -> None:
         """Of those at hand."""
-        expected = [len(message.blob) for message in self.store]
+        expected = [len(message.content) for message in self.store]
         assert self.store.head_octets(count) == sum(expected[:count])
 
     @precondition(lambda self: not self.kind.reads_only)
@@ -480,7 +480,7 @@ class StoreMachine(RuleBasedStateMachine):
         rival = self.rivals[self.next_id % 2]
         envelope = self.envelope(0, True, None)
         made = [self.made(envelope, size, 0, None) for size in sizes]
-        rival.append_run(made[0].id, envelope, [one.blob for one in made])
+        rival.append_run(made[0].id, envelope, [one.content for one in made])
         if len(rival) > 30:
             rival.drop_all()
 
@@ -558,9 +558,9 @@ class StoreMachine(RuleBasedStateMachine):
         here = self.here
         taken: list[Message] = []
 
-        def hand_over(first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
-            fitting = min(len(blobs), taken_max - len(taken))
-            taken.extend(Message(first_id + at, blob, envelope) for at, blob in enumerate(blobs[:fitting]))
+        def hand_over(first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> int:
+            fitting = min(len(contents), taken_max - len(taken))
+            taken.extend(Message(first_id + at, content, envelope) for at, content in enumerate(contents[:fitting]))
             return fitting
 
         self.store.load_straight(count, octets, hand_over)
@@ -625,10 +625,10 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(store) == len(here)
         assert store.in_memory == len(store.ready) == len(list(store))
         assert store.has_tail == bool(store.paged_parts())
-        assert store.held_octets == sum(len(message.blob) + OVERHEAD for message in store)
+        assert store.held_octets == sum(len(message.content) + OVERHEAD for message in store)
         assert store.level_max == self.kind.level_max
         if self.counts:
-            sizes = [message.envelope.framing.body_size(message.blob) for message in here]
+            sizes = [message.envelope.framing.body_size(message.content) for message in here]
             assert self.has_spooled or store.body_octets == sum(sizes)
         if self.pager is None and not self.had_cap:
             assert not store.is_deep
@@ -642,8 +642,8 @@ class StoreMachine(RuleBasedStateMachine):
         ids = {id_ for part in parts for id_ in part.ids}
         owner = self.owner
         assert owner.paged == -owner.in_memory == len(ids)
-        assert owner.paged_octets == sum(octets_paged(part.sizes[:], part.place) for part in parts)
-        assert -owner.in_memory_octets == sum(len(one.blob) for one in self.here if one.id in ids)
+        assert owner.paged_octets == sum(octets_paged(part.sizes[:], part.location) for part in parts)
+        assert -owner.in_memory_octets == sum(len(one.content) for one in self.here if one.id in ids)
 
     @invariant()
     def order_is_right(self) -> None:
@@ -652,7 +652,7 @@ class StoreMachine(RuleBasedStateMachine):
         paged: list[tuple[int, int]] = []  # level, id
         for part in self.store.paged_parts():
             if isinstance(part, Message):
-                paged.append((min(part.envelope.facts.priority or 0, self.kind.level_max), part.id))
+                paged.append((min(part.envelope.summary.priority or 0, self.kind.level_max), part.id))
             else:
                 paged += [(part.level, id_) for id_ in part.ids]
         assert self.store.first_paged_id == min((id_ for _, id_ in paged), default=None) or self.kind.reads_only

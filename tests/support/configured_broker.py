@@ -55,8 +55,8 @@ def session_of(objects: ConfiguredObjects, vhost: str = "/") -> Session:
 def publish(objects: ConfiguredObjects, session: Session, exchange: str, key: str, *bodies: str) -> None:
     """Short texts."""
     vhost = session.client.vhost
-    blobs = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
-    session.publish(vhost.router.route(exchange, key, GUEST), Envelope(exchange, key), blobs, mandatory=False)
+    contents = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
+    session.publish(vhost.router.route(exchange, key, GUEST), Envelope(exchange, key), contents, mandatory=False)
     objects.broker.end_turn()
 
 

@@ -93,16 +93,21 @@ class DepthWorld:
                 consumer: Any = effect.consumer
                 list_ = self.seen.setdefault(consumer.tag, [])
                 list_ += [
-                    (effect.redelivered, self.content(envelope, blob))
-                    for _, envelope, blobs in effect.runs()
-                    for blob in blobs
+                    (effect.redelivered, self.content(envelope, content))
+                    for _, envelope, contents in effect.runs()
+                    for content in contents
                 ]
         self.client.drained()
 
     @staticmethod
-    def content(envelope: Envelope, blob: bytes) -> Any:
+    def content(envelope: Envelope, content: bytes) -> Any:
         """What a client sees of a message."""
-        return envelope.framing.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key, envelope.exchange
+        return (
+            envelope.framing.split(content)[1],
+            sorted(envelope.headers(content)),
+            envelope.routing_key,
+            envelope.exchange,
+        )
 
     def end_turn(self) -> None:
         """Until there is nothing to do now, what is due already included."""
@@ -121,10 +126,10 @@ class DepthWorld:
     def publish(self, sizes: list[int], properties: dict[str, Any], number: int, key: str = "q.x") -> None:
         """A run of messages, numbered."""
         bodies = [b"%d.%d" % (number, index) + bytes(size) for index, size in enumerate(sizes)]
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
         route = self.client.vhost.router.route("e", key, USER)
-        self.sessions[2].publish(route, Envelope("e", key, facts), blobs, mandatory=False)
+        self.sessions[2].publish(route, Envelope("e", key, facts), contents, mandatory=False)
 
     def advance(self, ms: int) -> None:
         """Time goes by, and what is due happens in time."""
@@ -141,7 +146,7 @@ class DepthWorld:
         if got is None:
             return None
         tag, message, redelivered, left = got
-        return tag, redelivered, left, self.content(message.envelope, message.blob)
+        return tag, redelivered, left, self.content(message.envelope, message.content)
 
     def consume(self, tag: str, *, prefetch: int = 0, no_ack: bool = True, total: bool = False, who: int = 0) -> None:
         """A subscription."""

@@ -31,7 +31,7 @@ MIB = 1024 * 1024
 HEADER = encode_header(0)
 
 
-def blob(size: int) -> bytes:
+def make_content(size: int) -> bytes:
     """A message of so many octets."""
     return PLAIN.join(HEADER, bytes(size - len(PLAIN.join(HEADER, b""))))
 
@@ -55,11 +55,11 @@ class Publisher:
         self.refused = 0
         self.full: Blocker | None = None
 
-    def publish(self, *blobs: bytes, to: str = "q") -> None:
+    def publish(self, *contents: bytes, to: str = "q") -> None:
         """As a frontend does: what there is no room for waits, behind what waits already."""
         self.to = to
         waited = bool(self.wants)
-        self.wants += blobs
+        self.wants += contents
         if not waited:
             self._go_on(1 << 60, 1 << 60)
 
@@ -80,7 +80,7 @@ class Publisher:
         while self.wants:
             offer = self.session.offer(
                 self.bench.route(self.to),
-                Envelope("", self.to, self.bench.facts),
+                Envelope("", self.to, self.bench.summary),
                 list(self.wants),
                 mandatory=False,
                 octets_max=octets - used,
@@ -127,7 +127,7 @@ class FlowBench:
             self.broker.context.storage.open_temp = open_temp
         self.begin()
         self.vhost = self.broker.virtual_hosts["/"]
-        self.facts = PropertySummary()
+        self.summary = PropertySummary()
         self.queue: Queue = self.declare("q")
         self.consumer: Session = self.broker.connections.open(
             "/", USER, name="consumer", flush=lambda: None
@@ -159,7 +159,7 @@ class FlowBench:
             got = self.consumer.get(queue or self.queue, no_ack=False)
             assert got is not None
             self.consumer.ack(got[0])
-            bodies.append(got[1].envelope.framing.split(got[1].blob)[1])
+            bodies.append(got[1].envelope.framing.split(got[1].content)[1])
         self.end_turn()
         return bodies
 

@@ -18,7 +18,7 @@ ID = bytes(range(16))
 Model = dict[str, dict[int, tuple[bytes, MessageState]]]
 
 
-def blob(body: bytes) -> bytes:
+def make_content(body: bytes) -> bytes:
     """A content with that body."""
     return PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body)
 
@@ -55,7 +55,7 @@ class Driver:
             ids,
             self.exchange,
             b"key",
-            PLAIN.cut([blob(body) for body in bodies]),
+            PLAIN.cut([make_content(body) for body in bodies]),
             queue_ids=targets,
             expires_ms=expires_ms,
         )

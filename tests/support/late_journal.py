@@ -28,8 +28,8 @@ class LateJournal(StandInJournal):
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, PublishedEvent):
-            for id_, blob in zip(event.messages, event.blobs):
-                self.published[id_] = body = event.of.framing.split(blob)[1]
+            for id_, content in zip(event.messages, event.contents):
+                self.published[id_] = body = event.of.framing.split(content)[1]
                 self.queues_of.setdefault(body, set())
         elif isinstance(event, EnqueuedEvent):
             queue = self._broker.virtual_hosts[event.vhost].queues[event.subject]
@@ -38,7 +38,7 @@ class LateJournal(StandInJournal):
                 self.queues_of[body].add(event.subject)
                 self.came_to.setdefault(event.subject, []).append(body)
                 envelope = event.of[at].envelope if isinstance(event.of, list | tuple) else event.of
-                if queue.durable and envelope.facts.persistent:  # type: ignore[union-attr]
+                if queue.durable and envelope.summary.persistent:  # type: ignore[union-attr]
                     self.barrier_of[body] = self.record()
         elif isinstance(event, QueueEvent) and event.queue.durable:
             self.record()

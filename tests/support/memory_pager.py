@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN
-from leveret.engine.stores.paged_run import Place, Run
+from leveret.engine.stores.paged_run import Location, Run
+from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import Store
-from leveret.engine.stores.surroundings import Storage
 from leveret.engine.stores.tail import Unreadable
 
 
@@ -33,11 +33,11 @@ class MemoryPager:
             raise Unreadable("broken")
         runs: list[tuple[Envelope, list[bytes]]] = []
         for id_ in ids:
-            envelope, blob = self.journal[id_]
+            envelope, content = self.journal[id_]
             if not runs or runs[-1][0] is not envelope.stored():
                 runs.append((envelope.stored(), []))
-            runs[-1][1].append(PLAIN.join(*envelope.framing.split(blob)))
-        return [(envelope, blobs) for envelope, blobs in runs]
+            runs[-1][1].append(PLAIN.join(*envelope.framing.split(content)))
+        return [(envelope, contents) for envelope, contents in runs]
 
 
 class MemoryTempStore:
@@ -55,26 +55,26 @@ class MemoryTempStore:
         """It takes so many from now on."""
         self._room = octets
 
-    def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        octets = b"".join(blobs)
+    def spool(self, contents: Sequence[bytes]) -> Location | None:
+        octets = b"".join(contents)
         self.has_failed = self.used + len(octets) > self._room
         if self.has_failed or 0 < self.limit <= self.used:
             return None
-        place = Place(self, len(self._octets))
+        location = Location(self, len(self._octets))
         self._octets += octets
         self.used += len(octets)
         self.on_change(self.used)
-        return place
+        return location
 
-    def unspool(self, place: Place, size: int) -> bytes:
+    def unspool(self, location: Location, size: int) -> bytes:
         if self.is_broken:
             raise Unreadable("broken")
-        assert place.chunk is self
-        assert place.offset + size <= len(self._octets)
-        return self._octets[place.offset : place.offset + size]
+        assert location.chunk is self
+        assert location.offset + size <= len(self._octets)
+        return self._octets[location.offset : location.offset + size]
 
-    def release(self, place: Place, size: int) -> None:
-        assert place.chunk is self
+    def release(self, location: Location, size: int) -> None:
+        assert location.chunk is self
         self.used -= size
         assert self.used >= 0
         self.on_change(self.used)
@@ -97,10 +97,10 @@ class StoreOwner:
         self.in_memory = self.in_memory_octets = self.paged = self.paged_octets = 0
 
     def stores(self, envelope: Envelope) -> bool:
-        return envelope.facts.persistent
+        return envelope.summary.persistent
 
-    def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
-        return self.store.new_message(id_, blob, envelope)
+    def message_for(self, id_: int, content: bytes, envelope: Envelope) -> Message:
+        return self.store.new_message(id_, content, envelope)
 
     def could_not_page(self) -> None:
         """See `Owner`: the store is asked by whoever has it."""

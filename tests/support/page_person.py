@@ -12,7 +12,7 @@ import pytest
 #: Names of the programs, as distributions call them.
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable")
 #: A busy machine is slow; nothing waits so long that goes well.
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 #: What a name can be that wants to be a program.
 HOSTILE = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>{{7*7}}\u202eabc%2F/ \'"'
 
@@ -36,7 +36,7 @@ class Person:
     """One tab. Whatever the browser complains of is kept in `complaints`; `allowed`: words of those that are meant."""
 
     def __init__(self, context: Any, url: str) -> None:
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         self.url = url
         self.tab = context.new_page()
         self.allowed: list[str] = []

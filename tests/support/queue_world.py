@@ -136,22 +136,22 @@ class QueueWorld:
             if isinstance(effect, Delivered):
                 consumer: Any = effect.consumer
                 self.seen.setdefault(consumer.tag, []).extend(
-                    (effect.redelivered, self.content(envelope, blob))
-                    for _, envelope, blobs in effect.runs()
-                    for blob in blobs
+                    (effect.redelivered, self.content(envelope, content))
+                    for _, envelope, contents in effect.runs()
+                    for content in contents
                 )
         if self.is_read:
             self.client.drained()
 
     @staticmethod
-    def content(envelope: Envelope, blob: bytes) -> Any:
+    def content(envelope: Envelope, content: bytes) -> Any:
         """What a client sees of a message."""
-        return envelope.framing.split(blob)[1].rstrip(b"\0"), sorted(envelope.headers(blob)), envelope.routing_key
+        return envelope.framing.split(content)[1].rstrip(b"\0"), sorted(envelope.headers(content)), envelope.routing_key
 
     def listen(self, event: Event) -> None:
         """The books; the pager has what was published."""
         if isinstance(event, PublishedEvent):
-            self.published.update((id_, (event.of, blob)) for id_, blob in zip(event.messages, event.blobs))
+            self.published.update((id_, (event.of, content)) for id_, content in zip(event.messages, event.contents))
             return
         self.told[event.subject][event.kind] += len(event.messages)
         if isinstance(event, LeftEvent) and not event.came_in or isinstance(event, AckedEvent) and event.kept:
@@ -190,21 +190,21 @@ class QueueWorld:
 
     def publish(self, bodies: list[bytes], properties: dict[str, Any], key: str = "q.x", session: int = 2) -> None:
         """A run of messages that are alike."""
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
         route = self.vhost.router.route("e", key, USER)
         envelope = self.envelopes.setdefault((key, facts), Envelope("e", key, facts))  # as frontends have them
-        self.sessions[session].publish(route, envelope, blobs, mandatory=False)
+        self.sessions[session].publish(route, envelope, contents, mandatory=False)
 
     def publish_mixed(self, each: list[tuple[bytes, dict[str, Any]]], name: str = "q") -> None:
         """A run of messages that are not alike, of those that a frontend reads together."""
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body, properties in each]
-        facts = [scan_properties(PLAIN.split(blob)[0][12:]) for blob in blobs]
+        contents = [PLAIN.join(encode_header(len(body), properties), body) for body, properties in each]
+        facts = [scan_properties(PLAIN.split(content)[0][12:]) for content in contents]
         envelopes = [Envelope("", name, of) for of in facts]
         assert all(envelope.is_plain for envelope in envelopes)
         queue = self.vhost.router.route("", name, USER).only_queue
         assert queue is not None
-        self.sessions[2].publish_mixed([queue] * len(blobs), envelopes, blobs)
+        self.sessions[2].publish_mixed([queue] * len(contents), envelopes, contents)
 
     def get(self, name: str = "q", *, no_ack: bool = True, who: int = 2) -> Any:
         """What a get gives."""
@@ -212,7 +212,7 @@ class QueueWorld:
         if got is None:
             return None
         tag, message, redelivered, left = got
-        return tag, redelivered, left, self.content(message.envelope, message.blob)
+        return tag, redelivered, left, self.content(message.envelope, message.content)
 
     def consume(
         self, tag: str, name: str = "q", *, prefetch: int = 0, no_ack: bool = False, total: bool = False, who: int = 0,
@@ -229,8 +229,8 @@ class QueueWorld:
         """Whether a subscription is to messages like this one."""
         if "x-filter" not in consumer.arguments:
             return True
-        envelope, blob = self.published[id_]
-        key = envelope.headers(blob).get("k")
+        envelope, content = self.published[id_]
+        key = envelope.headers(content).get("k")
         return key is not None and consumer.arguments["x-filter"].text == f"k = '{key.text}'"
 
     # -- what there is to compare ---------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class QueueWorld:
             columns = [part.sizes, *([] if part.expires is None else [part.expires])]
             assert {len(column) for column in columns} == {len(part.ids)}
             runs = runs_of(self.broker.context.storage, part, release=False)
-            found = [self.content(envelope, blob)[0] for envelope, blobs in runs for blob in blobs]
+            found = [self.content(envelope, content)[0] for envelope, contents in runs for content in contents]
             assert found == [self.content(*self.published[id_])[0] for id_ in part.ids], queue.name
 
 
@@ -318,5 +318,5 @@ class Look(NamedTuple):
 
 def _look(queue: Queue, message: Message) -> Look:
     levels = getattr(queue.store, "levels", ONE_LEVEL)
-    rank = -levels.of(message.envelope.facts.priority)
+    rank = -levels.of(message.envelope.summary.priority)
     return Look(message.id, rank, message.expires_ns, message.deliveries - message.uncounted)

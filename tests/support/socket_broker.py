@@ -22,7 +22,7 @@ from leveret.operator.control import ControlTable
 from leveret.serving.runtime import Runtime
 from leveret.settings import Configuration
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -45,12 +45,12 @@ class SocketBroker:
 
     def __enter__(self) -> "SocketBroker":
         self._thread.start()
-        assert self._ready.wait(PATIENCE_SECONDS)
+        assert self._ready.wait(TIMEOUT_SECONDS)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._token.run_sync_soon(self._stopping.set)
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(TIMEOUT_SECONDS)
         assert not self._thread.is_alive()
 
     async def _run(self) -> None:
@@ -106,7 +106,7 @@ class SocketBroker:
         """Until the broker has noticed who is gone."""
 
         async def until() -> None:
-            with trio.fail_after(PATIENCE_SECONDS):
+            with trio.fail_after(TIMEOUT_SECONDS):
                 while len(self.broker.connections) > count:
                     await trio.lowlevel.checkpoint()
 

@@ -70,7 +70,7 @@ class Subscriber:
         for effect in self.client.take_outbox():
             assert isinstance(effect, Delivered)
             envelope = effect.envelopes if isinstance(effect.envelopes, Envelope) else effect.envelopes[0]
-            self.got += [envelope.framing.split(blob)[1].decode() for blob in effect.blobs]
+            self.got += [envelope.framing.split(content)[1].decode() for content in effect.contents]
         self.client.drained()
 
     @property
@@ -110,17 +110,17 @@ class Bench:
         """One message a turn, or all of them in one run. Headers: whatever is no property."""
         known = {name: value for name, value in properties.items() if name in ("priority", "timestamp")}
         headers = {name: Field("l", value) for name, value in properties.items() if name not in known}
-        facts = PropertySummary(priority=known.get("priority"), has_headers=bool(headers))
+        summary = PropertySummary(priority=known.get("priority"), has_headers=bool(headers))
         ttl = headers.pop("ttl", None)
         if ttl is not None:
-            facts = facts._replace(expiration=str(ttl.value).encode())
-        blobs = [
+            summary = summary._replace(expiration=str(ttl.value).encode())
+        contents = [
             PLAIN.join(encode_header(len(body), {**known, **({"headers": headers} if headers else {})}), body.encode())
             for body in bodies
         ]
-        for run in [blobs] if at_once else [[blob] for blob in blobs]:
+        for run in [contents] if at_once else [[content] for content in contents]:
             route = self.vhost.router.route(exchange, key, USER)
-            envelope = Envelope(exchange, key, facts)
+            envelope = Envelope(exchange, key, summary)
             offer = self.publisher.offer(route, envelope, run, mandatory=False)
             assert (offer.taken, offer.full) == (len(run), None)
             self.end_turn()

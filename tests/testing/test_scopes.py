@@ -176,7 +176,7 @@ def test_another_default_virtual_host(broker: RunningBroker) -> None:
     at.vhost().assert_published()
     assert at.url.endswith("/there") and at.port == broker.port and at.clock is broker.clock
     with at.faults.block() as fault:
-        assert fault.aim.vhost == "there"
+        assert fault.scope.vhost == "there"
     with pytest.raises(ValueError, match="the clock belongs to the whole broker"):
         at.reset(clock="virtual")
     at.reset(clock="real")

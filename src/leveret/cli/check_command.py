@@ -26,9 +26,9 @@ def run(options: argparse.Namespace) -> int:
     where = configured_at(configuration, "listen")
     faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
     faults += console_places(None, configuration)[1]
-    wrong, doubtful = _check_definitions(configuration, is_sound=not faults)
+    wrong, suspicious = _check_definitions(configuration, is_sound=not faults)
     faults += wrong
-    warnings = in_order([*configuration.warnings, *tls.warnings, *doubtful], options.files)
+    warnings = in_order([*configuration.warnings, *tls.warnings, *suspicious], options.files)
     if faults:
         print("\n".join(map(printable, in_order(faults, options.files))))
         return EXIT_UNUSABLE

@@ -18,7 +18,7 @@ INCLUDED_SIZE_MAX = 1024**2
 
 def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     """The configuration of some files, and every fault as a line, including those that only a broker finds."""
-    from ..configured.configured import doubtful_arguments, faults_of
+    from ..configured.configured import faults_of, suspicious_arguments
     from ..configured.configured_users import open_secrets
 
     texts: list[tuple[str, str]] = []
@@ -37,7 +37,7 @@ def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     configuration, faults = load_configuration(texts, os.environ, _fetch)
     lines = [*map(str, faults), *open_secrets(configuration, is_private)]
     lines += faults_of(configuration, {str(Origin(fault.file, fault.line)) for fault in faults})
-    warnings = (*configuration.warnings, *doubtful_arguments(configuration))
+    warnings = (*configuration.warnings, *suspicious_arguments(configuration))
     return replace(configuration, warnings=warnings), in_order([*unreadable, *lines], names)
 
 

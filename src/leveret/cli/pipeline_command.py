@@ -17,7 +17,7 @@ import trio
 
 EXIT_FAILED = 1
 #: How long Spark may take to stop after a SIGTERM.
-PATIENCE_SECONDS = 20
+TIMEOUT_SECONDS = 20
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -59,7 +59,7 @@ async def _run(command: list[str]) -> int:
 async def _end(process: trio.Process) -> None:
     """Terminate, wait, kill."""
     process.terminate()
-    with trio.move_on_after(PATIENCE_SECONDS):
+    with trio.move_on_after(TIMEOUT_SECONDS):
         await process.wait()
         return
     process.kill()

@@ -12,7 +12,7 @@ from ..settings.printable import printable, printable_lines
 from .configuration_files import addresses_of, configured_at, console_places, load, load_definitions
 
 if TYPE_CHECKING:
-    from ..serving.app import ConsoleWish
+    from ..serving.app import ConsoleAddresses
 
 EXIT_UNUSABLE = 2
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if watch is not None:
         watch.follow(marks_of(configuration.included))
     tls = load_tls(configuration)
-    console, more = console_wish(options.management, configuration)
+    console, more = console_addresses(options.management, configuration)
     faults += more
     listen, problems = addresses_of(options.listen or configuration.broker.listen, configuration)
     where = "leveret: --listen" if options.listen else f"{configured_at(configuration, 'listen')}: listen:"
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     again = read if options.config else None
     wanted = ServeOptions(configuration, listen, data, again, watch, tls, definitions, console)
     wanted.log_lines = tail.lines
-    wanted.is_forced, wanted.reviews_queues = options.force, options.review_queues
+    wanted.is_forced, wanted.rebuilds_queues = options.force, options.review_queues
     wanted.checks_invariants = options.debug
     return serve(wanted)
 
@@ -102,16 +102,16 @@ class PrintableFormatter(logging.Formatter):
         return printable_lines(super().format(record))
 
 
-def console_wish(given: str | None, configuration: Configuration) -> "tuple[ConsoleWish | None, list[str]]":
+def console_addresses(given: str | None, configuration: Configuration) -> "tuple[ConsoleAddresses | None, list[str]]":
     """Where the console is served, and what is wrong with that; None where it is not installed, or not wanted."""
-    from ..serving.app import ConsoleWish
+    from ..serving.app import ConsoleAddresses
 
     places, faults = console_places(given, configuration)
     if places is None:
         return None, faults
     explicit = configuration.explicit
     is_named = given is not None or ("management", "listen") in explicit
-    return ConsoleWish(places[0], is_named, places[1], ("management", "metrics") in explicit), faults
+    return ConsoleAddresses(places[0], is_named, places[1], ("management", "metrics") in explicit), faults
 
 
 def _with_profile(configuration: Configuration, profile: str) -> tuple[Configuration, list[str]]:

@@ -360,7 +360,7 @@ def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list
     return placed + faults_of_users(configuration)
 
 
-def doubtful_arguments(configuration: Configuration) -> list[str]:
+def suspicious_arguments(configuration: Configuration) -> list[str]:
     """Unknown arguments of queues, as FILE:LINE: KEY: with the nearest known one."""
     return [
         f"{queue.origin_of(name)}: {name}: no queue has this argument" + (f", did you mean {like!r}?" if like else "")

@@ -101,16 +101,16 @@ class ControlTable:
 
     # -- over AMQP --------------------------------------------------------------------------------------------------
 
-    def handle(self, vhost: VirtualHost, envelope: Envelope, blob: bytes) -> None:
+    def handle(self, vhost: VirtualHost, envelope: Envelope, content: bytes) -> None:
         """Serve one request message (an `engine.virtual_host.Service`): now, or in steps if that takes long."""
-        steps = self._serve(vhost, envelope, blob)
+        steps = self._serve(vhost, envelope, content)
         for _ in steps:
             self.broker.background.run(steps)
             break
 
-    def _serve(self, vhost: VirtualHost, envelope: Envelope, blob: bytes) -> Iterator[None]:
+    def _serve(self, vhost: VirtualHost, envelope: Envelope, content: bytes) -> Iterator[None]:
         """Each step runs in a separate turn; the last one sends the answer, when the journal has what was done."""
-        header, body = envelope.framing.split(blob)
+        header, body = envelope.framing.split(content)
         try:
             properties = decode_properties(header)
         except ContentError:

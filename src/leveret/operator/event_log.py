@@ -20,7 +20,7 @@ MESSAGES_MAX, HEADER_MAX = 100, 2048
 #: After this time without a request no event is kept.
 IDLE_MS = 60_000
 #: Of what an event says those that may hold secrets, or what only the engine may have.
-_LEFT_OUT = frozenset({"blobs", "envelope", "exchange", "policy", "queue", "session", "user", "value"})
+_LEFT_OUT = frozenset({"contents", "envelope", "exchange", "policy", "queue", "session", "user", "value"})
 NAMES_MAX = 20
 
 
@@ -91,7 +91,7 @@ class EventLog:
         ids = tuple(event.messages[:MESSAGES_MAX])
         headers: tuple[bytes, ...] = ()
         if isinstance(event, PublishedEvent):
-            headers = tuple(_header_of(event.of, blob) for blob in event.blobs[:MESSAGES_MAX])
+            headers = tuple(_header_of(event.of, content) for content in event.contents[:MESSAGES_MAX])
             self._octets += sum(map(len, headers))
         self._entries.append(
             Entry(
@@ -111,10 +111,10 @@ class EventLog:
             self._octets -= sum(map(len, self._entries.popleft().headers))
 
 
-def _header_of(envelope: Envelope, blob: bytes) -> bytes:
+def _header_of(envelope: Envelope, content: bytes) -> bytes:
     """The content header; empty if it is too long or cannot be read, because a listener must not fail."""
     try:
-        header = envelope.framing.split(blob)[0]
+        header = envelope.framing.split(content)[0]
     except (ValueError, struct.error):
         return b""
     return header if len(header) <= HEADER_MAX else b""

@@ -83,12 +83,12 @@ def publish(
             check_expiration(facts.expiration)
             route = host.router.route(exchange, routing_key, client.user)
             envelope = Envelope(exchange, routing_key, facts)
-            blob = PLAIN.join(header, body)
+            content = PLAIN.join(header, body)
             if at.broker.flow.alarm_reason is not None:
                 raise CommandError(f"publishers are blocked: {at.broker.flow.alarm_reason}")
             if host.context.firehose is not None:
-                host.context.firehose.expect(session, route, envelope, (blob,))
-            offer = session.offer(route, envelope, (blob,), mandatory=True)
+                host.context.firehose.expect(session, route, envelope, (content,))
+            offer = session.offer(route, envelope, (content,), mandatory=True)
             if not offer.taken or (session.confirms is not None and session.confirms.refused):
                 raise CommandError(UNPUBLISHED)
             return {"routed": not offer.returned}

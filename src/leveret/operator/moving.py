@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from ..console.dispatcher import Http, Level
 from ..engine import (
     DISCARDED,
-    Aim,
     BadRequest,
     Choice,
     Client,
+    DryRunResult,
     EngineError,
-    Looked,
+    FindTarget,
     Moving,
     Queue,
     QueueGone,
@@ -50,7 +50,7 @@ MOVED, REPLAYED = "moved", "replayed"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Place:
+class Destination:
     """Arguments that say where messages go: the same in every command that takes them somewhere."""
 
     to_queue: Annotated[str, NAME, "straight into it; or"] | None = None
@@ -78,18 +78,18 @@ def _accepted(result: dict[str, Any]) -> int:
 
 
 @command("move", http=Http("POST", "leveret/queues/V/Q/move", Level.VHOST, _accepted))
-def move(at: Operator, queue: QueueName, place: Place, request: JobRequest) -> Steps:
+def move(at: Operator, queue: QueueName, destination: Destination, request: JobRequest) -> Steps:
     """Move messages of a queue to another one, or to an exchange, as a job."""
     with at.client(request.vhost, request.as_user) as (client, _):
-        aim, words = _aim_of("move", client, queue, place)
-        return (yield from _begin(at, "move", client, queue, request, aim, MOVED, words))
+        find_target, words = _target_of("move", client, queue, destination)
+        return (yield from _begin(at, "move", client, queue, request, find_target, MOVED, words))
 
 
 @command("replay", http=Http("POST", "leveret/queues/V/Q/replay", Level.VHOST, _accepted))
 def replay(
     at: Operator,
     queue: QueueName,
-    place: Place,
+    destination: Destination,
     *,
     to: Word | None = None,
     strip: bool | None = None,
@@ -105,14 +105,14 @@ def replay(
             f"replay: to must be exchange or queue, not {to!r}; to-queue and to-exchange name another place"
         )
     with at.client(request.vhost, request.as_user) as (client, _):
-        if place != Place():
+        if destination != Destination():
             if to is not None or strip is not None:
                 raise CommandError("replay: to and strip are about where each message came from, not another place")
-            aim, words = _aim_of("replay", client, queue, place)
+            find_target, words = _target_of("replay", client, queue, destination)
         else:
-            aim = to_origin(client, into_queue=to == "queue", without_history=bool(strip))
+            find_target = to_origin(client, into_queue=to == "queue", without_history=bool(strip))
             words = "to the queue that each died in" if to == "queue" else "to where each came from"
-        return (yield from _begin(at, "replay", client, queue, request, aim, REPLAYED, words))
+        return (yield from _begin(at, "replay", client, queue, request, find_target, REPLAYED, words))
 
 
 @command("discard", http=Http("POST", "leveret/queues/V/Q/discard", Level.VHOST, _accepted))
@@ -204,7 +204,14 @@ def cancel_job(at: Operator, id: JobId, *, as_user: AsUser | None = None) -> dic
 
 
 def _begin(
-    at: Operator, command: str, client: Client, name: str, request: JobRequest, aim: Aim | None, why: str, to: str
+    at: Operator,
+    command: str,
+    client: Client,
+    name: str,
+    request: JobRequest,
+    find_target: FindTarget | None,
+    why: str,
+    to: str,
 ) -> Steps:
     """The job, or what it would do."""
     host, limit, rate = at.vhost(request.vhost), request.limit, request.rate
@@ -216,7 +223,7 @@ def _begin(
     if limit == 0 or rate == 0:
         raise CommandError(f"{command}: limit and rate are numbers from 1 on")
     yield from until_idle(host, name)
-    moving = Moving(queue, client, _choice_of(command, request), aim, why)
+    moving = Moving(queue, client, _choice_of(command, request), find_target, why)
     if request.dry_run:
         return (yield from _dry_run(moving))
     return at.jobs.begin(command, moving, client, by=request.as_user, to=to, rate=rate, limit=limit).row()
@@ -250,7 +257,7 @@ def _dry_run(moving: Moving) -> Steps:
             _note(one, targets, transient)
             if len(sample) < SAMPLE:
                 row = shown_message(one.position, one.message, SAMPLE_OCTETS)
-                sample.append({**row, "to": one.place.title if one.place else "", "stays": one.reason})
+                sample.append({**row, "to": one.target.title if one.target else "", "stays": one.reason})
         yield
     queue = moving.queue
     return {
@@ -268,11 +275,11 @@ def _dry_run(moving: Moving) -> Steps:
     }
 
 
-def _note(one: Looked, targets: Counter[str], transient: set[str]) -> None:
-    if one.place is not None:
-        targets[one.place.title] += 1
-        if one.message.envelope.facts.persistent:
-            transient.update(queue.name for queue in one.place.queues if not queue.durable)
+def _note(one: DryRunResult, targets: Counter[str], transient: set[str]) -> None:
+    if one.target is not None:
+        targets[one.target.title] += 1
+        if one.message.envelope.summary.persistent:
+            transient.update(queue.name for queue in one.target.queues if not queue.durable)
 
 
 def _letters_of(queue: Queue, most: int) -> Steps:
@@ -308,9 +315,9 @@ def _letters_of(queue: Queue, most: int) -> Steps:
     }
 
 
-def _aim_of(command: str, client: Client, source: str, place: Place) -> tuple[Aim, str]:
+def _target_of(command: str, client: Client, source: str, destination: Destination) -> tuple[FindTarget, str]:
     """Where the arguments send the messages of a queue, and that in words. Raises: CommandError."""
-    queue, exchange, key = place.to_queue, place.to_exchange, place.to_key
+    queue, exchange, key = destination.to_queue, destination.to_exchange, destination.to_key
     if queue is not None and exchange is None and key is None:
         if queue == source:
             raise CommandError(f"{command}: to-queue is the queue itself")

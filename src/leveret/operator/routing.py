@@ -50,9 +50,9 @@ def route(
     """
     with at.client(vhost, as_user) as (client, host):
         header, body = message_of("route", exchange, routing_key, payload, payload_encoding, properties)
-        facts, blob = scan_properties(header[FLAGS_AT:]), PLAIN.join(header, body)
+        facts, content = scan_properties(header[FLAGS_AT:]), PLAIN.join(header, body)
         check_expiration(facts.expiration)
-        run = host.dry_run(Envelope(exchange, routing_key, facts), blob, client.user)
+        run = host.dry_run(Envelope(exchange, routing_key, facts), content, client.user)
     yield from run.steps()
     arrival, found = run.arrival, run.route
     queues = list(found.queues)
@@ -74,7 +74,7 @@ def route(
             yield
     blocked = at.broker.flow.alarm_reason
     if blocked is None and queues:
-        full = at.broker.flow.room_for(queues, arrival.envelope, (blob,), client)[1]
+        full = at.broker.flow.room_for(queues, arrival.envelope, (content,), client)[1]
         blocked = None if full is None else f"{full.node.destination}: {full.node.limit_name}"
     return {
         "exchange": exchange,

@@ -79,7 +79,7 @@ def _recovery_rows(broker: Broker, queue: Queue) -> Iterator[Row]:
     for row in _log_rows(broker, leased.settings.default_publish_target, queue.vhost_name):
         if row.name == "logged-by":
             yield row
-    built = "is being built" if queue.is_reviewed else queue.recovery
+    built = "is being built" if queue.is_rebuilding else queue.recovery
     yield Row("built-from", built, f"recovery-point {shown(leased.settings.recovery_point)}")
 
 

@@ -39,7 +39,7 @@ def slices_of(queue: Queue, state: str, after: int, size: int) -> Iterator[list[
         octets = 0
         for seen in slice_:
             part.append(seen)
-            octets += len(seen.message.blob)
+            octets += len(seen.message.content)
             if octets >= OCTETS_A_STEP:
                 yield part
                 part, octets = [], 0

@@ -49,7 +49,7 @@ class DefinitionsRefused(Exception):
 
 
 @dataclass(slots=True, frozen=True)
-class ConsoleWish:
+class ConsoleAddresses:
     """Where the console is to listen, and where its metrics are scraped. `.._named`: somebody said so, and must have
     it; else it is left out if it cannot listen there."""
 
@@ -67,7 +67,7 @@ class ServeOptions:
     `tls`: what the configuration's `[tls]` came to.
     `definitions`: a file in RabbitMQ's form, imported at the start.
     `console`: where it is served; None: nowhere.
-    `is_forced`, `reviews_queues`, `log_lines`: see `build_broker`.
+    `is_forced`, `rebuilds_queues`, `log_lines`: see `build_broker`.
     `checks_invariants`: the broker stops when its engine contradicts itself.
     """
 
@@ -78,9 +78,9 @@ class ServeOptions:
     watch: FileWatch | None = None
     tls: TlsFiles = NO_TLS
     definitions: "JsonFile | None" = None
-    console: "ConsoleWish | None" = None
+    console: "ConsoleAddresses | None" = None
     is_forced: bool = False
-    reviews_queues: bool = False
+    rebuilds_queues: bool = False
     checks_invariants: bool = False
     log_lines: Callable[[], list[dict[str, Any]]] | None = None
     ready: Callable[[str], None] = field(default=lambda line: print(printable(line), flush=True))
@@ -117,9 +117,9 @@ def serve(options: ServeOptions) -> int:
     ignore(RELOADS)  # the configuration has just been read, and the journal may take a while
     try:
         listeners = _bind_all(options.listen)
-        wish = options.console or ConsoleWish([])
-        console_listeners = _bind_console("console", wish.listen, is_named=wish.is_named)
-        metrics_listeners = _bind_console("metrics", wish.metrics, is_named=wish.metrics_named)
+        console = options.console or ConsoleAddresses([])
+        console_listeners = _bind_console("console", console.listen, is_named=console.is_named)
+        metrics_listeners = _bind_console("metrics", console.metrics, is_named=console.metrics_named)
     except AddressTaken as error:
         return _refused(error)
     collector.set_up()
@@ -208,8 +208,8 @@ class _Serving:
         self._console_listeners = console_listeners
         self._metrics_listeners = metrics_listeners
         self._tls_listeners = [listener for address, listener in zip(options.listen, listeners) if address.is_tls]
-        wish = options.console or ConsoleWish([])
-        self._needs_tls = any(address.is_tls for address in (*options.listen, *wish.listen, *wish.metrics))
+        console = options.console or ConsoleAddresses([])
+        self._needs_tls = any(address.is_tls for address in (*options.listen, *console.listen, *console.metrics))
         configuration = options.configuration
         log_report(Report(warnings=(*configuration.warnings, *options.tls.warnings)))
         self._built = built = build_broker(
@@ -221,7 +221,7 @@ class _Serving:
             edge_status=_edge_status,
             log_lines=options.log_lines,
             is_forced=options.is_forced,
-            reviews_all=options.reviews_queues,
+            rebuilds_all=options.rebuilds_queues,
         )
         log_report(built.report)
         log_flow(built.broker)
@@ -383,10 +383,10 @@ class _Serving:
             listener.close()
             if address.path:
                 _remove(address.path)
-        wish = self._options.console or ConsoleWish([])
+        console = self._options.console or ConsoleAddresses([])
         for address, listener in (
-            *zip(wish.listen, self._console_listeners),
-            *zip(wish.metrics, self._metrics_listeners),
+            *zip(console.listen, self._console_listeners),
+            *zip(console.metrics, self._metrics_listeners),
         ):
             listener.close()
             if address.path:

@@ -73,7 +73,7 @@ def build_broker(
     edge_status: Callable[[], dict[str, Any]] | None = None,
     log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     is_forced: bool = False,
-    reviews_all: bool = False,
+    rebuilds_all: bool = False,
 ) -> BuiltBroker:
     """A broker as the configuration wants it: with what is in its directory, and what the configuration declares.
 
@@ -84,7 +84,7 @@ def build_broker(
             brake against guessed passwords.
         reload, edge_status, log_lines: see `ControlTable`.
         is_forced: recovery points that the log does not have stand for now.
-        reviews_all: leased queues are built from their recovery points, as if nothing was known of them.
+        rebuilds_all: leased queues are built from their recovery points, as if nothing was known of them.
     Raises: DataUnusable.
     """
     control = ControlTable(reload=reload, edge_status=edge_status, log_lines=log_lines)
@@ -112,7 +112,7 @@ def build_broker(
     if data is not None:
         control.operator.stories = partial(_stories, data)
     report = objects.apply(configuration)
-    broker.virtual_hosts.review_queues(all_of_them=reviews_all)
+    broker.virtual_hosts.rebuild_queues(all_of_them=rebuilds_all)
     return BuiltBroker(broker, control, objects, supervisor, report)
 
 

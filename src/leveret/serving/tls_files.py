@@ -116,8 +116,8 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
     chain = _load_chain(context, certificate, key)
     read["certificate"] = CertificateFile(certificate, chain)
     where = table.origin("certificate")
-    if (doubt := _doubt(context, chain)) is not None:
-        warnings.append(f"{where}: certificate: {doubt}")
+    if (problem := _problem(context, chain)) is not None:
+        warnings.append(f"{where}: certificate: {problem}")
     if _is_open_to_all(key or certificate):
         warnings.append(f"{table.origin('key')}: key: everybody on this machine can read it (chmod 600)")
     if verify != "none":
@@ -180,7 +180,7 @@ def _is_open_to_all(path: str) -> bool:
         return False
 
 
-def _doubt(context: ssl.SSLContext, chain: str) -> str | None:
+def _problem(context: ssl.SSLContext, chain: str) -> str | None:
     """Why clients will refuse our certificate, whichever authority they trust: expired, not yet valid, not for servers.
 
     The standard library decodes no certificate that was not verified; so a client in memory, which takes the

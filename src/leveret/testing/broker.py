@@ -11,7 +11,7 @@ from .blocked import BlockedSnapshot
 from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
 from .leases import LeaseSnapshot
-from .loop_thread import PATIENCE_S
+from .loop_thread import TIMEOUT_S
 from .matching import Body, Wanted
 from .nearest_names import nearest_names
 from .options import BrokerOptionsError
@@ -47,7 +47,7 @@ class RunningBroker(Host):
     def start(self) -> "RunningBroker":
         """Bound and accepting when it returns."""
         try:
-            self.thread.begin().result(PATIENCE_S)
+            self.thread.begin().result(TIMEOUT_S)
         except BaseException:
             self.thread.join()
             raise
@@ -55,7 +55,7 @@ class RunningBroker(Host):
 
     def stop(self) -> None:
         """Say goodbye to clients and end; no thread, socket or file is left. Once more changes nothing."""
-        self.thread.end().result(PATIENCE_S)
+        self.thread.end().result(TIMEOUT_S)
         self.thread.join()
 
     @property

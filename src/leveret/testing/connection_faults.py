@@ -8,7 +8,7 @@ from pamqp import commands
 from ..amqp_frontend.wire.codec import INDEX_OF
 from ..amqp_frontend.wire.events import ConnectionMethod, ProtocolEvent
 from ..engine import PREDECLARED, ServiceExchange, errors, scheduled
-from .fault import Aim, Fault, Stage, channel_of, method_of
+from .fault import Fault, FaultScope, Stage, channel_of, method_of
 from .queue_surgery import take_ready
 from .server import WatchedEndpoint
 
@@ -29,8 +29,8 @@ def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
 class DropConnection(Fault):
     """The TCP connection is reset: at once, when a method comes in, or when one is sent (perhaps half of it)."""
 
-    def __init__(self, aim: Aim, on: str | None, *, is_outgoing: bool, mid_frame: bool, seed: int) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, on: str | None, *, is_outgoing: bool, mid_frame: bool, seed: int) -> None:
+        super().__init__(scope)
         self._on = on
         self._is_outgoing = is_outgoing
         self._mid_frame = mid_frame
@@ -39,13 +39,13 @@ class DropConnection(Fault):
     def begin(self, edge: Stage) -> None:
         if self._on is None and not self._mid_frame:
             for endpoint in list(edge.server.endpoints):
-                if self.aim.covers(endpoint) and self.aim.takes():
+                if self.scope.covers(endpoint) and self.scope.takes():
                     self.hit(f"dropped {endpoint.name}")
                     endpoint.abort()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`: the method is lost with its connection."""
-        if self._is_outgoing or self._on != method_of(event) or not self.aim.takes():
+        if self._is_outgoing or self._on != method_of(event) or not self.scope.takes():
             return event
         self.hit(f"dropped {endpoint.name} on {self._on}")
         endpoint.abort()
@@ -57,7 +57,7 @@ class DropConnection(Fault):
             return len(data), False
         wanted = INDEX_OF.get(self._on or "", -1)
         for start, end, index in frames_of(data):
-            if (self._on is None or index == wanted) and end <= len(data) and self.aim.takes():
+            if (self._on is None or index == wanted) and end <= len(data) and self.scope.takes():
                 cut = start + self._dice.randrange(1, end - start) if self._mid_frame else start
                 self.hit(f"dropped {endpoint.name} after {cut - start} of {end - start} octets of a frame")
                 return cut, True
@@ -67,8 +67,8 @@ class DropConnection(Fault):
 class HalfOpen(Fault):
     """The broker is there and does not read, or does not write: what a dead peer behind a live TCP looks like."""
 
-    def __init__(self, aim: Aim, *, reads: bool, writes: bool) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, *, reads: bool, writes: bool) -> None:
+        super().__init__(scope)
         self._reads = reads
         self._writes = writes
 
@@ -88,8 +88,8 @@ class HalfOpen(Fault):
 class CloseByServer(Fault):
     """channel.close or connection.close with a code: at once, or instead of doing what a method asks for."""
 
-    def __init__(self, aim: Aim, on: str | None, *, closes_channel: bool, code: int, text: str) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, on: str | None, *, closes_channel: bool, code: int, text: str) -> None:
+        super().__init__(scope)
         self._on = on
         self._closes_channel = closes_channel
         self._code = code
@@ -99,14 +99,14 @@ class CloseByServer(Fault):
         if self._on is not None:
             return
         for endpoint in list(edge.server.endpoints):
-            if endpoint.client is None or not self.aim.covers(endpoint):
+            if endpoint.client is None or not self.scope.covers(endpoint):
                 continue
             if self._closes_channel:
                 for channel in endpoint.open_channels():
-                    if self.aim.takes():
+                    if self.scope.takes():
                         self.hit(f"closed channel {channel.number} of {endpoint.name}")
                         endpoint.session.closing.close_channel(channel, self._code, self._text, 0, 0)
-            elif self.aim.takes():
+            elif self.scope.takes():
                 self.hit(f"closed {endpoint.name}")
                 endpoint.session.closing.close_connection(self._code, self._text)
             endpoint.flush()
@@ -115,7 +115,7 @@ class CloseByServer(Fault):
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`: the method is refused."""
         channel = channel_of(event)
-        if self._on is None or self._on != method_of(event) or channel is None or not self.aim.takes():
+        if self._on is None or self._on != method_of(event) or channel is None or not self.scope.takes():
             return event
         ids = event.ids
         if self._closes_channel:
@@ -140,8 +140,8 @@ class RefuseConnections(Fault):
 class RefuseLogin(Fault):
     """Logins are refused as if the password were wrong. `connection`: part of the name that comes with them."""
 
-    def __init__(self, aim: Aim, connection: str) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, connection: str) -> None:
+        super().__init__(scope)
         self._connection = connection
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
@@ -149,7 +149,7 @@ class RefuseLogin(Fault):
             return event
         login = endpoint.session.login
         login.introduced(event.method.client_properties)
-        if self._connection not in endpoint.name or not self.aim.takes():
+        if self._connection not in endpoint.name or not self.scope.takes():
             return event
         self.hit(f"refused the login of {endpoint.name}")
         endpoint.session.closing.refuse(errors.LoginRefused(mechanism=event.method.mechanism), None)
@@ -159,8 +159,8 @@ class RefuseLogin(Fault):
 class Away(RefuseConnections):
     """The broker is gone without a word, and comes back with what was durable, or with nothing."""
 
-    def __init__(self, aim: Aim, *, durable: bool) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, *, durable: bool) -> None:
+        super().__init__(scope)
         self._durable = durable
 
     def begin(self, edge: Stage) -> None:
@@ -185,9 +185,9 @@ def wipe(edge: Stage, *, durable: bool) -> None:
             if not (durable and queue.durable):
                 vhost.queues.remove(queue)
                 continue
-            take_ready(queue, lambda message: not message.envelope.facts.persistent)
+            take_ready(queue, lambda message: not message.envelope.summary.persistent)
             for _, message in queue.scheduled.entries():
-                if not message.envelope.facts.persistent:
+                if not message.envelope.summary.persistent:
                     scheduled.cancel(queue, message.id)
         for exchange in list(vhost.exchanges.values()):
             is_ours = exchange.name in predeclared or isinstance(exchange, ServiceExchange)
@@ -199,8 +199,8 @@ def wipe(edge: Stage, *, durable: bool) -> None:
 class SlowNetwork(Fault):
     """Each read and each write waits `latency_s` real seconds and moves at most `octets_max` octets."""
 
-    def __init__(self, aim: Aim, latency_s: float, octets_max: int) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, latency_s: float, octets_max: int) -> None:
+        super().__init__(scope)
         self._latency_s = latency_s
         self._octets_max = octets_max
         self._may_send: set[WatchedEndpoint] = set()

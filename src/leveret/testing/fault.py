@@ -22,7 +22,7 @@ from .nearest_names import nearest_names
 from .server import Confirms, Hooks, WatchedEndpoint, WatchedServer
 
 
-class Aim:
+class FaultScope:
     """Which connections a fault is for, and which of the occasions that it meets.
 
     `vhost`: None for all. `connection`: part of the name that a client gave its connection, "" for any.
@@ -100,8 +100,8 @@ class Fault(Hooks):
 
     steps_in = True
 
-    def __init__(self, aim: Aim) -> None:
-        self.aim = aim
+    def __init__(self, scope: FaultScope) -> None:
+        self.scope = scope
         self.hits: list[str] = []
         self._stopper: Callable[[Fault], None] | None = None
 
@@ -168,7 +168,7 @@ class FaultTable:
     def clear_of(self, vhost: str, edge: Stage) -> None:
         """Those of one virtual host are over."""
         for fault in list(self._faults):
-            if fault.aim.vhost == vhost:
+            if fault.scope.vhost == vhost:
                 self.remove(fault, edge)
 
     def _tell(self) -> None:
@@ -183,13 +183,13 @@ class FaultTable:
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         kept: ProtocolEvent | None = event
         for fault in list(self._faults):
-            if kept is not None and fault.aim.covers(endpoint):
+            if kept is not None and fault.scope.covers(endpoint):
                 kept = fault.on_event(endpoint, kept)
         return kept
 
     def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
         for fault in list(self._faults):
-            if fault.aim.covers(endpoint):
+            if fault.scope.covers(endpoint):
                 taken = fault.on_confirms(endpoint, channel, taken)
         return taken
 
@@ -197,29 +197,29 @@ class FaultTable:
         """See `Fault`: the strictest counts."""
         allowed, is_last = len(data), False
         for fault in list(self._faults):
-            if fault.aim.covers(endpoint):
+            if fault.scope.covers(endpoint):
                 fewer, ends = fault.on_send(endpoint, data[:allowed])
                 allowed, is_last = min(allowed, fewer), is_last or ends
         return allowed, is_last
 
     def may_read(self, endpoint: WatchedEndpoint) -> bool:
-        return all(fault.may_read(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
+        return all(fault.may_read(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
 
     def may_write(self, endpoint: WatchedEndpoint) -> bool:
-        return all(fault.may_write(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
+        return all(fault.may_write(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
 
     def read_size(self, endpoint: WatchedEndpoint, size: int) -> int:
         return min(
-            (fault.read_size(endpoint, size) for fault in self._faults if fault.aim.covers(endpoint)), default=size
+            (fault.read_size(endpoint, size) for fault in self._faults if fault.scope.covers(endpoint)), default=size
         )
 
     def read_delay_s(self, endpoint: WatchedEndpoint) -> float:
         """See `Fault`: they add up."""
-        return sum(fault.read_delay_s(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
+        return sum(fault.read_delay_s(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
 
     def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
         """See `Fault`: they add up."""
-        return sum(fault.write_delay_s(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
+        return sum(fault.write_delay_s(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
 
 
 def method_of(event: ProtocolEvent) -> str:

@@ -19,7 +19,7 @@ from .connection_faults import (
     RefuseLogin,
     SlowNetwork,
 )
-from .fault import Aim, Fault
+from .fault import Fault, FaultScope
 from .host import Host
 from .loop_thread import BrokerStopped
 from .memory_limit import MemoryLimit
@@ -61,20 +61,20 @@ class Faults:
         is_outgoing = mid_frame or (on is not None and (on in OUTGOING or on.endswith("-ok")))
         if on is None and not mid_frame:
             times = None
-        aim = self._aim(vhost, connection, after, times)
-        return self._start(DropConnection(aim, on, is_outgoing=is_outgoing, mid_frame=mid_frame, seed=seed))
+        scope = self._scope_of(vhost, connection, after, times)
+        return self._start(DropConnection(scope, on, is_outgoing=is_outgoing, mid_frame=mid_frame, seed=seed))
 
     def stop_reading(self, *, connection: str = "", vhost: str | None = None) -> Fault:
         """The broker reads nothing: clients' sends fill up, their requests are not answered."""
-        return self._start(HalfOpen(self._aim(vhost, connection), reads=False, writes=True))
+        return self._start(HalfOpen(self._scope_of(vhost, connection), reads=False, writes=True))
 
     def stop_writing(self, *, connection: str = "", vhost: str | None = None) -> Fault:
         """The broker writes nothing, no heartbeats either; when the fault ends, everything comes."""
-        return self._start(HalfOpen(self._aim(vhost, connection), reads=True, writes=False))
+        return self._start(HalfOpen(self._scope_of(vhost, connection), reads=True, writes=False))
 
     def half_open(self, *, connection: str = "", vhost: str | None = None) -> Fault:
         """The broker neither reads nor writes, and its sockets stay open."""
-        return self._start(HalfOpen(self._aim(vhost, connection), reads=False, writes=False))
+        return self._start(HalfOpen(self._scope_of(vhost, connection), reads=False, writes=False))
 
     def close_channel(
         self,
@@ -89,8 +89,8 @@ class Faults:
     ) -> Fault:
         """channel.close from the broker: on all open channels at once, or instead of doing what a method asks for."""
         _check_method(on)
-        aim = self._aim(vhost, connection, after, None if on is None else times)
-        return self._start(CloseByServer(aim, on, closes_channel=True, code=code, text=text))
+        scope = self._scope_of(vhost, connection, after, None if on is None else times)
+        return self._start(CloseByServer(scope, on, closes_channel=True, code=code, text=text))
 
     def close_connection(
         self,
@@ -105,19 +105,19 @@ class Faults:
     ) -> Fault:
         """connection.close from the broker: on all connections at once, or instead of doing what a method asks for."""
         _check_method(on)
-        aim = self._aim(vhost, connection, after, None if on is None else times)
-        return self._start(CloseByServer(aim, on, closes_channel=False, code=code, text=text))
+        scope = self._scope_of(vhost, connection, after, None if on is None else times)
+        return self._start(CloseByServer(scope, on, closes_channel=False, code=code, text=text))
 
     def refuse_connections(self) -> Fault:
         """New connections are refused, whatever their virtual host; those that are open stay."""
-        return self._start(RefuseConnections(Aim(None)))
+        return self._start(RefuseConnections(FaultScope(None)))
 
     def refuse_login(self, *, after: int = 0, times: int | None = None, connection: str = "") -> Fault:
         """New connections are told that their user or password is wrong (403), whatever both are; open ones stay.
 
         As RabbitMQ tells it: a client that cannot read the reason sees its connection end.
         """
-        return self._start(RefuseLogin(Aim(None, after=after, times=times), connection))
+        return self._start(RefuseLogin(FaultScope(None, after=after, times=times), connection))
 
     def restart(self, *, durable: bool = True, vhost: str | None = None) -> Fault:
         """The broker disappears without a goodbye; it is back, on its port, when the fault ends.
@@ -125,13 +125,13 @@ class Faults:
         What is not durable is lost, and messages that are not persistent; without `durable`, everything is.
         `broker.restart()` is away and back at once.
         """
-        return self._start(Away(Aim(None), durable=durable))
+        return self._start(Away(FaultScope(None), durable=durable))
 
     def slow_network(
         self, latency: float = 0.05, *, octets: int = 1400, connection: str = "", vhost: str | None = None
     ) -> Fault:
         """Each read and write of the broker waits `latency` real seconds and moves at most `octets` octets."""
-        return self._start(SlowNetwork(self._aim(vhost, connection), latency, max(1, octets)))
+        return self._start(SlowNetwork(self._scope_of(vhost, connection), latency, max(1, octets)))
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Faults:
         vhost: str | None = None,
     ) -> Fault:
         """Publishes in confirm mode are answered by basic.nack. `keep`: the message is in its queues all the same."""
-        return self._start(NackConfirms(self._aim(vhost, connection, after, times), keep=keep))
+        return self._start(NackConfirms(self._scope_of(vhost, connection, after, times), keep=keep))
 
     def delay_confirms(
         self,
@@ -157,8 +157,8 @@ class Faults:
         vhost: str | None = None,
     ) -> Fault:
         """Publisher confirms come so much later, by the broker's clock."""
-        aim = self._aim(vhost, connection, after, times)
-        return self._start(HoldConfirms(aim, delay_ms=round(seconds * 1000), loses=False))
+        scope = self._scope_of(vhost, connection, after, times)
+        return self._start(HoldConfirms(scope, delay_ms=round(seconds * 1000), loses=False))
 
     def withhold_confirms(
         self,
@@ -170,17 +170,17 @@ class Faults:
         vhost: str | None = None,
     ) -> Fault:
         """Publisher confirms come when the fault ends; with `lose` never."""
-        return self._start(HoldConfirms(self._aim(vhost, connection, after, times), delay_ms=None, loses=lose))
+        return self._start(HoldConfirms(self._scope_of(vhost, connection, after, times), delay_ms=None, loses=lose))
 
     def lose_acks(
         self, *, after: int = 0, times: int | None = None, connection: str = "", vhost: str | None = None
     ) -> Fault:
         """basic.ack, nack and reject of consumers never arrive."""
-        return self._start(LoseAcks(self._aim(vhost, connection, after, times)))
+        return self._start(LoseAcks(self._scope_of(vhost, connection, after, times)))
 
     def block(self, reason: str = "low on memory", *, connection: str = "", vhost: str | None = None) -> Fault:
         """connection.blocked with a reason: publishes wait until the fault ends, everything else is served."""
-        return self._start(Block(self._aim(vhost, connection), reason))
+        return self._start(Block(self._scope_of(vhost, connection), reason))
 
     def memory_limit(
         self,
@@ -206,16 +206,18 @@ class Faults:
         after_ms = None
         if fails_after is not None:
             fails, after_ms = bool(fails), round(fails_after * 1000)
-        return self._start(MemoryLimit(self._aim(vhost, ""), octets, address, fails=fails, fails_after_ms=after_ms))
+        return self._start(
+            MemoryLimit(self._scope_of(vhost, ""), octets, address, fails=fails, fails_after_ms=after_ms)
+        )
 
     def cancel_consumers(self, queue: str, *, times: int | None = None, vhost: str | None = None) -> Fault:
         """basic.cancel from the broker to a queue's consumers of this moment. Raises: LookupError."""
-        aim = self._aim(vhost, "", 0, times)
+        scope = self._scope_of(vhost, "", 0, times)
         hosts = self._broker.edge.broker.virtual_hosts
-        where = hosts.values() if aim.vhost is None else [hosts[aim.vhost]]
+        where = hosts.values() if scope.vhost is None else [hosts[scope.vhost]]
         if not any(queue in each.queues for each in where):
             raise missing("queue", queue, [name for each in where for name in each.queues])
-        return self._start(CancelConsumers(aim, queue))
+        return self._start(CancelConsumers(scope, queue))
 
     def chaos(
         self,
@@ -235,14 +237,14 @@ class Faults:
         """
         for name, chance in (("drop", drop), ("close", close), ("nack", nack), ("lose", lose), ("cut", cut)):
             check_chance(name, chance)
-        aim = self._aim(vhost, connection)
-        return self._start(Chaos(aim, seed, drop=drop, close=close, nack=nack, lose=lose, cut=cut))
+        scope = self._scope_of(vhost, connection)
+        return self._start(Chaos(scope, seed, drop=drop, close=close, nack=nack, lose=lose, cut=cut))
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
-    def _aim(self, vhost: str | None, connection: str, after: int = 0, times: int | None = None) -> Aim:
+    def _scope_of(self, vhost: str | None, connection: str, after: int = 0, times: int | None = None) -> FaultScope:
         name = None if vhost == "*" else self._broker.known_vhost(vhost)
-        return Aim(name, connection, after=after, times=times)
+        return FaultScope(name, connection, after=after, times=times)
 
     def _start(self, fault: Fault) -> Fault:
         edge = self._broker.edge

@@ -154,8 +154,8 @@ class Recorder:
             if cause is not None and not copies:
                 continue
             at, wall = self._times(now_ns)
-            for id_, blob in zip(event.messages, event.blobs):
-                properties, body = content_of(envelope, blob)
+            for id_, content in zip(event.messages, event.contents):
+                properties, body = content_of(envelope, content)
                 found.append(
                     PublishedMessage(
                         id_,
@@ -198,15 +198,15 @@ def _without_first(event: Event, count: int) -> Event:
     """What is left of a run when its oldest messages are forgotten."""
     messages = event.messages[count:]
     if isinstance(event, PublishedEvent):
-        return replace(event, messages=messages, blobs=event.blobs[count:])
+        return replace(event, messages=messages, contents=event.contents[count:])
     of = event.of if isinstance(event.of, Envelope) else ()  # the messages themselves are not looked at here
     if isinstance(event, DeliveredEvent):
-        return replace(event, messages=messages, of=of, blobs=event.blobs[count:])
+        return replace(event, messages=messages, of=of, contents=event.contents[count:])
     return replace(event, messages=messages, of=of)
 
 
 #: Of what an event's detail has, by name, the engine's own.
-ENGINE_OBJECTS = frozenset({"blobs", "queues", "queue", "exchange", "client", "session"})
+ENGINE_OBJECTS = frozenset({"contents", "queues", "queue", "exchange", "client", "session"})
 
 
 def _shown_detail(detail: Mapping[str, object]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from .real_time import RealClock
 T = TypeVar("T")
 
 #: How long a start or a stop may take before it counts as a fault of ours.
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 class BrokerStopped(RuntimeError):
@@ -66,7 +66,7 @@ class LoopThread:
 
     def join(self) -> None:
         """Until the thread is gone."""
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the broker's thread does not end"
 
     @property
@@ -168,7 +168,7 @@ def is_in_event_loop() -> bool:
 #: So often an event loop goes round for a client in it to read, wake its tasks, and answer.
 LOOP_TURNS = 20
 #: A loop that is gone or stands still is not waited for longer, in seconds.
-LOOP_PATIENCE_S = 1.0
+LOOP_TIMEOUT_S = 1.0
 
 
 def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
@@ -202,7 +202,7 @@ def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
             except trio.RunFinishedError:
                 pass
 
-        with trio.move_on_after(LOOP_PATIENCE_S):
+        with trio.move_on_after(LOOP_TIMEOUT_S):
             try:
                 begin(turn, LOOP_TURNS)
             except RuntimeError:  # it has ended

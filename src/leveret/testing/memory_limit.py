@@ -8,7 +8,7 @@ from typing import Any
 
 from ..engine import BlockedEvent, Event, EventKind
 from ..settings import Configuration, Layer, SettingsRepository, SystemUsage, entry, layer_of
-from .fault import Aim, Fault, Stage
+from .fault import Fault, FaultScope, Stage
 
 
 class MemoryLimit(Fault):
@@ -20,9 +20,9 @@ class MemoryLimit(Fault):
     steps_in = False
 
     def __init__(
-        self, aim: Aim, size: int, address: str | None, fails: bool | None, fails_after_ms: int | None
+        self, scope: FaultScope, size: int, address: str | None, fails: bool | None, fails_after_ms: int | None
     ) -> None:
-        super().__init__(aim)
+        super().__init__(scope)
         self._size = size
         self._address = address
         self._fails: dict[str, Any] = {
@@ -53,7 +53,7 @@ class MemoryLimit(Fault):
             match, vhost = configuration.repository.wildcards.any_words, None
         else:
             settings = layer_of(**settings, memory_limit=self._size)
-            match, vhost = self._address, self.aim.vhost
+            match, vhost = self._address, self.scope.vhost
         return replace(
             configuration,
             system_usage=usage,

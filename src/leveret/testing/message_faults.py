@@ -10,7 +10,7 @@ from ..amqp_frontend.session.turn import EVENT_HANDLERS
 from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import MS, EngineError, consumers
-from .fault import Aim, Fault, Stage, channel_of, method_of
+from .fault import Fault, FaultScope, Stage, channel_of, method_of
 from .server import Confirms, WatchedEndpoint
 
 SETTLING = frozenset({"basic.ack", "basic.nack", "basic.reject"})
@@ -24,8 +24,8 @@ class NackConfirms(Fault):
     `keep`: the message is in its queues all the same, as can happen; else it is lost.
     """
 
-    def __init__(self, aim: Aim, *, keep: bool) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, *, keep: bool) -> None:
+        super().__init__(scope)
         self._keep = keep
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
@@ -34,7 +34,7 @@ class NackConfirms(Fault):
         channel = event.channel
         assert isinstance(channel, Channel)
         confirms = channel.session.confirms
-        if confirms is None or not self.aim.takes():
+        if confirms is None or not self.scope.takes():
             return event
         if self._keep:
             try:
@@ -52,14 +52,14 @@ class NackConfirms(Fault):
 class HoldConfirms(Fault):
     """Confirms come late (`delay_ms`, by the broker's clock), or when the fault ends, or (`loses`) never."""
 
-    def __init__(self, aim: Aim, *, delay_ms: int | None, loses: bool) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, *, delay_ms: int | None, loses: bool) -> None:
+        super().__init__(scope)
         self._delay_ms = delay_ms
         self._loses = loses
         self._held: list[Held] = []
 
     def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
-        if not taken or not self.aim.takes():
+        if not taken or not self.scope.takes():
             return taken
         self.hit(f"held {len(taken)} confirms of channel {channel.number} of {endpoint.name}")
         held = (endpoint, channel, taken)
@@ -88,7 +88,7 @@ class LoseAcks(Fault):
     """What consumers settle never arrives: messages stay unacked and come again when the channel is gone."""
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        if method_of(event) not in SETTLING or not self.aim.takes():
+        if method_of(event) not in SETTLING or not self.scope.takes():
             return event
         self.hit(f"lost {method_of(event)} of {endpoint.name}")
         return None
@@ -97,15 +97,15 @@ class LoseAcks(Fault):
 class Block(Fault):
     """connection.blocked: publishes wait until the fault ends, everything else is served (ruling 15)."""
 
-    def __init__(self, aim: Aim, reason: str) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, reason: str) -> None:
+        super().__init__(scope)
         self._reason = reason
         self._told: dict[WatchedEndpoint, None] = {}
         self._parked: list[tuple[WatchedEndpoint, PublishReceived]] = []
 
     def begin(self, edge: Stage) -> None:
         for endpoint in edge.endpoints_of(None):
-            if self.aim.covers(endpoint):
+            if self.scope.covers(endpoint):
                 self._tell(endpoint)
                 endpoint.flush()
 
@@ -145,17 +145,17 @@ class Block(Fault):
 class CancelConsumers(Fault):
     """Consumers of a queue get basic.cancel from the broker, as if the queue had gone; those to come too."""
 
-    def __init__(self, aim: Aim, queue: str) -> None:
-        super().__init__(aim)
+    def __init__(self, scope: FaultScope, queue: str) -> None:
+        super().__init__(scope)
         self._queue = queue
 
     def begin(self, edge: Stage) -> None:
         for vhost in edge.broker.virtual_hosts.values():
             queue = vhost.queues.get(self._queue)
-            if queue is None or self.aim.vhost not in (None, vhost.name):
+            if queue is None or self.scope.vhost not in (None, vhost.name):
                 continue
             for consumer in list(queue.consumers):
-                if not self.aim.takes():
+                if not self.scope.takes():
                     break
                 self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
                 consumer.session.forget_consumer(consumer)
@@ -171,8 +171,10 @@ class Chaos(Fault):
     acknowledgement; `cut` for each write: the connection ends inside it.
     """
 
-    def __init__(self, aim: Aim, seed: int, *, drop: float, close: float, nack: float, lose: float, cut: float) -> None:
-        super().__init__(aim)
+    def __init__(
+        self, scope: FaultScope, seed: int, *, drop: float, close: float, nack: float, lose: float, cut: float
+    ) -> None:
+        super().__init__(scope)
         self.seed = seed
         self._drop, self._close, self._nack, self._lose, self._cut = drop, close, nack, lose, cut
         self._dice: dict[WatchedEndpoint, random.Random] = {}

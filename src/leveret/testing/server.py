@@ -34,7 +34,7 @@ from .virtual_clock import EngineClock
 Confirms = list[tuple[int, bool, bool]]
 
 #: How long a stopping test broker waits for the last close-ok: clients of tests are often gone or deaf.
-STOP_PATIENCE_S = 0.3
+STOP_TIMEOUT_S = 0.3
 
 
 class Tap(Protocol):
@@ -427,5 +427,5 @@ class WatchedServer(Server):
         for endpoint in list(self.endpoints):
             if not self.edge.faults.may_write(endpoint):
                 endpoint.abort()
-        await self.stop(STOP_PATIENCE_S)
+        await self.stop(STOP_TIMEOUT_S)
         self.drop_all()

@@ -8,11 +8,11 @@ from ..amqp_frontend.wire.events import AcksReceived, MixedReceived, ProtocolEve
 def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
     """A run of publishes or acks as events of one message each."""
     if isinstance(event, MixedReceived):
-        for kind, blob in zip(event.kinds, event.blobs):
-            yield PublishReceived(event.channel, kind, [blob])
-    elif isinstance(event, PublishReceived) and len(event.blobs) > 1:
-        for blob in event.blobs:
-            yield PublishReceived(event.channel, event.kind, [blob])
+        for kind, content in zip(event.kinds, event.contents):
+            yield PublishReceived(event.channel, kind, [content])
+    elif isinstance(event, PublishReceived) and len(event.contents) > 1:
+        for content in event.contents:
+            yield PublishReceived(event.channel, event.kind, [content])
     elif isinstance(event, AcksReceived) and len(event.tags) + len(event.up_to) > 1:
         for tag in event.tags:
             yield AcksReceived(event.channel, [tag], [])

@@ -251,7 +251,7 @@ def _only_on_disk(queue: Queue) -> Iterator[Message]:
 
 def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:
     """A picture of a message in a queue."""
-    header, body = message.envelope.framing.split(message.blob)
+    header, body = message.envelope.framing.split(message.content)
     holder = None if message.holder is None else holder_of(message)
     return MessageSnapshot(
         id=message.id,
@@ -279,9 +279,9 @@ def _consumer_of(consumer: Consumer) -> ConsumerSnapshot:
     )
 
 
-def content_of(envelope: Envelope, blob: bytes) -> tuple[Properties, bytes]:
-    """Properties and body of a published blob."""
-    header, body = envelope.framing.split(blob)
+def content_of(envelope: Envelope, content: bytes) -> tuple[Properties, bytes]:
+    """Properties and body of a published content."""
+    header, body = envelope.framing.split(content)
     return properties_of(header), body
 
 

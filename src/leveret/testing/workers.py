@@ -21,7 +21,7 @@ from .broker import RunningBroker
 from .nearest_names import nearest_keywords, nearest_names
 
 #: How long a worker may take to begin and to end, in real seconds.
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 #: A worker that is waited for is looked at so often.
 LOOK_S = 0.1
 #: So much of a process's output is shown when it fails.
@@ -39,7 +39,7 @@ def thread_worker(
     *args: object,
     consumes: str | None = None,
     stop: Callable[[], object] | None = None,
-    patience: float = PATIENCE_S,
+    patience: float = TIMEOUT_S,
     **kwargs: object,
 ) -> Iterator[threading.Thread]:
     """Run `target(*args, **kwargs)` in a thread of its own until the block ends.
@@ -92,7 +92,7 @@ def process_worker(
     consumes: str | None = None,
     says: str | None = None,
     environment: Mapping[str, str] | None = None,
-    patience: float = PATIENCE_S,
+    patience: float = TIMEOUT_S,
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a command until the block ends, with the broker's URL in `AMQP_URL` and wherever it has "{url}".
 

@@ -40,9 +40,9 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
             row(13)
         park_for(area, full, channel, event, turn)
 
-    def refused(session: Any, channel: Any, known: Any, full: Any, blobs: Any, *, behind: int = 0) -> None:
+    def refused(session: Any, channel: Any, known: Any, full: Any, contents: Any, *, behind: int = 0) -> None:
         row(5 if channel.session.confirms is not None else 6 if known.mandatory else 7)
-        refuse(session, channel, known, full, blobs, behind=behind)
+        refuse(session, channel, known, full, contents, behind=behind)
 
     def has_expired(session: Any, known: Any, turn: Any) -> bool:
         if is_over := expired(session, known, turn):

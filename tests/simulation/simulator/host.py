@@ -11,7 +11,7 @@ from typing import Any, cast
 import trio
 
 from leveret.amqp_frontend.edge.endpoint import Endpoint
-from leveret.amqp_frontend.edge.server import STOP_PATIENCE_S, Server
+from leveret.amqp_frontend.edge.server import STOP_TIMEOUT_S, Server
 from leveret.amqp_frontend.options import FrontendOptions
 from leveret.configured.configured import Report
 from leveret.configured.options import frontend_options
@@ -147,7 +147,7 @@ class Host:
                     self.network.accept = self.server.accept
                     await self._ended.wait()
                     self.network.accept = None
-                    await self.server.stop(STOP_PATIENCE_S)
+                    await self.server.stop(STOP_TIMEOUT_S)
                     nursery.cancel_scope.cancel()
                 self.supervisor.close()
                 self._on_turn(self)

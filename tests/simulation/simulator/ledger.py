@@ -107,7 +107,7 @@ class Ledger:
             if id_ in present:
                 raise Broken(f"message {id_} is in {name} twice")
             key = present[id_] = keys.get(id_, b"")
-            if queue.durable and envelope.facts.persistent:
+            if queue.durable and envelope.summary.persistent:
                 self._change(name, id_, key)
             if not isinstance(of, Envelope) and of[index].expires_ns:
                 self.expirable.add(id_)
@@ -313,7 +313,7 @@ class Ledger:
 def keys_of(event: PublishedEvent) -> list[bytes]:
     """Of the messages that were published: the ends of their bodies, however these are framed."""
     split = event.of.framing.split
-    return [bytes(split(blob)[1][-KEY_SIZE:]) for blob in event.blobs]
+    return [bytes(split(content)[1][-KEY_SIZE:]) for content in event.contents]
 
 
 def is_as_published(header: bytes, published: bytes) -> bool:
@@ -341,9 +341,9 @@ def _contents(queue: Queue, *, transient: bool = False) -> Iterator[tuple[int, b
     parts = queue.store.paged_parts()
     aside = (part for part in parts if isinstance(part, Message))
     for message in chain(queue.messages(), () if queue.keeps else queue.unacked_messages(), aside):
-        if transient or message.envelope.facts.persistent:
+        if transient or message.envelope.summary.persistent:
             yield message.id, message.body[-KEY_SIZE:]
     for part in parts:
-        if not isinstance(part, Message) and (transient or part.place is None):
+        if not isinstance(part, Message) and (transient or part.location is None):
             for id_ in part.ids:
                 yield id_, b""

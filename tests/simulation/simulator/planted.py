@@ -119,8 +119,8 @@ def _lose_at_requeue(original: Callable[..., Any], chance: Random) -> Callable[.
 
 
 def _forget_the_flag(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
-    def delivered(consumer: Any, tag: int, envelopes: Any, redelivered: bool, blobs: Any) -> Any:
-        return original(consumer, tag, envelopes, redelivered and chance.random() > 0.05, blobs)
+    def delivered(consumer: Any, tag: int, envelopes: Any, redelivered: bool, contents: Any) -> Any:
+        return original(consumer, tag, envelopes, redelivered and chance.random() > 0.05, contents)
 
     return delivered
 
@@ -138,8 +138,8 @@ def _drop_held(original: Callable[..., Any], chance: Random) -> Callable[..., An
 
     def take(area: Any, held: Any, turn: Any) -> Any:
         event = original(area, held, turn)
-        blobs = getattr(event, "blobs", ())
-        return replace(event, blobs=blobs[1:]) if len(blobs) > 1 and chance.random() < 0.05 else event
+        contents = getattr(event, "contents", ())
+        return replace(event, contents=contents[1:]) if len(contents) > 1 and chance.random() < 0.05 else event
 
     return take
 
@@ -201,7 +201,7 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "lease granted twice": [(granting, "begin", _lend_twice)],
     "tombstone refused": [(LeasedCore, "broken", _forget_a_tombstone)],
     "dropped held publish": [(Parking, "take", _drop_held)],
-    "nobody woken when there is room": [(FlowControl, "_note_eased", _rarely(0.2))],
+    "nobody woken when there is room": [(FlowControl, "_note_drained", _rarely(0.2))],
     "ack is gone after a crash": [
         (RecoveredQueue, "remove", _rarely(0.01, lambda *_: True)),
         (RecoveredQueue, "remove_range", _rarely(0.1)),

@@ -18,7 +18,7 @@ from .lives import Lives
 from .loop import SECOND, now_ns, pass_time
 
 #: After that the world is at rest, and within this every question is answered.
-PATIENCE_S = 120
+TIMEOUT_S = 120
 ANSWER_S = 90
 #: So long nothing happens at all.
 QUIET_S = 0.5
@@ -55,8 +55,8 @@ class Rest:
             client.mood = mood
         events = -1
         while (why := self._restless(mood)) or events != world.books.events:
-            if now_ns() - self._since_ns > PATIENCE_S * SECOND:
-                raise Broken(f"not at rest after {PATIENCE_S} s: {why}")
+            if now_ns() - self._since_ns > TIMEOUT_S * SECOND:
+                raise Broken(f"not at rest after {TIMEOUT_S} s: {why}")
             events = world.books.events
             await pass_time(QUIET_S)
         self._check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from leveret.engine import Place
+from leveret.engine import Location
 
 from .ledger import Broken
 
@@ -31,8 +31,8 @@ class SimulatedTempStore:
         self._has_room = has_room
         self._happened = happened
 
-    def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        octets = b"".join(blobs)
+    def spool(self, contents: Sequence[bytes]) -> Location | None:
+        octets = b"".join(contents)
         if 0 < self.limit <= self.used:
             self._happened["temp store: at its limit"] += 1
             return None
@@ -43,21 +43,21 @@ class SimulatedTempStore:
         self._happened["temp store: spooled"] += 1
         self.has_failed = False
         self._count(len(octets))
-        return Place(Chunk(octets), 0)
+        return Location(Chunk(octets), 0)
 
-    def unspool(self, place: Place, size: int) -> bytes:
+    def unspool(self, location: Location, size: int) -> bytes:
         """See `TempStore`. Raises: Broken, if nobody may ask for that any more."""
-        chunk = place.chunk
+        chunk = location.chunk
         assert isinstance(chunk, Chunk)
-        found = chunk.octets[place.offset : place.offset + size]
+        found = chunk.octets[location.offset : location.offset + size]
         if len(found) != size:
             raise Broken(f"{size} octets are asked for that are not in the temp store")
         self._happened["temp store: read back"] += 1
         return found
 
-    def release(self, place: Place, size: int) -> None:
+    def release(self, location: Location, size: int) -> None:
         """See `TempStore`. Raises: Broken, if that was released before."""
-        chunk = place.chunk
+        chunk = location.chunk
         assert isinstance(chunk, Chunk)
         chunk.live -= size
         if chunk.live < 0:

@@ -49,16 +49,16 @@ class Deaths(Book):
     def _published(self, event: PublishedEvent) -> None:
         if event.cause is None or event.cause == "retroactive":
             return
-        for id_, blob in zip(event.messages, event.blobs):
+        for id_, content in zip(event.messages, event.contents):
             if not self._waiting and self._is_starting:
-                self._told[id_] = deaths_in(event.of.framing.split(blob)[0])
+                self._told[id_] = deaths_in(event.of.framing.split(content)[0])
                 continue
             if not self._waiting:
                 raise Broken(f"message {id_} is a dead letter of {event.of.cause_id}, for which nobody waits")
             name, dead, reason = self._waiting.popleft()
             if (dead, reason) != (event.of.cause_id, event.cause):
                 raise Broken(f"a dead letter of {event.of.cause_id} ({event.cause}), to come was {dead} ({reason})")
-            deaths = deaths_in(event.of.framing.split(blob)[0])
+            deaths = deaths_in(event.of.framing.split(content)[0])
             expected = self._expected(dead, name[1], reason)
             if expected is not None and deaths != expected:
                 raise Broken(f"the dead letter of {dead} tells {deaths}, to be told was {expected}")

@@ -45,7 +45,7 @@ class Expiries(Book):
             return
         of, ttl_ms, now_ns = event.of, features.get("ttl_ms"), self._clock.monotonic_ns()
         for index, id_ in enumerate(event.messages):
-            expiration = (of if isinstance(of, Envelope) else of[index].envelope).facts.expiration
+            expiration = (of if isinstance(of, Envelope) else of[index].envelope).summary.expiration
             lives_ms = [ms for ms in (ttl_ms, None if expiration is None else int(expiration)) if ms is not None]
             self._until.pop((name, id_), None)
             if lives_ms:

@@ -63,7 +63,7 @@ class Flow(Book):
             for node in meter.holds_stored if queue.stores(event.of) else meter.holds_transient:
                 if node.is_full:
                     raise Broken(f"{event.messages} came in, and the {node.limit_name} of {node.destination} is full")
-                before_last = len(event.messages) - 1 if node.in_messages else sum(map(len, event.blobs[:-1]))
+                before_last = len(event.messages) - 1 if node.in_messages else sum(map(len, event.contents[:-1]))
                 if node.limit and node.used + before_last >= node.limit:
                     raise Broken(f"{event.messages} are too many for the {node.limit_name} of {node.destination}")
 
@@ -162,13 +162,13 @@ def amounts_of(queue: Queue, minimum_size: int) -> dict[str, int] | None:
         return None
     messages = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
     aside = [part for part in queue.store.paged_parts() if isinstance(part, Message)]
-    if aside or any(type(message.blob) is not bytes for message in messages):
+    if aside or any(type(message.content) is not bytes for message in messages):
         return None
-    octets = sum(len(message.blob) for message in messages)
+    octets = sum(len(message.content) for message in messages)
     return {
         MESSAGES: len(messages),
         OCTETS: octets,
-        STORED: sum(len(message.blob) for message in messages if queue.stores(message.envelope)),
+        STORED: sum(len(message.content) for message in messages if queue.stores(message.envelope)),
         MEMORY: max(octets, len(messages) * minimum_size),
     }
 

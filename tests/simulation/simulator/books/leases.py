@@ -162,8 +162,8 @@ class Leases(Book):
         if not any((event.vhost, queue.name) in self._shelves for queue in event.queues):
             return
         split, known = event.of.framing.split, self._known
-        for id_, blob in zip(event.messages, event.blobs):
-            properties = bytes(split(blob)[0][HEADER_START:])
+        for id_, content in zip(event.messages, event.contents):
+            properties = bytes(split(content)[0][HEADER_START:])
             if properties not in known:
                 tagged: Any = Content(properties, b"").headers.get("of")
                 known[properties] = None if tagged is None else tagged[1].decode()
@@ -203,7 +203,7 @@ class Leases(Book):
             self._acked.pop((shelf.place.name, id_), None)  # an id that was lost with its message may come again
             self._rejected.discard((shelf.place.name, id_))
             envelope = of if isinstance(of, Envelope) else of[at].envelope
-            self._ranks[id_] = envelope.facts.priority or 0
+            self._ranks[id_] = envelope.summary.priority or 0
             self._ready(shelf, id_)
 
     def _delivered(self, event: DeliveredEvent) -> None:

@@ -61,8 +61,8 @@ class Memories(Book):
     def _published(self, event: PublishedEvent) -> None:
         split = event.of.framing.split
         of = event.of
-        for id_, blob in zip(event.messages, event.blobs):
-            self._envelopes[id_] = of.exchange, of.routing_key, of.facts.priority, bytes(split(blob)[0])
+        for id_, content in zip(event.messages, event.contents):
+            self._envelopes[id_] = of.exchange, of.routing_key, of.summary.priority, bytes(split(content)[0])
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
         name = event.vhost, event.subject
@@ -75,7 +75,7 @@ class Memories(Book):
             if not is_known:
                 self._lives.pop(key, None)
                 continue
-            expiration = (of if isinstance(of, Envelope) else of[index].envelope).facts.expiration
+            expiration = (of if isinstance(of, Envelope) else of[index].envelope).summary.expiration
             lives_ms = [ms for ms in (ttl_ms, None if expiration is None else int(expiration)) if ms is not None]
             self._lives[key] = now_ns + min(lives_ms) * MS if lives_ms else None
 
@@ -156,7 +156,7 @@ class Memories(Book):
             of = message.envelope
             if known is None:
                 continue
-            found = of.exchange, of.routing_key, of.facts.priority, bytes(message.header)
+            found = of.exchange, of.routing_key, of.summary.priority, bytes(message.header)
             if found[:3] != known[:3] or not is_as_published(found[3], known[3]):
                 raise Broken(f"{place.name}: {message.id} is {found} after a restart, it was published as {known}")
         highest = place.features.get("priority_max")

@@ -43,8 +43,8 @@ class Priorities(Book):
             return
         of = event.of
         for index, id_ in enumerate(event.messages):
-            facts = of.facts if isinstance(of, Envelope) else of[index].envelope.facts
-            self._levels[name, id_] = min(facts.priority or 0, highest)
+            summary = of.summary if isinstance(of, Envelope) else of[index].envelope.summary
+            self._levels[name, id_] = min(summary.priority or 0, highest)
         self._add(name, event.messages)
 
     def _is_ready(self, event: RequeuedEvent | DueEvent) -> None:

@@ -135,9 +135,9 @@ class Routes(Book):
         split = event.of.framing.split
         of: bytes | None = None
         is_by_header = any(one.type == "headers" for one in self._map(event.vhost).exchanges.values())
-        for blob in event.blobs if is_by_header and event.subject else event.blobs[:1]:
+        for content in event.contents if is_by_header and event.subject else event.contents[:1]:
             if event.subject:
-                of = self._of(bytes(split(blob)[0][HEADER_START:]))
+                of = self._of(bytes(split(content)[0][HEADER_START:]))
             expected = self._expected(event.vhost, event.subject, event.of.routing_key, of)
             if expected is not None and reached != expected:
                 raise Broken(

@@ -52,7 +52,7 @@ class Routing(Book):
         keys = keys_of(event)
         self.keys.update(zip(ids, keys))
         split = event.of.framing.split
-        self.headers.update((id_, bytes(split(blob)[0])) for id_, blob in zip(ids, event.blobs))
+        self.headers.update((id_, bytes(split(content)[0])) for id_, content in zip(ids, event.contents))
         if event.cause is None and event.subject != TRACED:
             self.seen.update(keys)
             if self.never and not self.never.isdisjoint(keys):

@@ -20,8 +20,8 @@ from leveret.engine import reconfigure
 from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import queue as queue_module
-from leveret.engine.stores import kept_windows
-from leveret.engine.stores.kept_store import KeptStore
+from leveret.engine.stores import read_windows
+from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.settings import SettingsRepository, entry
 from leveret.testing.queue_surgery import take_ready
@@ -32,10 +32,10 @@ from leveret.testing.snapshots import snapshot_of
 def _small() -> Iterator[None]:
     """What is read back comes in threes; few expire at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_windows, "WINDOW_MESSAGES", 3)
-        patch.setattr("leveret.engine.stores.kept_store.WINDOW_MESSAGES", 3)
+        patch.setattr(read_windows, "WINDOW_MESSAGES", 3)
+        patch.setattr("leveret.engine.stores.non_destructive_store.WINDOW_MESSAGES", 3)
         patch.setattr(queue_module, "EXPIRE_SLICE", 4)
-        patch.setattr(queue_module, "BURIED_MAX", 4)
+        patch.setattr(queue_module, "DEAD_LETTERED_MAX", 4)
         yield
 
 
@@ -49,15 +49,15 @@ class World(DepthWorld):
     ) -> None:
         self.is_kept = is_kept
         super().__init__(arguments, said, memory=memory)
-        assert isinstance(self.queue.store, KeptStore) is is_kept
+        assert isinstance(self.queue.store, NonDestructiveStore) is is_kept
 
     def repository(self) -> SettingsRepository:
         return SettingsRepository([entry("q", **{"default_non_destructive": self.is_kept, **self.said})])
 
     @property
-    def log(self) -> KeptStore:
+    def log(self) -> NonDestructiveStore:
         """The messages of a queue that keeps them."""
-        assert isinstance(self.queue.store, KeptStore)
+        assert isinstance(self.queue.store, NonDestructiveStore)
         return self.queue.store
 
 
@@ -431,7 +431,7 @@ def test_a_checkpoint_before_dead_letters_are_made() -> None:
     world.end_turn()
     world.clock.advance_ns(1000 * MS)
     world.broker.advance()
-    assert world.broker.dead_letters.count == queue_module.BURIED_MAX
+    assert world.broker.dead_letters.count == queue_module.DEAD_LETTERED_MAX
     world.journal.commit()
     for _ in checkpoint(world.broker, world.journal, world.recorder):
         world.journal.commit()

@@ -13,7 +13,7 @@ T = TypeVar("T")
 BLOCK = 512
 
 
-class Placed(Generic[T]):
+class SortedList(Generic[T]):
     """Has the methods of a deque at its ends. `id_of`: the id of an item, or its lowest one if it has several.
 
     Ids must rise; otherwise only the methods for the ends may be used.

@@ -7,7 +7,7 @@ from itertools import islice
 from ..messages.message import Message
 
 
-class KeptReady:
+class NonDestructiveReady:
     """Messages in order of ids, found by id in O(log n). Optimized for removal at the head."""
 
     __slots__ = ("_head", "_messages")

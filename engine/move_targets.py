@@ -25,42 +25,42 @@ class Unmovable(Exception):
     """The message cannot be moved; the text is the reason."""
 
 
-class Place(NamedTuple):
+class MoveTarget(NamedTuple):
     """The destination of one message. `title`: its name for operators. `exchange`: the exchange that routes to it."""
 
     title: str
     exchange: Exchange
     queues: list[Queue]
     envelope: Envelope
-    blob: bytes
+    content: bytes
 
 
 #: Finds the destination of one message. Raises: Unmovable, EngineError.
-Aim = Callable[[Message], Place]
+FindTarget = Callable[[Message], MoveTarget]
 
 
-def to_queue(client: Client, name: str) -> Aim:
+def to_queue(client: Client, name: str) -> FindTarget:
     """Move directly into a queue, keeping exchange and routing key of each message."""
     client.user.require(WRITE, QUEUE, name, client.host.name)
     return lambda message: _into(client, name, message, *_as_it_is(message))
 
 
-def to_exchange(client: Client, name: str, routing_key: str | None) -> Aim:
+def to_exchange(client: Client, name: str, routing_key: str | None) -> FindTarget:
     """Move to an exchange, with this routing key; None: with that of each message."""
 
-    def aim(message: Message) -> Place:
+    def find_target(message: Message) -> MoveTarget:
         key = message.envelope.routing_key if routing_key is None else routing_key
         return _through(client, name, (key,), message, without_history=False)
 
-    return aim
+    return find_target
 
 
-def to_origin(client: Client, *, into_queue: bool, without_history: bool) -> Aim:
+def to_origin(client: Client, *, into_queue: bool, without_history: bool) -> FindTarget:
     """Move back to the exchange and routing keys with which each message was published. `into_queue`: move directly
     into the queue in which it died. `without_history`: remove the headers of its deaths.
     """
 
-    def aim(message: Message) -> Place:
+    def find_target(message: Message) -> MoveTarget:
         origin = origin_of(message)
         if origin is None:
             raise Unmovable("no header says where it came from")
@@ -75,10 +75,10 @@ def to_origin(client: Client, *, into_queue: bool, without_history: bool) -> Aim
             keys = (key or message.envelope.routing_key,)
         return _through(client, exchange, keys, message, without_history=without_history)
 
-    return aim
+    return find_target
 
 
-def _into(client: Client, name: str, message: Message, envelope: Envelope, blob: bytes) -> Place:
+def _into(client: Client, name: str, message: Message, envelope: Envelope, content: bytes) -> MoveTarget:
     host = client.host
     queue = host.queues.get(name)
     if queue is None:
@@ -88,10 +88,12 @@ def _into(client: Client, name: str, message: Message, envelope: Envelope, blob:
         return _through(client, "", (name,), message, without_history=False)
     if not queue.is_open:
         raise Unmovable(f"queue {name!r} takes no messages now")
-    return Place(f"queue {name}", default, [queue], envelope, blob)
+    return MoveTarget(f"queue {name}", default, [queue], envelope, content)
 
 
-def _through(client: Client, name: str, keys: tuple[str, ...], message: Message, *, without_history: bool) -> Place:
+def _through(
+    client: Client, name: str, keys: tuple[str, ...], message: Message, *, without_history: bool
+) -> MoveTarget:
     """Route by the exchange's bindings, with the user's permissions."""
     host, user = client.host, client.user
     user.require(WRITE, EXCHANGE, name, host.name)
@@ -103,25 +105,25 @@ def _through(client: Client, name: str, keys: tuple[str, ...], message: Message,
     if exchange.is_topic:
         for key in keys:
             user.require_topic(WRITE, name, key, host.name)
-    envelope, blob = _again(message, name, keys, without_history)
-    queues = host.router.reach(exchange, Routed(keys, envelope, blob, host.broker.chance))
+    envelope, content = _again(message, name, keys, without_history)
+    queues = host.router.reach(exchange, Routed(keys, envelope, content, host.broker.chance))
     title = f"exchange {name}, key {keys[0]}" if name else f"queue {keys[0]}"
     if not queues:
         raise Unmovable(f"no queue takes it: {title}")
-    return Place(title, exchange, queues, envelope, blob)
+    return MoveTarget(title, exchange, queues, envelope, content)
 
 
 def _as_it_is(message: Message) -> tuple[Envelope, bytes]:
     """The same content and envelope, without the delivery count."""
     envelope = message.envelope
-    if not envelope.facts.has_headers or _COUNT not in message.header:
-        return envelope, message.blob
+    if not envelope.summary.has_headers or _COUNT not in message.header:
+        return envelope, message.content
     return _again(message, envelope.exchange, envelope.keys, False)
 
 
 def _again(message: Message, exchange: str, keys: tuple[str, ...], without_history: bool) -> tuple[Envelope, bytes]:
     """The content as published to another exchange with these keys, without the delivery count."""
-    header, body = message.envelope.framing.split(message.blob)
+    header, body = message.envelope.framing.split(message.content)
     if without_history:
         header = without_deaths(header)
     elif _COUNT in header:

@@ -102,11 +102,11 @@ class Owner(Protocol):
     def stores(self, envelope: Envelope) -> bool:
         """Whether messages with this envelope survive a restart in this queue."""
 
-    def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+    def message_for(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         """Make the queue's message object: with a group, if the queue has groups. See `Store.new_message`."""
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """Called when messages left memory, with their number and octets of blobs; negative: they came back.
+        """Called when messages left memory, with their number and octets of contents; negative: they came back.
 
         `octets_paged`: see `paged_run.octets_paged`. Only a metered store calls it (`Store.limit_memory`).
         """
@@ -117,8 +117,8 @@ class Owner(Protocol):
     def loaded(self, messages: list[Message], attempts: int) -> None:
         """Called when messages came back from the tail.
 
-        `attempts`: number of attempts of each, to be set as x-delivery-count if above 0; 0 for messages whose blob was
-        stored unchanged.
+        `attempts`: number of attempts of each, to be set as x-delivery-count if above 0; 0 for messages whose content
+        was stored unchanged.
         """
 
 
@@ -132,8 +132,8 @@ class _Nobody:
         return False
 
     @staticmethod
-    def message_for(id_: int, blob: bytes, envelope: Envelope) -> Message:
-        return Message(id_, blob, envelope)
+    def message_for(id_: int, content: bytes, envelope: Envelope) -> Message:
+        return Message(id_, content, envelope)
 
     @staticmethod
     def paged_out(count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:

@@ -11,7 +11,7 @@ from reachable import reachable
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Message, User
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.stores.kept_store import KeptStore
+from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.engine.stores.paged_message import PagedMessage
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
@@ -44,7 +44,7 @@ class Desk:
     def flush(self) -> None:
         for effect in self.client.take_outbox():
             if isinstance(effect, Delivered):
-                numbers = [int(PLAIN.split(blob)[1][:8]) for blob in effect.blobs]
+                numbers = [int(PLAIN.split(content)[1][:8]) for content in effect.contents]
                 self.got.setdefault(getattr(effect.consumer, "tag", ""), []).extend(numbers)
         self.client.drained()
 
@@ -70,9 +70,9 @@ class Desk:
         self.journal.close()
 
     @property
-    def log(self) -> KeptStore:
+    def log(self) -> NonDestructiveStore:
         """Of a non-destructive queue."""
-        assert isinstance(self.queue.store, KeptStore)
+        assert isinstance(self.queue.store, NonDestructiveStore)
         return self.queue.store
 
     @property
@@ -80,20 +80,22 @@ class Desk:
         """Of all contents of messages that the queue holds in memory, each counted once."""
         log = self.log
         windows = [message for reader in (None, *self.queue.consumers) for message in log.windows.all(reader)]
-        return sum({id(message.blob): len(message.blob) for message in (*log, *windows)}.values())
+        return sum({id(message.content): len(message.content) for message in (*log, *windows)}.values())
 
     @property
     def columns_octets(self) -> int:
         """Of what says where the others are."""
-        places = self.log.places
-        return sum(sys.getsizeof(getattr(places, name)) for name in ("_ids", "_sizes", "_blobs", "_gone"))
+        paged_index = self.log.paged_index
+        return sum(sys.getsizeof(getattr(paged_index, name)) for name in ("_ids", "_sizes", "_contents", "_gone"))
 
     @property
     def broker_octets(self) -> int:
         """Of the contents of all messages that this broker holds anywhere, each content once."""
         messages = [one for one in reachable(self) if isinstance(one, Message)]
-        blobs = [message.blob for message in messages if not (isinstance(message, PagedMessage) and message.is_left)]
-        return sum({id(blob): len(blob) for blob in blobs}.values())
+        contents = [
+            message.content for message in messages if not (isinstance(message, PagedMessage) and message.is_left)
+        ]
+        return sum({id(content): len(content) for content in contents}.values())
 
 
 def test_what_is_read_back_is_seen(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_what_is_read_back_is_seen(tmp_path: Path) -> None:
     assert desk.broker_octets <= BUDGET
     held = [one for one in reachable(desk) if isinstance(one, PagedMessage) and one.is_left]
     for message in held:
-        message.recall(message.blob)
+        message.recall(message.content)
     assert len(held) > 3000 and desk.broker_octets > len(held) * SIZE
     desk.close()
 

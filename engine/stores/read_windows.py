@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ..messages.message import Message
-from .paged_places import PagedPlaces
+from .paged_index import PagedIndex
 from .paged_run import messages_of
-from .surroundings import Storage
+from .storage import Storage
 
 #: Maximum messages, and octets, of a window.
 WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
@@ -23,16 +23,16 @@ class Reader(Protocol):
 
 
 class Window:
-    """Messages by id, with the octets of their blobs."""
+    """Messages by id, with the octets of their contents."""
 
     __slots__ = ("messages", "octets")
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = {message.id: message for message in messages}
-        self.octets = sum(len(message.blob) for message in messages)
+        self.octets = sum(len(message.content) for message in messages)
 
 
-class Windows:
+class ReadWindows:
     """The windows by reader; None: the head. Readers may share a window, so messages are delivered as copies."""
 
     __slots__ = ("_storage", "_windows")
@@ -64,7 +64,7 @@ class Windows:
         """Drop all windows."""
         self._windows.clear()
 
-    def fill(self, reader: Reader | None, places: PagedPlaces, id_: int, count: int = WINDOW_MESSAGES) -> None:
+    def fill(self, reader: Reader | None, paged_index: PagedIndex, id_: int, count: int = WINDOW_MESSAGES) -> None:
         """Fill a reader's window with up to `count` messages after `id_`, or share the window of another reader.
 
         Raises: Unreadable.
@@ -72,7 +72,7 @@ class Windows:
         pager = self._storage.pager
         assert pager is not None
         self._windows.pop(reader, None)
-        next_ids = places.after(id_, 1)
+        next_ids = paged_index.after(id_, 1)
         if not next_ids:
             return
         for window in self._windows.values():
@@ -84,5 +84,5 @@ class Windows:
             for other in [one for one in self._windows if one is None or one.credit() <= 0]:
                 del self._windows[other]
         octets = min(WINDOW_OCTETS, share - self.octets)
-        ids = places.after(id_, count, octets)
+        ids = paged_index.after(id_, count, octets)
         self._windows[reader] = Window(messages_of(ids, pager.load(ids)))

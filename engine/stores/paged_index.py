@@ -17,11 +17,11 @@ from .paged_run import IN_JOURNAL, Numbers, Part
 COMPACT_MIN = 1000
 
 
-class Left(NamedTuple):
+class PagedEntry(NamedTuple):
     """A message that is only in the journal."""
 
     id: int
-    octets: int  # octets of its blob, as counted at its arrival
+    octets: int  # octets of its content, as counted at its arrival
     expires_ns: int  # monotonic; 0: never
 
 
@@ -36,10 +36,10 @@ class Ids(Numbers):
         return at < len(self) and self[at] == id_
 
 
-class PagedPlaces:
+class PagedIndex:
     """Messages by id. Columns only grow at their ends or are replaced whole, so that snapshots of them stay valid."""
 
-    __slots__ = ("_blobs", "_expires", "_gone", "_gone_count", "_head", "_ids", "_sizes", "body_octets")
+    __slots__ = ("_contents", "_expires", "_gone", "_gone_count", "_head", "_ids", "_sizes", "body_octets")
 
     def __init__(self) -> None:
         self.body_octets = 0  # octets of all bodies
@@ -48,7 +48,7 @@ class PagedPlaces:
     def _start_columns(self) -> None:
         self._ids = array("q")
         self._sizes = array("I")  # octets of each body
-        self._blobs = array("I")  # octets of each blob
+        self._contents = array("I")  # octets of each content
         self._expires: array[int] | None = None
         self._gone = bytearray()
         self._gone_count = 0
@@ -81,9 +81,9 @@ class PagedPlaces:
         return 0 if self._expires is None else self._expires[self._head]
 
     @property
-    def blob_octets(self) -> int:
-        """Octets of all blobs, as counted at arrival. O(n)."""
-        return sum(self._blobs[at] for at in self._live())
+    def content_octets(self) -> int:
+        """Octets of all contents, as counted at arrival. O(n)."""
+        return sum(self._contents[at] for at in self._live())
 
     def _live(self, start: int = 0) -> Iterator[int]:
         find = self._gone.find
@@ -99,15 +99,15 @@ class PagedPlaces:
         expires = [message.expires_ns for message in messages]
         self.extend(
             [message.id for message in messages],
-            [message.envelope.framing.body_size(message.blob) for message in messages],
-            [len(message.blob) for message in messages],
+            [message.envelope.framing.body_size(message.content) for message in messages],
+            [len(message.content) for message in messages],
             expires if any(expires) else None,
         )
 
     def extend(
-        self, ids: Sequence[int], sizes: Sequence[int], blobs: Sequence[int], expires: Sequence[int] | None
+        self, ids: Sequence[int], sizes: Sequence[int], contents: Sequence[int], expires: Sequence[int] | None
     ) -> None:
-        """Add messages as columns: ids rising, octets of each body and blob, expiries in monotonic ns."""
+        """Add messages as columns: ids rising, octets of each body and content, expiries in monotonic ns."""
         if not ids:
             return
         self.body_octets += sum(sizes)
@@ -118,7 +118,7 @@ class PagedPlaces:
             cut = bisect_right(self._ids, ids[0])
             late = self._split(cut)
         if late is None:
-            self._append(ids, sizes, blobs, expires)
+            self._append(ids, sizes, contents, expires)
             return
         at, other, count = 0, 0, len(ids)
         late_ids = late[0]
@@ -126,7 +126,7 @@ class PagedPlaces:
             if other == len(late_ids) or (at < count and ids[at] < late_ids[other]):
                 stop = count if other == len(late_ids) else bisect_left(ids, late_ids[other], at)
                 some = None if expires is None else expires[at:stop]
-                self._append(ids[at:stop], sizes[at:stop], blobs[at:stop], some)
+                self._append(ids[at:stop], sizes[at:stop], contents[at:stop], some)
                 at = stop
             else:
                 stop = len(late_ids) if at == count else bisect_left(late_ids, ids[at], other)
@@ -137,29 +137,29 @@ class PagedPlaces:
     def _split(self, cut: int) -> "tuple[array[int], array[int], array[int], array[int] | None]":
         """Cut the columns at `cut` and return the rest. There must be no marks."""
         expires = self._expires
-        tail = self._ids[cut:], self._sizes[cut:], self._blobs[cut:], None if expires is None else expires[cut:]
-        self._ids, self._sizes, self._blobs = self._ids[:cut], self._sizes[:cut], self._blobs[:cut]
+        tail = self._ids[cut:], self._sizes[cut:], self._contents[cut:], None if expires is None else expires[cut:]
+        self._ids, self._sizes, self._contents = self._ids[:cut], self._sizes[:cut], self._contents[:cut]
         self._expires = None if expires is None else expires[:cut]
         self._gone = bytearray(cut)
         return tail
 
     def _append(
-        self, ids: Sequence[int], sizes: Sequence[int], blobs: Sequence[int], expires: Sequence[int] | None
+        self, ids: Sequence[int], sizes: Sequence[int], contents: Sequence[int], expires: Sequence[int] | None
     ) -> None:
         if expires is not None and self._expires is None:
             self._expires = array("q", bytes(8 * len(self._ids)))
         self._ids.extend(ids)
         self._sizes.extend(sizes)
-        self._blobs.extend(blobs)
+        self._contents.extend(contents)
         self._gone.extend(bytes(len(ids)))
         if self._expires is not None:
             self._expires.extend(bytes(len(ids)) if expires is None else expires)
 
     def tell_octets(self, id_: int, octets: int) -> None:
-        """Set the octets of a message's blob. The message must be here."""
+        """Set the octets of a message's content. The message must be here."""
         at = self._find(id_)
         assert at is not None
-        self._blobs[at] = octets
+        self._contents[at] = octets
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -195,17 +195,17 @@ class PagedPlaces:
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
-    def take(self, id_: int) -> Left | None:
+    def take(self, id_: int) -> PagedEntry | None:
         """Remove a message and return it; None: it is not here."""
         at = self._find(id_)
         return None if at is None else self._take(at)
 
-    def take_first(self) -> Left:
+    def take_first(self) -> PagedEntry:
         """Remove and return the oldest message; there must be one."""
         return self._take(self._head)
 
-    def _take(self, at: int) -> Left:
-        left = Left(self._ids[at], self._blobs[at], 0 if self._expires is None else self._expires[at])
+    def _take(self, at: int) -> PagedEntry:
+        left = PagedEntry(self._ids[at], self._contents[at], 0 if self._expires is None else self._expires[at])
         self.body_octets -= self._sizes[at]
         self._gone[at] = 1
         self._gone_count += 1
@@ -228,14 +228,14 @@ class PagedPlaces:
 
     def _compact(self) -> None:
         """Copy the messages that are here to new columns. O(stretches), and a copy."""
-        ids, sizes, blobs, expires, gone = self._ids, self._sizes, self._blobs, self._expires, self._gone
+        ids, sizes, contents, expires, gone = self._ids, self._sizes, self._contents, self._expires, self._gone
         start = gone.find(0, self._head)
         self._start_columns()
         while start >= 0:
             end = gone.find(1, start)
             end = len(gone) if end < 0 else end
             some = None if expires is None else expires[start:end]
-            self._append(ids[start:end], sizes[start:end], blobs[start:end], some)
+            self._append(ids[start:end], sizes[start:end], contents[start:end], some)
             start = gone.find(0, end)
 
 

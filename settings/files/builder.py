@@ -77,7 +77,7 @@ class RawEntry:
     parse: Callable[[str, Wildcards], Match] = parse_match
 
 
-class Draft:
+class ConfigurationBuilder:
     """Collects the contents of files. One for all files of a configuration."""
 
     def __init__(self, environment: Mapping[str, str] = MappingProxyType({}), fetch: Fetch | None = None) -> None:

@@ -40,7 +40,7 @@ class Durable:
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience has no end."""
-    monkeypatch.setattr(writing, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(writing, "SYNC_DELAY_SECONDS", 3600.0)
 
 
 def _started(files: SimulatedFiles) -> tuple[Driver, Durable]:

@@ -12,15 +12,15 @@ from typing import ClassVar
 
 from ..messages.message import Message
 from ..messages.mixed import Envelopes, each_of
-from .kept_ready import KeptReady
-from .kept_windows import WINDOW_MESSAGES, Windows
 from .last_value import Key
 from .memory_budget import OVERHEAD
+from .non_destructive_ready import NonDestructiveReady
+from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import body_size
-from .paged_places import Left, PagedPlaces, stretches
 from .paged_run import IN_JOURNAL, Part
+from .read_windows import WINDOW_MESSAGES, ReadWindows
+from .storage import Owner
 from .store import Dropped, Removed, Scanned
-from .surroundings import Owner
 from .untailed_store import SCANNING, UntailedStore
 
 #: Octets of new messages between two comparisons of memory with the share, if the share is large.
@@ -29,7 +29,7 @@ LOOK_OCTETS = 1024 * 1024
 SPARE_KEYS = 1000
 
 
-class KeptStore(UntailedStore):
+class NonDestructiveStore(UntailedStore):
     """Messages in order of ids; `put_first` and `put_last` do not change it. See `Store`.
 
     `memory_octets`: octets of the messages in memory. `key_of`: the function of a message's last-value key, which
@@ -47,7 +47,7 @@ class KeptStore(UntailedStore):
         "_look_at",
         "_storage",
         "memory_octets",
-        "places",
+        "paged_index",
         "windows",
     )
 
@@ -55,12 +55,12 @@ class KeptStore(UntailedStore):
         super().__init__(owner)
         self._storage = owner.storage
         self._key_of = key_of
-        self.places = PagedPlaces()
-        self.windows = Windows(owner.storage)  # messages of `places` that were read back
+        self.paged_index = PagedIndex()
+        self.windows = ReadWindows(owner.storage)  # messages of `paged_index` that were read back
         self._start_memory()
 
     def _start_memory(self) -> None:
-        self._here = KeptReady()
+        self._here = NonDestructiveReady()
         self.memory_octets = 0
         self._look_at = 0  # octets in memory at which to compare them with the share
         self._body_octets: int | None = None  # octets of bodies in memory; None: not counted yet
@@ -70,7 +70,7 @@ class KeptStore(UntailedStore):
     # -- contents -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._here) + len(self.places)
+        return len(self._here) + len(self.paged_index)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._here)
@@ -89,40 +89,40 @@ class KeptStore(UntailedStore):
 
     @property
     def is_deep(self) -> bool:
-        return len(self.places) > 0
+        return len(self.paged_index) > 0
 
     @property
     def body_octets(self) -> int:
         """See `Store`. O(messages in memory), once."""
         if self._body_octets is None:
             self._body_octets = sum(map(body_size, self._here))
-        return self._body_octets + self.places.body_octets
+        return self._body_octets + self.paged_index.body_octets
 
     @property
     def held_octets(self) -> int:
         return self.memory_octets
 
     def paged_parts(self) -> list[Part | Message]:
-        return self.places.parts()
+        return self.paged_index.parts()
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        return ((len(self.places), self.places.blob_octets, True),)
+        return ((len(self.paged_index), self.paged_index.content_octets, True),)
 
     @property
     def first_paged_id(self) -> int | None:
-        return self.places.first_id if self.places else None
+        return self.paged_index.first_id if self.paged_index else None
 
     def has(self, id_: int) -> bool:
         """Whether the message with this id is here, in memory or not."""
-        return self._here.has(id_) or id_ in self.places
+        return self._here.has(id_) or id_ in self.paged_index
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
-        for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
-            self.append(Message(id_, blob, envelope))
+    def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
+        for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):
+            self.append(Message(id_, content, envelope))
 
-    def append(self, message: Message) -> Message | Left | None:
+    def append(self, message: Message) -> Message | PagedEntry | None:
         """See `Store`. A newer value is appended at the end, so that all consumers see it."""
         older = self._supersede(message)
         if older is not message:
@@ -130,11 +130,11 @@ class KeptStore(UntailedStore):
             self._measure()
         return older
 
-    def put_first(self, message: Message) -> Message | Left | None:
+    def put_first(self, message: Message) -> Message | PagedEntry | None:
         """See `Store`; inserts by id."""
         return self.append(message)
 
-    def put_last(self, message: Message) -> Message | Left | None:
+    def put_last(self, message: Message) -> Message | PagedEntry | None:
         """See `Store`; inserts by id."""
         return self.append(message)
 
@@ -145,11 +145,11 @@ class KeptStore(UntailedStore):
 
     def _put(self, message: Message) -> None:
         self._here.append(message)
-        self.memory_octets += len(message.blob) + OVERHEAD
+        self.memory_octets += len(message.content) + OVERHEAD
         if self._body_octets is not None:
             self._body_octets += body_size(message)
 
-    def _supersede(self, message: Message) -> Message | Left | None:
+    def _supersede(self, message: Message) -> Message | PagedEntry | None:
         """Keep only the newer of a new message and the message with the same key.
 
         Returns: the older one, which is not (or no longer) in the store; None: the key is new.
@@ -171,23 +171,23 @@ class KeptStore(UntailedStore):
             self._first_ids = {id_: first_id for id_, first_id in self._first_ids.items() if id_ in newest}
         return older
 
-    def know_contents(self, counts_octets: bool) -> tuple[int, list[Message | Left]]:
+    def know_contents(self, counts_octets: bool) -> tuple[int, list[Message | PagedEntry]]:
         """After a restart: read all contents once, if keys or octets are needed. Raises: Unreadable.
 
-        Returns: the octets of blobs that were read, if they are counted; and removed messages, which were delivered or
-        scheduled when a newer value of their key arrived.
+        Returns: the octets of contents that were read, if they are counted; and removed messages, which were delivered
+        or scheduled when a newer value of their key arrived.
         """
         if self._key_of is None and not counts_octets:
             return 0, []
-        places, windows, last, octets = self.places, self.windows, 0, 0
+        paged_index, windows, last, octets = self.paged_index, self.windows, 0, 0
         older: list[int] = []
-        while places and last < places.last_id:
-            windows.fill(None, places, last)
+        while paged_index and last < paged_index.last_id:
+            windows.fill(None, paged_index, last)
             for message in windows.all(None):
                 older += self._know_key(message)
                 if counts_octets:
-                    places.tell_octets(message.id, len(message.blob))
-                    octets += len(message.blob)
+                    paged_index.tell_octets(message.id, len(message.content))
+                    octets += len(message.content)
                 last = message.id
         windows.forget(None)
         for message in self._here:
@@ -237,14 +237,14 @@ class KeptStore(UntailedStore):
             else:
                 staying.append(message)
         self._here.put_before(staying)
-        self.places.add(leaving)
+        self.paged_index.add(leaving)
 
     def _can_leave(self, message: Message) -> bool:
         pager = self._storage.pager
         return pager is not None and self._owner.stores(message.envelope) and pager.has(message.id)
 
     def _count_out(self, message: Message) -> None:
-        self.memory_octets -= len(message.blob) + OVERHEAD
+        self.memory_octets -= len(message.content) + OVERHEAD
         if self._body_octets is not None:
             self._body_octets -= body_size(message)
 
@@ -253,21 +253,21 @@ class KeptStore(UntailedStore):
     @property
     def head_is_paged(self) -> bool:
         """Whether the oldest message is only in the journal."""
-        if not self.places:
+        if not self.paged_index:
             return False
-        return not self._here or self.places.first_id < self._here[0].id
+        return not self._here or self.paged_index.first_id < self._here[0].id
 
     @property
     def next_expiry_ns(self) -> int:
         """See `Store`: the expiry of the oldest message."""
         if self.head_is_paged:
-            return self.places.first_expires_ns
+            return self.paged_index.first_expires_ns
         return self._here[0].expires_ns if self._here else 0
 
-    def take_head(self) -> Message | Left:
+    def take_head(self) -> Message | PagedEntry:
         """Take the oldest message; there must be one."""
         if self.head_is_paged:
-            return self.places.take_first()
+            return self.paged_index.take_first()
         message = self._here.popleft()
         self._count_out(message)
         return message
@@ -279,7 +279,7 @@ class KeptStore(UntailedStore):
         """
         message = self.windows.find(None, id_)
         if message is None:
-            self.windows.fill(None, self.places, id_ - 1, count)
+            self.windows.fill(None, self.paged_index, id_ - 1, count)
             message = self.windows.find(None, id_)
             assert message is not None
         return message
@@ -287,9 +287,9 @@ class KeptStore(UntailedStore):
     def first_alive(self, now_ns: int) -> int | None:
         """The id of the oldest message that has not expired by then; None: there is none."""
         if not 0 < self.next_expiry_ns <= now_ns:
-            return (self.places.first_id if self.head_is_paged else self._here[0].id) if len(self) else None
+            return (self.paged_index.first_id if self.head_is_paged else self._here[0].id) if len(self) else None
         here = ((message.id, message.expires_ns) for message in self._here)
-        return next((id_ for id_, due_ns in merge(here, self.places.expiries()) if not 0 < due_ns <= now_ns), None)
+        return next((id_ for id_, due_ns in merge(here, self.paged_index.expiries()) if not 0 < due_ns <= now_ns), None)
 
     def head(self, now_ns: int) -> Message | None:
         """The oldest message that has not expired by then, for a get. It stays. Raises: Unreadable."""
@@ -309,7 +309,7 @@ class KeptStore(UntailedStore):
         """Up to `count` messages with ids above `id_`, in memory or not; ends where `read_back` returns None."""
         here = iter(self._here.after(id_, count))
         message = next(here, None)
-        for paged in self.places.after(id_, count):
+        for paged in self.paged_index.after(id_, count):
             while message is not None and message.id < paged:
                 yield message
                 message = next(here, None)
@@ -330,19 +330,19 @@ class KeptStore(UntailedStore):
             message = self._here.popleft()
             self._count_out(message)
             taken.append(message)
-            room -= len(message.blob)
+            room -= len(message.content)
         return taken
 
-    def take_id(self, id_: int) -> Message | Left | None:
+    def take_id(self, id_: int) -> Message | PagedEntry | None:
         """Take the message with this id without reading its content; None: there is none."""
         message = self._here.take(id_)
         if message is None:
-            return self.places.take(id_)
+            return self.paged_index.take(id_)
         self._count_out(message)
         return message
 
     def head_octets(self, count: int) -> int:
-        return sum(len(message.blob) for message in islice(self._here, count))
+        return sum(len(message.content) for message in islice(self._here, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         gone = _Gone()
@@ -361,21 +361,21 @@ class KeptStore(UntailedStore):
         return gone.removed()
 
     def _remove_head(self, gone: "_Gone", with_content: bool) -> None:
-        message = self.read_head(self.places.first_id) if with_content and self.head_is_paged else None
+        message = self.read_head(self.paged_index.first_id) if with_content and self.head_is_paged else None
         head = self.take_head()
         if isinstance(head, Message):
             gone.add(head)
         elif message is None:
             gone.unread.append(head)
         else:
-            found = Message(head.id, message.blob, message.envelope)
+            found = Message(head.id, message.content, message.envelope)
             found.expires_ns = head.expires_ns
             gone.add(found)
-            gone.recounted += len(found.blob) - head.octets
+            gone.recounted += len(found.content) - head.octets
 
     def drop_all(self) -> Dropped:
-        octets = self.places.blob_octets
-        gone = self.places.take_all()
+        octets = self.paged_index.content_octets
+        gone = self.paged_index.take_all()
         runs = list(stretches(gone))
         parts: list[Sequence[int]] = [gone] if len(runs) * 4 > len(gone) else [*runs]
         here = self._here
@@ -396,14 +396,14 @@ class KeptStore(UntailedStore):
             if message is None:
                 missing.append(id_)
             else:
-                message.expires_ns = self.places.expires_ns(id_)
+                message.expires_ns = self.paged_index.expires_ns(id_)
             return message
 
         found = [(message.id, message) for message in islice(self.between(after, count, read_back), count)]
         return Scanned(found, bool(missing))
 
     def load_at(self, after: int, count: int) -> None:
-        self.windows.fill(SCANNING, self.places, after, count)
+        self.windows.fill(SCANNING, self.paged_index, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
         """See `Store`. Paged-out contents are not read."""
@@ -424,13 +424,13 @@ class _Gone:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.unread: list[Left] = []
+        self.unread: list[PagedEntry] = []
         self.octets = self.recounted = 0
 
     def add(self, message: Message) -> None:
         """Add a message with content."""
         self.messages.append(message)
-        self.octets += len(message.blob)
+        self.octets += len(message.content)
 
     def removed(self) -> Removed:
         """The result."""
