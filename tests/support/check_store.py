@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memory_pager import MemoryPager, MemoryTempStore, StoreOwner
+from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
@@ -33,6 +33,7 @@ from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.paged_run import octets_paged
 from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import LEVEL_STEP, Removed, Store
+from leveret.testing.memory_pager import MemoryPager, MemoryTempStore
 
 EXAMPLES = int(os.environ.get("LEVERET_STORE_EXAMPLES", "40"))
 #: The header whose values are the keys of last values.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from memory_pager import MemoryPager
-
 from leveret.engine import (
     Blocker,
     Broker,
@@ -24,6 +22,7 @@ from leveret.engine import (
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.settings import NO_WHOLE_LIMITS, SettingsRepository, SystemUsage, WholeLimits, entry
+from leveret.testing.memory_pager import MemoryPager
 
 USER = User("guest")
 MIB = 1024 * 1024

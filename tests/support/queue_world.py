@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
-from memory_pager import MemoryPager, MemoryTempStore
-
 from leveret.engine import (
     Broker,
     BrokerOptions,
@@ -34,6 +32,7 @@ from leveret.engine.queues.queue import queue_of
 from leveret.engine.queues.queue_events import AckedEvent, LeftEvent, RequeuedEvent, ScheduledEvent
 from leveret.engine.stores.paging import runs_of
 from leveret.settings import SettingsRepository, SystemUsage, entry
+from leveret.testing.memory_pager import MemoryPager, MemoryTempStore
 
 USER = User("guest")
 MS = 1_000_000

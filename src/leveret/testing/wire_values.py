@@ -31,6 +31,8 @@ def wire_table(values: Mapping[str, Any]) -> FieldTable:
 
 
 def _field(value: Any) -> Field:
+    if isinstance(value, Field):
+        return value
     if isinstance(value, bool):
         return Field("t", value)
     if isinstance(value, int):

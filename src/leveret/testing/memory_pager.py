@@ -1,33 +1,33 @@
-"""A journal, a temp store and a queue in memory: what a store is lent, for tests of stores alone."""
-
-from __future__ import annotations
+"""A pager and a temp store in memory, for brokers without files whose messages leave memory all the same."""
 
 from collections.abc import Callable, Sequence
 
-from leveret.engine import Envelope, Message
-from leveret.engine.messages.content import PLAIN
-from leveret.engine.stores.paged_run import Location, Run
-from leveret.engine.stores.storage import Storage
-from leveret.engine.stores.store import Store
-from leveret.engine.stores.tail import Unreadable
+from ..engine import PLAIN, Envelope, Event, Location, PublishedEvent, Unreadable
 
 
 class MemoryPager:
-    """`memory`: octets that messages may take."""
+    """The engine's `Pager`. `memory`: octets that messages may take; `journal`: what can be read, by id."""
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
         self.journal: dict[int, tuple[Envelope, bytes]] = {}
         self.is_broken = False
 
+    def record(self, event: Event) -> None:
+        """A listener: what is published can be read."""
+        if isinstance(event, PublishedEvent):
+            envelopes = [event.of] * len(event.contents) if isinstance(event.of, Envelope) else event.of
+            self.journal.update(zip(event.messages, zip(envelopes, event.contents)))
+
     def budget(self) -> int:
         return self.memory // 2
 
     def has(self, id_: int) -> bool:
+        """Whether it can be read."""
         return id_ in self.journal
 
-    def load(self, ids: Sequence[int]) -> list[Run]:
-        """See `Pager`; runs of those that follow each other with the same envelope."""
+    def load(self, ids: Sequence[int]) -> list[tuple[Envelope, list[bytes]]]:
+        """See `Pager`; one run for neighbors with the same envelope."""
         assert list(ids) == sorted(set(ids))
         if self.is_broken or not all(id_ in self.journal for id_ in ids):
             raise Unreadable("broken")
@@ -37,11 +37,11 @@ class MemoryPager:
             if not runs or runs[-1][0] is not envelope.stored():
                 runs.append((envelope.stored(), []))
             runs[-1][1].append(PLAIN.join(*envelope.framing.split(content)))
-        return [(envelope, contents) for envelope, contents in runs]
+        return runs
 
 
 class MemoryTempStore:
-    """`room`: octets that it takes."""
+    """The engine's `TempStore`. `room`: octets that it takes."""
 
     def __init__(self, room: int) -> None:
         self.limit = 0
@@ -52,7 +52,7 @@ class MemoryTempStore:
         self._octets = b""
 
     def give_room(self, octets: int) -> None:
-        """It takes so many from now on."""
+        """Change how many octets it takes."""
         self._room = octets
 
     def spool(self, contents: Sequence[bytes]) -> Location | None:
@@ -81,41 +81,3 @@ class MemoryTempStore:
 
     def close(self) -> None:
         pass
-
-
-class StoreOwner:
-    """A durable queue as its store sees it. `loaded_count`: messages that came back.
-
-    What it was told of messages that were paged out is counted, from 0 on.
-    """
-
-    store: Store
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-        self.loaded_count = 0
-        self.in_memory = self.in_memory_octets = self.paged = self.paged_octets = 0
-
-    def stores(self, envelope: Envelope) -> bool:
-        return envelope.summary.persistent
-
-    def message_for(self, id_: int, content: bytes, envelope: Envelope) -> Message:
-        return self.store.new_message(id_, content, envelope)
-
-    def could_not_page(self) -> None:
-        """See `Owner`: the store is asked by whoever has it."""
-
-    def loaded(self, messages: list[Message], attempts: int) -> None:
-        self.loaded_count += len(messages)
-        for message in messages:
-            assert attempts in (0, message.deliveries - message.uncounted)
-
-    def forget_paged(self) -> None:
-        """All is gone."""
-        self.in_memory = self.in_memory_octets = self.paged = self.paged_octets = 0
-
-    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        self.in_memory -= count
-        self.in_memory_octets -= octets
-        self.paged += count
-        self.paged_octets += octets_paged

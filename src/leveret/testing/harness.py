@@ -1,0 +1,440 @@
+"""A broker on virtual time, without sockets and threads: for tests of what queues, policies and the journal do.
+
+    harness = Harness('[[address-setting]]\\nmatch = "q"\\ndefault-ring-size = 3')
+    harness.queue()
+    harness.publish(*"ABCD")
+    assert harness.all() == "BCD"
+
+Verbs call the engine as a frontend does: after each of them the turn ends, unless `ends_turns` is False.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from ..configured.configured import ConfiguredObjects
+from ..configured.options import broker_options
+from ..engine import (
+    PLAIN,
+    Broker,
+    Client,
+    Consumer,
+    Delivered,
+    Effect,
+    Envelope,
+    FieldTable,
+    ManualClock,
+    Message,
+    PropertySummary,
+    Queue,
+    Route,
+    Session,
+    User,
+    Users,
+    encode_header,
+    hash_password,
+    scan_properties,
+)
+from ..engine.invariants import check_broker
+from ..journal import REAL, Files, Journal, JournalFull, JournalOptions, JournalReader, Record
+from ..journal.recording.checkpoint import checkpoint
+from ..journal.recording.message_index import message_index
+from ..journal.recording.pager import JournalPager
+from ..journal.recording.recorder import Recorder
+from ..journal.recording.restore import restore
+from ..journal.recording.temp_store import FileTempStore
+from ..settings import NO_SETTINGS, Configuration, SettingsRepository, load_configuration
+from .memory_pager import MemoryPager, MemoryTempStore
+from .wire_values import wire_property, wire_table
+
+GUEST = User("guest", hash_password("guest", b"salt"), ("administrator",), loopback_only=True)
+#: The directory of a journal on simulated files.
+DATA = "data"
+
+
+class KillableFiles(Files, Protocol):
+    """Files in memory that know what a killed process, or a power cut, leaves of them."""
+
+    def crash(self) -> "KillableFiles":
+        """What there is when the process is killed."""
+
+    def power_cut(self) -> "KillableFiles":
+        """What there is after a power cut."""
+
+
+class Delivery(NamedTuple):
+    """A message as its consumer got it."""
+
+    consumer: Consumer
+    tag: int
+    envelope: Envelope
+    content: bytes
+    redelivered: bool
+
+    @property
+    def body(self) -> bytes:
+        """Octets of the body."""
+        return self.envelope.framing.split(self.content)[1]
+
+    @property
+    def headers(self) -> FieldTable:
+        """Headers that the frontend would send."""
+        return self.envelope.headers(self.content)
+
+
+def load(settings: str) -> Configuration:
+    """TOML text that has no faults."""
+    configuration, faults = load_configuration([("harness.toml", settings)])
+    assert not faults, faults
+    return configuration
+
+
+def arguments_of(values: Mapping[str, Any]) -> FieldTable:
+    """A table of keywords, which have underscores for dashes."""
+    return wire_table({key.replace("_", "-"): value for key, value in values.items()})
+
+
+def messages(bodies: Iterable[bytes | str], properties: Mapping[str, Any]) -> tuple[PropertySummary, list[bytes]]:
+    """What is known of messages with the same properties, and their contents. Values are Python's or `Field`s."""
+    values = {name: wire_property(value) for name, value in properties.items()}
+    if "headers" in values:
+        values["headers"] = wire_table(properties["headers"])
+    contents, headers = [], {0: encode_header(0, values)}  # by size of the body
+    for body in bodies:
+        octets = body.encode() if isinstance(body, str) else body
+        if len(octets) not in headers:
+            headers[len(octets)] = encode_header(len(octets), values)
+        contents.append(PLAIN.join(headers[len(octets)], octets))
+    return scan_properties(headers[0][12:]), contents
+
+
+class Harness:
+    """A broker on virtual time, with a client whose `session` publishes and gets.
+
+    `settings`: TOML, or a repository. `kind`: the x-queue-type of queues that name none. `broker`: see `Broker`.
+    `memory`: octets of messages that may stay in memory, None: all of them.
+    `journal`: a directory, or files in memory, where a journal is; None: there is none. With one, what a turn recorded
+    is on disk when the turn has ended, unless `writes` is False: then when `settle` is called.
+    `deliveries`: what clients got; `effects`: what else they were told; `stalled`: clients that do not read.
+    """
+
+    #: Whether verbs end the turn.
+    ends_turns = True
+    #: Whether the broker's invariants are checked after each turn.
+    checks = False
+    writes = True
+    #: Properties of messages that do not say otherwise.
+    properties: ClassVar[Mapping[str, Any]] = {}
+    #: Whether transient messages may leave memory.
+    has_temp_store = True
+
+    def __init__(
+        self,
+        settings: str | SettingsRepository = NO_SETTINGS,
+        *,
+        journal: Path | KillableFiles | None = None,
+        journal_options: JournalOptions = JournalOptions(preallocate_size=0),  # noqa: B008
+        recorder: Callable[[Broker, Journal], Recorder] = Recorder,
+        memory: int | None = None,
+        kind: str = "classic",
+        wall_ms: int | None = None,
+        **broker: Any,
+    ) -> None:
+        self.clock = ManualClock() if wall_ms is None else ManualClock(wall_ms)
+        self.settings, self.memory, self.kind = settings, memory, kind
+        self.user: User = broker.pop("user", GUEST)
+        self.files: Any = REAL if isinstance(journal, Path) else journal
+        self.path = str(journal) if isinstance(journal, Path) else DATA
+        self.journal: Any = None
+        self._journal_options, self._make_recorder, self._options = journal_options, recorder, broker
+        self.begin()
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A broker on what the journal has. Subclasses declare here what each life of theirs begins with."""
+        settings, options = self.settings, {"users": Users([self.user]), **self._options}
+        configuration = load(settings) if isinstance(settings, str) else None
+        if configuration is not None:
+            options = {"options": broker_options(configuration), **options}
+        repository = settings if configuration is None else configuration.repository
+        broker = self.broker = Broker(self.clock, settings=repository, **options)  # type: ignore[arg-type]
+        self.vhost = broker.virtual_hosts["/"]
+        self.deliveries: list[Delivery] = []
+        self.effects: list[Effect] = []
+        self.stalled: set[Client] = set()
+        self.failures: list[Exception] = []
+        self._confirmed: dict[Session, int] = {}
+        if self.files is not None:
+            self._open_journal()
+        self._limit_memory()
+        if self.files is not None:
+            restore(broker, self.journal, self.recorder)
+        if configuration is not None:
+            self.objects = ConfiguredObjects(broker, configuration)
+            self.objects.apply(configuration)
+        self.session = self.connect()
+        self.client: Client = self.session.client
+
+    def _open_journal(self) -> None:
+        self.journal = Journal.open(
+            self.path, self.clock, self._journal_options, files=self.files, threaded=False, new_id=bytes(16)
+        )
+        self.recorder = self._make_recorder(self.broker, self.journal)
+        self.journal.set_callbacks(lambda lsn: None, self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        self.failures.append(error)
+        self.recorder.fail(for_good=not isinstance(error, JournalFull))
+
+    def _limit_memory(self) -> None:
+        storage = self.broker.context.storage
+        if self.memory is None:
+            return
+        if self.journal is not None:
+            storage.pager = JournalPager(self.broker, self.journal, self.recorder, self.memory)
+            open_temp: Any = FileTempStore
+        else:
+            storage.pager = pager = MemoryPager(self.memory)
+            self.broker.context.listeners.append(pager.record)
+            open_temp = lambda: MemoryTempStore(1 << 40)  # noqa: E731
+        if self.has_temp_store:
+            storage.open_temp = open_temp
+
+    def close(self) -> None:
+        """End without a checkpoint, and release files."""
+        if self.journal is not None:
+            self.journal.close()
+        self.broker.context.storage.close()
+
+    def restart(self) -> None:
+        """The broker ends as after SIGTERM, and another one begins on what is on disk."""
+        self.checkpoint()
+        self.close()
+        self.begin()
+
+    def kill(self, *, power_cut: bool = False) -> None:
+        """The broker ends at once, and another one begins on what was written; `power_cut`: on what was synced."""
+        if self.files is REAL:
+            os.close(self.journal.writer.file._handle)
+            self.journal.contents.close()
+            self.journal._directory.close()
+            self.broker.context.storage.close()
+        else:
+            left = self.files.power_cut() if power_cut else self.files.crash()
+            self.close()
+            self.files = left
+        self.begin()
+
+    # -- time and turns ---------------------------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """End one turn. Returns whether the broker wants another one."""
+        is_more = self.broker.end_turn() or self.broker.scheduler.load()
+        if self.checks:
+            check_broker(self.broker)
+        if self.journal is not None and self.writes:
+            self.journal.commit()
+        return is_more
+
+    def end_turn(self) -> None:
+        """End turns until nothing is left to do now, what is due included."""
+        self._end_turns()
+        while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= self.clock.monotonic_ns():
+            self.broker.advance()
+            self._end_turns()
+
+    def _end_turns(self) -> None:
+        while self.turn():
+            pass
+        if self.journal is not None and self.writes:
+            self.settle()
+
+    def turns(self, measure: Callable[[], int]) -> Iterator[int]:
+        """End turns, one at a time, until the broker wants no other. Yields by how much each changed `measure()`."""
+        is_more = True
+        while is_more:
+            before = measure()
+            is_more = self.turn()
+            yield measure() - before
+
+    def settle(self) -> None:
+        """The journal writes what was recorded, and the broker hears of it."""
+        self.journal.commit()
+        assert self.journal.wait(self.journal.next_lsn) or self.failures
+        self.broker.more_is_safe()
+        while self.turn():
+            pass
+
+    def _acted(self) -> None:
+        if self.ends_turns:
+            self.end_turn()
+
+    def advance(self, ms: float) -> None:
+        """Time passes; what is due happens, deadline by deadline."""
+        until_ns = self.clock.monotonic_ns() + int(ms * 1e6)
+        while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
+            self.clock.advance_ns(max(0, due_ns - self.clock.monotonic_ns()))
+            self.broker.advance()
+            self.end_turn()
+        self.clock.advance_ns(until_ns - self.clock.monotonic_ns())
+
+    def reload(self, settings: str | SettingsRepository) -> None:
+        """Replace the settings. TOML only if it began with TOML."""
+        if isinstance(settings, str):
+            self.objects.apply(load(settings))
+        else:
+            self.broker.reloading.replace_settings(settings, self.broker.context.options)
+        self._acted()
+
+    # -- clients ----------------------------------------------------------------------------------------------------
+
+    def connect(self, name: str = "client", *, flush: Callable[[], object] | None = None) -> Session:
+        """A session of a new connection, which reads what it is sent; or does what `flush` does."""
+        client: Client = self.broker.connections.open(
+            "/", self.user, name=name, flush=flush or (lambda: self.read(client))
+        )
+        return client.open_session()
+
+    def read(self, client: Client) -> None:
+        """The client takes what it was sent. A stalled one does not finish."""
+        for effect in client.take_outbox():
+            if isinstance(effect, Delivered):
+                self.deliveries += [
+                    Delivery(effect.consumer, tag, envelope, content, effect.redelivered)
+                    for first_tag, envelope, contents in effect.runs()
+                    for tag, content in enumerate(contents, first_tag)
+                ]
+            else:
+                self.effects.append(effect)
+        if client not in self.stalled:
+            client.drained()
+
+    def taken(self, tag: str | None = None) -> str:
+        """Bodies of the deliveries since the last look, joined; `tag`: of one consumer, and the others stay."""
+        taken = [one for one in self.deliveries if tag in (None, one.consumer.tag)]
+        self.deliveries = [one for one in self.deliveries if tag not in (None, one.consumer.tag)]
+        return b"".join(one.body for one in taken).decode()
+
+    def confirms(self, session: Session | None = None) -> str:
+        """What was confirmed since the last look: A for each ack, N for each nack, in order of the tags."""
+        session = session or self.session
+        assert session.confirms is not None
+        outcomes, confirmed = "", self._confirmed.get(session, 0)
+        for tag, _, is_ack in session.confirms.take():  # one that is not multiple is the next one
+            outcomes += ("A" if is_ack else "N") * (tag - confirmed)
+            confirmed = self._confirmed[session] = tag
+        return outcomes
+
+    # -- objects ----------------------------------------------------------------------------------------------------
+
+    def queue(
+        self, name: str = "q", *, client: Client | None = None, durable: bool = True, exclusive: bool = False,
+        auto_delete: bool = False, **arguments: Any,
+    ) -> Queue:  # fmt: skip
+        """Declare a queue. Arguments have underscores for dashes. `client`: who declares it; None: an operator."""
+        table = arguments_of(arguments)
+        if self.kind != "classic":
+            table = {**wire_table({"x-queue-type": self.kind}), **table}
+        return self.vhost.queues.declare(
+            name, client=client, durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=table
+        )
+
+    def named(self, queue: str | Queue = "q") -> Queue:
+        """The queue of this name, as it is now."""
+        return self.vhost.queues.named(queue) if isinstance(queue, str) else queue
+
+    def bind(self, queue: str, exchange: str, key: str = "", **arguments: Any) -> None:
+        """Bind a queue to an exchange."""
+        self.vhost.bindings.add("queue", queue, exchange, key, arguments_of(arguments))
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def publish(
+        self, *bodies: bytes | str, key: str = "q", exchange: str = "", by: Session | None = None,
+        mandatory: bool = False, **properties: Any,
+    ) -> list[bytes]:  # fmt: skip
+        """Publish messages of the same properties in one run. Returns the bodies of those that no queue took."""
+        summary, contents = messages(bodies, {**self.properties, **properties})
+        route, envelope = self.route(key, exchange), self.envelope(exchange, key, summary)
+        returned = (by or self.session).publish(route, envelope, contents, mandatory=mandatory)
+        self._acted()
+        return [PLAIN.split(content)[1] for _, contents in returned for content in contents]
+
+    def route(self, key: str, exchange: str = "") -> Route:
+        """Where messages with this key go."""
+        return self.vhost.router.route(exchange, key, self.user)
+
+    def envelope(self, exchange: str, key: str, summary: PropertySummary) -> Envelope:
+        """What messages that are published together share."""
+        return Envelope(exchange, key, summary)
+
+    def consume(
+        self, queue: str | Queue = "q", tag: str = "c", *, by: Session | None = None, prefetch: int | None = None,
+        total: bool = False, no_ack: bool = False, exclusive: bool = False, **arguments: Any,
+    ) -> Consumer:  # fmt: skip
+        """Subscribe; `prefetch`: basic.qos before that. Arguments have underscores for dashes."""
+        session = by or self.session
+        if prefetch is not None:
+            session.limit(prefetch, total=total)
+        consumer = session.consume(
+            self.named(queue), tag, no_ack=no_ack, exclusive=exclusive, arguments=arguments_of(arguments)
+        )
+        self._acted()
+        return consumer
+
+    def get(
+        self, queue: str | Queue = "q", *, no_ack: bool = True, by: Session | None = None
+    ) -> tuple[int, Message, bool, int] | None:
+        """basic.get: delivery tag, message, redelivered, messages left."""
+        got = (by or self.session).get(self.named(queue), no_ack=no_ack)
+        self._acted()
+        return got
+
+    def take(self, count: int = 1, queue: str | Queue = "q") -> list[bytes]:
+        """Get and acknowledge messages that have to be there. Returns their bodies."""
+        bodies = []
+        for _ in range(count):
+            got = self.session.get(self.named(queue), no_ack=False)
+            assert got is not None, f"nothing ready in {queue}"
+            self.session.ack(got[0])
+            bodies.append(got[1].body)
+        self._acted()
+        return bodies
+
+    def all(self, queue: str | Queue = "q") -> str:
+        """Get all that is ready. Returns the bodies, joined."""
+        bodies = b""
+        while (got := self.get(queue)) is not None:
+            bodies += got[1].body
+        return bodies.decode()
+
+    def bodies(self, queue: str | Queue = "q") -> list[bytes]:
+        """Bodies of the messages in the queue's memory, in order. They stay."""
+        return [one.body for one in self.named(queue).messages()]
+
+    # -- the journal ------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, *, reclaims: bool = False) -> None:
+        """Write a checkpoint. `reclaims`: segments that it made useless are deleted, and contents move forward."""
+        self.end_turn()
+        self._checkpoint()
+        if reclaims:
+            self.journal.old_segments.reclaim()
+            base_lsn = self.journal.ledger.to_empty()
+            if base_lsn is not None:
+                queues_of = message_index(self.broker, self.recorder)
+                for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+                    self.journal.commit()
+            self.settle()
+
+    def _checkpoint(self) -> None:
+        for _ in checkpoint(self.broker, self.journal, self.recorder):
+            self.journal.commit()
+        self.settle()
+
+    def records(self) -> list[Record]:
+        """Records of the journal, in order."""
+        reader = JournalReader(self.path, self.files)
+        return [record for _, record in reader.records(trust_open=True)]
