@@ -5,64 +5,46 @@ Each of these was wrong in a planted fault that no other test found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from flow_bench import USER, FlowBench, Publisher, make_content, saying
-from memory_pager import MemoryPager
+from flow_bench import USER, FlowBench, Publisher, make_content
 
-from leveret.engine import Broker, Consumer, Envelope, Event, ManualClock, PropertySummary, Queue, Session
+from leveret.engine import PropertySummary, Queue, Session
 from leveret.engine.clients.bulk_requeue import REQUEUE_SLICE
 from leveret.engine.commits import COMMIT_SLICE
-from leveret.engine.publishing.publish_events import PublishedEvent
 from leveret.settings import SystemUsage
+from leveret.testing.harness import Harness
+from leveret.testing.memory_pager import MemoryPager
 
 
-class World:
+class World(Harness):
     """A broker whose clients take all that they are sent."""
 
+    ends_turns = False
+
     def __init__(self) -> None:
-        self.broker = Broker(ManualClock(), unsent_max=1 << 40)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.session = self.open()
+        super().__init__(unsent_max=1 << 40)
 
-    def open(self) -> Session:
-        return self.broker.connections.open("/", USER, name="client", flush=lambda: None).open_session()
-
-    def declare(self, name: str) -> Queue:
-        return self.vhost.queues.declare(name, client=None, durable=True)
-
-    def publish(self, name: str, bodies: range, session: Session | None = None) -> None:
-        contents = [saying(str(number)) for number in bodies]
-        route = self.vhost.router.route("", name, USER)
-        (session or self.session).publish(route, Envelope("", name), contents, mandatory=False)
-
-    def turns(self) -> Iterator[None]:
-        """One for each that the broker wants."""
-        while self.broker.end_turn() or self.broker.scheduler.load():
-            yield
+    def fill(self, name: str, bodies: range, session: Session | None = None) -> None:
+        self.publish(*map(str, bodies), key=name, by=session)
 
 
 def numbers(queue: Queue) -> list[int]:
     return [int(message.body) for message in queue.messages()]
 
 
-def consume(session: Session, queue: Queue, tag: str = "c") -> Consumer:
-    return session.consume(queue, tag, no_ack=False, exclusive=False, arguments={})
-
-
 def test_a_large_transaction_comes_whole_and_in_order() -> None:
     """tx.commit publishes in slices, that end within a run: each message once, in the order of the publishes."""
     world = World()
-    queue, other = world.declare("q"), world.declare("o")
+    queue, other = world.queue("q"), world.queue("o")
     world.session.select_transactions()
     size, at = COMMIT_SLICE - 500, 0
     for name in ("q", "o", "q", "q"):
-        world.publish(name, range(at, at + size))
+        world.fill(name, range(at, at + size))
         at += size
     commit = world.session.commit()
-    for _ in world.turns():
-        pass
+    world.end_turn()
     assert commit.is_done
     assert numbers(queue) == [*range(size), *range(2 * size, 4 * size)]
     assert numbers(other) == [*range(size, 2 * size)]
@@ -71,17 +53,17 @@ def test_a_large_transaction_comes_whole_and_in_order() -> None:
 def test_what_a_large_transaction_settles_counts_until_it_is_settled() -> None:
     """Between its slices a queue's unacknowledged messages are those that its sessions name."""
     world = World()
-    queue = world.declare("q")
+    queue = world.queue("q")
     count = 2 * COMMIT_SLICE + 700
-    consume(world.session, queue)
-    world.publish("q", range(count), world.open())
+    world.consume(queue)
+    world.fill("q", range(count), world.connect())
     assert queue.unacked == count
     world.session.select_transactions()
     world.session.ack(count - 300, multiple=True)
     world.session.reject(count, multiple=True, requeue=False)
     world.session.commit()
     seen = []
-    for _ in world.turns():
+    while world.turn():
         assert len(world.session.unacked_of(queue)) == queue.unacked == world.session.unacked_by_consumers
         seen.append(queue.unacked)
     assert seen[-1] == 0 and len(set(seen)) > 2
@@ -91,15 +73,15 @@ def test_what_a_large_transaction_settles_counts_until_it_is_settled() -> None:
 def test_many_that_come_back_from_a_closed_channel_are_overtaken_by_none(failed: bool) -> None:
     """They come back in slices; who waits gets them in the order in which they were published, newer ones behind."""
     world = World()
-    queue = world.declare("q")
+    queue = world.queue("q")
     count = 2 * REQUEUE_SLICE + 10
-    consume(world.session, queue)
-    world.publish("q", range(count), world.open())
-    heir = world.open()
-    consumer = consume(heir, queue)
+    world.consume(queue)
+    world.fill("q", range(count), world.connect())
+    heir = world.connect()
+    consumer = world.consume(queue, by=heir)
     world.session.close(failed=failed)
-    world.publish("q", range(count, count + 3), world.open())
-    for _ in world.turns():
+    world.fill("q", range(count, count + 3), world.connect())
+    while world.turn():
         assert queue.unacked + queue.ready_count <= count + 3
     bodies = [int(message.body) for message in heir.unacked.values()]
     assert bodies == [*range(count + 3)]
@@ -122,12 +104,7 @@ def test_the_usage_of_the_store_falls_with_what_leaves_it(empties: Callable[[Flo
     system = SystemUsage(memory=6_000, store=30_000, temp=0)
     pager = MemoryPager(1 << 20)
     bench = FlowBench(system=system, pager=pager, producer_flow_control=False, minimum_message_size=0)
-
-    def record(event: Event) -> None:
-        if isinstance(event, PublishedEvent) and isinstance(event.of, Envelope):
-            pager.journal.update((id_, (event.of, one)) for id_, one in zip(event.messages, event.contents))
-
-    bench.broker.context.listeners.append(record)
+    bench.broker.context.listeners.append(pager.record)
     bench.summary = PropertySummary(persistent=True)
     publisher = Publisher(bench, "p")
     publisher.publish(*[make_content(1_000)] * 40)
@@ -146,7 +123,7 @@ def test_routes_end_with_a_binding_between_exchanges() -> None:
     """Who publishes by a route that it keeps hears of it: exchange.unbind two exchanges away (behaviour page 2.10)."""
     world = World()
     vhost = world.vhost
-    world.declare("q")
+    world.queue("q")
     for name, kind in (("a", "direct"), ("b", "topic"), ("c", "fanout")):
         vhost.exchanges.declare(name, kind)
     vhost.bindings.add("exchange", "b", "a", "k", {})

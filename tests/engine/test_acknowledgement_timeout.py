@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from leveret.engine import Broker, BrokerOptions, Client, ConsumerCancelled, ManualClock, Session, SessionFailed, User
+from leveret.engine import BrokerOptions, ConsumerCancelled, Session, SessionFailed
 from leveret.engine.clients.acknowledgement_timeout import NOTES_MAX, Notes
-from leveret.engine.messages.content import PLAIN, encode_header
-from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.messages.message import Envelope
-
-SECOND_NS = 1_000_000_000
-BLOB = PLAIN.join(encode_header(1), b"m")
+from leveret.testing.harness import Harness
 
 
-class Bench:
+class Bench(Harness):
     """A broker, a client, and the queue q."""
 
-    def __init__(self, timeout_ms: int | None = 10_000, **arguments: Field) -> None:
-        self.clock = ManualClock()
-        self.broker = Broker(self.clock, options=BrokerOptions(consumer_timeout_ms=timeout_ms))
-        self.client: Client = self.broker.connections.open("/", User("guest"), name="c", flush=lambda: None)
-        self.session: Session = self.client.open_session()
-        named: FieldTable = {key.replace("_", "-"): field for key, field in arguments.items()}
-        self.queue = self.client.vhost.queues.declare("q", client=self.client, arguments=named)
+    def __init__(self, timeout_ms: int | None = 10_000, **arguments: int) -> None:
+        super().__init__(options=BrokerOptions(consumer_timeout_ms=timeout_ms))
+        self.q = self.queue(durable=False, client=self.client, **arguments)
 
-    def publish(self, count: int = 1) -> None:
-        """Messages to q."""
-        route = self.client.vhost.router.route("", "q", self.client.user)
-        self.session.publish(route, Envelope("", "q"), [BLOB] * count, mandatory=False)
-        self.broker.end_turn()
+    def connect(self, name: str = "client", *, flush: Callable[[], object] | None = None) -> Session:
+        """What it is sent stays in its outbox."""
+        return super().connect(name, flush=flush or (lambda: None))
 
     def wait(self, seconds: float) -> None:
         """Time passes, a tenth of a second at a time."""
         for _ in range(round(seconds * 10)):
-            self.clock.advance_ns(SECOND_NS // 10)
-            self.broker.advance()
-            self.broker.end_turn()
+            self.advance(100)
 
-    def failures(self) -> list[int]:
+    def failures_seen(self) -> list[int]:
         """Time-outs in ms that ended sessions."""
         effects = self.client.take_outbox()
         assert not any(isinstance(effect, ConsumerCancelled) for effect in effects)
         return [effect.error.timeout_ms for effect in effects if isinstance(effect, SessionFailed)]  # type: ignore[attr-defined]
-
-    def consume(self, tag: str = "t", **arguments: Field) -> None:
-        """A consumer that acknowledges."""
-        named: FieldTable = {key.replace("_", "-"): field for key, field in arguments.items()}
-        self.session.consume(self.queue, tag, no_ack=False, exclusive=False, arguments=named)
-        self.broker.end_turn()
 
 
 def test_a_delivery_in_time_and_one_too_late() -> None:
@@ -58,16 +40,16 @@ def test_a_delivery_in_time_and_one_too_late() -> None:
     bench = Bench()
     bench.consume()
     for _ in range(3):
-        bench.publish()
+        bench.publish("m")
         bench.wait(9)
-        assert bench.failures() == []
+        assert bench.failures_seen() == []
         bench.session.ack(0, multiple=True)
-    bench.publish(2)
+    bench.publish("m", "m")
     bench.wait(9.9)
-    assert bench.failures() == []
+    assert bench.failures_seen() == []
     bench.wait(2.7)
-    assert bench.failures() == [10_000]
-    assert (bench.queue.ready_count, bench.queue.unacked, bench.queue.consumers) == (2, 0, [])
+    assert bench.failures_seen() == [10_000]
+    assert (bench.q.ready_count, bench.q.unacked, bench.q.consumers) == (2, 0, [])
     assert bench.session not in bench.client.sessions
 
 
@@ -75,14 +57,14 @@ def test_one_old_delivery_among_many_young_ones() -> None:
     """A busy consumer that has forgotten one message is found out as well, and notes stay few."""
     bench = Bench()
     bench.consume()
-    bench.publish()
+    bench.publish("m")
     for tag in range(2, 120):
-        bench.publish()
+        bench.publish("m")
         bench.session.ack(tag)
         bench.wait(0.1)
-    assert bench.failures() == []
+    assert bench.failures_seen() == []
     bench.wait(1)
-    assert bench.failures() == [10_000]
+    assert bench.failures_seen() == [10_000]
 
 
 @pytest.mark.parametrize(
@@ -102,11 +84,11 @@ def test_whose_word_counts(
     of_broker: int | None, of_queue: int | None, of_consumer: int | None, expected: list[int]
 ) -> None:
     """The consumer's argument, else the queue's, else the broker's; 0 is for ever."""
-    bench = Bench(of_broker, **({} if of_queue is None else {"x_consumer_timeout": Field("I", of_queue)}))
-    bench.consume(**({} if of_consumer is None else {"x_consumer_timeout": Field("I", of_consumer)}))
-    bench.publish()
+    bench = Bench(of_broker, **({} if of_queue is None else {"x_consumer_timeout": of_queue}))
+    bench.consume(**({} if of_consumer is None else {"x_consumer_timeout": of_consumer}))
+    bench.publish("m")
     bench.wait(50)
-    assert bench.failures() == expected
+    assert bench.failures_seen() == expected
 
 
 @pytest.mark.parametrize("order", [(30_000, 2_000), (2_000, 30_000), (30_000, 8_000, 2_000)])
@@ -114,10 +96,10 @@ def test_the_shortest_of_several_is_met(order: tuple[int, ...]) -> None:
     """Whichever consumer came first: looks are as frequent as the shortest time-out needs."""
     bench = Bench(None)
     for number, timeout_ms in enumerate(order):
-        bench.consume(f"t{number}", x_consumer_timeout=Field("I", timeout_ms))
-    bench.publish(len(order))
+        bench.consume(tag=f"t{number}", x_consumer_timeout=timeout_ms)
+    bench.publish(*"m" * len(order))
     bench.wait(3.5)
-    assert bench.failures() == [2_000]
+    assert bench.failures_seen() == [2_000]
 
 
 @pytest.mark.parametrize("way", ["consumes", "gets", "consumes later"])
@@ -126,27 +108,27 @@ def test_a_time_out_that_comes_with_a_reload(way: str) -> None:
     bench = Bench(None)
     if way == "consumes":
         bench.consume()
-    bench.publish()
+    bench.publish("m")
     if way == "gets":
-        bench.session.get(bench.queue, no_ack=False)
+        bench.session.get(bench.q, no_ack=False)
     bench.wait(60)
     context = bench.broker.context
     bench.broker.reloading.replace_settings(context.settings, replace(context.options, consumer_timeout_ms=10_000))
     if way == "consumes later":
         bench.consume()
     bench.wait(9)
-    assert bench.failures() == []
+    assert bench.failures_seen() == []
     bench.wait(7)
-    assert bench.failures() == [10_000]
+    assert bench.failures_seen() == [10_000]
 
 
 def test_a_message_that_was_got() -> None:
     """basic.get without no_ack as well."""
     bench = Bench()
-    bench.publish()
-    assert bench.session.get(bench.queue, no_ack=False) is not None
+    bench.publish("m")
+    assert bench.session.get(bench.q, no_ack=False) is not None
     bench.wait(13)
-    assert bench.failures() == [10_000]
+    assert bench.failures_seen() == [10_000]
 
 
 def test_nobody_looks_when_there_is_nothing_to_look_at() -> None:
@@ -155,10 +137,10 @@ def test_nobody_looks_when_there_is_nothing_to_look_at() -> None:
     assert bench.broker.next_deadline_ns() is None
     bench.consume()
     assert bench.broker.next_deadline_ns() is not None
-    bench.session.cancel("t")
+    bench.session.cancel("c")
     assert bench.broker.next_deadline_ns() is None
-    bench.publish()
-    bench.session.get(bench.queue, no_ack=False)
+    bench.publish("m")
+    bench.session.get(bench.q, no_ack=False)
     bench.session.ack(1)
     bench.wait(10)
     assert bench.broker.next_deadline_ns() is None
@@ -174,17 +156,14 @@ def test_nobody_looks_when_there_is_nothing_to_look_at() -> None:
 def test_who_stays_is_still_looked_at(leaves: str, holds: bool) -> None:
     """Another consumer leaves, however that is, and whether it had anything: what comes later is timed out as ever."""
     bench = Bench()
-    bench.consume("stays")
-    other = bench.broker.connections.open("/", User("guest"), name="o", flush=lambda: None)
-    session = other.open_session()
-    queue = other.vhost.queues.declare("other", client=other)
+    bench.consume(tag="stays")
+    session = bench.connect("o")
+    other = session.client
+    queue = bench.queue("other", client=other, durable=False)
     for _ in range(1 + (leaves == "cancels and comes again")):
-        session.consume(queue, "leaves", no_ack=False, exclusive=False, arguments={})
+        bench.consume(queue, "leaves", by=session)
         if holds:
-            session.publish(
-                other.vhost.router.route("", "other", other.user), Envelope("", "other"), [BLOB], mandatory=False
-            )
-            bench.broker.end_turn()
+            bench.publish("m", key="other", by=session)
             session.ack(0, multiple=True)
         if leaves.startswith("cancels"):
             session.cancel("leaves")
@@ -195,9 +174,9 @@ def test_who_stays_is_still_looked_at(leaves: str, holds: bool) -> None:
         else:
             other.vhost.queues.delete("other", other)
     bench.wait(5)
-    bench.publish()
+    bench.publish("m")
     bench.wait(13)
-    assert bench.failures() == [10_000]
+    assert bench.failures_seen() == [10_000]
 
 
 def test_notes_are_bounded() -> None:

@@ -5,53 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from memory_pager import MemoryPager
 
-from leveret.engine import Broker, Envelope, Event, ManualClock, Queue, Session, User
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.publishing.publish_events import PublishedEvent
+from leveret.engine import Session
 from leveret.engine.queues import classic
 from leveret.engine.stores import memory_budget
+from leveret.testing.harness import Harness
 
-USER = User("u")
 COUNT = 400
-HEADER = encode_header(3, {"delivery_mode": 2})
-FACTS = scan_properties(HEADER[12:])
 
 
-class World:
+class World(Harness):
     """A broker that keeps nothing in memory that nobody wants now, and a client that takes all that it is sent."""
 
+    properties = {"delivery_mode": 2}
+
     def __init__(self) -> None:
-        self.broker = Broker(ManualClock(), unsent_max=1 << 40)
-        pager = self.broker.context.storage.pager = MemoryPager(0)
+        super().__init__(memory=0, unsent_max=1 << 40)
 
-        def record(event: Event) -> None:
-            if isinstance(event, PublishedEvent) and isinstance(event.of, Envelope):
-                pager.journal.update((id_, (event.of, content)) for id_, content in zip(event.messages, event.contents))
-
-        self.broker.context.listeners.append(record)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.session = self.open()
-
-    def open(self) -> Session:
-        client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
-        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
-        return client.open_session()
-
-    def declare(self, name: str = "q") -> Queue:
-        return self.vhost.queues.declare(name, client=None, durable=True)
-
-    def publish(self, first: int = 0, count: int = COUNT) -> None:
-        contents = [PLAIN.join(HEADER, b"%03d" % number) for number in range(first, first + count)]
-        route = self.vhost.router.route("", "q", USER)
-        self.open().publish(route, Envelope("", "q", FACTS), contents, mandatory=False)
-        self.end_turn()
-
-    def end_turn(self) -> None:
-        """And all that follows from it, also between turns."""
-        while self.broker.end_turn() or self.broker.scheduler.load():
-            pass
+    def fill(self) -> None:
+        self.publish(*(b"%03d" % number for number in range(COUNT)), by=self.connect("c"))
 
 
 @pytest.fixture
@@ -111,12 +83,10 @@ def test_a_consumer_goes_on(
     world: World, prefetch: int, makes_room: Callable[[World, Session], None], is_total: bool
 ) -> None:
     """In order, and as far as it may, until nothing is left."""
-    queue, session = world.declare(), world.session
-    world.publish()
+    queue, session = world.queue(), world.session
+    world.fill()
     assert not queue.store.ready and len(queue.store) == COUNT
-    session.limit(prefetch, total=is_total)
-    session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
-    world.end_turn()
+    world.consume(tag="t", prefetch=prefetch, total=is_total)
     got = prefetch
     for _ in range(8):
         assert len(session.unacked) == prefetch or makes_room is _raise_the_limit
@@ -136,16 +106,13 @@ def test_a_consumer_goes_on(
 @pytest.mark.parametrize("leaves", [lambda one: one.cancel("t"), Session.close, lambda one: one.client.close()])
 def test_who_comes_next_goes_on(world: World, prefetch: int, leaves: Callable[[Session], object]) -> None:
     """The one before left with what it had; a consumer that had no credit and one that comes get the rest."""
-    queue, session = world.declare(), world.session
-    world.publish()
-    session.limit(prefetch, total=False)
-    session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
-    world.end_turn()
+    session = world.session
+    world.queue()
+    world.fill()
+    world.consume(tag="t", prefetch=prefetch)
     leaves(session)
-    heir = world.open()
-    heir.limit(COUNT, total=False)
-    heir.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
-    world.end_turn()
+    heir = world.connect()
+    world.consume(tag="t", by=heir, prefetch=COUNT)
     bodies = [int(message.body) for message in heir.unacked.values()]
     assert bodies == [number for number in range(COUNT) if number >= len(session.unacked)]
 
@@ -155,12 +122,12 @@ def test_a_get_takes_no_turn_from_a_consumer_that_waits_for_the_disk(
 ) -> None:
     """What a get brought into memory is the consumer's, too, though nothing has to be loaded for it any more."""
     monkeypatch.setattr(classic, "SLICE", 50)
-    queue = world.declare()
-    world.publish()
+    queue = world.queue()
+    world.fill()
     world.session.consume(queue, "c", no_ack=True, exclusive=False, arguments={})
     world.broker.end_turn()
     assert queue in world.broker.scheduler.hungry
-    assert world.open().get(queue, no_ack=True) is not None
+    assert world.connect().get(queue, no_ack=True) is not None
     assert queue.store.ready
     world.end_turn()
     assert queue.ready_count == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leveret.engine import Broker, Delivered, Envelope, ManualClock, Message, Session, User, errors
+from leveret.engine import Envelope, Message, Session, errors
 from leveret.engine.broker import SHORT_SPREAD
 from leveret.engine.delivery.filter_groups import LATELY_MAX, LATELY_OCTETS, LatelyAsked
 from leveret.engine.delivery.filters import MessageSubject
@@ -18,61 +18,42 @@ from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.rules.consumer_filter import filter_of
 from leveret.expressions.language import AMPS, Expression, compiled
+from leveret.testing.harness import Harness
 
-USER = User("guest")
 #: Of one turn, in units of `Effort`: what `Broker` allows, a slice of each kind, and the run that is under way.
 TURN_MAX = 12_000
 SHORT_TURN_MAX = 2 * SHORT_SPREAD
 
 
-class World:
+class World(Harness):
     """A queue in memory, and clients that consume from it."""
 
-    def __init__(self, **arguments: Field) -> None:
-        self.broker = Broker(ManualClock())
-        self.got: dict[str, list[bytes]] = {}
-        self.publisher = self.session()
-        vhost = self.publisher.client.vhost
-        table: FieldTable = {key.replace("_", "-"): field for key, field in arguments.items()}
-        self.queue = vhost.queues.declare("q", client=None, durable=True, arguments=table)
+    ends_turns = False
 
-    def session(self) -> Session:
-        client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
+    def __init__(self) -> None:
+        super().__init__()
+        self.q = self.queue()
 
-        def flush() -> None:
-            for effect in client.take_outbox():
-                assert isinstance(effect, Delivered)
-                consumer: Any = effect.consumer
-                bodies = self.got.setdefault(consumer.tag, [])
-                bodies += [PLAIN.split(content)[1] for content in effect.contents]
-            client.drained()
-
-        client.flush = flush  # type: ignore[method-assign]
-        return client.open_session()
-
-    def consume(self, tag: str, text: str, *, prefetch: int = 0) -> Session:
-        session = self.session()
-        session.limit(prefetch, total=False)
-        arguments = {"x-filter": Field("S", text.encode())} if text else {}
-        session.consume(self.queue, tag, no_ack=False, exclusive=False, arguments=arguments)
+    def subscribe(self, tag: str, text: str, *, prefetch: int = 0) -> Session:
+        session = self.connect("c")
+        self.consume(tag=tag, by=session, prefetch=prefetch, **({"x_filter": text} if text else {}))
         return session
 
-    def publish(self, count: int, *, first: int = 0) -> None:
+    def fill(self, count: int, *, first: int = 0) -> None:
         """A run: what one read of a socket may bring."""
-        bodies = [b'{"n": %d}' % number for number in range(first, first + count)]
-        contents = [PLAIN.join(encode_header(len(body)), body) for body in bodies]
-        route = self.publisher.client.vhost.router.route("", "q", USER)
-        self.publisher.publish(route, Envelope("", "q"), contents, mandatory=False)
+        self.publish(*(b'{"n": %d}' % number for number in range(first, first + count)))
 
-    def turns(self) -> list[int]:
+    @property
+    def got(self) -> dict[str, list[bytes]]:
+        """Bodies, by the consumer's tag."""
+        got: dict[str, list[bytes]] = {}
+        for one in self.deliveries:
+            got.setdefault(one.consumer.tag, []).append(one.body)
+        return got
+
+    def spent(self) -> list[int]:
         """Until all is quiet: what each turn spent."""
-        spent = []
-        is_more = True
-        while is_more:
-            before = self.broker.context.effort.spent
-            is_more = self.broker.end_turn()
-            spent.append(self.broker.context.effort.spent - before)
-        return spent
+        return list(self.turns(lambda: self.broker.context.effort.spent))
 
 
 @pytest.fixture
@@ -100,12 +81,12 @@ def test_cost_grows_with_filters_not_with_consumers(counted: dict[str, int], dis
     """Fifty consumers: one evaluation of each filter, one reading of each body."""
     world = World()
     if is_there:
-        world.publish(100)
+        world.fill(100)
     for number in range(50):
-        world.consume(f"c{number}", f"/n < {-1 - number % distinct}")
+        world.subscribe(f"c{number}", f"/n < {-1 - number % distinct}")
     if not is_there:
-        world.publish(100)
-    world.turns()
+        world.fill(100)
+    world.spent()
     assert counted == {"evaluations": 100 * distinct, "readings": 100}
     assert world.got == {}
 
@@ -128,27 +109,27 @@ def test_answers_are_kept_of_the_latest_messages_alone(octets: int) -> None:
 def test_what_nobody_can_take_now_is_not_looked_at(counted: dict[str, int]) -> None:
     """A consumer without room looks ahead as far as a group may, and no further."""
     world = World()
-    session = world.consume("c", "/n >= 0", prefetch=1)
+    session = world.subscribe("c", "/n >= 0", prefetch=1)
     for first in range(0, 5000, 100):
-        world.publish(100, first=first)
-        world.turns()
+        world.fill(100, first=first)
+        world.spent()
     assert counted["evaluations"] < 1000
     for _ in range(3):
         session.ack_each(list(session.unacked))
-        world.turns()
+        world.spent()
     assert world.got == {"c": [b'{"n": %d}' % number for number in range(4)]}
 
 
 def test_a_plain_queue_has_no_selection() -> None:
     """And none is left when the last filter has gone."""
     world = World()
-    world.consume("plain", "")
-    assert world.queue.selection is None and world.queue.takes_plainly
-    session = world.consume("c", "/n = 1")
-    assert world.queue.selection is not None and not world.queue.takes_plainly
+    world.subscribe("plain", "")
+    assert world.q.selection is None and world.q.takes_plainly
+    session = world.subscribe("c", "/n = 1")
+    assert world.q.selection is not None and not world.q.takes_plainly
     session.close()
-    world.turns()
-    assert world.queue.selection is None and world.queue.takes_plainly
+    world.spent()
+    assert world.q.selection is None and world.q.takes_plainly
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["arrivals", "backlog"])
@@ -156,15 +137,15 @@ def test_turns_stay_short(is_there: bool) -> None:
     """Fifty filters and thousands of messages: each turn does a slice, and so does each run that arrives."""
     world = World()
     if is_there:
-        world.publish(3000)
+        world.fill(3000)
     for number in range(50):
-        world.consume(f"c{number}", f"/n = {number}")
-    spent = world.turns()
+        world.subscribe(f"c{number}", f"/n = {number}")
+    spent = world.spent()
     for first in range(3000, 6000, 1000):
         before = world.broker.context.effort.spent
-        world.publish(1000, first=first)
+        world.fill(1000, first=first)
         spent.append(world.broker.context.effort.spent - before)
-        spent += world.turns()
+        spent += world.spent()
     assert max(spent) < TURN_MAX
     assert sum(map(len, world.got.values())) == (50 if is_there else 0)
 
@@ -172,41 +153,40 @@ def test_turns_stay_short(is_there: bool) -> None:
 def test_returns_in_great_numbers() -> None:
     """Ten thousand come back where fifty groups have looked: looked at again in slices, in their order."""
     world = World()
-    world.publish(10_000)
-    session = world.consume("first", "/n >= 0")
-    world.turns()
+    world.fill(10_000)
+    session = world.subscribe("first", "/n >= 0")
+    world.spent()
     for number in range(50):
-        world.consume(f"c{number}", f"/n = {number * 100}")
-    world.turns()
+        world.subscribe(f"c{number}", f"/n = {number * 100}")
+    world.spent()
     session.close()
-    spent = world.turns()
+    spent = world.spent()
     assert max(spent) < TURN_MAX
     expected = {f"c{number}": [b'{"n": %d}' % (number * 100)] for number in range(50)}
-    del world.got["first"]
-    assert world.got == expected
+    assert {tag: got for tag, got in world.got.items() if tag != "first"} == expected
 
 
 def test_all_that_came_back_is_looked_at_before_any_is_handed_out() -> None:
     """The young ones came back first: the oldest are handed out first, though that takes several turns to find out."""
     world = World()
-    session = world.consume("first", "")
-    waiting = world.consume("waiting", "/n >= 0", prefetch=1)
+    session = world.subscribe("first", "")
+    waiting = world.subscribe("waiting", "/n >= 0", prefetch=1)
     waiting.flowing = False
     for first in range(0, 6000, 100):
-        world.publish(100, first=first)
-        world.turns()
+        world.fill(100, first=first)
+        world.spent()
     session.flowing = False
     tags = list(session.unacked)
     for tag in reversed(tags[2000:4000]):
         session.reject(tag, multiple=False, requeue=True, why="nacked")
     session.reject(tags[1999], multiple=True, requeue=True, why="nacked")
-    world.turns()
+    world.spent()
     waiting.flowing = True
-    world.queue.mark()
+    world.q.mark()
     for _ in range(3):
-        world.turns()
+        world.spent()
         waiting.ack_each(list(waiting.unacked))
-    world.turns()
+    world.spent()
     assert world.got["waiting"] == [b'{"n": %d}' % number for number in range(4)]
 
 
@@ -214,13 +194,13 @@ def test_one_that_looks_through_a_backlog_starves_nobody() -> None:
     """While it looks through 50,000 messages, a consumer at the end gets what comes, turn by turn."""
     world = World()
     for first in range(0, 50_000, 1000):
-        world.publish(1000, first=first)
-    world.consume("end", "/n >= 50000")
-    world.turns()
-    world.consume("seldom", "/n = 49999")
+        world.fill(1000, first=first)
+    world.subscribe("end", "/n >= 50000")
+    world.spent()
+    world.subscribe("seldom", "/n = 49999")
     waits = []
     for number in range(50_000, 50_005):
-        world.publish(1, first=number)
+        world.fill(1, first=number)
         count = 0
         while len(world.got.get("end", ())) <= number - 50_000:
             assert world.broker.end_turn()
@@ -228,7 +208,7 @@ def test_one_that_looks_through_a_backlog_starves_nobody() -> None:
         waits.append(count)
     assert max(waits) <= 2
     assert "seldom" not in world.got
-    world.turns()
+    world.spent()
     assert world.got["seldom"] == [b'{"n": 49999}']
 
 
@@ -250,13 +230,13 @@ def test_a_short_end_of_a_turn_does_little() -> None:
     """While somebody does what was left over, the turns of others do not look through all filters once more each."""
     world = World()
     for number in range(200):
-        world.consume(f"c{number}", f"/n < {-number - 1}")
-    world.publish(2_000)
+        world.subscribe(f"c{number}", f"/n < {-number - 1}")
+    world.fill(2_000)
     spent = []
     for _ in range(20):
         before = world.broker.context.effort.spent
         assert world.broker.end_turn(is_short=True)
         spent.append(world.broker.context.effort.spent - before)
     assert 0 < max(spent) <= SHORT_TURN_MAX
-    assert max(world.turns()) > SHORT_TURN_MAX
-    assert world.got == {} and world.queue.ready_count == 2_000
+    assert max(world.spent()) > SHORT_TURN_MAX
+    assert world.got == {} and world.q.ready_count == 2_000

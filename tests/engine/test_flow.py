@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from flow_bench import MIB, USER, FlowBench, Publisher, make_content, saying
-from memory_pager import MemoryPager
 
 from leveret.engine import Envelope, PropertySummary
 from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
+from leveret.testing.memory_pager import MemoryPager
 
 
 def test_the_numeric_trace() -> None:

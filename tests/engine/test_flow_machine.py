@@ -14,7 +14,6 @@ from flow_bench import USER, Publisher, make_content
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from memory_pager import MemoryTempStore
 
 from leveret.engine import (
     Broker,
@@ -28,6 +27,7 @@ from leveret.engine import (
     Session,
 )
 from leveret.settings import NO_WHOLE_LIMITS, SettingsRepository, SystemUsage, WholeLimits, entry
+from leveret.testing.memory_pager import MemoryTempStore
 
 QUEUES = ("a", "b", "c")
 PUBLISHERS = 3

@@ -6,36 +6,27 @@ from collections.abc import Callable
 
 import pytest
 
-from leveret.engine import Broker, Client, Envelope, ManualClock, Session, User
+from leveret.engine import Session
 from leveret.engine.errors import ReplyConsumerMissing, ReplyConsumerTaken
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-
-USER = User("u")
+from leveret.testing.harness import Harness
 
 
-class World:
+class World(Harness):
     """A client that may ask, and a queue for its requests."""
 
+    ends_turns = False
+
     def __init__(self) -> None:
-        self.broker = Broker(ManualClock())
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
-        self.vhost.queues.declare("requests", client=None)
-        self.session = self.client.open_session()
+        super().__init__()
+        self.queue("requests")
 
     def ask(self) -> None:
         """Raises: ReplyConsumerMissing."""
-        header = encode_header(1, {"reply_to": b"amq.rabbitmq.reply-to"})
-        envelope = Envelope("", "requests", scan_properties(header[12:]))
-        route = self.vhost.router.route("", "requests", USER)
-        self.session.publish(route, envelope, [PLAIN.join(header, b"?")], mandatory=True)
+        self.publish("?", key="requests", mandatory=True, reply_to="amq.rabbitmq.reply-to")
 
     def answer(self, address: str) -> bool:
         """Whether it went to somebody."""
-        header = encode_header(1, {})
-        route = self.vhost.router.route("", address, USER)
-        envelope = Envelope("", address, scan_properties(header[12:]))
-        return not self.session.publish(route, envelope, [PLAIN.join(header, b"!")], mandatory=True)
+        return not self.publish("!", key=address, mandatory=True)
 
 
 def _cancel(session: Session) -> None:
@@ -54,7 +45,7 @@ def test_one_consumer_at_a_time(ends: Callable[[Session], None], has_other: bool
     session = world.session
     for number in range(3):
         if has_other:
-            session.consume(world.vhost.queues.named("requests"), "other", no_ack=True, exclusive=False, arguments={})
+            world.consume("requests", "other", no_ack=True)
         with pytest.raises(ReplyConsumerMissing):
             world.ask()
         session.consume_replies("t", f"address-{number}", no_ack=True)
@@ -74,7 +65,7 @@ def test_the_end_of_another_consumer_changes_nothing() -> None:
     for tag in ("first", "last"):
         if tag == "last":
             world.session.consume_replies("t", "address", no_ack=True)
-        world.session.consume(world.vhost.queues.named("requests"), tag, no_ack=True, exclusive=False, arguments={})
+        world.consume("requests", tag, no_ack=True)
     for tag in ("first", "last"):
         world.session.cancel(tag)
         world.ask()

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from memory_pager import MemoryPager, StoreOwner
+from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import LEVEL_STEP, Store
+from leveret.testing.memory_pager import MemoryPager
 
 #: How many of the depth a piece of the drain is.
 PIECES = 8

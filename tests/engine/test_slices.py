@@ -13,7 +13,6 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_pager import MemoryPager
 
 from leveret.engine import (
     Broker,
@@ -38,6 +37,7 @@ from leveret.engine.queues import bounds
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import memory_budget
 from leveret.settings import Policies, Policy, SettingsRepository, entry
+from leveret.testing.memory_pager import MemoryPager
 
 USER = User("u")
 NAMES = ("a", "b", "c", "d")

@@ -8,7 +8,7 @@ import pytest
 from check_store import KEY, Kind, check_store
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_pager import MemoryPager, StoreOwner
+from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
 from leveret.engine.leases import ranked_store
@@ -23,6 +23,7 @@ from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import Store
 from leveret.engine.stores.stream_store import StreamStore
+from leveret.testing.memory_pager import MemoryPager
 
 KINDS: dict[str, tuple[Callable[[StoreOwner], Store], Kind]] = {
     "plain": (lambda owner: make_store(owner), Kind(has_tail=True)),
