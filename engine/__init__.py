@@ -19,7 +19,7 @@ from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
 from .congestion import Congestion
 from .dead_letter_queues import dead_letter_queues
 from .deadlines import Deadline, Deadlines
-from .delivery.consumer import UNLIMITED, Consumer, Holder, Recipient, holder_of
+from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
 from .delivery.effects import ConsumerCancelled, Delivered, DeliveredLeases, Effect, SessionFailed
 from .durability import UNTIL_STATED, Durability
 from .effort import part_of
@@ -89,7 +89,7 @@ from .publishing.service import ServiceExchange
 from .publishing.unroutable_letters import Unroutable
 from .queues import consumers, reconfigure, scheduled
 from .queues.kinds import REPLY_PREFIX, REPLY_TO
-from .queues.queue import Queue, QueueStatistics, queue_of
+from .queues.queue import Queue, QueueStatistics
 from .queues.queue_events import (
     AckedEvent,
     ConsumerEvent,
@@ -225,7 +225,6 @@ __all__ = [
     "REPLY_TO",
     "REPLY_TO_ME",
     "Reason",
-    "Recipient",
     "RequeuedEvent",
     "Route",
     "SALT_SIZE",
@@ -289,7 +288,6 @@ __all__ = [
     "origin_of",
     "own_settings",
     "part_of",
-    "queue_of",
     "queue_type_of",
     "read_password_hash",
     "runs_of",

@@ -9,7 +9,6 @@ from ...engine import (
     FieldTable,
     check_consumer_arguments,
     errors,
-    queue_of,
     queue_type_of,
 )
 from ..peer.channel import Channel
@@ -68,7 +67,7 @@ def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Ba
 def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cancel) -> None:
     consumer = channel.session.consumers.get(method.consumer_tag or "")
     if consumer is not None:
-        session.broker.scheduler.dispatch_now(queue_of(consumer))  # messages that were ready before are still for it
+        session.broker.scheduler.dispatch_now(consumer.queue)  # messages that were ready before are still for it
     channel.session.cancel(method.consumer_tag or "")
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...engine import Client, Consumer, Queue, Session, queue_of
+from ...engine import Client, Consumer, Queue, Session
 from .tables import arguments_view, channel_name, peer_of
 
 
@@ -13,7 +13,7 @@ def active_consumer(queue: Queue) -> Consumer | None:
 
 def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:
     """One consumer."""
-    queue, session = queue_of(consumer), consumer.session
+    queue, session = consumer.queue, consumer.session
     assert isinstance(session, Session)
     client = session.client
     assert isinstance(client, Client)

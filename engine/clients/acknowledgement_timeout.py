@@ -14,7 +14,6 @@ from ..deadlines import Deadline
 from ..delivery.consumer import Consumer, Holder, holder_of
 from ..errors import AcknowledgementTimedOut
 from ..messages.field_table import integer_of
-from ..queues.queue import queue_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -155,7 +154,7 @@ def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
         return None
     own = integer_of(holder.arguments, ARGUMENT) if isinstance(holder, Consumer) else None
     if own is None:
-        own = integer_of(queue_of(holder).declaration.effective, ARGUMENT)
+        own = integer_of(holder.queue.declaration.effective, ARGUMENT)
     if own is None:
         return default_ms
     return own or None

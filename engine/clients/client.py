@@ -12,7 +12,7 @@ from ..errors import EngineError, UserChannelsMaxReached
 from ..flow.parked import Parked
 from ..flow.usage import Usage
 from ..messages.field_table import FieldTable
-from ..queues.queue import Queue, queue_of
+from ..queues.queue import Queue
 from ..users.access import User
 from .link import Link
 from .session import Session
@@ -138,7 +138,7 @@ class Client:
         O(queues that it consumes from).
         """
         for session in self.sessions:
-            acknowledging = {queue_of(one) for one in session.consumers.values() if not one.no_ack}
+            acknowledging = {one.queue for one in session.consumers.values() if not one.no_ack}
             if session.unacked:
                 acknowledging.update(session.subscriptions.queues)
             if any(queue.meter is not None and queue.meter.feeds(node) for queue in acknowledging):

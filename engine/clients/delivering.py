@@ -8,16 +8,16 @@ from itertools import groupby, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from ..delivery.consumer import Consumer, Holder, Receiver
+from ..delivery.consumer import Consumer, Holder
 from ..delivery.effects import DELIVERY_OVERHEAD, Delivered
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
-from ..queues.queue import queue_of
 from .session_counts import SessionCounts
 from .unacked import Unacked
 
 if TYPE_CHECKING:
     from .client import Client
+    from .session import Session
 
 _CONTENT, _ENVELOPE, _DELIVERIES = attrgetter("content"), attrgetter("envelope"), attrgetter("deliveries")
 
@@ -46,7 +46,7 @@ class Delivering(SessionCounts):
         count = len(contents)
         tag = self.next_tag
         self.next_tag = tag + count
-        events, session = queue_of(consumer).events, cast(Receiver, self)
+        events, session = consumer.queue.events, cast("Session", self)
         is_mixed = type(envelopes) is not Envelope
         of: Any = envelopes
         if not consumer.no_ack or (is_mixed and events.has_listeners):
@@ -73,11 +73,11 @@ class Delivering(SessionCounts):
             effects.append(Delivered(consumer, 0, of, redelivered, list(map(_CONTENT, run))))
         self.deliver(consumer, messages, effects)
         if consumer.no_ack:
-            queue_of(consumer).acknowledged(messages)
+            consumer.queue.acknowledged(messages)
 
     def deliver(self, consumer: Consumer, messages: Sequence[Message], effects: Sequence[Delivered]) -> None:
         """Deliver messages by these effects, in order; for a no-ack consumer the caller settles them."""
-        queue, first_tag = queue_of(consumer), self.next_tag
+        queue, first_tag = consumer.queue, self.next_tag
         count = self._send(effects)
         self.client.broker.effort.spent += count
         again = sum(len(effect.contents) for effect in effects if effect.redelivered)
@@ -91,7 +91,7 @@ class Delivering(SessionCounts):
             for message in messages:
                 message.deliveries = 1
                 message.holder = consumer
-        queue.events.delivered(messages, cast(Receiver, self), consumer=consumer, no_ack=consumer.no_ack)
+        queue.events.delivered(messages, cast("Session", self), consumer=consumer, no_ack=consumer.no_ack)
         if consumer.no_ack:
             self.no_ack += count
         else:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ..delivery.consumer import holder_of
 from ..messages.message import Message
-from ..queues.queue import Queue, queue_of
+from ..queues.queue import Queue
 
 #: Tags beyond twice the unacknowledged deliveries that are tolerated before the index is built again.
 SETTLED_MAX = 1000
@@ -45,7 +45,7 @@ class Outstanding:
         self._size -= len(tags) - len(found)
         if found:
             self._by_queue[queue] = dict.fromkeys(found)
-        held = (one for one in committing if one.holder is not None and queue_of(holder_of(one)) is queue)
+        held = (one for one in committing if one.holder is not None and holder_of(one).queue is queue)
         return [*found.values(), *held]
 
     def _look(self, unacked: dict[int, Message], uncommitted: dict[int, Message]) -> None:
@@ -65,7 +65,7 @@ class Outstanding:
         self._uncommitted_seen = len(uncommitted)
 
     def _note(self, tag: int, message: Message) -> None:
-        tags = self._by_queue.setdefault(queue_of(holder_of(message)), {})
+        tags = self._by_queue.setdefault(holder_of(message).queue, {})
         if tag not in tags:
             tags[tag] = None
             self._size += 1

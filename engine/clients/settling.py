@@ -7,7 +7,7 @@ from ..context import BrokerContext
 from ..delivery.consumer import by_consumer, by_holder, holder_of, runs_by_holder
 from ..messages.deaths import REJECTED
 from ..messages.message import Message
-from ..queues.queue import Queue, queue_of
+from ..queues.queue import Queue
 
 #: Reason of a delivery returned by basic.nack; `REJECTED` is that of basic.reject.
 NACKED = "nacked"
@@ -16,7 +16,7 @@ NACKED = "nacked"
 def settle(messages: list[Message]) -> None:
     """Settle acknowledged deliveries."""
     for holder, run in runs_by_holder(messages):
-        queue = queue_of(holder)
+        queue = holder.queue
         session, count = holder.session, len(run)
         session.release(holder, queue, count)
         session.acked += count
@@ -33,7 +33,7 @@ def give_back(messages: list[Message], *, requeue: bool, why: str, broker: Broke
         return
     for run in by_consumer(messages):
         for holder, part in by_holder(run):
-            queue = queue_of(holder)
+            queue = holder.queue
             holder.session.release(holder, queue, len(part))
             if not queue.deleted:
                 queue.kill_or_keep(part, reason=REJECTED)
@@ -48,14 +48,14 @@ def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, bro
         holder = holder_of(run[0])
         requeue_run(run, why=why, counted=counted, with_redelivery_delay=True)
         if run is not runs[-1]:
-            broker.scheduler.dispatch_now(queue_of(holder))
+            broker.scheduler.dispatch_now(holder.queue)
 
 
 def requeue_run(messages: list[Message], *, why: str, counted: bool, with_redelivery_delay: bool) -> None:
     """Requeue deliveries. `counted`: as failed attempts."""
     by_queue: dict[Queue, list[Message]] = {}
     for holder, run in by_holder(messages):
-        queue = queue_of(holder)
+        queue = holder.queue
         holder.session.release(holder, queue, len(run))
         by_queue.setdefault(queue, []).extend(run)
     for queue, returned in by_queue.items():

@@ -9,7 +9,6 @@ Source: queues page E.1, E.6; address-settings page 3.6 (slow-consumer-threshold
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..clock import MS, due_after
@@ -43,10 +42,6 @@ class SlowConsumer(NamedTuple):
     action: str
 
 
-#: The session of a consumer; to the consumer it is only a `Receiver`.
-_session_of: "Callable[[Consumer], Session]" = attrgetter("session")
-
-
 class Sample:
     """A sample of one consumer: the tag of its newest unacknowledged delivery, and its session's settled deliveries.
 
@@ -59,7 +54,7 @@ class Sample:
     def __init__(self, consumer: Consumer, now_ns: int) -> None:
         self.got_ns = self.settled_ns = now_ns
         self.slow_checks = 0
-        self.newest, self.settled = newest_of(consumer), settled_by(_session_of(consumer))
+        self.newest, self.settled = newest_of(consumer), settled_by(consumer.session)
 
 
 class Check:
@@ -134,7 +129,7 @@ class AbortCheck(Check):
                 return f"takes nothing for {waited_ms} ms though {queue.ready_count} messages wait", action
         else:
             sample.newest, sample.got_ns, sample.slow_checks = newest, now_ns, 0
-        settled = settled_by(_session_of(consumer))
+        settled = settled_by(consumer.session)
         if settled != sample.settled or (rules.ignores_idle and not consumer.unacked):
             sample.settled, sample.settled_ns = settled, now_ns
         elif rules.ack_after_ms is not None and not consumer.no_ack:
@@ -158,7 +153,7 @@ class RateCheck(Check):
     ) -> tuple[str, str] | None:
         """Judge the rate of the consumer's session, over all its consumers."""
         rules = _rate_of(queue)
-        settled = settled_by(_session_of(consumer))
+        settled = settled_by(consumer.session)
         count, sample.settled = settled - sample.settled, settled
         elapsed_ns, sample.settled_ns = now_ns - sample.settled_ns, now_ns
         if rules is None or not _is_below(count, elapsed_ns, rules):
@@ -240,7 +235,7 @@ class SlowConsumers:
         for consumer, why, action in list(check.find(queue, now_ns)):
             if consumer not in queue.consumers:
                 continue  # it was removed with another consumer
-            session = _session_of(consumer)
+            session = consumer.session
             client = session.client
             self.counts[action] += 1
             if self.on_found is not None:
@@ -259,7 +254,7 @@ class SlowConsumers:
 
 def _requeue_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]:
     """Requeue the deliveries that a cancelled consumer has not settled, newest first, as failed attempts."""
-    unacked, queue = session.unacked, _queue_of(consumer)
+    unacked, queue = session.unacked, consumer.queue
     tags = [tag for tag, message in unacked.items() if message.holder is consumer]
     queue.freeze()
     while tags:
@@ -275,7 +270,7 @@ def _requeue_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]
 
 def newest_of(consumer: Consumer) -> int:
     """The tag of a consumer's newest unacknowledged delivery; the session's next tag, if the consumer has none."""
-    session = _session_of(consumer)
+    session = consumer.session
     if consumer.unacked:
         for tag in reversed(session.unacked):
             if session.unacked[tag].holder is consumer:
@@ -286,9 +281,6 @@ def newest_of(consumer: Consumer) -> int:
 def settled_by(session: "Session") -> int:
     """The number of settled deliveries of a session, plus 1; it rises as long as the session lasts."""
     return session.next_tag - len(session.unacked)
-
-
-_queue_of: "Callable[[Consumer], Queue]" = attrgetter("queue")
 
 
 def _abort_of(queue: Queue) -> AbortRules | None:

@@ -19,7 +19,7 @@ from ..errors import (
 from ..messages.content import REPLY_TO_ME, Framing, decode_properties
 from ..messages.field_table import FieldTable
 from ..queues import consumers
-from ..queues.queue import Queue, queue_of
+from ..queues.queue import Queue
 from ..queues.refusals import check_consume
 from ..rules.arguments import CONSUMER_ARGUMENTS, CONSUMER_FILTERS, REPLACE, unknown_arguments
 
@@ -55,7 +55,7 @@ class Subscriptions:
             raise ConsumerTagInUse(tag=tag)
 
     def _is_leased(self, tag: str) -> bool:
-        return queue_of(self.by_tag[tag]).rules.leased is not None
+        return self.by_tag[tag].queue.rules.leased is not None
 
     def check_access(self, queue: Queue) -> None:
         """Raises: ResourceLocked when the queue is exclusive to another client."""
@@ -77,7 +77,7 @@ class Subscriptions:
         self.check_access(queue)
         self.check_tag(tag, arguments)
         if (known := self.by_tag.get(tag)) is not None:
-            if queue_of(known) is not queue:
+            if known.queue is not queue:
                 raise ConsumerTagInUse(tag=tag)
             queue.delivery.replace(
                 queue, known, arguments, self._filter_of(queue, arguments), no_ack=no_ack, exclusive=exclusive
@@ -130,7 +130,7 @@ class Subscriptions:
     def note_holder(self, holder: Holder) -> None:
         """Record that the session may have unacknowledged deliveries of a holder's queue."""
         self._client.broker.acknowledgements.watch(holder)
-        queue = queue_of(holder)
+        queue = holder.queue
         self.queues[queue] = None
         queue.note_session_with_unacked(holder.session)
 
@@ -144,7 +144,7 @@ class Subscriptions:
         first = None
         self._client.broker.effort.spent += len(self.by_tag) // consumer_list.LOOKS
         for consumer in self.by_tag.values():
-            queue = queue_of(consumer)
+            queue = consumer.queue
             if queue.has_ready:
                 is_any = True
                 queue.mark()
@@ -166,7 +166,7 @@ class Subscriptions:
         by_queue: dict[Queue, list[Consumer]] = {}
         for tag in tags:
             consumer = self.by_tag.pop(tag)
-            by_queue.setdefault(queue_of(consumer), []).append(consumer)
+            by_queue.setdefault(consumer.queue, []).append(consumer)
         for queue, leaving in by_queue.items():
             if self.replies in leaving:
                 self.replies = None
@@ -177,9 +177,9 @@ class Subscriptions:
 
     def cancel_last(self) -> None:
         """End the subscriptions that are the last of auto-delete queues: these go before deliveries could come back."""
-        counts = Counter(queue for queue in map(queue_of, self.by_tag.values()) if queue.auto_delete)
+        counts = Counter(queue for one in self.by_tag.values() if (queue := one.queue).auto_delete)
         going = {queue for queue, count in counts.items() if count == len(queue.consumers)}
-        self.cancel([tag for tag, consumer in self.by_tag.items() if queue_of(consumer) in going])
+        self.cancel([tag for tag, consumer in self.by_tag.items() if consumer.queue in going])
 
     def forget(self, consumer: Consumer) -> None:
         """Forget a subscription that the broker ended."""

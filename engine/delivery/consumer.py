@@ -1,109 +1,20 @@
-"""The holders of deliveries: consumers and gets.
-
-Queues and sessions are above this room, so a holder knows only the parts of them that deliveries need. Code that needs
-the queue itself calls `queue_of` (queues).
-"""
+"""The holders of deliveries: consumers and gets."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from ..messages.field_table import FieldTable, integer_of
 from ..messages.message import Message
-from ..messages.mixed import Envelopes
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression  # costs 20 ms and 2 MiB, which a broker without filters is spared
-    from .effects import Delivered
+    from ..clients.session import Session
+    from ..queues.queue import Queue
 
 UNLIMITED = 1 << 62
 #: The holder of an unacknowledged message, which is opaque to the message.
 holder_of: "Callable[[Message], Holder]" = attrgetter("holder")
-
-
-class Origin(Protocol):
-    """The queue that deliveries come from."""
-
-    name: str
-
-
-class Recipient(Protocol):
-    """The client that deliveries go to. `unsent`: octets not sent yet; `unsent_max`: their limit.
-
-    `liveness()`: whether the client sent something lately; None: it has no heartbeats.
-    """
-
-    name: str
-    paused: bool
-    unsent: int
-    unsent_max: int
-    liveness: Callable[[], bool] | None
-
-    def room(self) -> int:
-        """Octets that fit before the client is paused."""
-
-    def send_after(self, sync_lsn: int) -> None:
-        """Send nothing more before the journal is safe up to this LSN."""
-
-    def affordable(self, contents: Sequence[bytes]) -> int:
-        """The number of these contents that use up the room; at least one."""
-
-
-class Receiver(Protocol):
-    """The session that numbers deliveries and counts unacknowledged ones. Hashable."""
-
-    acked: int
-    flowing: bool
-    prefetch_total: int
-    prefetch_wanted: int | None
-    unacked_by_consumers: int
-
-    @property
-    def client(self) -> Recipient:
-        """The client of the session."""
-
-    def room(self) -> int:
-        """The number of further deliveries that may be unacknowledged."""
-
-    def has_shared_room(self, consumer: "Consumer") -> bool:
-        """Whether a consumer without acknowledgements may take a message under a shared prefetch limit."""
-
-    def portion(self) -> int:
-        """The part of a shared prefetch limit that one queue gets in this round of turns."""
-
-    def deliver_new(
-        self,
-        consumer: "Consumer",
-        ids: Sequence[int],
-        envelopes: Envelopes,
-        contents: Sequence[bytes],
-        octets: int,
-    ) -> None:
-        """Deliver a run of new messages that were never in a store. `octets`: their total size."""
-
-    def deliver_ready(self, consumer: "Consumer", messages: Sequence[Message]) -> None:
-        """Deliver ready messages."""
-
-    def deliver(self, consumer: "Consumer", messages: Sequence[Message], effects: "Sequence[Delivered]") -> None:
-        """Deliver messages by these effects. Without acknowledgements the caller settles them."""
-
-    def deliver_beside(self, consumer: "Consumer", messages: Sequence[Message], past: "Holder") -> None:
-        """Deliver copies that need no settlement; acknowledgements of their tags are ignored. `past`: their holder."""
-
-    def release(self, holder: "Holder", queue: Any, count: int) -> None:
-        """Deliveries of a holder were settled: its credit is free, and queues may dispatch again."""
-
-    def unacked_of(self, queue: Any) -> list[Message]:
-        """Unacknowledged deliveries of a queue, and those whose settlement waits for a commit; unordered."""
-
-    def forget_queue(self, queue: Any) -> None:
-        """The queue is deleted: settle its unacknowledged deliveries without effect."""
-
-    def forget_consumer(self, consumer: "Consumer") -> None:
-        """Forget a subscription that the broker ended."""
-
-    def notify_cancelled(self, consumer: "Consumer") -> None:
-        """Tell the client that the broker ended a subscription."""
 
 
 class Holder:
@@ -114,7 +25,7 @@ class Holder:
 
     __slots__ = ("counts_against_prefetch", "queue", "session", "unacked")
 
-    def __init__(self, queue: Origin, session: Receiver, *, counts_against_prefetch: bool) -> None:
+    def __init__(self, queue: "Queue", session: "Session", *, counts_against_prefetch: bool) -> None:
         self.queue = queue
         self.session = session
         self.unacked = 0
@@ -147,8 +58,8 @@ class Consumer(Holder):
 
     def __init__(
         self,
-        queue: Origin,
-        session: Receiver,
+        queue: "Queue",
+        session: "Session",
         tag: str,
         *,
         no_ack: bool,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from ..errors import EngineError
 from ..messages.message import Envelope
 from ..messages.mixed import Envelopes, stretches_alike
-from .consumer import Consumer, Receiver
+from .consumer import Consumer
 
 if TYPE_CHECKING:
+    from ..clients.session import Session
     from ..messages.lease_headers import RunHeaders  # only brokers with leased queues need it
 
 
@@ -95,7 +96,7 @@ class SessionFailed:
 
     __slots__ = ("error", "session")
 
-    def __init__(self, session: Receiver, error: EngineError) -> None:
+    def __init__(self, session: "Session", error: EngineError) -> None:
         self.session = session
         self.error = error
 

@@ -6,9 +6,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from ..clients.session import Session
-from ..delivery.consumer import Consumer, Holder, Receiver, holder_of
+from ..delivery.consumer import Consumer, Holder, holder_of
 from ..messages.message import Message
-from ..queues.queue import Queue, queue_of
+from ..queues.queue import Queue
 
 
 class Held(NamedTuple):
@@ -18,7 +18,7 @@ class Held(NamedTuple):
     by_queue: dict[Queue, list[Message]]
 
 
-def held_by(sessions: Iterable[Receiver]) -> Held:
+def held_by(sessions: "Iterable[Session]") -> Held:
     """The messages that count as unacknowledged in these sessions."""
     found: dict[Session, list[Message]] = {}
     by_queue: dict[Queue, list[Message]] = {}
@@ -26,7 +26,7 @@ def held_by(sessions: Iterable[Receiver]) -> Held:
         if session not in found and isinstance(session, Session):
             found[session] = out = [one for one in _all_of(session) if not holder_of(one).is_past]
             for message in out:
-                by_queue.setdefault(queue_of(holder_of(message)), []).append(message)
+                by_queue.setdefault(holder_of(message).queue, []).append(message)
     return Held(found, by_queue)
 
 
@@ -49,7 +49,7 @@ def sessions_of(held: Held) -> Iterator[str]:
                 yield f"{where}: {_name(holder)} counts {holder.unacked} unacknowledged, tags {count}"
             if holder.session is not session:
                 yield f"{where}: {_name(holder)} has deliveries here and is of another session"
-            queue = queue_of(holder)
+            queue = holder.queue
             if not queue.deleted and session not in queue.sessions:
                 yield f"{where}: queue '{queue.name}' does not know that deliveries are out here"
         if session.unacked_by_consumers != by_consumers:
@@ -62,7 +62,7 @@ def sessions_of(held: Held) -> Iterator[str]:
                 yield f"{where}: {_name(consumer)} is known by the tag '{tag}'"
             if consumer not in counts and consumer.unacked:
                 yield f"{where}: {_name(consumer)} counts {consumer.unacked} unacknowledged, tags 0"
-            if consumer not in queue_of(consumer).consumer_list.consumers:
+            if consumer not in consumer.queue.consumer_list.consumers:
                 yield f"{where}: {_name(consumer)} is not in the rota of queue '{consumer.queue.name}'"
         yield from (f"{where}: {fault}" for fault in _confirms_of(session))
 

@@ -6,10 +6,11 @@ Source: queues page A.2, A.5.
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from ...settings.leases import STRICT
 from ..clock import MS, due_after
-from ..delivery.consumer import Receiver, holder_of
+from ..delivery.consumer import holder_of
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
 from ..messages.lease_headers import REASON
@@ -20,6 +21,9 @@ from .ranked_store import RankedMessage, ranked
 from .ranking import is_barrier
 from .renewing import not_renewed
 from .state import LeasedParts
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
 
 TIME_LIMIT, FORCED_EXPIRE, MAX_CANCELS, MAX_DELIVERIES = "time_limit", "forced_expire", "max_cancels", "max_deliveries"
 #: AMPS' reason -> reason in x-death, in the order in which several reasons are named.
@@ -85,7 +89,7 @@ class LeasedCore(LeasedParts):
                 lease.id = NOTHING
         return messages
 
-    def past_at(self, session: Receiver) -> PastHolder:
+    def past_at(self, session: "Session") -> PastHolder:
         """The holder of a session's leases that have ended."""
         past = self._past.get(session)
         if past is None:
@@ -246,7 +250,7 @@ class LeasedCore(LeasedParts):
         self.context.broker.deadlines.cancel(self._deadline)
         self._past.clear()
 
-    def forget_session(self, session: Receiver) -> None:
+    def forget_session(self, session: "Session") -> None:
         """Forget the past leases of a session that has no deliveries of this queue left."""
         self._past.pop(session, None)
 

@@ -6,8 +6,9 @@ Runs are the unit of work: messages of one envelope that were delivered equally 
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from ..delivery.consumer import Consumer, Receiver
+from ..delivery.consumer import Consumer
 from ..delivery.effects import Delivered, DeliveredLeases
 from ..messages.lease_headers import ORIGIN, lease_entries, run_headers, with_entries
 from ..messages.message import Envelope, Message
@@ -15,6 +16,9 @@ from ..messages.mixed import stretches_alike
 from .ending import LeasedCore
 from .ranking import is_barrier
 from .state import bookmark_of
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
 
 #: Average length of stretches of equal envelopes from which each stretch is delivered as a run.
 ALIKE_MIN = 3
@@ -77,7 +81,7 @@ def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Mess
     consumer.session.deliver(consumer, messages, effects)
 
 
-def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> None:
+def begin(queue: LeasedCore, messages: Sequence[Message], session: "Session") -> None:
     """Begin leases of delivered messages; with at-most-once, begin slots and remove the messages."""
     book, now_ns = queue.book, queue.context.broker.clock.monotonic_ns()
     settings = queue.leased.settings
@@ -94,7 +98,7 @@ def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> 
         queue.arm_leases()
 
 
-def _send_after_sync(queue: LeasedCore, session: Receiver) -> None:
+def _send_after_sync(queue: LeasedCore, session: "Session") -> None:
     """Hold a session's output back until the journal has the removal of at-most-once messages (queues page A.4)."""
     durability = queue.context.broker.storage.durability
     if durability is not None and (sync_lsn := durability.sync_lsn_of_all()):

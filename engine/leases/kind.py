@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...settings.leases import BY_QUEUE
 from ..clock import due_after
-from ..delivery.consumer import Consumer, Receiver, holder_of
+from ..delivery.consumer import Consumer, holder_of
 from ..errors import InvalidArgument
 from ..messages.deaths import EXPIRED
 from ..messages.field_table import FieldTable
@@ -40,6 +40,7 @@ from .replaying import read_on, replay_for, take_turn
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
+    from ..clients.session import Session
 
 #: Messages read at once when the store is rebuilt with other ranks.
 BUILD_SLICE = 500
@@ -376,7 +377,7 @@ class LeasedQueue(RebuiltCore):
         super().trim()
         self.leases_due()
 
-    def left_by(self, session: Receiver) -> None:
+    def left_by(self, session: "Session") -> None:
         super().left_by(session)
         self.forget_session(session)
 

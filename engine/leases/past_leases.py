@@ -6,10 +6,14 @@ acknowledgement is no error, and the queue goes on with another object of the sa
 Source: queues page A.2 (lease), A.5 (stale tags).
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from ..delivery.consumer import Holder, Origin, Receiver
+from ..delivery.consumer import Holder
 from ..messages.message import Envelope, Message
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
+    from ..queues.queue import Queue
 
 #: The id of a tombstone without a message: an acknowledgement has no effect.
 NOTHING = 0
@@ -22,7 +26,7 @@ class PastHolder(Holder):
 
     __slots__ = ()
 
-    def __init__(self, queue: Origin, session: Receiver) -> None:
+    def __init__(self, queue: "Queue", session: "Session") -> None:
         super().__init__(queue, session, counts_against_prefetch=False)
 
 

@@ -2,14 +2,18 @@
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..clock import MS
 from ..deadlines import Deadline
-from ..delivery.consumer import Origin, Receiver
 from ..rules.replay_rules import ReplayRules
 from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage, TopicLog
 from .past_leases import PastHolder
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
+    from ..queues.queue import Queue
 
 #: Delay that a replay may catch up at once beyond its rate: the lateness of timers.
 LATE_NS = 50 * MS
@@ -20,7 +24,7 @@ class ReplayHolder(PastHolder):
 
     __slots__ = ("_mark",)
 
-    def __init__(self, queue: Origin, session: Receiver, mark: Callable[[], object]) -> None:
+    def __init__(self, queue: "Queue", session: "Session", mark: Callable[[], object]) -> None:
         super().__init__(queue, session)
         self._mark = mark
 

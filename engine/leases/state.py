@@ -6,11 +6,11 @@ Source: queues page A.2, A.3.
 
 from bisect import insort
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..clock import MS
 from ..deadlines import Deadline
-from ..delivery.consumer import UNLIMITED, Consumer, Receiver
+from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import ConsumerList
 from ..messages.lease_headers import ORIGIN, topic_entry
 from ..messages.message import Envelope, Message
@@ -25,6 +25,9 @@ from .deferred_acks import DeferredAcks
 from .past_leases import PastHolder
 from .rebuild import Rebuild
 from .replay import Replay
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
 
 
 def bookmark_of(id_: int) -> str:
@@ -67,7 +70,7 @@ class LeasedParts(Queue):
         self.recovered_point = ""  # the recovery point that it was built from; empty: none yet
         self.rebuild: Rebuild | None = None  # while it is rebuilt from the log
         self.deferred: DeferredAcks | None = None  # None: none
-        self._past: dict[Receiver, PastHolder] = {}
+        self._past: dict[Session, PastHolder] = {}
         self._deadline: Deadline | None = None
         self._barriers: list[int] = []  # positions, rising; the first may be gone
         depth = self.leased.settings.target_queue_depth

@@ -5,8 +5,7 @@ its session. With tracing off a message costs nothing. An operator switches it o
 RabbitMQ; its keys, headers and types are those of RabbitMQ 3.10.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..context import BrokerContext
@@ -38,10 +37,6 @@ EXCHANGE = "amq.rabbitmq.trace"
 #: The value in place of an Erlang node's name.
 NODE = b"leveret@localhost"
 KEY_OCTETS_MAX = 255
-
-
-#: The session that messages were delivered to; to queues it is only a `Receiver`.
-traced_of: "Callable[[DeliveredEvent], Session]" = attrgetter("session")
 
 
 class Firehose:
@@ -125,7 +120,7 @@ class Firehose:
     def _hear_delivered(self, event: DeliveredEvent) -> None:
         if event.subject.startswith(REPLY_PREFIX):
             return
-        session = traced_of(event)
+        session = event.session
         for envelope, content, redelivered in _deliveries(event):
             if envelope.exchange != EXCHANGE:
                 headers, body = self._told(session, envelope, content, redelivered)

@@ -6,8 +6,9 @@ Source: rulings, "Events".
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from ..delivery.consumer import Consumer, Receiver
+from ..delivery.consumer import Consumer
 from ..events import Counters, EventKind
 from ..flow.meter import Meter
 from ..messages.deaths import EXPIRED, MAXLEN
@@ -29,6 +30,9 @@ from .queue_events import (
     RequeuedEvent,
     ScheduledEvent,
 )
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 
@@ -169,7 +173,7 @@ class QueueEvents:
     def delivered_run(
         self,
         consumer: Consumer,
-        session: Receiver,
+        session: "Session",
         ids: Sequence[int],
         of: Envelope | Sequence[Message],
         contents: Sequence[bytes],
@@ -193,7 +197,7 @@ class QueueEvents:
                 self._emit(AckedEvent(vhost, name, ids, of, client=session.client, consumer=tag))
 
     def delivered(
-        self, messages: Sequence[Message], session: Receiver, *, consumer: Consumer | None, no_ack: bool
+        self, messages: Sequence[Message], session: "Session", *, consumer: Consumer | None, no_ack: bool
     ) -> None:
         """Messages that were ready went to a consumer, or to a get (None). With `no_ack`, `acked` follows."""
         count, counters = len(messages), self.counters

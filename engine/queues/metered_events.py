@@ -5,13 +5,17 @@ Source: queues page E.1, E.2 ("Charge").
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from ..delivery.consumer import Consumer, Receiver
+from ..delivery.consumer import Consumer
 from ..flow.meter import Meter
 from ..messages.message import Envelope, Message
 from ..stores.paged_message import octets_of
 from ..stores.store import Ready
 from .events import QueueEvents
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
 
 
 class MeteredQueueEvents(QueueEvents):
@@ -76,7 +80,7 @@ class MeteredQueueEvents(QueueEvents):
     def delivered_run(
         self,
         consumer: Consumer,
-        session: Receiver,
+        session: "Session",
         ids: Sequence[int],
         of: Envelope | Sequence[Message],
         contents: Sequence[bytes],

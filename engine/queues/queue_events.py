@@ -5,11 +5,15 @@ Only `QueueEvents` creates them. Source: rulings, "Events".
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ..delivery.consumer import Receiver, Recipient
 from ..events import EventKind
 from ..messages.event import Event, MixedEvent, ObjectEvent
 from ..messages.message import Envelope, Message
+
+if TYPE_CHECKING:
+    from ..clients.client import Client
+    from ..clients.session import Session
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -39,7 +43,7 @@ class DeliveredEvent(Event):
 
     kind: EventKind = field(default=EventKind.DELIVERED, init=False)
     of: Sequence[Message] | Envelope
-    session: Receiver
+    session: "Session"
     consumer: str | None
     contents: Sequence[bytes] = ()
 
@@ -63,7 +67,7 @@ class AckedEvent(Event):
     kind: EventKind = field(default=EventKind.ACKED, init=False)
     of: Sequence[Message] | Envelope
     kept: bool = False
-    client: Recipient | None = None
+    client: "Client | None" = None
     consumer: str | None = None
 
     @property
@@ -172,7 +176,7 @@ class ConsumerEvent(ObjectEvent):
     """A subscription to the queue began or ended. `tag`: the consumer's tag."""
 
     tag: str
-    client: Recipient
+    client: "Client"
 
     @property
     def detail(self) -> dict[str, object]:

@@ -10,7 +10,7 @@ from ..errors import (
     StreamOperationNotSupported,
 )
 from ..messages.message import Message
-from .queue import Queue, queue_of
+from .queue import Queue
 
 
 def check_consume(queue: Queue, *, no_ack: bool, prefetch: int, prefetch_total: int) -> None:
@@ -36,7 +36,7 @@ def check_get(queue: Queue) -> None:
 def check_reject(messages: list[Message]) -> None:
     """Raises: StreamOperationNotSupported."""
     for message in messages:
-        if message.holder is not None and (queue := queue_of(holder_of(message))).kind.refusals.reject:
+        if message.holder is not None and (queue := holder_of(message).queue).kind.refusals.reject:
             raise StreamOperationNotSupported(
                 operation="basic.nack and basic.reject", name=queue.name, vhost=queue.vhost_name
             )

@@ -17,6 +17,7 @@ from ...engine import (
     AckedEvent,
     BindingEvent,
     BlockedEvent,
+    Client,
     ConnectionEvent,
     Consumer,
     ConsumerEvent,
@@ -32,7 +33,6 @@ from ...engine import (
     Message,
     PublishedEvent,
     Queue,
-    Recipient,
     RequeuedEvent,
     ScheduledEvent,
     ServiceExchange,
@@ -226,7 +226,7 @@ class FullRecorder(Recorder):
 
     # -- connections, consumers, topology -----------------------------------------------------------------------------
 
-    def _holder_ids(self, vhost: str, client: Recipient | None, tag: str | None) -> tuple[int, int]:
+    def _holder_ids(self, vhost: str, client: Client | None, tag: str | None) -> tuple[int, int]:
         """Ids of a consumer by its tag (0: a basic.get), and of its connection (0: none)."""
         if client is None:
             return 0, 0

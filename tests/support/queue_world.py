@@ -28,7 +28,6 @@ from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.levels import ONE_LEVEL
-from leveret.engine.queues.queue import queue_of
 from leveret.engine.queues.queue_events import AckedEvent, LeftEvent, RequeuedEvent, ScheduledEvent
 from leveret.engine.stores.paging import runs_of
 from leveret.settings import SettingsRepository, SystemUsage, entry
@@ -255,7 +254,7 @@ class QueueWorld:
                 "counters": queue.statistics().counters,
             }
         facts["out"] = [
-            [(tag, _look(queue_of(holder_of(message)), message)) for tag, message in session.unacked.items()]
+            [(tag, _look(holder_of(message).queue, message)) for tag, message in session.unacked.items()]
             for session in self.sessions
         ]
         return facts
