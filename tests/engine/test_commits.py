@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_journal import StandInJournal
 
-from leveret.engine import Broker, Envelope, Event, ManualClock, User, commits
+from leveret.engine import Event, commits
 from leveret.engine.clients.commit import Commit
 from leveret.engine.errors import PartialCommit
-from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.testing.harness import Harness
 
-USER = User("u")
 DEAD_TO: FieldTable = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
 SHORT: FieldTable = {"x-max-length": Field("l", 4), "x-overflow": Field("S", b"reject-publish")}
 QUEUES: dict[str, FieldTable] = {"a": DEAD_TO, "b": {}, "short": SHORT, "dead": {}, "taken": {}}
@@ -39,36 +37,31 @@ PLACES = (
 FILLED = 9
 
 
-class World:
+class World(Harness):
     """Messages of `a` and `b` are out at a session in a transaction; another one consumes from `taken`."""
 
+    ends_turns = False
+    checks = True
+
     def __init__(self) -> None:
-        self.broker = Broker(ManualClock())
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.client = self.broker.connections.open("/", USER, name="client", flush=lambda: None)
-        self.session = self.client.open_session()
+        super().__init__()
         for name, arguments in QUEUES.items():
-            self.vhost.queues.declare(name, client=None, arguments=arguments)
+            self.queue(name, durable=False, **arguments)
         for name in ("a", "b", "short"):
-            self.vhost.bindings.add("queue", name, "amq.fanout", "", {})
-            self.vhost.bindings.add("queue", name, "amq.headers", "", {})
+            self.bind(name, "amq.fanout")
+            self.bind(name, "amq.headers")
         for name in ("a", "b"):
-            self.publish("", name, FILLED, 0, mandatory=False)
+            self.fill("", name, FILLED, 0, mandatory=False)
         for number in range(2 * FILLED):
-            assert self.session.get(self.vhost.queues.named("ab"[number % 2]), no_ack=False) is not None
-        other = self.broker.connections.open("/", USER, name="other", flush=lambda: None).open_session()
-        other.consume(self.vhost.queues.named("taken"), "t", no_ack=False, exclusive=False, arguments={})
-        self.taker = other
+            assert self.get("ab"[number % 2], no_ack=False) is not None
+        self.taker = self.connect("other")
+        self.consume("taken", "t", by=self.taker)
         self.session.select_transactions()
 
-    def publish(self, exchange: str, key: str, count: int, first: int, *, mandatory: bool) -> None:
+    def fill(self, exchange: str, key: str, count: int, first: int, *, mandatory: bool) -> None:
         """A run of so many, whose bodies are numbers that rise."""
-        route = self.vhost.router.route(exchange, key, USER)
-        header = encode_header(3, {})
-        contents = [PLAIN.join(header, b"%03d" % number) for number in range(first, first + count)]
-        self.session.publish(
-            route, Envelope(exchange, key, scan_properties(header[12:])), contents, mandatory=mandatory
-        )
+        bodies = [b"%03d" % number for number in range(first, first + count)]
+        self.publish(*bodies, key=key, exchange=exchange, mandatory=mandatory)
 
     def prepare(self, steps: list[tuple[str, int, int, bool]]) -> None:
         """What the transaction is to do."""
@@ -77,7 +70,7 @@ class World:
             tags = list(self.session.unacked)
             if what == "publish":
                 exchange, key, _ = PLACES[which]
-                self.publish(exchange, key, count, first, mandatory=flag)
+                self.fill(exchange, key, count, first, mandatory=flag)
                 first += count
             elif tags and what == "ack":
                 self.session.ack(tags[which % len(tags)], multiple=flag)
@@ -99,12 +92,7 @@ class World:
         assert self.outcome(commit) == (PartialCommit if len(sent["short"]) > room else returned)
         sent["short"] = sent["short"][:room]
         for name in ("a", "b", "short"):
-            queue = self.vhost.queues.named(name)
-            assert [message.body for message in queue.messages() if message.body >= b"1"] == sent[name]
-
-    def finish(self) -> None:
-        while self.broker.end_turn():
-            check_broker(self.broker)
+            assert [body for body in self.bodies(name) if body >= b"1"] == sent[name]
 
     def outcome(self, commit: Commit) -> Any:
         """What the publisher is told: bodies that come back, or that it is partial."""
@@ -126,7 +114,7 @@ class World:
                 counters = {
                     one: getattr(queue.counters, one) for one in ("enqueued", "acknowledged", "killed", "requeued")
                 }
-                found[f"queue {name}"] = ([message.body for message in queue.messages()], queue.unacked, counters)
+                found[f"queue {name}"] = (self.bodies(queue), queue.unacked, counters)
         counters = self.broker.context.counters
         found["broker"] = (counters.published, counters.routed, counters.unroutable)
         return found
@@ -174,18 +162,17 @@ def test_in_slices_as_at_once(meanwhile: str, steps: list[tuple[str, int, int, b
     for world in (at_once, sliced):
         world.prepare(steps)
     whole = at_once.session.commit()
-    at_once.finish()
+    at_once.end_turn()
     at_once.check(whole, steps)
     happens(at_once)
-    at_once.finish()
+    at_once.end_turn()
     with patch.object(commits, "COMMIT_SLICE", slice_):
         commit = sliced.session.commit()
         for _ in range(turns):
-            sliced.broker.end_turn()
-            check_broker(sliced.broker)
+            sliced.turn()
         is_early = not commit.is_done
         happens(sliced)
-        sliced.finish()
+        sliced.end_turn()
     if meanwhile == "a queue goes" and is_early:
         assert _of_queues(sliced.seen(*but)) == _of_queues(at_once.seen(*but))
     else:
@@ -223,20 +210,20 @@ def test_an_answer_waits_for_the_last_that_was_recorded_of_it(ends: str, slice_:
     world.prepare([("publish", 0, 12, False), ("publish", 2, 12, False)])
     if ends != "publish":
         world.prepare([(ends, 0, 1, False), (ends, 3, 1, False)])
-    other = world.broker.connections.open("/", USER, name="more", flush=lambda: None).open_session()
+    other = world.connect("more")
     world.session, session = other, world.session
     last = 0
     with patch.object(commits, "COMMIT_SLICE", slice_):
-        world.publish("", "b", 3, 500, mandatory=False)
+        world.fill("", "b", 3, 500, mandatory=False)
         commit = session.commit()
         while not commit.is_done:
             before = journal.lsn
             world.broker.end_turn()
             last = journal.lsn if journal.lsn > before else last
             assert commit.has_begun and world.broker.is_unfinished or commit.is_done
-            world.publish("", "dead", 1, 600, mandatory=False)
+            world.fill("", "dead", 1, 600, mandatory=False)
     assert commit.sync_lsn == last or slice_ == 2_000 and commit.sync_lsn == journal.lsn
-    world.finish()
+    world.end_turn()
     assert not world.broker.is_unfinished
 
 
@@ -244,7 +231,7 @@ def test_one_that_has_begun_is_completed_when_the_journal_fails() -> None:
     """One that waits behind it begins when the journal is well again."""
     world = World()
     journal = world.broker.context.storage.durability = StandInJournal()
-    second = world.broker.connections.open("/", USER, name="second", flush=lambda: None).open_session()
+    second = world.connect("second")
     second.select_transactions()
     world.prepare([("publish", 6, 12, False)] * 3)
     first, world.session = world.session, second
@@ -254,8 +241,8 @@ def test_one_that_has_begun_is_completed_when_the_journal_fails() -> None:
         assert world.broker.end_turn()
         assert [commit.has_begun for commit in both] == [True, False]
         journal.has_failed = True
-        world.finish()
+        world.end_turn()
         assert [commit.is_done for commit in both] == [True, False] and not both[1].has_begun
         journal.has_failed = False
-        world.finish()
+        world.end_turn()
         assert both[1].is_done

@@ -3,61 +3,41 @@ consumers")."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.engine import Broker, Client, Delivered, Envelope, Field, FieldTable, ManualClock, Session, User
+from leveret.engine import Session
 from leveret.engine.delivery.consumer_list import PASSED
-from leveret.engine.messages.content import PLAIN, encode_header
-from leveret.engine.queues.queue import Queue
-
-USER = User("guest")
+from leveret.testing.harness import Harness
 
 
-class Bench:
+class Bench(Harness):
     """One queue `q`, and what every client was handed, in order, as (consumer tag, body)."""
 
-    def __init__(self, arguments: FieldTable | None = None) -> None:
-        self.broker = Broker(ManualClock(), unsent_max=1 << 40)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.publisher = self.client()
-        self.queue: Queue = self.vhost.queues.declare("q", client=self.publisher.client, arguments=arguments)
-        self.handed: list[tuple[str, int]] = []
+    ends_turns = False
 
-    def client(self) -> Session:
-        """A client with one session; its effects are noted and count as sent."""
-        client: Client
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(unsent_max=1 << 40)
+        self.queue(durable=False, **arguments)
 
-        def flush() -> None:
-            for effect in client.take_outbox():
-                assert isinstance(effect, Delivered)
-                tag = effect.consumer.tag  # type: ignore[attr-defined]
-                self.handed += [(tag, int(PLAIN.split(content)[1])) for content in effect.contents]
-            client.drained()
-
-        client = self.broker.connections.open("/", USER, name="client", flush=flush)
-        return client.open_session()
-
-    def consume(self, session: Session, tag: str, *, no_ack: bool = False, priority: int = 0) -> None:
+    def join(self, session: Session, tag: str, *, no_ack: bool = False, priority: int = 0) -> None:
         """Subscribe to q."""
-        arguments: FieldTable = {"x-priority": Field("I", priority)} if priority else {}
-        session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments=arguments)
+        self.consume(tag=tag, by=session, no_ack=no_ack, **({"x_priority": priority} if priority else {}))
 
-    def publish(self, first: int, count: int) -> None:
+    def fill(self, first: int, count: int) -> None:
         """A run of messages with these numbers as bodies."""
-        contents = [PLAIN.join(encode_header(1), b"%d" % number) for number in range(first, first + count)]
-        route = self.vhost.router.route("", "q", USER)
-        self.publisher.publish(route, Envelope("", "q"), contents, mandatory=False)
+        self.publish(*map(str, range(first, first + count)))
+
+    @property
+    def handed(self) -> list[tuple[str, int]]:
+        return [(one.consumer.tag, int(one.body)) for one in self.deliveries]
 
     def of(self, tag: str) -> list[int]:
         """What one consumer was handed."""
         return [number for each, number in self.handed if each == tag]
-
-    def end_turn(self) -> None:
-        """All of it."""
-        while self.broker.end_turn():
-            pass
 
 
 def by_the_consumer_list(tags: str, count: int) -> dict[str, list[int]]:
@@ -71,14 +51,14 @@ def test_a_shared_limit_does_not_break_the_rota(limited: str, is_backlog: bool) 
     """Consumers whose session has a (wide) shared prefetch take turns with all the others, one message each."""
     bench = Bench()
     if is_backlog:
-        bench.publish(0, 30)
+        bench.fill(0, 30)
     for tag in "abc":
-        session = bench.client()
+        session = bench.connect()
         if tag in limited:
             session.limit(1000, total=True)
-        bench.consume(session, tag)
+        bench.join(session, tag)
     if not is_backlog:
-        bench.publish(0, 30)
+        bench.fill(0, 30)
     bench.end_turn()
     assert {tag: bench.of(tag) for tag in "abc"} == by_the_consumer_list("abc", 30)
 
@@ -87,13 +67,13 @@ def test_a_shared_limit_does_not_break_the_rota(limited: str, is_backlog: bool) 
 def test_consumers_of_one_session_are_served_in_queue_order(is_backlog: bool) -> None:
     """Delivery tags of a channel rise with the messages' places: a b c a b c (behaviour page 4, probed)."""
     bench = Bench()
-    session = bench.client()
+    session = bench.connect()
     if is_backlog:
-        bench.publish(0, 9)
+        bench.fill(0, 9)
     for tag in "abc":
-        bench.consume(session, tag)
+        bench.join(session, tag)
     if not is_backlog:
-        bench.publish(0, 9)
+        bench.fill(0, 9)
     bench.end_turn()
     assert bench.handed == [("abc"[number % 3], number) for number in range(9)]
 
@@ -102,11 +82,11 @@ def test_a_new_consumer_joins_behind_the_others() -> None:
     """Three messages in, whose turn is next stays next, and the newcomer comes last."""
     bench = Bench()
     for tag in "ab":
-        bench.consume(bench.client(), tag)
-    bench.publish(0, 3)
-    bench.consume(bench.client(), "c")
+        bench.join(bench.connect(), tag)
+    bench.fill(0, 3)
+    bench.join(bench.connect(), "c")
     bench.end_turn()
-    bench.publish(3, 6)
+    bench.fill(3, 6)
     bench.end_turn()
     order = {number: tag for tag, number in bench.handed}
     assert [order[number] for number in range(3, 9)] == ["b", "a", "c", "b", "a", "c"]
@@ -115,15 +95,15 @@ def test_a_new_consumer_joins_behind_the_others() -> None:
 def test_a_full_client_is_skipped_and_served_when_it_has_caught_up() -> None:
     """A paused client gets nothing; what it missed goes to the others, and it has its turn again afterwards."""
     bench = Bench()
-    slow, quick = bench.client(), bench.client()
-    bench.consume(slow, "slow")
-    bench.consume(quick, "quick")
+    slow, quick = bench.connect(), bench.connect()
+    bench.join(slow, "slow")
+    bench.join(quick, "quick")
     slow.client.paused = True
-    bench.publish(0, 4)
+    bench.fill(0, 4)
     bench.end_turn()
     assert bench.of("quick") == [0, 1, 2, 3]
     slow.client.drained()
-    bench.publish(4, 4)
+    bench.fill(4, 4)
     bench.end_turn()
     assert bench.of("slow") == [4, 6]
 
@@ -201,7 +181,7 @@ STEP = st.one_of(
 def test_whoever_comes_and_goes(is_single: bool, has_priorities: bool, walk: list[tuple[str, int, int]]) -> None:
     """Each message goes to whom it would go to if messages were dealt one at a time (behaviour page 2.12, 4)."""
     bench, turns = (
-        Bench({"x-single-active-consumer": Field("t", True)} if is_single else {}),
+        Bench(**({"x_single_active_consumer": True} if is_single else {})),
         Turns(is_single=is_single),
     )
     number = count = 0
@@ -209,16 +189,16 @@ def test_whoever_comes_and_goes(is_single: bool, has_priorities: bool, walk: lis
         taker = turns.takers[pick % len(turns.takers)] if turns.takers else None
         if what == "join":
             is_new = taker is None or more != 1  # else a further consumer of a channel that is there
-            session = bench.client() if is_new or taker is None else taker.session
+            session = bench.connect() if is_new or taker is None else taker.session
             taker = Taker(session, f"t{count}", pick if has_priorities else 0, more)
             count += 1
             taker.session.prefetch = more
-            bench.consume(taker.session, taker.tag, priority=taker.priority)
+            bench.join(taker.session, taker.tag, priority=taker.priority)
             turns.takers.append(taker)
             if turns.active is None and is_single:
                 turns.active = taker
         elif what == "publish":
-            bench.publish(number, pick)
+            bench.fill(number, pick)
             turns.ready += range(number, number + pick)
             number += pick
         elif taker is not None and what == "leave":
@@ -242,17 +222,17 @@ def test_whoever_comes_and_goes(is_single: bool, has_priorities: bool, walk: lis
 def test_leaving_is_counted_by_how_many_are_there() -> None:
     """A queue's rota is gone through for each one that leaves: of very many a turn is cut before all of them have."""
     bench = Bench()
-    session = bench.client()
+    session = bench.connect()
     for number in range(2 * PASSED):
-        bench.consume(session, f"c{number}")
+        bench.join(session, f"c{number}")
     effort = bench.broker.context.effort
     before = effort.spent
     for number in range(10):
         session.cancel(f"c{number}")
     assert effort.spent - before >= 10
     few = Bench()
-    session = few.client()
-    few.consume(session, "only")
+    session = few.connect()
+    few.join(session, "only")
     before = few.broker.context.effort.spent
     session.cancel("only")
     assert few.broker.context.effort.spent == before

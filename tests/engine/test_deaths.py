@@ -12,13 +12,11 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.engine import Broker, Envelope, Event, Field, FieldTable, ManualClock, User, dead_letters
-from leveret.engine.clock import MS
+from leveret.engine import Event, dead_letters
 from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.publishing.publish_events import PublishedEvent
+from leveret.testing.harness import Harness
 
-USER = User("u")
 NAMES = ("a", "b", "c", "d")
 #: Where the dead of a queue go: a queue by the default exchange, two or three by fanout with the keys that they have.
 TARGETS: dict[str, tuple[str, ...]] = {
@@ -101,47 +99,38 @@ class Model:
                 self.die(name, letter, "expired", now_ms)
 
 
-class World:
+class World(Harness):
     """The queues, and those that get the dead of each."""
 
     def __init__(self, model: Model) -> None:
+        super().__init__()
         self.model = model
-        self.clock = ManualClock()
-        self.broker = Broker(self.clock)
-        self.vhost = self.broker.virtual_hosts["/"]
         self.told: set[int] = set()
         self.broker.context.listeners.append(self.hear)
-        self.session = self.broker.connections.open("/", USER, name="client", flush=lambda: None).open_session()
         for name in NAMES:
-            arguments: FieldTable = {}
             target = model.edges[name]
-            fans = len(TARGETS[target]) > 1
-            arguments["x-dead-letter-exchange"] = Field("S", target.encode() if fans else b"")
-            if not fans:
-                arguments["x-dead-letter-routing-key"] = Field("S", target.encode())
+            arguments: dict[str, Any] = {"x_dead_letter_exchange": target}
+            if len(TARGETS[target]) < 2:
+                arguments = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": target}
             if model.lives_ms[name]:
-                arguments["x-message-ttl"] = Field("l", model.lives_ms[name])
-            self.vhost.queues.declare(name, client=None, durable=True, arguments=arguments)
+                arguments["x_message_ttl"] = model.lives_ms[name]
+            self.queue(name, **arguments)
         for exchange in ("two", "three"):
             self.vhost.exchanges.declare(exchange, "fanout")
             for name in TARGETS[exchange]:
-                self.vhost.bindings.add("queue", name, exchange, "", {})
+                self.bind(name, exchange)
 
     def hear(self, event: Event) -> None:
         if isinstance(event, PublishedEvent):
             self.told.update(event.messages)
 
-    def publish(self, name: str, body: bytes) -> None:
-        header = encode_header(len(body))
-        route = self.vhost.router.route("", name, USER)
-        envelope = Envelope("", name, scan_properties(header[12:]))
-        self.session.publish(route, envelope, [PLAIN.join(header, body)], mandatory=False)
+    def send(self, name: str, body: bytes) -> None:
+        self.publish(body, key=name)
         self.model.queues[name].append(Letter(body, "", name, self.clock.wall_ms()))
-        self.end_turn()
 
     def reject(self, name: str) -> None:
         """The first one that is there, whichever that is."""
-        got = self.session.get(self.vhost.queues.named(name), no_ack=False)
+        got = self.get(name, no_ack=False)
         assert (got is None) is (not self.model.queues[name])
         if got is not None:
             told = _told(got[1])
@@ -154,14 +143,8 @@ class World:
     def wait(self, ms: int) -> None:
         """Deaths happen one after the other, each at its time."""
         for _ in range(ms // 10):
-            self.clock.advance_ns(10 * MS)
-            self.broker.advance()
-            self.end_turn()
+            self.advance(10)
             self.model.expire(self.clock.wall_ms())
-
-    def end_turn(self) -> None:
-        while self.broker.end_turn():
-            pass
 
     def check(self) -> None:
         check_broker(self.broker)
@@ -222,7 +205,7 @@ def test_each_death_is_told_and_ends_where_it_came_round(
         for what, name, count in steps:
             if what == "publish":
                 for _ in range(count):
-                    world.publish(name, b"%d" % number)
+                    world.send(name, b"%d" % number)
                     number += 1
             elif what == "reject":
                 world.reject(name)

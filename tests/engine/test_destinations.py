@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.engine import Broker, Client, Envelope, ManualClock, Queue, Route, User, reconfigure
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine import Queue, Route, reconfigure
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.rules.queue_rules import own_settings
 from leveret.settings import Policies, Policy
+from leveret.testing.harness import Harness
 
-USER = User("u")
 KINDS = {"d": "direct", "e": "direct", "f": "fanout", "t": "topic", "h": "headers", "y": "x-delayed-message"}
 EXCHANGES, QUEUES, KEYS = tuple(KINDS), ("q", "r", "s"), ("a", "b", "a.b")
 PATTERNS = (*KEYS, "#", "a.*", "*.b")
@@ -106,14 +106,11 @@ def _is_like(pattern: list[str], words: list[str]) -> bool:
 # -- the broker -------------------------------------------------------------------------------------------------------
 
 
-class World:
+class World(Harness):
     """A broker, and a client that changes what is there and publishes."""
 
     def __init__(self) -> None:
-        self.broker = Broker(ManualClock())
-        self.client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
-        self.session = self.client.open_session()
-        self.vhost = self.client.vhost
+        super().__init__()
         self.model = Model()
         self.kept: dict[tuple[str, str], Route] = {}
 
@@ -142,7 +139,7 @@ class World:
 
     def delete_queue(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
         if headers and queue in self.model.queues:
-            self.session.consume(self.vhost.queues.named(queue), "t", no_ack=False, exclusive=False, arguments={})
+            self.consume(queue, "t")
             self.session.cancel("t")
         else:
             self.vhost.queues.delete(queue, self.client)
@@ -186,8 +183,7 @@ class World:
             for one, to in self.model.by_policy.items()
         ]
         self.broker.reloading.replace_policies(Policies(policies))
-        while self.broker.end_turn():
-            pass
+        self.end_turn()
 
     def forget(self, name: str, other: str, queue: str, key: str, headers: str) -> None:
         """The publisher forgets its routes from an exchange, as one does that ends."""
@@ -195,18 +191,19 @@ class World:
 
     # -- publishing -------------------------------------------------------------------------------------------------
 
-    def publish(self, exchange: str, key: str, headers: str, copy: str = "") -> None:
-        """It comes to the queues that the model says, once each; when there is none it comes back."""
+    def route(self, key: str, exchange: str = "") -> Route:
+        """The one that is kept."""
         route = self.kept.get((exchange, key))
         if route is None or route.is_stale:
-            route = self.kept[exchange, key] = self.vhost.router.route(exchange, key, USER)
-        said = table(headers)
-        if copy:
-            said["CC"] = Field("A", [Field("S", copy.encode())])
-        header = encode_header(1, {"headers": said} if said else {})
-        envelope = Envelope(exchange, key, scan_properties(header[12:]))
+            route = self.kept[exchange, key] = super().route(key, exchange)
+        return route
+
+    def send(self, exchange: str, key: str, headers: str, copy: str = "") -> None:
+        """It comes to the queues that the model says, once each; when there is none it comes back."""
+        said: dict[str, Any] = {**table(headers), **({"CC": [copy]} if copy else {})}
+        route = self.route(key, exchange)
         before = (route.exchange.published_in, route.exchange.published_out)
-        returned = self.session.publish(route, envelope, [PLAIN.join(header, b"m")], mandatory=True)
+        returned = self.publish("m", key=key, exchange=exchange, mandatory=True, **({"headers": said} if said else {}))
         expected = self.model.reached(exchange, [key, copy] if copy else [key], headers)
         got = {name: len(list(queue.messages())) for name, queue in self.vhost.queues.items()}
         assert got == {name: name in expected for name in self.model.queues}, (exchange, key, headers, copy)
@@ -221,8 +218,8 @@ class World:
         for name in ("", *self.model.alternate):
             for key in KEYS if name else QUEUES:
                 for headers in HEADERS if name == "h" else ("x",):
-                    self.publish(name, key, headers)
-            self.publish(name, "a" if name else "q", "y", copy if name else "r")
+                    self.send(name, key, headers)
+            self.send(name, "a" if name else "q", "y", copy if name else "r")
 
 
 Change = Callable[[World, str, str, str, str, str], None]
@@ -269,39 +266,19 @@ def test_each_publish_goes_where_a_naive_router_says(
 # -- each change that sends a key elsewhere ---------------------------------------------------------------------------
 
 
-class Publisher:
+class Publisher(World):
     """A broker, and somebody who keeps its routes. `goes_to(...)`: the queues that a message comes to."""
 
-    def __init__(self) -> None:
-        self.broker = Broker(ManualClock())
-        self.client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
-        self.session = self.client.open_session()
-        self.vhost = self.client.vhost
-        self.kept: dict[tuple[str, str], Route] = {}
-
-    def declare(self, name: str, **arguments: str | bool) -> Queue:
-        fields = {
-            key.replace("_", "-"): Field("t", value) if isinstance(value, bool) else Field("S", value.encode())
-            for key, value in arguments.items()
-        }
-        return self.vhost.queues.declare(name, client=None, durable=True, arguments=fields)
-
     def lease(self, name: str, **arguments: str) -> Queue:
-        return self.declare(name, x_queue_type="amps", **arguments)
+        return self.queue(name, x_queue_type="amps", **arguments)
 
     def goes_to(self, exchange: str, key: str) -> str:
-        route = self.kept.get((exchange, key))
-        if route is None or route.is_stale:
-            route = self.kept[exchange, key] = self.vhost.router.route(exchange, key, USER)
-        header = encode_header(1, {})
-        envelope = Envelope(exchange, key, scan_properties(header[12:]))
-        returned = self.session.publish(route, envelope, [PLAIN.join(header, b"m")], mandatory=True)
+        returned = self.publish("m", key=key, exchange=exchange, mandatory=True)
         found = [name for name, queue in self.vhost.queues.items() if queue.ready_count]
         assert bool(returned) is not bool(found)
         for name in found:
             self.vhost.queues[name].purge()
-        while self.broker.end_turn():
-            pass
+        self.end_turn()
         return " ".join(sorted(found))
 
 
@@ -313,7 +290,7 @@ def _address(*steps: str) -> Callable[[Publisher], Iterator[None]]:
         for step in steps:
             what, name = step.split()
             if what == "declare":
-                publisher.declare(name, **({} if name == "A" else {"x_address": "A"}))
+                publisher.queue(name, **({} if name == "A" else {"x_address": "A"}))
             elif what == "delete":
                 vhost.queues.delete(name, publisher.client)
             elif what == "bind":
@@ -357,7 +334,7 @@ def _no_longer_leased(publisher: Publisher) -> Iterator[None]:
 
 
 def _closed(publisher: Publisher) -> Iterator[None]:
-    queue = publisher.declare("A")
+    queue = publisher.queue("A")
     yield
     reconfigure.enable(queue, False)
     yield
@@ -366,24 +343,24 @@ def _closed(publisher: Publisher) -> Iterator[None]:
 
 
 def _without_consumers(publisher: Publisher) -> Iterator[None]:
-    queue = publisher.declare("A", x_purge_on_no_consumers=True)
+    publisher.queue("A", x_purge_on_no_consumers=True)
     yield
     publisher.session.set_flowing(False)
-    publisher.session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+    publisher.consume("A", "t")
     yield
     publisher.session.cancel("t")
     yield
 
 
 def _filtered(publisher: Publisher) -> Iterator[None]:
-    queue = publisher.declare("A", x_selector="n = 1")
+    queue = publisher.queue("A", x_selector="n = 1")
     yield
     reconfigure.redeclare(queue, {}, own_settings({}))
     yield
     reconfigure.redeclare(queue, {"x-selector": Field("S", b"n = 1")}, own_settings({}))
     yield
     publisher.vhost.queues.delete("A", publisher.client)
-    publisher.declare("A")
+    publisher.queue("A")
     yield
 
 
@@ -419,7 +396,7 @@ def test_queues_with_filters_that_are_gone_cost_nothing() -> None:
     """While there is none, a route says where messages go, and none of them is looked at."""
     publisher = Publisher()
     for name in ("A", "s"):
-        publisher.declare(name, x_selector="n = 1")
+        publisher.queue(name, x_selector="n = 1")
         assert publisher.goes_to("", name) == ""
     publisher.vhost.queues.delete("A", publisher.client)
     reconfigure.redeclare(publisher.vhost.queues.named("s"), {}, own_settings({}))
@@ -434,7 +411,7 @@ def test_unbinding_what_is_missing_is_fine(source: str, destination: str, key: s
     """Exchange, queue or binding (behaviour page 2.2): nothing else changes."""
     publisher = Publisher()
     vhost = publisher.vhost
-    publisher.declare("there")
+    publisher.queue("there")
     for name in ("there", "other"):
         vhost.exchanges.declare(name, "direct")
     vhost.bindings.add("queue", "there", "there", "bound", {})

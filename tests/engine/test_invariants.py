@@ -7,22 +7,15 @@ from typing import Any
 import pytest
 
 from leveret.engine import (
-    PLAIN,
-    Broker,
     BrokerOptions,
-    Envelope,
     Field,
     FieldTable,
-    ManualClock,
-    User,
-    encode_header,
-    scan_properties,
 )
 from leveret.engine.invariants import InvariantBroken, check_broker, check_queues
 from leveret.engine.leases.active_set import ActiveSet
 from leveret.settings import SystemUsage
+from leveret.testing.harness import Harness
 
-USER = User("guest")
 KINDS: dict[str, FieldTable] = {
     "classic": {},
     "priorities": {"x-max-priority": Field("l", 3)},
@@ -33,40 +26,24 @@ KINDS: dict[str, FieldTable] = {
 }
 
 
-class World:
+class World(Harness):
     """A metered queue `q` with eight messages, three of which are out, and one that waits for its time."""
 
+    properties = {"delivery_mode": 2}
+
     def __init__(self, kind: str = "classic") -> None:
-        arguments = KINDS[kind]
-        options = BrokerOptions(system_usage=SystemUsage(memory=1 << 20, store=0, temp=0))
-        self.broker = Broker(ManualClock(), options=options)
-        self.client = self.broker.connections.open("/", USER, name="test", flush=self._flush)
-        self.session = self.client.open_session()
+        super().__init__(options=BrokerOptions(system_usage=SystemUsage(memory=1 << 20, store=0, temp=0)))
         self.session.limit(3, total=False)
-        vhost = self.client.vhost
-        self.queue: Any = vhost.queues.declare("q", client=self.client, durable=True, arguments=arguments)
-        vhost.bindings.add("queue", "q", "amq.direct", "key", {})
-        header = encode_header(1, {"delivery_mode": 2})
-        envelope = Envelope("", "q", scan_properties(header[12:]))
+        self.q: Any = self.queue(client=self.client, **KINDS[kind])
+        self.bind("q", "amq.direct", "key")
         self.session.select_confirms()
-        self.session.publish(
-            vhost.router.route("", "q", USER), envelope, [PLAIN.join(header, b"x")] * 8, mandatory=False
-        )
+        self.publish(*"x" * 8)
         if kind != "times to live":
-            self.consumer = self.session.consume(self.queue, "c", no_ack=False, exclusive=False, arguments={})
-        self.settle()
-
-    def _flush(self) -> None:
-        self.client.take_outbox()
-        self.client.drained()
-
-    def settle(self) -> None:
-        while self.broker.end_turn() or self.broker.scheduler.load():
-            pass
+            self.consumer = self.consume()
 
 
 def _unacked(world: World) -> None:
-    world.queue.events.unacked += 1
+    world.q.events.unacked += 1
 
 
 def _tag(world: World) -> None:
@@ -82,36 +59,36 @@ def _session(world: World) -> None:
 
 
 def _forgotten(world: World) -> None:
-    world.queue.sessions.clear()
+    world.q.sessions.clear()
 
 
 def _rota(world: World) -> None:
-    world.queue.consumer_list.consumers.clear()
+    world.q.consumer_list.consumers.clear()
 
 
 def _twice(world: World) -> None:
-    world.queue.store.append(world.session.unacked[1])
+    world.q.store.append(world.session.unacked[1])
 
 
 def _held(world: World) -> None:
-    next(iter(world.queue.store)).holder = world.consumer
+    next(iter(world.q.store)).holder = world.consumer
 
 
 def _order(world: World) -> None:
-    world.queue.store.ready.rotate()
+    world.q.store.ready.rotate()
 
 
 def _due(world: World) -> None:
-    world.queue.scheduled.add(5, world.queue.store.take(1, 1)[0])
+    world.q.scheduled.add(5, world.q.store.take(1, 1)[0])
 
 
 def _woken(world: World) -> None:
-    world.queue.timers.arm_due(5, print)
+    world.q.timers.arm_due(5, print)
 
 
 def _expiring(world: World) -> None:
-    world.queue.store.expect_expiry()
-    next(iter(world.queue.store)).expires_ns = 1 << 60
+    world.q.store.expect_expiry()
+    next(iter(world.q.store)).expires_ns = 1 << 60
 
 
 def _waits(world: World) -> None:
@@ -119,7 +96,7 @@ def _waits(world: World) -> None:
 
 
 def _meter(world: World) -> None:
-    world.queue.events.meter.in_memory_octets += 1
+    world.q.events.meter.in_memory_octets += 1
 
 
 def _node(world: World) -> None:
@@ -131,7 +108,7 @@ def _budget(world: World) -> None:
 
 
 def _binding(world: World) -> None:
-    world.queue.incoming.clear()
+    world.q.incoming.clear()
 
 
 def _binding_count(world: World) -> None:
@@ -194,35 +171,35 @@ def test_every_kind_of_queue_is_in_order(kind: str) -> None:
     if kind != "times to live":
         world.session.reject(1, requeue=True)
         world.session.ack(2)
-        world.settle()
+        world.end_turn()
         check_broker(world.broker)
-    check_queues([world.queue])
+    check_queues([world.q])
     world.client.close()
-    world.settle()
+    world.end_turn()
     check_broker(world.broker)
 
 
 def test_a_lease_without_a_tag_is_named() -> None:
     """And a tag without a lease."""
     world = World("leased")
-    lease = world.queue.book.leases.by_id.popitem()[1]
+    lease = world.q.book.leases.by_id.popitem()[1]
     with pytest.raises(InvariantBroken, match="tags are out without a lease"):
         check_broker(world.broker)
-    world.queue.book.leases.by_id[lease.id] = lease
+    world.q.book.leases.by_id[lease.id] = lease
     check_broker(world.broker)
 
 
 def _stranger(world: World) -> None:
-    world.queue.lease_consumers.late.add(world.session)
+    world.q.lease_consumers.late.add(world.session)
 
 
 def _cancels(world: World) -> None:
-    world.queue.book.cancels[99] = 1
+    world.q.book.cancels[99] = 1
 
 
 def _active(world: World) -> None:
-    world.queue.active = ActiveSet(1000)
-    world.queue.active.refill(world.queue.store)
+    world.q.active = ActiveSet(1000)
+    world.q.active.refill(world.q.store)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +217,6 @@ def test_a_contradiction_of_a_leased_queue_is_named(mistake: Callable[[World], N
     mistake(world)
     with pytest.raises(InvariantBroken, match=re.escape(words)):
         check_broker(world.broker)
-    world.queue.lease_consumers.late.clear()
-    world.queue.book.cancels.clear()
-    world.queue.active = None
+    world.q.lease_consumers.late.clear()
+    world.q.book.cancels.clear()
+    world.q.active = None

@@ -8,29 +8,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from desk import load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_journal import StandInJournal
 
 from leveret.engine import (
-    Broker,
     Choice,
-    Envelope,
     Event,
     Field,
     FieldTable,
-    ManualClock,
     Moving,
-    User,
     to_queue,
 )
-from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.move_targets import to_exchange
 from leveret.engine.publishing.publish_events import PublishedEvent
+from leveret.testing.harness import Harness, load
 
-USER = User("u")
 ALL = Choice(lambda message: True)
 LENGTH: FieldTable = {"x-max-length": Field("l", 2)}
 OCTETS: FieldTable = {"x-max-length-bytes": Field("l", 4)}
@@ -39,15 +32,15 @@ REJECTS: FieldTable = {"x-overflow": Field("S", b"reject-publish")}
 FULL = '[[address-setting]]\nmatch = "to"\nmax-size-messages = 2\naddress-full-policy = "{}"\n'
 
 
-class World:
+class World(Harness):
     """A queue `from`, and two that the exchange `both` leads to: `to`, with these arguments, and `beside`."""
+
+    checks = True
+    properties = {"delivery_mode": 2}
 
     def __init__(self, arguments: FieldTable, toml: str = "", *, shared: bool = False) -> None:
         """`shared`: `beside` has the address of `to`."""
-        self.broker = Broker(ManualClock(), settings=load(toml).repository)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.client = self.broker.connections.open("/", USER, name="client", flush=lambda: None)
-        self.session = self.client.open_session()
+        super().__init__(load(toml).repository)
         self.vhost.exchanges.declare("both", "fanout")
         self.arguments: dict[str, FieldTable] = {"from": {}, "to": arguments, "beside": {}}
         if shared:
@@ -57,32 +50,20 @@ class World:
         self.number = 0
 
     def declare(self, name: str) -> None:
-        self.vhost.queues.declare(name, client=None, durable=True, arguments=self.arguments[name])
+        self.queue(name, **self.arguments[name])
         if name != "from":
-            self.vhost.bindings.add("queue", name, "both", "", {})
+            self.bind(name, "both")
 
-    def publish(self, queue: str, count: int) -> list[bytes]:
+    def fill(self, queue: str, count: int) -> list[bytes]:
         """Bodies of two octets, each another one."""
-        header = encode_header(2, {"delivery_mode": 2})
         bodies = [b"%02d" % (number % 100) for number in range(self.number, self.number + count)]
         self.number += count
-        route = self.vhost.router.route("", queue, USER)
-        contents = [PLAIN.join(header, body) for body in bodies]
-        self.session.publish(route, Envelope("", queue, scan_properties(header[12:])), contents, mandatory=False)
-        self.end_turn()
+        self.publish(*bodies, key=queue)
         return bodies
 
     def moving(self, to: str = "to") -> Moving:
         find_target = to_exchange(self.client, "both", "") if to == "both" else to_queue(self.client, to)
         return Moving(self.vhost.queues.named("from"), self.client, ALL, find_target, "moved")
-
-    def bodies(self, name: str) -> list[bytes]:
-        return [message.body for message in self.vhost.queues.named(name).messages()]
-
-    def end_turn(self) -> None:
-        while self.broker.end_turn():
-            pass
-        check_broker(self.broker)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +91,7 @@ def test_a_target_takes_what_it_has_room_for(
     Of two queues the fuller one decides: none gets what the other can not have.
     """
     world = World(arguments, toml)
-    bodies = world.publish("from", 4)
+    bodies = world.fill("from", 4)
     moving = world.moving(target)
     for _ in range(2):
         moving.work()
@@ -128,7 +109,7 @@ def test_a_message_stays_until_all_have_it() -> None:
     It is where it was, and counted as refused; the next one waits for room.
     """
     world = World({}, FULL.format("FAIL").replace("= 2", "= 1"), shared=True)
-    bodies = world.publish("from", 3)
+    bodies = world.fill("from", 3)
     moving = world.moving("both")
     moving.work()
     world.end_turn()
@@ -141,7 +122,7 @@ def test_a_message_stays_until_all_have_it() -> None:
 def test_the_journal_fails_in_the_middle_of_a_slice(target: str) -> None:
     """What it did not take any more is where it was."""
     world = World({})
-    bodies = world.publish("from", 5)
+    bodies = world.fill("from", 5)
     journal = StandInJournal()
     world.broker.context.storage.durability = journal
     published = 0
@@ -167,12 +148,10 @@ def test_no_publisher_is_slowed_down_by_it(target: str, was_congested: bool) -> 
     """What is moved crowds a queue that somebody consumes from, and is nobody's publish."""
     world = World({})
     world.broker.context.congestion.ready_max = 3
-    world.publish("from", 20)
+    world.fill("from", 20)
     queues = [world.vhost.queues.named(name) for name in ("to", "beside", "from")]
-    world.session.limit(1, total=False)
     for queue in queues:
-        world.session.consume(queue, queue.name, no_ack=False, exclusive=False, arguments={})
-    world.end_turn()
+        world.consume(queue, queue.name, prefetch=1)
     world.broker.context.congestion.queue = congested = queues[-1] if was_congested else None
     world.moving(target).work()
     world.end_turn()
@@ -204,13 +183,13 @@ def test_each_is_in_one_place(target: str, kind: str, steps: list[tuple[str, str
     """Whoever takes, gives back, purges and deletes: for each target a message is there, or still where it was."""
     world = World(*KINDS[kind])
     targets = ["to", "beside"] if target == "both" else ["to"]
-    started, gone = world.publish("from", 9), {name: list[bytes]() for name in world.arguments}
+    started, gone = world.fill("from", 9), {name: list[bytes]() for name in world.arguments}
     moving = world.moving(target)
     for what, name, count in steps:
         if what == "move":
             moving.work(count)
         elif what == "publish" and name == "from":
-            world.publish("from", 1)  # it came later: it stays
+            world.fill("from", 1)  # it came later: it stays
         elif what == "take":
             found = world.session.get(world.vhost.queues.named(name), no_ack=True)
             gone[name] += [] if found is None else [found[1].body]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,57 +15,29 @@ from hypothesis import strategies as st
 from recorded_broker import RecordedBroker
 from steps import steps
 
-from leveret.engine import Broker, Client, Consumer, Envelope, ManualClock, Message, Queue, Session, User
-from leveret.engine.messages.content import PLAIN, encode_header
-from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine import Broker, Consumer, Message, Queue, Session
+from leveret.testing.harness import Harness
 
-USER = User("guest")
 TWICE = 2.2
 
 
-class World:
+class World(Harness):
     """A broker with somebody who listens, and a client that takes everything."""
 
     def __init__(self) -> None:
-        self.broker = Broker(ManualClock())
+        super().__init__()
         self.broker.context.listeners.append(lambda event: None)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.client = self.connect()
 
-    def connect(self) -> Client:
-        client: Client
-
-        def flush() -> None:
-            client.take_outbox()
-            client.drained()
-
-        client = self.broker.connections.open("/", USER, name="client", flush=flush)
-        return client
-
-    def declare(self, name: str, **options: Any) -> Queue:
-        return self.vhost.queues.declare(name, client=self.client, **options)
-
-    def publish(self, name: str, count: int) -> None:
-        route = self.vhost.router.route("", name, USER)
-        contents = [PLAIN.join(encode_header(1), b"x")] * count
-        self.client.open_session().publish(route, Envelope("", name), contents, mandatory=False)
-        self.end_turn()
+    def fill(self, name: str, count: int) -> None:
+        self.publish(*"x" * count, key=name, by=self.client.open_session())
 
     def hold(self, session: Session, name: str, count: int) -> Queue:
         """So many unacknowledged messages of a new queue."""
-        queue = self.declare(name)
-        consume(session, queue, name)
-        self.publish(name, count)
+        queue = self.queue(name, durable=False)
+        self.consume(queue, name, by=session)
+        self.fill(name, count)
         assert queue.unacked == count
         return queue
-
-    def end_turn(self) -> None:
-        while self.broker.end_turn():
-            pass
-
-
-def consume(session: Session, queue: Queue, tag: str, arguments: FieldTable | None = None) -> Consumer:
-    return session.consume(queue, tag, no_ack=False, exclusive=False, arguments=arguments or {})
 
 
 @pytest.mark.parametrize("is_same_session", [False, True])
@@ -126,7 +97,8 @@ def test_a_checkpoint_costs_what_is_there(tmp_path: Path) -> None:
         world = RecordedBroker(tmp_path / f"{queues}", scope="durable")
         for number in range(queues):
             world.declare(f"q{number}")
-            consume(world.session, world.vhost.queues.named(f"q{number}"), f"t{number}")
+            queue = world.vhost.queues.named(f"q{number}")
+            world.session.consume(queue, f"t{number}", no_ack=False, exclusive=False, arguments={})
             world.publish(f"q{number}", 50)
         count = steps(world.checkpoint)
         world.kill()
@@ -163,22 +135,22 @@ def test_the_end_of_many_consumers(end: Ends, kind: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Consumer, "__eq__", is_same)  # what list.index and list.remove do in C
     monkeypatch.setattr(Consumer, "__hash__", object.__hash__)
-    arguments: dict[str, FieldTable] = {
-        "single active": {"x-single-active-consumer": Field("t", True)},
-        "non-destructive": {"x-non-destructive": Field("t", True)},
+    arguments: dict[str, dict[str, bool]] = {
+        "single active": {"x_single_active_consumer": True},
+        "non-destructive": {"x_non_destructive": True},
     }
 
     def work(count: int) -> int:
         nonlocal compared
         world = World()
-        queue = world.declare("q", arguments=arguments.get(kind, {}))
+        queue = world.queue(durable=False, **arguments.get(kind, {}))
         if kind == "groups":
             queue.consumer_list.heed_groups()
-        client = world.connect()
-        session = client.open_session()
+        session = world.connect()
         for number in range(count):
-            priority: FieldTable = {"x-priority": Field("I", number % 3)} if kind == "priorities" else {}
-            consume(session, queue, f"t{number * 7919 % count}", priority)  # they do not end in the order they came
+            priority = {"x_priority": number % 3} if kind == "priorities" else {}
+            # They do not end in the order they came.
+            world.consume(queue, f"t{number * 7919 % count}", by=session, **priority)
         before = compared
         lines = steps(partial(end, world, [session], queue))
         assert queue.consumers == [] and session.consumers == {}
@@ -192,9 +164,9 @@ def test_priorities_are_looked_at_as_far_as_needed() -> None:
 
     def work(count: int) -> int:
         world = World()
-        queue, session = world.declare("q"), world.client.open_session()
+        queue, session = world.queue(durable=False), world.client.open_session()
         for number in range(count):
-            consume(session, queue, f"t{number}", {"x-priority": Field("I", number % 2)})
+            world.consume(queue, f"t{number}", by=session, x_priority=number % 2)
         return steps(lambda: session.cancel("t5"))
 
     assert work(2000) == work(200)
@@ -230,10 +202,10 @@ def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> N
     sessions = [world.client.open_session() for _ in range(2)]
 
     def subscribe(number: int) -> None:
-        queue = world.declare(f"q{number}")
+        queue = world.queue(f"q{number}", durable=False)
         for session in sessions:
             if f"t{number}" not in session.consumers:
-                consume(session, queue, f"t{number}")
+                world.consume(queue, f"t{number}", by=session)
 
     for number in range(3):
         subscribe(number)
@@ -242,7 +214,7 @@ def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> N
         tags = list(session.unacked)
         tag = tags[pick % len(tags)] if tags else 0
         if what == "publish":
-            world.publish(f"q{number}", 1 + pick % 5)
+            world.fill(f"q{number}", 1 + pick % 5)
         elif what == "ask":
             queue = world.vhost.queues.named(f"q{number}")
             found = queue.unacked_messages()

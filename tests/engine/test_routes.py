@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from steps import steps
 
-from leveret.engine import Broker, Client, Envelope, Grant, ManualClock, Permissions, Queue, Route, User, VirtualHost
+from leveret.engine import Envelope, Grant, Permissions, Queue, Route, User, VirtualHost
 from leveret.engine.exchanges.exchange import Binding, Exchange
 from leveret.engine.exchanges.routed import Routed
 from leveret.engine.exchanges.topic import split
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.settings import Policies, Policy
+from leveret.testing.harness import Harness
 
 TWICE = 2.2
 NAMES = ("d", "f", "t", "h", "y")
@@ -89,14 +90,11 @@ def expected(vhost: VirtualHost, start: str, key: str) -> set[str] | None:
 # -- any change -------------------------------------------------------------------------------------------------------
 
 
-class World:
+class World(Harness):
     """A broker, a client, and every route that a frontend could have looked up."""
 
     def __init__(self) -> None:
-        self.broker = Broker(ManualClock())
-        self.client: Client = self.broker.connections.open("/", User("u"), name="c", flush=lambda: None)
-        self.session = self.client.open_session()
-        self.vhost = self.client.vhost
+        super().__init__(user=User("u"))
         self.held: dict[tuple[str, str], Route] = {}
         self.look_up()
 
@@ -157,7 +155,7 @@ class World:
     def unbind_exchange(self, name: str, other: str, key: str) -> None:
         self.vhost.bindings.remove("exchange", other, name, key, {})
 
-    def consume(self, name: str, other: str, key: str) -> None:
+    def subscribe(self, name: str, other: str, key: str) -> None:
         """Auto-delete queues go with their consumer, and `p` takes messages only while it has one."""
         queue = QUEUES[NAMES.index(name) % len(QUEUES)]
         if queue in self.session.consumers:
@@ -191,7 +189,7 @@ OTHERS: tuple[Change, ...] = (
     World.delete_queue,
     World.unbind_queue,
     World.unbind_exchange,
-    World.consume,
+    World.subscribe,
     World.set_policy,
     World.change_user,
     World.disable,

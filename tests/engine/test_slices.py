@@ -15,14 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.engine import (
-    Broker,
-    Envelope,
-    Event,
-    Field,
-    FieldTable,
-    ManualClock,
     Session,
-    User,
     commits,
     dead_letters,
     reloading,
@@ -30,19 +23,13 @@ from leveret.engine import (
 from leveret.engine import broker as broker_module
 from leveret.engine.clients import bulk_requeue, session
 from leveret.engine.clock import MS
-from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.publishing.publish_events import PublishedEvent
 from leveret.engine.queues import bounds
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import memory_budget
 from leveret.settings import Policies, Policy, SettingsRepository, entry
-from leveret.testing.memory_pager import MemoryPager
+from leveret.testing.harness import Harness
 
-USER = User("u")
 NAMES = ("a", "b", "c", "d")
-HEADER = encode_header(4, {"delivery_mode": 2})
-FACTS = scan_properties(HEADER[12:])
 #: Where a number stands that ends a slice.
 SLICES: tuple[tuple[Any, str], ...] = (
     (broker_module, "TURN_SPREAD"),
@@ -69,62 +56,42 @@ def slices_of(number: int | None) -> Iterator[None]:
         yield
 
 
-class World:
+class World(Harness):
     """Queues of which each has a consumer on a channel of its own, and `dead` for what is rejected or too much."""
 
+    ends_turns = False
+    checks = True
+    properties = {"delivery_mode": 2}
+    turns_left = 20_000
+
     def __init__(self, *, is_deep: bool) -> None:
-        self.clock = ManualClock()
-        self.broker = Broker(self.clock, unsent_max=1 << 40)
-        if is_deep:
-            pager = self.broker.context.storage.pager = MemoryPager(0)
-
-            def record(event: Event) -> None:
-                if isinstance(event, PublishedEvent):
-                    of = [event.of] * len(event.contents) if isinstance(event.of, Envelope) else event.of
-                    pager.journal.update(
-                        (id_, (one, content)) for id_, one, content in zip(event.messages, of, event.contents)
-                    )
-
-            self.broker.context.listeners.append(record)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.publisher = self.open()
-        dead: FieldTable = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
-        self.vhost.queues.declare("dead", client=None, durable=True)
+        super().__init__(memory=0 if is_deep else None, unsent_max=1 << 40)
+        self.queue("dead")
         for name in NAMES:
-            self.vhost.queues.declare(name, client=None, durable=True, arguments=dead)
-            self.vhost.bindings.add("queue", name, "amq.fanout", "", {})
-        self.sessions = {name: self.open() for name in NAMES}
+            self.queue(name, x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+            self.bind(name, "amq.fanout")
+        self.sessions = {name: self.connect() for name in NAMES}
         self.number = 0
 
-    def open(self) -> Session:
-        client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
-        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
-        return client.open_session()
-
-    def publish(self, exchange: str, key: str, count: int, by: Session | None = None, **properties: bytes) -> None:
-        header = encode_header(4, {"delivery_mode": 2, **properties})
-        contents = [PLAIN.join(header, b"%04d" % (self.number + at)) for at in range(count)]
+    def fill(self, exchange: str, key: str, count: int, by: Session | None = None, **properties: bytes) -> None:
+        bodies = [b"%04d" % (self.number + at) for at in range(count)]
         self.number += count
-        envelope = Envelope(exchange, key, scan_properties(header[12:]))
-        (by or self.publisher).publish(
-            self.vhost.router.route(exchange, key, USER), envelope, contents, mandatory=False
-        )
+        self.publish(*bodies, key=key, exchange=exchange, by=by, **properties)
 
     def step(self, what: str, name: str, count: int) -> None:
         """One thing, of which more may follow at the ends of turns."""
-        session, queue = self.sessions[name], self.vhost.queues.named(name)
+        session, queue = self.sessions[name], self.named(name)
         if what == "publish":
-            self.publish("", name, count)
+            self.fill("", name, count)
         elif what == "publish to all":
-            self.publish("amq.fanout", "", count)
+            self.fill("amq.fanout", "", count)
         elif what == "publish for a while":
-            self.publish("", name, count, expiration=b"50")
+            self.fill("", name, count, expiration=b"50")
         elif what == "wait":
             self.clock.advance_ns(60 * MS)
             self.broker.advance()
         elif what == "consume" and not session.consumers:
-            session.limit(count, total=False)
-            session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+            self.consume(queue, "t", by=session, prefetch=count)
         elif what == "cancel":
             session.cancel("t")
         elif what == "ack":
@@ -142,12 +109,12 @@ class World:
             session.reject(0, multiple=True, requeue=what == "requeue")
         elif what in ("close", "lose"):
             session.close(failed=what == "lose")
-            self.sessions[name] = self.open()
+            self.sessions[name] = self.connect()
         elif what == "commit":
-            by = self.open()
+            by = self.connect()
             by.select_transactions()
-            self.publish("", name, count, by)
-            self.publish("amq.fanout", "", count, by)
+            self.fill("", name, count, by)
+            self.fill("amq.fanout", "", count, by)
             by.commit()
         elif what in ("limit", "no limit"):
             definition = {"max-length": count} if what == "limit" else {}
@@ -156,20 +123,16 @@ class World:
         elif what == "purge":
             queue.purge()
 
-    def end_turn(self) -> int:
-        """All that follows; how many turns that were."""
-        turns = 1
-        while self.broker.end_turn() or self.broker.scheduler.load():
-            check_broker(self.broker)
-            turns += 1
-            assert turns < 20_000, "it never ends"
-        return turns
+    def turn(self) -> bool:
+        self.turns_left -= 1
+        assert self.turns_left, "it never ends"
+        return super().turn()
 
     def seen(self) -> dict[str, Any]:
         """What is ready, out, and counted, of each queue; of `dead`, whose letters come in any order, which it has."""
         found: dict[str, Any] = {}
         for name in NAMES:
-            queue, session = self.vhost.queues.named(name), self.sessions[name]
+            queue, session = self.named(name), self.sessions[name]
             counters = queue.counters
             found[name] = (
                 len(queue.store),
@@ -177,7 +140,7 @@ class World:
                 queue.unacked,
                 (counters.enqueued, counters.acknowledged, counters.killed, counters.purged, counters.requeued),
             )
-        found["dead"] = len(self.vhost.queues.named("dead").store)
+        found["dead"] = len(self.named("dead").store)
         return found
 
 

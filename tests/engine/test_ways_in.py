@@ -10,100 +10,73 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from desk import load
 from stand_in_journal import StandInJournal
 
-from leveret.engine import Broker, Envelope, Field, FieldTable, ManualClock, User, commits
+from leveret.engine import Envelope, Field, commits
 from leveret.engine.errors import PartialCommit
-from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.testing.harness import Harness, arguments_of, load, messages
 
-USER = User("u")
 SENT = [b"00", b"11", b"22", b"33", b"44"]
 
 
-def table(**arguments: Any) -> FieldTable:
-    return {
-        name.replace("_", "-"): Field("l", value) if isinstance(value, int) else Field("S", value.encode())
-        for name, value in arguments.items()
-    }
-
-
-class World:
+class World(Harness):
     """`q` has an obstacle; `other`, which is not durable, has none. `dead` gets what `q` makes dead letters of."""
 
-    def __init__(self, arguments: FieldTable, toml: str, *, fails: bool) -> None:
-        self.broker = Broker(ManualClock(), settings=load(toml).repository)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.session = self.open()
+    ends_turns = False
+    checks = True
+    properties = {"delivery_mode": 2}
+
+    def __init__(self, arguments: dict[str, Any], toml: str, *, fails: bool) -> None:
+        super().__init__(load(toml).repository)
         for name, more in (("dead", {}), ("q", arguments), ("other", {})):
-            self.vhost.queues.declare(name, client=None, durable=name == "q", arguments=more)
+            self.queue(name, durable=name == "q", **more)
         for name in ("q", "other"):
-            self.vhost.bindings.add("queue", name, "amq.direct", name, {})
+            self.bind(name, "amq.direct", name)
         for exchange, names in (("q first", ("q", "other")), ("q last", ("other", "q"))):
             for kind in ("fanout", "headers"):
                 self.vhost.exchanges.declare(f"{kind}, {exchange}", kind)
                 for name in names:
-                    self.vhost.bindings.add("queue", name, f"{kind}, {exchange}", "", {})
+                    self.bind(name, f"{kind}, {exchange}")
         if fails:
             self.broker.context.storage.durability = journal = StandInJournal()
             journal.has_failed = True
 
-    def open(self) -> Any:
-        return self.broker.connections.open("/", USER, name="client", flush=lambda: None).open_session()
-
     def message(self, exchange: str, key: str, body: bytes, **headers: Field) -> tuple[Envelope, bytes]:
-        header = encode_header(len(body), {"delivery_mode": 2, **({"headers": headers} if headers else {})})
-        return Envelope(exchange, key, scan_properties(header[12:])), PLAIN.join(header, body)
+        summary, (content,) = messages([body], {"delivery_mode": 2, **({"headers": headers} if headers else {})})
+        return Envelope(exchange, key, summary), content
 
-    def publish(self, exchange: str, key: str, bodies: Sequence[bytes], **headers: Field) -> None:
+    def send(self, exchange: str, key: str, bodies: Sequence[bytes], **headers: Field) -> None:
         """A run."""
-        made = [self.message(exchange, key, body, **headers) for body in bodies]
-        route = self.vhost.router.route(exchange, key, USER)
-        assert self.session.publish(route, made[0][0], [content for _, content in made], mandatory=True) == []
-
-    def bodies(self, name: str) -> list[bytes]:
-        return [message.body for message in self.vhost.queues.named(name).messages()]
-
-    def heard(self) -> str:
-        """A for each ack, N for each nack."""
-        answers = ""
-        for tag, _, is_ack in self.session.confirms.take():
-            answers += ("A" if is_ack else "N") * (tag - len(answers))
-        return answers
-
-    def end_turn(self) -> None:
-        while self.broker.end_turn():
-            pass
-        check_broker(self.broker)
+        more = {"headers": headers} if headers else {}
+        assert self.publish(*bodies, key=key, exchange=exchange, mandatory=True, **more) == []
 
 
 # -- the ways ---------------------------------------------------------------------------------------------------------
 
 
 def _in_a_run(exchange: str, key: str = "") -> Callable[[World], None]:
-    return lambda world: world.publish(exchange, key, SENT)
+    return lambda world: world.send(exchange, key, SENT)
 
 
 def _one_by_one(world: World) -> None:
     for body in SENT:
-        world.publish("", "q", [body])
+        world.send("", "q", [body])
 
 
 def _by_copies(world: World) -> None:
     for body in SENT:
-        world.publish("", "other", [body], CC=Field("A", [Field("S", b"q")]))
+        world.send("", "other", [body], CC=Field("A", [Field("S", b"q")]))
 
 
 def _by_copies_of_an_exchange(world: World) -> None:
     for body in SENT:
-        world.publish("amq.direct", "other", [body], CC=Field("A", [Field("S", b"q")]))
+        world.send("amq.direct", "other", [body], CC=Field("A", [Field("S", b"q")]))
 
 
 def _with_ids(world: World) -> None:
     """Against duplicates."""
     for body in SENT:
-        world.publish("fanout, q first", "", [body], **{"_AMQ_DUPL_ID": Field("S", body)})
+        world.send("fanout, q first", "", [body], **{"_AMQ_DUPL_ID": Field("S", body)})
 
 
 def _mixed(world: World) -> None:
@@ -140,18 +113,18 @@ FULL = SETTING + 'max-size-messages = 2\naddress-full-policy = "{}"\n'
 REJECTS = {"x_overflow": "reject-publish"}
 DEAD = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
 #: Name -> arguments and settings of `q`; what is in it then; what is heard of each; what becomes a dead letter.
-OBSTACLES: dict[str, tuple[FieldTable, str, Sequence[bytes], str, Sequence[bytes]]] = {
+OBSTACLES: dict[str, tuple[dict[str, Any], str, Sequence[bytes], str, Sequence[bytes]]] = {
     "none": ({}, "", SENT, "AAAAA", ()),
-    "length": (table(x_max_length=2, **REJECTS, **DEAD), "", SENT[:2], "AANNN", ()),
-    "octets": (table(x_max_length_bytes=5, **REJECTS, **DEAD), "", SENT[:2], "AANNN", ()),
+    "length": (dict(x_max_length=2, **REJECTS, **DEAD), "", SENT[:2], "AANNN", ()),
+    "octets": (dict(x_max_length_bytes=5, **REJECTS, **DEAD), "", SENT[:2], "AANNN", ()),
     "length, dead letters": (
-        table(x_max_length=2, x_overflow="reject-publish-dlx", **DEAD), "", SENT[:2], "AANNN", SENT[2:],
+        dict(x_max_length=2, x_overflow="reject-publish-dlx", **DEAD), "", SENT[:2], "AANNN", SENT[2:],
     ),
-    "oldest go": (table(x_max_length=2, **DEAD), "", SENT[3:], "AAAAA", SENT[:3]),
-    "ring": (table(x_ring_size=2, **DEAD), "", SENT[3:], "AAAAA", ()),
+    "oldest go": (dict(x_max_length=2, **DEAD), "", SENT[3:], "AAAAA", SENT[:3]),
+    "ring": (dict(x_ring_size=2, **DEAD), "", SENT[3:], "AAAAA", ()),
     "FAIL": ({}, FULL.format("FAIL"), SENT[:2], "AANNN", ()),
     "DROP": ({}, FULL.format("DROP"), SENT[:2], "AAAAA", ()),
-    "time is over": (table(x_message_ttl=0, **DEAD), "", (), "AAAAA", SENT),
+    "time is over": (dict(x_message_ttl=0, **DEAD), "", (), "AAAAA", SENT),
     "journal fails": ({}, "", (), "NNNNN", ()),
     "journal fails, DROP": ({}, SETTING + 'disk-full-policy = "DROP"\n', (), "AAAAA", ()),
 }  # fmt: skip
@@ -180,7 +153,7 @@ def test_a_publisher_hears_what_became_of_each(way: str, obstacle: str) -> None:
     assert world.bodies("dead") == [*dead]
     if way == "mixed among others":
         heard = "".join(one + "A" for one in heard)
-    assert world.heard() == heard
+    assert world.confirms() == heard
     if obstacle not in ("oldest go", "ring", "time is over", "length, dead letters"):
         assert world.vhost.queues.named("q").counters.dropped == len(SENT) - len(left)
 
@@ -220,39 +193,38 @@ def test_what_was_refused_is_no_duplicate_when_it_comes_again(obstacle: str) -> 
     if world.broker.context.storage.durability is not None:
         world.broker.context.storage.durability = StandInJournal()
     _, _, left, *_ = OBSTACLES[obstacle]
-    world.session = world.open()
+    world.session = world.connect()
     world.session.select_confirms()
     for body in SENT:
-        world.publish("fanout, q first", "", [body], **{"_AMQ_DUPL_ID": Field("S", body)})
+        world.send("fanout, q first", "", [body], **{"_AMQ_DUPL_ID": Field("S", body)})
         if body not in left:
             assert world.bodies("q") == [body]
         else:
             assert world.bodies("q") == []
         world.vhost.queues.named("q").purge()
-    assert world.heard() == "AAAAA"
+    assert world.confirms() == "AAAAA"
 
 
 # -- what the broker itself publishes ---------------------------------------------------------------------------------
 
 
 def _dead_letters(world: World) -> None:
-    arguments = table(x_dead_letter_exchange="fanout, q first", x_message_ttl=0)
-    world.vhost.queues.declare("dying", client=None, arguments=arguments)
-    world.publish("", "dying", SENT)
+    world.queue("dying", durable=False, x_dead_letter_exchange="fanout, q first", x_message_ttl=0)
+    world.send("", "dying", SENT)
 
 
 def _rejected(world: World) -> None:
-    world.vhost.queues.declare("dying", client=None, arguments=table(x_dead_letter_exchange="fanout, q last"))
-    world.publish("", "dying", SENT)
+    world.queue("dying", durable=False, x_dead_letter_exchange="fanout, q last")
+    world.send("", "dying", SENT)
     for _ in SENT:
-        world.session.get(world.vhost.queues.named("dying"), no_ack=False)
+        world.get("dying", no_ack=False)
     world.session.reject(0, multiple=True, requeue=False)
 
 
 def _by_an_alternate_exchange(world: World) -> None:
-    alternate = table(alternate_exchange="fanout, q first")
+    alternate = arguments_of({"alternate_exchange": "fanout, q first"})
     world.vhost.exchanges.declare("empty", "direct", arguments=alternate)
-    world.publish("empty", "k", SENT)
+    world.send("empty", "k", SENT)
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
