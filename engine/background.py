@@ -8,7 +8,7 @@ from .context import BrokerContext
 
 if TYPE_CHECKING:
     from .queues.queue import Queue
-    from .stores.store import Ready
+    from .stores.store import Freeable
 
 #: Messages freed in one slice of a purge or delete (about 2 ms).
 FREE_SLICE = 20_000
@@ -36,12 +36,12 @@ class Background:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._freed: deque[Ready] = deque()
+        self._freed: deque[Freeable] = deque()
         self._trimmed: dict[Queue, None] = {}
         self._tasks: deque[Iterator[None]] = deque()
         self.pending = False
 
-    def free(self, messages: "Ready") -> None:
+    def free(self, messages: "Freeable") -> None:
         """Free the memory of messages, in slices if there are many."""
         if len(messages) > FREE_SLICE:
             self._freed.append(messages)

@@ -34,7 +34,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
     """
     if queue.freeze_count or queue.deleted:
         return
-    store, effort = queue.store, queue.context.broker.effort
+    store, pageable, effort = queue.store, queue.pageable, queue.context.broker.effort
     if queue.deferred is not None:
         queue.settle_entered()
     if queue.browsing:
@@ -51,8 +51,8 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
         _dispatch_selected(queue, queue.selection)
         return
     while True:
-        if not store.ready and store.has_tail and queue.room() > 0 and queue.consumer_list.has_waiting():
-            store.load()
+        if pageable is not None and not store.ready and store.has_tail and _has_waiting(queue):
+            pageable.load()
         if not store.ready:
             break
         count = min(len(store.ready), queue.room(), RUN_MAX)
@@ -67,8 +67,14 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
         if effort.spent >= effort.turn_max:
             queue.mark()  # the rest is for the next turn
             break
-    if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
-        balance_memory(queue)
+    if pageable is not None and (
+        queue.context.broker.storage.pager is not None or store.has_tail or pageable.cap is not None
+    ):
+        balance_memory(queue, pageable)
+
+
+def _has_waiting(queue: LeasedCore) -> bool:
+    return queue.room() > 0 and queue.consumer_list.has_waiting()
 
 
 def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
@@ -76,7 +82,7 @@ def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
     dispatch_selected(queue, selection)
     while queue.leased.barrier is not None and is_behind_barrier(queue) and _release_barrier(queue):
         dispatch_selected(queue, selection)
-    if queue.store.settle_quota():
+    if queue.pageable is not None and queue.pageable.settle_quota():
         queue.context.broker.background.trim_later(queue)
 
 
@@ -225,8 +231,8 @@ def pop(queue: DeferringCore) -> Message | None:
         while not queue.expire(is_whole=True):
             pass
         queue.arm_expiry()
-    if not store.ready and store.has_tail:
-        store.load()
+    if queue.pageable is not None and not store.ready and store.has_tail:
+        queue.pageable.load()
     if not store.ready:
         return None
     if is_behind_barrier(queue) and (len(queue.book) or _subscribers(queue)):

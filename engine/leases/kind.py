@@ -248,7 +248,7 @@ class LeasedDispatch:
             return True
         if queue.replaying and any(replay.is_hungry for replay in queue.replaying.values()):
             return True
-        return bool(queue.browsing) or (queue.store.is_deep and queue.store.wants_more(straight=False, waiting=False))
+        return bool(queue.browsing) or _wants_more(queue)
 
     def load(self, queue: "LeasedQueue") -> None:
         """Make one step of a rebuild, a search, a replay or a browse, or read messages into memory."""
@@ -256,7 +256,8 @@ class LeasedDispatch:
             queue.rebuild_slice(queue.rebuild)
             return
         if queue.selection is not None and queue.selection.search.is_waiting:
-            queue.selection.search.load(queue.store)
+            if queue.pageable is not None:
+                queue.selection.search.load(queue.pageable)
             queue.mark()
             return
         for consumer, replay in queue.replaying.items():
@@ -268,8 +269,14 @@ class LeasedDispatch:
         for browse in queue.browsing.values():
             queue.store.load_at(browse.after, leased_dispatch.BROWSE_SLICE)
             queue.mark()
-        if queue.store.is_deep and queue.store.wants_more(straight=False, waiting=False):
-            queue.store.load()
+        if queue.pageable is not None and _wants_more(queue):
+            queue.pageable.load()
+
+
+def _wants_more(queue: "LeasedQueue") -> bool:
+    """Whether memory has fewer messages than consumers may take soon."""
+    pageable = queue.pageable
+    return pageable is not None and pageable.is_deep and pageable.wants_more(straight=False, waiting=False)
 
 
 def _check_renewal(queue: "LeasedQueue", consumer: Consumer, request: ConsumerRequest) -> None:
@@ -399,9 +406,10 @@ class LeasedQueue(RebuiltCore):
         """Rebuild the store: ranks changed. There must be no leases and no consumers. Raises: Unreadable."""
         old = self.store
         self._barriers.clear()
-        self.store = store_of(self)
+        self.use_store(store_of(self))
         meter = self.events.meter
-        self.store.allow_paging(allowed=meter is None or not meter.forbids_paging)
+        if self.pageable is not None:
+            self.pageable.allow_paging(allowed=meter is None or not meter.forbids_paging)
         cap_memory(self)
         self.store.expiring = old.expiring
         while len(old):

@@ -6,7 +6,7 @@ Source: queues page A.3 (Priority), F.4.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import chain, islice
 from operator import attrgetter
 from typing import ClassVar
@@ -15,9 +15,8 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from ..stores.memory_budget import held_octets
 from ..stores.paged_run import Part
-from ..stores.storage import Owner
+from ..stores.storage import NOBODY, Owner
 from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
-from ..stores.untailed_store import UntailedStore
 
 #: The highest rank; ranks begin at 0. The position of a message of the highest rank is its id.
 RANK_MAX = 2**64 - 1
@@ -179,16 +178,19 @@ class RankedReady:
             self._head = 0
 
 
-class RankedStore(UntailedStore):
+class RankedStore:
     """A `Store` that takes and returns `RankedMessage`s, made by its queue; stored messages have no position."""
 
-    keeps: ClassVar[bool] = False
+    first_offset: ClassVar[None] = None
+    level_max: ClassVar[int] = 0
+    pageable: ClassVar[None] = None
 
-    __slots__ = ("_here",)
+    __slots__ = ("_here", "_owner", "expiring")
 
     def __init__(self, owner: Owner) -> None:
-        super().__init__(owner)
+        self._owner = owner
         self._here = RankedReady()
+        self.expiring = False
 
     def __len__(self) -> int:
         return len(self._here)
@@ -229,9 +231,14 @@ class RankedStore(UntailedStore):
     def paged_parts(self) -> list[Part | Message]:
         return []
 
-    @property
-    def first_paged_id(self) -> int | None:
-        return None
+    def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
+        return ()
+
+    def expect_expiry(self) -> None:
+        self.expiring = True
+
+    def leave_owner(self) -> None:
+        self._owner = NOBODY
 
     def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         """A message of the highest rank."""

@@ -26,6 +26,7 @@ from .bounds import fails_publishers, lets_nothing_wait
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
+    from ..stores.tailed_store import TailedStore
     from .queue import Queue
     from .selection import Selection
 
@@ -238,6 +239,7 @@ class ClassicDispatch:
         if queue.freeze_count:
             return
         store, consumer_list, effort = queue.store, queue.consumer_list, queue.context.broker.effort
+        pageable = queue.pageable
         if queue.selection is not None:
             _dispatch_selected(queue, queue.selection)
             return
@@ -276,19 +278,21 @@ class ClassicDispatch:
             if effort.spent >= effort.turn_max:
                 queue.mark()  # the rest is for the next turn
                 break
-        if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
-            balance_memory(queue)
+        if pageable is not None and (
+            queue.context.broker.storage.pager is not None or store.has_tail or pageable.cap is not None
+        ):
+            balance_memory(queue, pageable)
         if store.expiring:
             _expire_behind(queue, is_expiry_done=is_expiry_done)
 
     def pop(self, queue: "Queue") -> Message | None:
         queue.note_use()
-        store = queue.store
+        store, pageable = queue.store, queue.pageable
         while True:
-            if not store.ready and store.has_tail:
-                store.load()
+            if pageable is not None and not store.ready and store.has_tail:
+                pageable.load()
             while store.expiring and not queue.expire(is_whole=True):
-                pass  # a kept store also limits the octets of a slice
+                pass
             if store.ready or not store.has_tail:
                 break
         message = store.take(1, UNLIMITED)[0] if store.ready else None
@@ -299,7 +303,8 @@ class ClassicDispatch:
 
     def is_hungry(self, queue: "Queue") -> bool:
         """Whether memory has fewer messages than consumers may take soon."""
-        if queue.deleted or not queue.store.is_deep:
+        pageable = queue.pageable
+        if queue.deleted or pageable is None or not pageable.is_deep:
             return False
         if queue.selection is not None:
             return queue.selection.search.is_waiting
@@ -307,20 +312,23 @@ class ClassicDispatch:
         is_straight = _goes_straight(queue) and any(
             not 0 < one.prefetch < STRAIGHT_MIN for one in consumer_list.consumers
         )
-        is_waiting = (is_straight or not queue.store.ready) and consumer_list.has_waiting()
-        return queue.store.wants_more(straight=is_straight, waiting=is_waiting)
+        is_waiting = (is_straight or not pageable.ready) and consumer_list.has_waiting()
+        return pageable.wants_more(straight=is_straight, waiting=is_waiting)
 
     def load(self, queue: "Queue") -> None:
         """Read messages into memory; if memory has none, hand them straight to consumers with enough credit."""
-        if queue.selection is not None:
-            queue.selection.search.load(queue.store)
+        pageable = queue.pageable
+        if pageable is None:
             return
-        is_empty = not queue.store.ready
+        if queue.selection is not None:
+            queue.selection.search.load(pageable)
+            return
+        is_empty = not pageable.ready
         wanted, octets = queue.consumer_list.appetite() if is_empty else (0, 0)
         if wanted < STRAIGHT_MIN or not _goes_straight(queue):
-            queue.store.load(max(1, wanted), max(1, octets))
+            pageable.load(max(1, wanted), max(1, octets))
         else:
-            queue.store.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), queue.consumer_list.hand_over)
+            pageable.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), queue.consumer_list.hand_over)
 
 
 def _expire_behind(queue: "Queue", *, is_expiry_done: bool) -> None:
@@ -336,7 +344,7 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
     is_expiry_done = not store.expiring or queue.expire()
     if is_expiry_done:
         selection.dispatch(queue)
-        if store.settle_quota():
+        if queue.pageable is not None and queue.pageable.settle_quota():
             queue.context.broker.background.trim_later(queue)
     if store.expiring:
         _expire_behind(queue, is_expiry_done=is_expiry_done)
@@ -345,6 +353,7 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
     """Dispatch to the only consumer, without expiry. Asks for its credit once a run, which saves 2 us."""
     store, session, effort = queue.store, consumer.session, queue.context.broker.effort
+    pageable = queue.pageable
     while store.ready:
         credit = consumer.credit()
         if credit <= 0:
@@ -356,8 +365,10 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
             break
         if len(messages) == credit:
             break
-    if queue.context.broker.storage.pager is not None or store.has_tail or store.cap is not None:
-        balance_memory(queue)
+    if pageable is not None and (
+        queue.context.broker.storage.pager is not None or store.has_tail or pageable.cap is not None
+    ):
+        balance_memory(queue, pageable)
 
 
 def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
@@ -385,7 +396,8 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
             break
     while passed:
         store.put_first(passed.pop())
-    _feed(queue)
+    if queue.pageable is not None:
+        _feed(queue, queue.pageable)
     if store.expiring:
         _expire_behind(queue, is_expiry_done=is_expiry_done)
 
@@ -414,16 +426,16 @@ def _goes_straight(queue: "Queue") -> bool:
     )
 
 
-def balance_memory(queue: "Queue") -> None:
+def balance_memory(queue: "Queue", pageable: "TailedStore") -> None:
     """Page out messages beyond the quota of memory, and ask for those that consumers want soon."""
-    if queue.store.settle_quota():
+    if pageable.settle_quota():
         queue.context.broker.background.trim_later(queue)
-    _feed(queue)
+    _feed(queue, pageable)
 
 
-def _feed(queue: "Queue") -> None:
+def _feed(queue: "Queue", pageable: "TailedStore") -> None:
     """Ask to load paged-out messages between turns if few are left in memory."""
-    if queue.store.is_low() and DISPATCH.is_hungry(queue):  # leased queues, too, are judged as classic ones here
+    if pageable.is_low() and DISPATCH.is_hungry(queue):  # leased queues, too, are judged as classic ones here
         queue.context.broker.scheduler.load_later(queue)
 
 

@@ -16,7 +16,7 @@ from ..messages.event import Event, Listener, emit_mixed
 from ..messages.message import Envelope, Message
 from ..stores.paged_index import PagedEntry
 from ..stores.paged_run import IN_JOURNAL
-from ..stores.store import Dropped, Ready
+from ..stores.store import Dropped, Freeable
 from .queue_events import (
     AckedEvent,
     ConsumerEvent,
@@ -91,7 +91,7 @@ class QueueEvents:
     def _went(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Messages left the queue without ever being ready."""
 
-    def _left(self, messages: Collection[Message] | Ready) -> None:
+    def _left(self, messages: Collection[Message] | Freeable) -> None:
         """Messages in memory left the queue."""
 
     def _left_paged(self, count: int, octets: int | None) -> None:
@@ -298,7 +298,7 @@ class QueueEvents:
 
     def purged(
         self,
-        messages: Collection[Message] | Ready,
+        messages: Collection[Message] | Freeable,
         unread: Sequence[PagedEntry] = (),
         *,
         reason: str | None = None,

@@ -11,7 +11,7 @@ from ..delivery.consumer import Consumer
 from ..flow.meter import Meter
 from ..messages.message import Envelope, Message
 from ..stores.paged_message import octets_of
-from ..stores.store import Ready
+from ..stores.store import Freeable
 from .events import QueueEvents
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class MeteredQueueEvents(QueueEvents):
         octets = sum(map(len, contents))
         self._meter.left(len(contents), octets, octets if self._stores is not None and self._stores(envelope) else 0)
 
-    def _left(self, messages: Collection[Message] | Ready) -> None:
+    def _left(self, messages: Collection[Message] | Freeable) -> None:
         if len(messages):
             self._meter.left(len(messages), sum(map(octets_of, messages)), self._stored_of(messages))
 
@@ -115,7 +115,7 @@ class MeteredQueueEvents(QueueEvents):
         else:
             self._meter.left_paged(count, octets, octets if self._stores is not None else 0)
 
-    def _stored_of(self, messages: Collection[Message] | Ready) -> int:
+    def _stored_of(self, messages: Collection[Message] | Freeable) -> int:
         stores = self._stores
         if stores is None:
             return 0

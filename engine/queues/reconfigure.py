@@ -92,10 +92,11 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
     queue.consumer_list.rules_changed(change.now)
     if queue.is_open is not was_open or has_other_filter:
         queue.context.router.forget_routes_to(queue)
-    store = queue.store
-    queue.store = converted(store, queue, counts_octets=change.now.max_length_bytes is not None)
-    if queue.selection is not None and queue.store is not store:
-        queue.selection.groups.start_over()
+    if queue.pageable is not None:
+        store = converted(queue.pageable, queue, counts_octets=change.now.max_length_bytes is not None)
+        if queue.selection is not None and queue.store is not store:
+            queue.selection.groups.start_over()
+        queue.use_store(store)
     pending = queue.pending
     bind(queue)
     if queue.pending is not pending and queue.pending is not None:
@@ -104,7 +105,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
         queue.context.broker.slow_consumers.watch(queue)
     if measure(queue):
         recount(queue)
-        if queue.store.cap is not None:
+        if queue.pageable is not None and queue.pageable.cap is not None:
             queue.context.broker.background.trim_later(queue)
         queue.context.router.forget_routes_to(queue)  # a route says whether publishers have to ask for room
     queue.intake.rules_changed(queue)
@@ -152,7 +153,8 @@ def measure(queue: "Queue") -> bool:
         if now is not None:
             flow.reconsider(now)
         flow.forget(before)
-    queue.store.allow_paging(allowed=now is None or not now.forbids_paging)
+    if queue.pageable is not None:
+        queue.pageable.allow_paging(allowed=now is None or not now.forbids_paging)
     cap_memory(queue)
     return True
 
@@ -160,9 +162,11 @@ def measure(queue: "Queue") -> bool:
 def cap_memory(queue: "Queue") -> None:
     """Apply the meter's memory limits to the store. With message groups there are none: those cannot be paged out."""
     meter, cap = queue.events.meter, None
+    if queue.pageable is None:
+        return
     if meter is not None and meter.bounds and queue.consumer_list.groups is None:
         cap = MemoryCap(meter.bounds)
-    queue.store.limit_memory(cap, is_metered=meter is not None)
+    queue.pageable.limit_memory(cap, is_metered=meter is not None)
 
 
 def recount(queue: "Queue") -> None:

@@ -16,6 +16,7 @@ from ..stores.non_destructive_store import NonDestructiveStore
 from ..stores.paged_index import PagedEntry
 from ..stores.paged_run import HEADER_OCTETS
 from ..stores.stream_store import StreamStore
+from ..stores.tailed_store import TailedStore
 from . import reconfigure, scheduled
 from .stream import StreamIntake
 
@@ -126,9 +127,9 @@ class Restorer:
     def restore_ready(self, queue: "Queue") -> None:
         """Put messages back into a queue that removes acknowledged messages; of a deep one, load only the first."""
         self._set_exhausted_aside(queue)
-        store = queue.store
-        if self._pages and store.may_page:
-            self._fill_tail(queue)
+        store = queue.pageable
+        if self._pages and store is not None and store.may_page:
+            self._fill_tail(queue, store)
             if self._memory > 0:
                 store.load()
                 self._memory -= store.held_octets
@@ -156,9 +157,9 @@ class Restorer:
                 self._found.remove(id_)
             self._read_columns()
 
-    def _fill_tail(self, queue: "Queue") -> None:
+    def _fill_tail(self, queue: "Queue", store: TailedStore) -> None:
         """Put back the places of messages only, except of scheduled messages."""
-        store, states, sizes, expires = queue.store, self._found.states, self._sizes, self._expires
+        states, sizes, expires = self._found.states, self._sizes, self._expires
         level_max = store.level_max
         priorities = self._found.priorities if level_max else None
 

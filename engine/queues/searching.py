@@ -12,7 +12,8 @@ from ..delivery.group_id import GroupedMessage
 from ..effort import Effort
 from ..messages.message import Message
 from ..stores.paged_message import octets_of
-from ..stores.store import Store
+from ..stores.store import Scannable
+from ..stores.tailed_store import TailedStore
 
 #: Messages that one step scans at most.
 STEP = 250
@@ -34,7 +35,7 @@ class Search:
         self._again_is_missing = False
         self.is_waiting = False
 
-    def look_again(self, store: Store, until: int) -> bool:
+    def look_again(self, store: Scannable, until: int) -> bool:
         """Look at returned messages while less than `until` is spent. Returns whether none is left."""
         groups, effort = self._groups, self._effort
         while groups.again:
@@ -59,7 +60,7 @@ class Search:
             groups.looked_again()
         return True
 
-    def look_ahead(self, store: Store, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
+    def look_ahead(self, store: Scannable, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
         """Make a step for the first of these groups that can look further, and for all groups at its position.
 
         `found_max`: found messages at which a group looks no further. Returns whether the step looked at any message.
@@ -83,7 +84,7 @@ class Search:
             self.is_waiting = True
         return False
 
-    def _step(self, store: Store, leader: FilterGroup, found_max: int, until: int) -> bool:
+    def _step(self, store: Scannable, leader: FilterGroup, found_max: int, until: int) -> bool:
         """Look at messages behind a group's position. Returns whether the next one is paged out and must be loaded."""
         groups, effort = self._groups, self._effort
         start = last = leader.position
@@ -111,7 +112,7 @@ class Search:
                 group.is_at_end = group.position >= last
         return False
 
-    def load(self, store: Store) -> None:
+    def load(self, store: TailedStore) -> None:
         """Read the messages of the next step. Raises: Unreadable."""
         self.is_waiting = False
         again = self._groups.again

@@ -32,20 +32,22 @@ def make_store(
         return NonDestructiveStore(owner, key_of)
     if key_of is not None:
         return LastValueStore(owner, levels, key_of)
-    if levels.top or counts_octets:
-        return LeveledStore(owner, levels, counts_octets=counts_octets)
-    return PlainStore(owner)
+    return _tailed_store(owner, levels, counts_octets=counts_octets)
 
 
-def converted(store: Store, owner: Owner, *, counts_octets: bool) -> Store:
+def converted(store: TailedStore, owner: Owner, *, counts_octets: bool) -> TailedStore:
     """The store of a queue whose rules changed: the same object, or one of another kind with all its messages.
 
     O(messages in memory) if it is another one.
     """
-    if store.counts_octets in (None, counts_octets):
+    if store.counts_octets is counts_octets:
         return store
-    assert isinstance(store, TailedStore)
-    other = make_store(owner, levels=store.levels, counts_octets=counts_octets)
-    assert isinstance(other, TailedStore)
+    other = _tailed_store(owner, store.levels, counts_octets=counts_octets)
     other.take_over(store)
     return other
+
+
+def _tailed_store(owner: Owner, levels: Levels, *, counts_octets: bool) -> TailedStore:
+    if levels.top or counts_octets:
+        return LeveledStore(owner, levels, counts_octets=counts_octets)
+    return PlainStore(owner)

@@ -11,7 +11,6 @@ from ..messages.levels import Levels
 from ..messages.message import Envelope, Message
 from .last_value import Key, LastValueReady
 from .leveled_store import LeveledStore
-from .memory_cap import MemoryCap
 from .paged_message import PagedMessage
 from .storage import Owner
 
@@ -43,15 +42,8 @@ class LastValueStore(LeveledStore):
         return self.ready.left_count > 0
 
     @property
-    def counts_octets(self) -> bool | None:
-        """See `Store`. It always counts them."""
-        return None
-
-    def allow_paging(self, allowed: bool) -> None:
-        """See `Store`. This kind has no tail."""
-
-    def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
-        pass
+    def pageable(self) -> None:
+        """This kind has no tail."""
 
     def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         if self._storage.pager is None:

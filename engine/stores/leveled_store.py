@@ -64,10 +64,6 @@ class LeveledStore(TailedStore):
         return True
 
     @property
-    def level_max(self) -> int:
-        return self._of_levels.top
-
-    @property
     def levels(self) -> Levels:
         return self._of_levels
 
@@ -77,7 +73,7 @@ class LeveledStore(TailedStore):
         return self.ready.octets + (0 if tail is None else tail.octets or 0)
 
     @property
-    def counts_octets(self) -> bool | None:
+    def counts_octets(self) -> bool:
         return self._counts_octets
 
     def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:

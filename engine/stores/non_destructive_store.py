@@ -10,7 +10,7 @@ from heapq import merge
 from itertools import islice
 from typing import ClassVar
 
-from ..messages.message import Message
+from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from .last_value import Key
 from .memory_budget import OVERHEAD
@@ -18,10 +18,9 @@ from .non_destructive_ready import NonDestructiveReady
 from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import body_size
 from .paged_run import IN_JOURNAL, Part
-from .read_windows import WINDOW_MESSAGES, ReadWindows
-from .storage import Owner
+from .read_windows import SCANNING, WINDOW_MESSAGES, ReadWindows
+from .storage import NOBODY, Owner
 from .store import Dropped, Removed, Scanned
-from .untailed_store import SCANNING, UntailedStore
 
 #: Octets of new messages between two comparisons of memory with the share, if the share is large.
 LOOK_OCTETS = 1024 * 1024
@@ -29,14 +28,16 @@ LOOK_OCTETS = 1024 * 1024
 SPARE_KEYS = 1000
 
 
-class NonDestructiveStore(UntailedStore):
+class NonDestructiveStore:
     """Messages in order of ids; `put_first` and `put_last` do not change it. See `Store`.
 
     `memory_octets`: octets of the messages in memory. `key_of`: the function of a message's last-value key, which
     returns None for a message without one; None: not a last-value queue.
     """
 
-    keeps: ClassVar[bool] = True
+    first_offset: ClassVar[None] = None
+    level_max: ClassVar[int] = 0
+    pageable: ClassVar[None] = None
 
     __slots__ = (
         "_body_octets",
@@ -45,15 +46,18 @@ class NonDestructiveStore(UntailedStore):
         "_here",
         "_key_of",
         "_look_at",
+        "_owner",
         "_storage",
+        "expiring",
         "memory_octets",
         "paged_index",
         "windows",
     )
 
     def __init__(self, owner: Owner, key_of: Callable[[Message], Key | None] | None = None) -> None:
-        super().__init__(owner)
+        self._owner = owner
         self._storage = owner.storage
+        self.expiring = False
         self._key_of = key_of
         self.paged_index = PagedIndex()
         self.windows = ReadWindows(owner.storage)  # messages of `paged_index` that were read back
@@ -108,15 +112,20 @@ class NonDestructiveStore(UntailedStore):
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
         return ((len(self.paged_index), self.paged_index.content_octets, True),)
 
-    @property
-    def first_paged_id(self) -> int | None:
-        return self.paged_index.first_id if self.paged_index else None
+    def expect_expiry(self) -> None:
+        self.expiring = True
+
+    def leave_owner(self) -> None:
+        self._owner = NOBODY
 
     def has(self, id_: int) -> bool:
         """Whether the message with this id is here, in memory or not."""
         return self._here.has(id_) or id_ in self.paged_index
 
     # -- in -----------------------------------------------------------------------------------------------------------
+
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
+        return Message(id_, content, envelope)
 
     def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
         for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):

@@ -42,15 +42,11 @@ class PlainStore(TailedStore):
         return tail
 
     @property
-    def level_max(self) -> int:
-        return 0
-
-    @property
     def body_octets(self) -> int:
         return 0
 
     @property
-    def counts_octets(self) -> bool | None:
+    def counts_octets(self) -> bool:
         return False
 
     def position_of(self, message: Message) -> int:

@@ -22,6 +22,18 @@ class Reader(Protocol):
         """The number of messages that may be delivered to it now; 0 or less: none."""
 
 
+class Scanning:
+    """The reader of all scans. Without credit, its window is the first to be dropped."""
+
+    __slots__ = ()
+
+    def credit(self) -> int:
+        return 0
+
+
+SCANNING = Scanning()
+
+
 class Window:
     """Messages by id, with the octets of their contents."""
 

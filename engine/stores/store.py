@@ -1,33 +1,33 @@
-"""The store of a queue: its ready messages, in memory, in the journal or in the temp store.
+"""The interfaces of stores, by capability. A store has the ready messages of one queue.
 
-Code outside `stores/` does not depend on the kind of a store: each kind implements the same methods. Kinds:
-`PlainStore`, `LeveledStore`, `LastValueStore`, `NonDestructiveStore`, `StreamStore`; see `kinds.make_store`.
+Every store is a `Store`: it is `Ready` and `Scannable`. `Store.pageable` is the store itself if it can page messages
+out to a tail, as a `TailedStore` can. Code outside `stores/` uses these interfaces, and does not ask for the class of a
+store. See `kinds.make_store`.
 
 A position gives a message's place in the order of a scan: its level, the highest first, and its id. In the highest
 level, the only one of most queues, the position is the id. Readers compare positions and pass them back. A position
 stays valid after its message has left. Source: queues page F.2, F.6.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from typing import ClassVar, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
-from .memory_cap import UNLIMITED, MemoryCap
 from .paged_index import PagedEntry
 from .paged_run import Part
+
+if TYPE_CHECKING:
+    from .tailed_store import TailedStore
 
 #: The distance between the positions of two levels.
 LEVEL_STEP = 1 << 64
 #: Maximum messages, and octets, that `load_at` reads from the journal at once.
 WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
 
-#: Receives new messages with consecutive ids: first id, envelope, contents. Returns the number that it took.
-HandOver = Callable[[int, Envelope, Sequence[bytes]], int]
 
-
-class Ready(Protocol):
-    """Messages in memory that left a store."""
+class Freeable(Protocol):
+    """Messages that left a store. Their memory is freed in slices."""
 
     def __len__(self) -> int: ...
 
@@ -48,7 +48,7 @@ class Removed(NamedTuple):
 class Dropped(NamedTuple):
     """All messages of a store."""
 
-    ready: Ready  # messages in memory
+    ready: Freeable  # messages in memory
     runs: list[tuple[Sequence[int], Envelope]]  # ids of paged-out messages, with the envelope for events
     paged: list[Message]  # messages that stood in the tail as objects
     paged_octets: int | None  # octets of the contents of `runs`, in kept stores; None: all octets that are paged out
@@ -66,17 +66,14 @@ class Scanned(NamedTuple):
     missing: bool  # the next message is paged out: call `load_at` with the last position, then scan again
 
 
-class Store(Protocol):
-    """Ids of new messages rise. Octets count memory or bodies, as each method says."""
+class Ready(Protocol):
+    """The ready messages of a queue, for the queue and its consumers.
 
-    #: Acknowledged messages stay, and consumers receive copies.
-    keeps: ClassVar[bool]
+    Ids of new messages rise. Octets count memory or bodies, as each method says.
+    """
+
     #: The store has had messages that expire. Set by `expect_expiry` and by loading such a message; never reset.
     expiring: bool
-    #: Octets that may become ready before the store asks the budget for more; below 0: requeued messages exceed it.
-    quota: int
-    #: See `limit_memory`.
-    cap: MemoryCap | None
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -107,6 +104,10 @@ class Store(Protocol):
         """Whether messages are paged out, so that memory has only their ids, sizes and expiries."""
 
     @property
+    def held_octets(self) -> int:
+        """The approximate memory of the messages in memory, in octets. O(messages)."""
+
+    @property
     def body_octets(self) -> int:
         """Octets of all ready bodies; 0 in stores that do not count them (all but leveled, kept, last value)."""
 
@@ -119,10 +120,6 @@ class Store(Protocol):
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
         """For a meter, of each of `paged_parts`: (messages, octets of contents, whether they survive a restart)."""
-
-    @property
-    def first_paged_id(self) -> int | None:
-        """The lowest id of paged-out messages; None: there are none."""
 
     @property
     def first_offset(self) -> int | None:
@@ -143,21 +140,6 @@ class Store(Protocol):
         """Append a new message to its level. A last-value store may put it in place of an older one.
 
         Returns: the message that was replaced, which may be the new one itself (last value); else None.
-        """
-
-    def restore_run(
-        self,
-        first_id: int,
-        sizes: Sequence[int],
-        expires: Sequence[int] | None = None,
-        *,
-        level: int = 0,
-        deliveries: int = 0,
-    ) -> None:
-        """After a restart: append messages of the journal with consecutive ids to a level.
-
-        `sizes`: octets of each body; `expires`: monotonic ns of each; `deliveries`: delivery count of each. Requires
-        `may_page`.
         """
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
@@ -205,63 +187,9 @@ class Store(Protocol):
     def leave_owner(self) -> None:
         """Drop the reference to a deleted queue, so that both are freed without the garbage collector."""
 
-    # -- memory -------------------------------------------------------------------------------------------------------
 
-    @property
-    def held_octets(self) -> int:
-        """The approximate memory of the messages in memory, in octets. O(messages)."""
-
-    @property
-    def may_page(self) -> bool:
-        """Whether messages may be paged out to the tail."""
-
-    def allow_paging(self, allowed: bool) -> None:
-        """Set whether the queue's rules permit paging (not if they count octets). Some kinds never page."""
-
-    def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """Page out the last messages in memory, up to this many octets or messages. Returns the octets freed."""
-
-    def page_again(self) -> bool:
-        """Page out messages that stayed in memory because a disk failed. Returns whether there may be more."""
-
-    def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
-        """Set the queue's memory cap, which applies beside the common budget; None: none. Ignored without a tail.
-
-        `is_metered`: the store calls `Owner.paged_out`. The caller calls `settle_quota` next.
-        """
-
-    def settle_quota(self) -> bool:
-        """Page out the last messages if requeued messages exceed the quota, or a new cap requires it.
-
-        Returns: whether there is more to page out.
-        """
-
-    def is_low(self) -> bool:
-        """Whether messages are paged out and few are in memory, so that `wants_more` must be checked."""
-
-    def wants_more(self, straight: bool, waiting: bool) -> bool:
-        """Whether to load more, because memory has fewer messages than consumers may take soon, within its limits.
-
-        `straight`: loaded messages go directly to consumers (`load_straight`). `waiting`: a consumer waits now, which
-        matters only if no message is in memory.
-        """
-
-    def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
-        """Load a slice of the tail into memory. Reads files. Raises: Unreadable.
-
-        `wanted`, `wanted_octets`: the part that leaves memory at once, at least one message, to which no cap applies.
-        """
-
-    def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
-        """Read up to `count` messages and `octets`, at least one message and at most a slice, and offer them to
-        `hand_over` as if new. From the first one that it does not take, they become ready. Raises: Unreadable.
-        """
-
-    @property
-    def counts_octets(self) -> bool | None:
-        """Whether the store counts the octets of all bodies; None: determined by its kind (see `kinds.converted`)."""
-
-    # -- selection, browsing, replay ----------------------------------------------------------------------------------
+class Scannable(Protocol):
+    """Messages at positions: looked at from any position on, and taken out of the middle."""
 
     def position_of(self, message: Message) -> int:
         """The position of a message of this store, delivered or not, in the order of scans."""
@@ -287,3 +215,11 @@ class Store(Protocol):
 
         Raises: Unreadable.
         """
+
+
+class Store(Ready, Scannable, Protocol):
+    """The store of any queue."""
+
+    @property
+    def pageable(self) -> "TailedStore | None":
+        """The store itself, if it can page messages out to a tail; None: it cannot."""

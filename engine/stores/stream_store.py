@@ -7,7 +7,7 @@ octets a message, and 32 a run. Source: behaviour page 3.7; queues page F.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import ClassVar, NamedTuple
 
@@ -17,10 +17,9 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from .memory_budget import OVERHEAD
 from .paged_run import HEADER_OCTETS, IN_JOURNAL, Numbers, Part, messages_of
-from .read_windows import Reader
-from .storage import Owner
+from .read_windows import SCANNING, Reader
+from .storage import NOBODY, Owner
 from .store import Dropped, Removed, Scanned
-from .untailed_store import SCANNING, UntailedStore
 
 #: Maximum octets of a segment (RabbitMQ's default), and maximum messages.
 SEGMENT_OCTETS_DEFAULT = 500_000_000
@@ -54,20 +53,22 @@ class Window(NamedTuple):
         return self.messages[start : start + count] if start >= 0 else []
 
 
-class StreamStore(UntailedStore):
+class StreamStore:
     """Message number i of the log has the offset `first_offset` + i; times never fall. See `Store`.
 
     Only `drop_oldest` (a segment) and `drop_all` remove messages: `take`, `put_back`, `evict_head`, `expire` and
     `take_at` do nothing. A position is an offset plus one. `_messages` are those from the offset `memory_offset` on.
     """
 
-    keeps: ClassVar[bool] = True
+    level_max: ClassVar[int] = 0
+    pageable: ClassVar[None] = None
 
     first_offset: int  #: offset of the oldest message, or of the next one if the stream is empty
 
     __slots__ = (
         "_looked_at",
         "_messages",
+        "_owner",
         "_run_ids",
         "_run_offsets",
         "_segments",
@@ -77,6 +78,7 @@ class StreamStore(UntailedStore):
         "_time_offsets",
         "_times_ms",
         "_windows",
+        "expiring",
         "first_offset",
         "memory_octets",
         "memory_offset",
@@ -85,8 +87,9 @@ class StreamStore(UntailedStore):
     )
 
     def __init__(self, owner: Owner) -> None:
-        super().__init__(owner)
+        self._owner = owner
         self._storage = owner.storage
+        self.expiring = False
         self.segment_octets_max = SEGMENT_OCTETS_DEFAULT
         self.start(0)
 
@@ -125,10 +128,15 @@ class StreamStore(UntailedStore):
     def is_deep(self) -> bool:
         return self.memory_offset > self.first_offset
 
-    @property
-    def first_paged_id(self) -> int | None:
-        """See `Store`: the id of the oldest message, if it is paged out."""
-        return self.id_at(self.first_offset) if self.is_deep else None
+    def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
+        """See `Store`. No meter counts a stream."""
+        return ()
+
+    def expect_expiry(self) -> None:
+        self.expiring = True
+
+    def leave_owner(self) -> None:
+        self._owner = NOBODY
 
     @property
     def body_octets(self) -> int:
@@ -154,6 +162,9 @@ class StreamStore(UntailedStore):
         self.segment_octets_max = octets
 
     # -- in -----------------------------------------------------------------------------------------------------------
+
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
+        return Message(id_, content, envelope)
 
     def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
         """See `Store`; `add` sets the time of arrival."""

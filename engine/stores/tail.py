@@ -189,13 +189,6 @@ class Tail:
         sizes = item.sizes[item.start : item.start + count]
         return sum(sizes) // len(sizes)
 
-    @property
-    def first_id(self) -> int | None:
-        """The lowest id in the tail. O(levels), or O(items) if ids do not rise."""
-        if self._is_sorted:
-            return min((_first_id(level[0]) for level in self._levels if level), default=None)
-        return min((_first_id(item) for level in self._levels for item in level), default=None)
-
     def parts(self) -> list[Part | Message]:
         """A snapshot of all messages, the highest level first. Later changes do not affect it."""
         return [

@@ -6,7 +6,7 @@ Source: queues page F; rulings 5, 16; docs/deep-queues.md.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, stretches_alike
@@ -17,8 +17,10 @@ from .paging import is_in_journal, may_spool, messages_as_paged, paged, runs_of,
 from .ready import LeveledReady
 from .scanning import Level, Scanner
 from .storage import Owner
-from .store import HandOver
 from .tail import Tail
+
+#: Receives new messages with consecutive ids: first id, envelope, contents. Returns the number that it took.
+HandOver = Callable[[int, Envelope, Sequence[bytes]], int]
 
 #: A deep store loads messages when fewer than `LOW` are in memory, up to about `HIGH` messages or `HIGH_OCTETS`, ...
 LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
@@ -151,6 +153,11 @@ class TailPaging(ABC):
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
+        """After a restart: append messages of the journal with consecutive ids to a level.
+
+        `sizes`: octets of each body; `expires`: monotonic ns of each; `deliveries`: delivery count of each. Requires
+        `may_page`.
+        """
         if sizes:
             tail = self._begin_tail() if self._tail is None else self._tail
             tail.extend(first_id, sizes, expires, level=level, deliveries=deliveries)
@@ -256,18 +263,25 @@ class TailPaging(ABC):
         return True
 
     def allow_paging(self, allowed: bool) -> None:
+        """Set whether the queue's rules permit paging."""
         if allowed and not self.may_page:
             self.quota, self.came_in = 0, -UNLIMITED  # not counted so far: the budget has to measure the store
         self.may_page = allowed
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
+        """Set the queue's memory cap, which applies beside the common budget; None: none.
+
+        `is_metered`: the store calls `Owner.paged_out`. The caller calls `settle_quota` next.
+        """
         self.cap, self._is_metered = cap, is_metered
         self._is_unsettled = cap is not None
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
+        """Page out the last messages in memory, up to this many octets or messages. Returns the octets freed."""
         return self._page_out(octets, count_max) if self.may_page else 0
 
     def page_again(self) -> bool:
+        """Page out messages that stayed in memory because a disk failed. Returns whether there may be more."""
         tail = self._tail
         if not self.may_page:
             return False
@@ -313,7 +327,11 @@ class TailPaging(ABC):
         self.quota, self.came_in = octets, 0
 
     def settle_quota(self) -> bool:
-        """See `Store`. Pages out more than required, so that the next requeued messages find room."""
+        """Page out the last messages if requeued messages exceed the quota, or a new cap requires it.
+
+        Pages out more than required, so that the next requeued messages find room. Returns: whether there is more to
+        page out.
+        """
         if self._is_unsettled:
             self._keep_to_cap()
         if self.quota >= 0:
@@ -347,9 +365,15 @@ class TailPaging(ABC):
             octets_max -= freed
 
     def is_low(self) -> bool:
+        """Whether messages are paged out and few are in memory, so that `wants_more` must be checked."""
         return self._tail is not None and len(self.ready) < LOW
 
     def wants_more(self, straight: bool, waiting: bool) -> bool:
+        """Whether to load more, because memory has fewer messages than consumers may take soon, within its limits.
+
+        `straight`: loaded messages go directly to consumers (`load_straight`). `waiting`: a consumer waits now, which
+        matters only if no message is in memory.
+        """
         tail, pager = self._tail, self._storage.pager
         if tail is None:
             return False
@@ -363,6 +387,10 @@ class TailPaging(ABC):
         return len(self.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
 
     def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
+        """Load a slice of the tail into memory. Reads files. Raises: Unreadable.
+
+        `wanted`, `wanted_octets`: the part that leaves memory at once, at least one message, to which no cap applies.
+        """
         tail, pager, cap = self._tail, self._storage.pager, self.cap
         if tail is None:
             return
@@ -383,6 +411,9 @@ class TailPaging(ABC):
         self._forget_empty_tail()
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
+        """Read up to `count` messages and `octets`, at least one message and at most a slice, and offer them to
+        `hand_over` as if new. From the first one that it does not take, they become ready. Raises: Unreadable.
+        """
         tail = self._tail
         if tail is None:
             return

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import ClassVar
 
 from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Envelope, Message
@@ -33,16 +32,26 @@ _ID: Callable[[Message], int] = attrgetter("id")
 class TailedStore(TailPaging):
     """Messages in memory (`ready`) by level, and the tail. See `Store`."""
 
-    keeps: ClassVar[bool] = False
-
     __slots__ = ()
+
+    @property
+    def pageable(self) -> "TailedStore | None":
+        return self
 
     @property
     def levels(self) -> Levels:
         """The mapping of priorities to levels."""
         return ONE_LEVEL
 
+    @property
+    def level_max(self) -> int:
+        return self.levels.top
+
     # -- implemented by each kind -------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def body_octets(self) -> int: ...
 
     @abstractmethod
     def _empty_ready(self) -> Level | LeveledReady: ...
@@ -70,8 +79,8 @@ class TailedStore(TailPaging):
 
     @property
     @abstractmethod
-    def counts_octets(self) -> bool | None:
-        pass
+    def counts_octets(self) -> bool:
+        """Whether `body_octets` includes paged-out messages."""
 
     def take_over(self, other: "TailedStore") -> None:
         """Take all messages from another store with the same levels. O(messages in memory)."""
@@ -125,10 +134,6 @@ class TailedStore(TailPaging):
     @property
     def first_offset(self) -> int | None:
         return None
-
-    @property
-    def first_paged_id(self) -> int | None:
-        return None if self._tail is None else self._tail.first_id
 
     def expect_expiry(self) -> None:
         self.expiring = True

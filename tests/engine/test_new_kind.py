@@ -36,7 +36,6 @@ from leveret.engine.invariants import check_broker
 from leveret.engine.queues.classic import INTAKE, SETTLEMENT, ClassicDispatch
 from leveret.engine.queues.kinds import CLASSIC, KINDS, OPTIONAL, register
 from leveret.engine.queues.parts import Parts
-from leveret.engine.stores.tailed_store import TailedStore
 from leveret.journal import JournalError
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.serving.composition import Data, DataUnusable, build_broker
@@ -68,8 +67,8 @@ class NewestFirstDispatch(ClassicDispatch):
 
 def _newest(queue: Queue) -> list[int]:
     """Its position; empty where nothing is ready."""
-    assert isinstance(queue.store, TailedStore)
-    return queue.store.positions(0, len(queue.store))[-1:]
+    assert queue.pageable is not None
+    return queue.pageable.positions(0, len(queue.store))[-1:]
 
 
 NEWEST_FIRST = replace(CLASSIC, name=TYPE, make_parts=lambda queue: Parts(INTAKE, NewestFirstDispatch(), SETTLEMENT))
@@ -203,7 +202,7 @@ def test_what_is_paged_out_goes_newest_first(registered: None) -> None:
     bodies = [b"%02d" % number for number in range(40)]
     world.publish(bodies, {"delivery_mode": 2})
     world.end_turn()
-    world.queue.store.page_out(1 << 20, count_max=10)
+    world.queue.pageable.page_out(1 << 20, count_max=10)
     assert world.queue.paged_count == 10
     world.consume("c", prefetch=3)
     world.end_turn()

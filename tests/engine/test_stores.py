@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[Callable[[StoreOwner], Store], Kind]] = {
         Kind(level_max=1, counts=True, has_tail=True),
     ),
     "last value": (lambda owner: make_store(owner, last_value_key=KEY), Kind(replaces=True, counts=True)),
-    "kept": (lambda owner: make_store(owner, keeps=True), Kind(in_order=True, counts=True)),
+    "kept": (lambda owner: make_store(owner, keeps=True), Kind(in_order=True, keeps=True, counts=True)),
     "ranked": (RankedStore, Kind(in_order=True)),
     "stream": (StreamStore, Kind(reads_only=True)),
 }

@@ -152,7 +152,6 @@ def test_order(steps: list[tuple[str, int, int, int]]) -> None:
         assert found == facts(expected)
         assert len(tail) == len(expected)
         assert tail.octets == sum(len(one.body) for one in expected)
-        assert tail.first_id == min((one.id for one in expected), default=None)
         assert tail.floor == max((at for at, level in enumerate(levels) if level), default=-1)
         heads = [level[0].expires_ns if level else 0 for level in levels]
         assert [tail.expires_ns(level) for level in range(LEVEL_MAX + 1)] == heads

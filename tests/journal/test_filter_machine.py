@@ -255,7 +255,7 @@ class FilterMachine(RuleBasedStateMachine):
             "recover": lambda world: [session.recover() for session in world.sessions],
             "ring": lambda world: reconfigure.set_ring_size(world.queue, 5),
             "no ring": lambda world: reconfigure.set_ring_size(world.queue, None),
-            "page out": lambda world: world.memory is None or world.queue.store.page_out(1000),
+            "page out": lambda world: world.memory is None or world.queue.pageable.page_out(1000),
         }
         if what == "ring":
             self.disjoint = False  # a full ring may drop what comes back before a consumer has found it

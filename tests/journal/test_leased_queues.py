@@ -271,7 +271,7 @@ def test_f11(arguments: dict[str, Any]) -> None:
         desk.publish(*(f'{{"n": {number}, "x": "{"x" * 200}"}}' for number in range(400)))
         desk = desk.restarted()
         desk.subscribe(qos=20, **arguments)
-        store, bodies = desk.vhost.queues["q"].store, seen.setdefault(is_dropped, [])
+        store, bodies = desk.vhost.queues["q"].pageable, seen.setdefault(is_dropped, [])
         dropped = 0
         for _ in range(200):
             dropped += store.page_out(10**9) if is_dropped else 0

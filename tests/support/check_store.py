@@ -45,13 +45,15 @@ KEYS = (b"a", b"b", b"c")
 class Kind:
     """What a store can, beside what all can.
 
-    `in_order`: it holds messages by id, wherever they are put. `replaces`: `append` and `put_back` know last values.
+    `in_order`: it holds messages by id, wherever they are put. `keeps`: deliveries are copies: none of its messages has
+    ever been delivered. `replaces`: `append` and `put_back` know last values.
     `reads_only`: nothing is taken out but all at once. `counts`: octets of bodies. `has_tail`: messages may be paged
     out to a tail, and are there after a restart.
     """
 
     level_max: int = 0
     in_order: bool = False
+    keeps: bool = False
     replaces: bool = False
     reads_only: bool = False
     counts: bool = False
@@ -222,8 +224,12 @@ class StoreMachine(RuleBasedStateMachine):
     def restart(self, runs: list[tuple[list[int], int, int, int, int]], is_metered: bool) -> None:
         """What the journal had: runs of sizes, gap before them, priority, deliveries, expiry."""
         self.is_metered = is_metered
-        self.store.limit_memory(None, is_metered=is_metered)
-        if not self.kind.has_tail or self.pager is None:
+        pageable = self.store.pageable
+        assert pageable is (self.store if self.kind.has_tail else None)
+        if pageable is None:
+            return
+        pageable.limit_memory(None, is_metered=is_metered)
+        if self.pager is None:
             return
         for sizes, gap, priority, deliveries, expires_ns in runs:
             self.next_id += gap
@@ -234,7 +240,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.owner.paged_out(
                 len(doubles), sum(len(one.content) for one in doubles), octets_paged(bodies, None), are_stored=True
             )
-            self.store.restore_run(
+            pageable.restore_run(
                 first_id,
                 [len(one.body) for one in doubles],
                 [expires_ns] * len(doubles) if expires_ns else None,
@@ -301,8 +307,9 @@ class StoreMachine(RuleBasedStateMachine):
         ids = data.draw(st.lists(st.sampled_from(sorted(self.out)), min_size=1, max_size=6, unique=True))
         messages = [self.out.pop(id_) for id_ in sorted(ids, reverse=True)]
         for message in messages:
-            message.deliveries += 1
-            message.uncounted += not counted
+            if not self.kind.keeps:
+                message.deliveries += 1
+                message.uncounted += not counted
         doubles = [self.double(message) for message in messages]
         fresh: list[Message] = []
         superseded: list[Message] = []
@@ -458,19 +465,20 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(octets=st.integers(0, 3000))
     def page_out(self, octets: int) -> None:
         """Another queue needs memory."""
-        if self.pager is None and not self.had_cap:
+        pageable = self.store.pageable
+        if pageable is None or self.pager is None and not self.had_cap:
             return
-        held = self.store.held_octets
-        freed = self.store.page_out(octets)
+        held = pageable.held_octets
+        freed = pageable.page_out(octets)
         assert 0 <= freed <= held
-        assert freed == 0 or self.store.is_deep
+        assert freed == 0 or pageable.is_deep
 
     @rule(room=st.sampled_from([None, 0, 10_000]))
     def page_again(self, room: int | None) -> None:
         """The temp store has more room than before, or less, and what it did not take is offered again."""
         if room is not None:
             self.temp.give_room(room)
-        while self.store.page_again() and not self.temp.has_failed:
+        while self.store.pageable is not None and self.store.pageable.page_again() and not self.temp.has_failed:
             pass
 
     @rule(sizes=SIZES)
@@ -488,16 +496,20 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(allowed=st.booleans())
     def allow_paging(self, allowed: bool) -> None:
         """The queue counts octets, or does not any more."""
-        self.store.allow_paging(allowed)
+        if self.store.pageable is not None:
+            self.store.pageable.allow_paging(allowed)
 
     @rule()
     def settle(self) -> None:
         """At the end of a dispatch."""
-        while self.store.settle_quota():
+        pageable = self.store.pageable
+        if pageable is None:
+            return
+        while pageable.settle_quota():
             pass
-        assert self.store.quota >= 0
-        if self.store.cap is not None and self.store.may_page and self.store.in_memory and not self.has_refused:
-            assert self.store.cap.is_kept
+        assert pageable.quota >= 0
+        if pageable.cap is not None and pageable.may_page and pageable.in_memory and not self.has_refused:
+            assert pageable.cap.is_kept
 
     @precondition(lambda self: self.kind.has_tail and self.is_metered)
     @rule(
@@ -513,7 +525,8 @@ class StoreMachine(RuleBasedStateMachine):
         ]
         self.had_cap = True
         self.has_spooled = self.has_spooled or self.pager is None
-        self.store.limit_memory(MemoryCap(bounds) if bounds else None, is_metered=True)
+        assert self.store.pageable is not None
+        self.store.pageable.limit_memory(MemoryCap(bounds) if bounds else None, is_metered=True)
         self.settle()
 
     @property
@@ -523,35 +536,39 @@ class StoreMachine(RuleBasedStateMachine):
 
     def keeps_to_cap(self) -> None:
         """New messages that are too much are not at hand."""
-        cap, here = self.store.cap, list(self.store)
-        if cap is not None and self.store.may_page and here and here[-1].id == self.next_id - 1:
+        pageable, here = self.store.pageable, list(self.store)
+        cap = None if pageable is None or not pageable.may_page else pageable.cap
+        if cap is not None and here and here[-1].id == self.next_id - 1:
             assert cap.is_kept
 
     @rule(straight=st.booleans(), waiting=st.booleans())
     def load(self, straight: bool, waiting: bool) -> None:
         """Between turns."""
-        if self.store.cap is None or not self.store.may_page:
-            if self.store.is_low() and self.store.wants_more(straight, waiting):
-                before = self.store.in_memory
-                self.store.load()
-                assert self.store.in_memory > before
+        store = self.store.pageable
+        if store is None:
+            return
+        if store.cap is None or not store.may_page:
+            if store.is_low() and store.wants_more(straight, waiting):
+                before = store.in_memory
+                store.load()
+                assert store.in_memory > before
             return
         self.settle()
         for _ in range(len(self.here) + 1):
-            if not self.store.is_low() or not self.store.wants_more(False, waiting):
+            if not store.is_low() or not store.wants_more(False, waiting):
                 break
-            before, room = self.store.in_memory, self.store.cap.room()
-            self.store.load()
-            brought = list(self.store)[before:]
+            before, room = store.in_memory, store.cap.room()
+            store.load()
+            brought = list(store)[before:]
             assert 1 <= len(brought) <= max(1, room[0])
             assert sum(len(one.body) for one in brought[:-1]) <= room[1]
-            self.store.settle_quota()
-            assert self.store.in_memory == before + len(brought)  # else it would be loaded again, for ever
+            store.settle_quota()
+            assert store.in_memory == before + len(brought)  # else it would be loaded again, for ever
         else:
             raise AssertionError("there is no end to loading")
 
     @precondition(
-        lambda self: not (self.store.in_memory or self.store.expiring or self.kind.in_order or self.is_metered)
+        lambda self: self.kind.has_tail and not (self.store.in_memory or self.store.expiring or self.is_metered)
     )
     @rule(count=st.integers(1, 20), octets=st.integers(1, 2000), taken_max=st.integers(0, 20))
     def load_straight(self, count: int, octets: int, taken_max: int) -> None:
@@ -564,7 +581,8 @@ class StoreMachine(RuleBasedStateMachine):
             taken.extend(Message(first_id + at, content, envelope) for at, content in enumerate(contents[:fitting]))
             return fitting
 
-        self.store.load_straight(count, octets, hand_over)
+        assert self.store.pageable is not None
+        self.store.pageable.load_straight(count, octets, hand_over)
         self.same(taken, here[: len(taken)])
         assert len(taken) + self.store.in_memory <= count
         self.remove(here[: len(taken)])
@@ -575,8 +593,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(counts=st.booleans())
     def count_octets(self, counts: bool) -> None:
         """A limit on octets is new, or none is left."""
-        self.store = self.owner.store = converted(self.store, self.owner, counts_octets=counts)
-        assert self.store.counts_octets is counts
+        assert self.store.pageable is not None
+        store = self.store = self.owner.store = converted(self.store.pageable, self.owner, counts_octets=counts)
+        assert store.counts_octets is counts
         self.counts = counts
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
@@ -656,7 +675,6 @@ class StoreMachine(RuleBasedStateMachine):
                 paged.append((min(part.envelope.summary.priority or 0, self.kind.level_max), part.id))
             else:
                 paged += [(part.level, id_) for id_ in part.ids]
-        assert self.store.first_paged_id == min((id_ for _, id_ in paged), default=None) or self.kind.reads_only
         if self.kind.in_order:
             assert sorted([*(one.id for one in here), *(id_ for _, id_ in paged)]) == [one.id for one in self.here]
             return
