@@ -1,7 +1,7 @@
-"""pytest fixtures for a broker of one's own: `amqp_broker` and `amqp_url`.
+"""pytest fixtures for a broker: `amqp_broker`, `amqp_url` and others.
 
-Registered under the entry point `pytest11`, so it is loaded in every run: nothing heavy is imported before a test asks
-for a broker. docs/testing-your-application.md shows how to use it.
+Registered under the entry point `pytest11`, so it is loaded in every run: large modules are imported only when a test
+asks for a broker. docs/testing-your-application.md shows how to use it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from .testing import RunningBroker
     from .testing.workers import Workers
 
-#: The section of a test's report that names its leaks: reports come from xdist's workers, too.
+#: The section of a test's report that lists its leaks: reports also come from xdist's workers.
 _LEAKS = "left behind in the broker"
-#: What the marker takes, and which values.
+#: The keywords of the marker, and their values.
 _WISHES: dict[str, tuple[object, ...]] = {"clock": ("real", "virtual"), "leaks": (True, False), "reset": (True, False)}
-#: Fixtures of wider scopes that use the broker now: what they made is spared.
+#: Fixtures of wider scopes that use the broker now: resets spare their objects.
 _HELD: pytest.StashKey[list[str]] = pytest.StashKey()
-#: Where our own frames of a traceback are.
+#: The directory of our own frames in tracebacks.
 _PACKAGE = Path(__file__).parent
-#: So many tests are named at the end of a run; all of them with -v.
+#: Tests that are listed at the end of a run; with -v all of them.
 LEAKY_TESTS_MAX = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--amqp-url`, `--amqp-fail-on-leak`, and the same in the ini file."""
+    """Add `--amqp-url`, `--amqp-fail-on-leak`, and the same keys in the ini file."""
     group = parser.getgroup("leveret", "an AMQP broker for tests (leveret)")
     group.addoption(
         "--amqp-url",
@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         'amqp(clock="real"|"virtual", leaks=False, reset=True): how this test, or module, wants its broker; leaks=True '
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A marker that can't be followed fails its test, also one that asks for no broker."""
+    """Fail a test whose marker is invalid, even if it uses no broker."""
     for marker in item.iter_markers("amqp"):
         if problem := _problem_of(marker):
             pytest.fail(f"@pytest.mark.amqp: {problem}", pytrace=False)
@@ -72,7 +72,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """What our own code raises on purpose is shown where the test called it; `--full-trace` shows the way inside."""
+    """Cut our own frames from tracebacks of intended errors, up to the test's call; `--full-trace` shows them."""
     if call.excinfo is None or item.config.getoption("fulltrace"):
         return
     entries = []
@@ -96,7 +96,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """What tests left behind in their virtual hosts."""
+    """List what tests left behind in their virtual hosts."""
     left = [
         (report.nodeid, text)
         for reports in terminalreporter.stats.values()
@@ -121,7 +121,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 class RealBroker:
-    """What `amqp_broker` is with `--amqp-url`: an address. Whoever wants to look inside has their test skipped."""
+    """The value of `amqp_broker` with `--amqp-url`: only an address. A test that needs more is skipped."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -140,7 +140,7 @@ class RealBroker:
 
 @pytest.fixture(scope="session")
 def _amqp_process_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker | RealBroker]:
-    """The broker of the whole run; one in each xdist worker."""
+    """The broker of the whole run, one for each xdist worker."""
     config = request.config
     url = config.getoption("--amqp-url")
     if url:
@@ -163,7 +163,7 @@ def _amqp_process_broker(request: pytest.FixtureRequest) -> Iterator[RunningBrok
 def amqp_session_broker(
     request: pytest.FixtureRequest, _amqp_process_broker: RunningBroker | RealBroker
 ) -> RunningBroker | RealBroker:
-    """The same broker for fixtures of the whole run. From now on tests reset no more than their own virtual hosts."""
+    """The same broker for fixtures of the whole run. After it, tests reset only their own virtual hosts."""
     if not isinstance(_amqp_process_broker, RealBroker):
         request.config.stash[_HELD].append("amqp_session_broker")
     return _amqp_process_broker
@@ -179,7 +179,7 @@ def amqp_session_url(amqp_session_broker: RunningBroker | RealBroker) -> str:
 def amqp_module_broker(
     request: pytest.FixtureRequest, _amqp_process_broker: RunningBroker | RealBroker
 ) -> Iterator[RunningBroker | RealBroker]:
-    """The broker for fixtures of a module, with a virtual host of the module's own, which its tests leave alone."""
+    """The broker for fixtures of a module, with the module's own virtual host, which its tests do not use."""
     yield from _broker_of(request, _amqp_process_broker, "module " + request.node.name, holds=True)
 
 
@@ -193,7 +193,7 @@ def amqp_module_url(amqp_module_broker: RunningBroker | RealBroker) -> str:
 def amqp_broker(
     request: pytest.FixtureRequest, _amqp_process_broker: RunningBroker | RealBroker
 ) -> Iterator[RunningBroker | RealBroker]:
-    """A broker as new for each test, with a virtual host of the test's own as its default one.
+    """A fresh broker for each test, with the test's own virtual host as its default.
 
     While fixtures of a wider scope use the broker, only that virtual host is new.
     """
@@ -202,19 +202,19 @@ def amqp_broker(
 
 @pytest.fixture
 def amqp_url(amqp_broker: RunningBroker | RealBroker) -> str:
-    """amqp://... with the test's own virtual host; with `--amqp-url` that URL as it is."""
+    """amqp://... with the test's own virtual host; with `--amqp-url` that URL."""
     return amqp_broker.url
 
 
 @pytest.fixture
 def amqp_worker(amqp_broker: RunningBroker | RealBroker) -> Iterator[Workers]:
-    """Call it to start a worker, a function in a thread or a command, that ends with the test: `testing.workers`."""
+    """A call starts a worker, a function in a thread or a command, that ends with the test: `testing.workers`."""
     yield from _workers(amqp_broker)
 
 
 @pytest.fixture(scope="module")
 def amqp_module_worker(amqp_module_broker: RunningBroker | RealBroker) -> Iterator[Workers]:
-    """The same for a module, on its virtual host."""
+    """As `amqp_worker`, for a module and its virtual host."""
     yield from _workers(amqp_module_broker)
 
 
@@ -230,7 +230,7 @@ def _workers(broker: RunningBroker | RealBroker) -> Iterator[Workers]:
 def _broker_of(
     request: pytest.FixtureRequest, whole: RunningBroker | RealBroker, vhost: str, *, holds: bool
 ) -> Iterator[RunningBroker | RealBroker]:
-    """A broker with a virtual host of its own, for a test or (`holds`: what is in it is spared) a module."""
+    """A broker with its own virtual host, for a test or (`holds`: resets spare its objects) for a module."""
     options = _marker_options(request)
     if isinstance(whole, RealBroker):
         if "clock" in options:
@@ -272,7 +272,7 @@ def _broker_of(
 
 
 def vhost_name(test: str) -> str:
-    """A virtual host's name that says whose it is."""
+    """A name for a virtual host that contains the test's name."""
     return "test " + test[:120]
 
 
@@ -284,7 +284,7 @@ def _number(key: str, text: str) -> float:
 
 
 def _marker_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the markers of a test ask for; of two, the one nearer to the test wins, keyword by keyword."""
+    """The keywords of a test's `amqp` markers; of two, the one nearer to the test has precedence."""
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("amqp"))):
         options.update(marker.kwargs)
@@ -296,7 +296,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def _problem_of(marker: pytest.Mark) -> str:
-    """Why a marker can't be followed; "": it can."""
+    """The reason why a marker is invalid; "": it is valid."""
     from .settings.faults import nearest
 
     if marker.args:
@@ -318,5 +318,5 @@ def _tell(request: pytest.FixtureRequest, leaks: list[str]) -> None:
         pytest.fail(f"left behind in the broker:\n{text}", pytrace=False)
     if isinstance(request.node, pytest.Item):
         request.node.add_report_section("teardown", _LEAKS, text)
-    else:  # of a module there is no report
+    else:  # a module has no report
         warnings.warn(pytest.PytestWarning(f"{request.node.nodeid}: {_LEAKS}:\n{text}"), stacklevel=2)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .unittest_mixin import BrokerTestMixin
     from .workers import WorkerFailed, process_worker, thread_worker
 
-#: Name -> module, for what is loaded when it is asked for: it needs the frontend, or unittest.
+#: Name -> module, for names whose modules load the frontend or unittest: these are loaded on first use.
 _LATER = {
     "Fault": "fault",
     "Faults": "faults",

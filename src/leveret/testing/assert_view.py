@@ -1,4 +1,4 @@
-"""What a test asserts about one virtual host; failures say what is there instead, and why it may be so."""
+"""Assertions of tests about one virtual host. A failure shows the actual state, and possible causes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,17 +16,17 @@ from .snapshots import QueueSnapshot, snapshot_of
 from .typos import check_lease_end, check_limit, check_open_name, missing
 from .wire_values import known_properties
 
-#: Of `assert_published`, beside the names of properties.
+#: Arguments of `assert_published` beside the names of properties.
 _KEYWORDS = ("exchange", "routing_key", "body", "headers", "count", "within", "vhost")
 
 
 class QueueMissing(AssertionError, LookupError):
-    """There is no such queue; the text says which there are, and what may have become of its messages."""
+    """There is no such queue. The text lists the existing queues, and where the queue's messages may have gone."""
 
 
 @nearest_names
 class VirtualHostAssertions:
-    """Those of `VirtualHostView`."""
+    """The assertions of `VirtualHostView`."""
 
     def __init__(self, broker: Host, name: str) -> None:
         self._broker = broker
@@ -43,11 +43,12 @@ class VirtualHostAssertions:
         within: float = 0,
         **properties: Any,
     ) -> PublishedMessage | None:
-        """That a message like this was published (`count`: exactly so many); what is not given may be anything.
+        """Assert that a message like this was published. Omitted arguments match any value.
 
-        `body`: bytes, text, or what its JSON should be. Each value may also be `Partial`, a condition, or decide by
-        `==`: see `matching`. `properties`: by name, as in `Properties`. `within`: wait so
-        many real seconds for it. Returns: the newest such message; None with `count=0`.
+        `count`: exact number of such messages. `body`: bytes, text, or the value of its JSON. Each value may also be a
+        `Partial`, a condition, or an object that compares with `==`: see `matching`. `properties`: by name, as in
+        `Properties`. `within`: real seconds to wait for the message. Returns: the newest such message; None with
+        `count=0`.
         Raises: AssertionError; LookupError, with `count=0`, when the exchange's name is a typing error.
         """
         __tracebackhide__ = True
@@ -75,7 +76,8 @@ class VirtualHostAssertions:
         within: float = 0,
         **properties: Any,
     ) -> None:
-        """That no message like this was published, as in `assert_published`; with `within`, nor is for so many seconds.
+        """Assert that no message like this was published (see `assert_published`), nor is published `within` these real
+        seconds.
 
         Raises: AssertionError; LookupError when the exchange's name is a typing error.
         """
@@ -98,10 +100,11 @@ class VirtualHostAssertions:
         consumers: int | None = None,
         within: float = 0,
     ) -> QueueSnapshot:
-        """That a queue holds so many messages, or these bodies in this order, or what all bodies together are like.
+        """Assert what a queue holds: the number of messages, their bodies in this order, or a condition on the list of
+        bodies.
 
-        `within`: wait so many real seconds until it does. Raises: AssertionError; of these QueueMissing, a LookupError
-        too, when there is no such queue.
+        `within`: real seconds to wait until the assertion is true. Raises: AssertionError; QueueMissing, which is also
+        a LookupError, when there is no such queue.
         """
         __tracebackhide__ = True
         expected = {"ready": ready, "unacked": unacked, "scheduled": scheduled}
@@ -134,10 +137,10 @@ class VirtualHostAssertions:
         count: int | None = None,
         within: float = 0,
     ) -> tuple[BlockedSnapshot, ...]:
-        """That publishes of a connection are held (`count`: of exactly so many connections; 0: of none).
+        """Assert that publishes of a connection are blocked. `count`: exact number of such connections; 0: none.
 
-        `destination`, `connection`: part of the name. `limit`: as in `BlockedSnapshot`. `within`: wait so many real
-        seconds for it. Returns: those that are. Raises: AssertionError; ValueError for a limit that there is not.
+        `destination`, `connection`: part of the name. `limit`: as in `BlockedSnapshot`. `within`: real seconds to wait
+        for it. Returns: the blocked connections. Raises: AssertionError; ValueError for an unknown limit.
         """
         __tracebackhide__ = True
         check_limit(limit)
@@ -168,11 +171,11 @@ class VirtualHostAssertions:
         count: int | None = None,
         within: float = 0,
     ) -> tuple[LeaseSnapshot, ...]:
-        """That somebody holds a message of a leased queue (`count`: exactly so many of them; 0: nobody does).
+        """Assert that a message of a leased queue is leased. `count`: exact number of such leases; 0: none.
 
         `body`: as in `assert_published`. `consumer`: its tag, "" for a get. `connection`: part of its name. `within`:
-        wait so many real seconds for it. Returns: those leases, which end first come first.
-        Raises: AssertionError; LookupError: no such queue; ValueError: it is no leased queue.
+        real seconds to wait for it. Returns: the leases, in the order of their deadlines.
+        Raises: AssertionError; LookupError: no such queue; ValueError: the queue is not leased.
         """
         __tracebackhide__ = True
         edge = self._broker.edge
@@ -200,11 +203,11 @@ class VirtualHostAssertions:
         count: int | None = None,
         within: float = 0,
     ) -> tuple[HistoryEvent, ...]:
-        """That leases of a queue ended otherwise than by their holder's acknowledgement (`count`: exactly so many).
+        """Assert that leases of a queue ended, but not by an acknowledgement. `count`: exact number of such leases.
 
         `why`: deadline, unsubscribed, taken_over, lifetime; nacked, rejected, recovered; closed, lost. `message`: its
-        id. `within`: wait so many real seconds for it. Returns: the events, oldest first.
-        Raises: AssertionError; LookupError: no such queue; ValueError: it is no leased queue, or no such word.
+        id. `within`: real seconds to wait for it. Returns: the events, oldest first.
+        Raises: AssertionError; LookupError: no such queue; ValueError: the queue is not leased, or `why` is unknown.
         """
         __tracebackhide__ = True
         check_lease_end(why)
@@ -239,7 +242,7 @@ class VirtualHostAssertions:
         self._broker.ask(lambda: self.check_exchange(name, hosts[self.name], every))
 
     def check_exchange(self, name: Wanted, vhost: VirtualHost, every: Sequence[PublishedMessage]) -> None:
-        """An exchange to which nothing was published may be misspelt. Raises: LookupError."""
+        """Refuse the name of an exchange to which nothing was published, if it seems misspelt. Raises: LookupError."""
         if isinstance(name, str):
             known = {message.exchange for message in every} | vhost.exchanges.keys()
             if name not in known and any(not each.exchange and each.routing_key == name for each in every):
@@ -257,13 +260,13 @@ def _expected(
 
 
 def _has_too_few(queue: QueueSnapshot, expected: Mapping[str, Contents]) -> bool:
-    """Whether fewer messages are there than expected, as far as a number was."""
+    """Whether fewer messages are in the queue than expected. False if no number was given."""
     counts = (len(wanted) if isinstance(wanted, list | tuple) else wanted for wanted in expected.values())
     return len(queue) < sum(count for count in counts if isinstance(count, int))
 
 
 def find_queue(vhost: VirtualHost | None, name: str) -> Queue:
-    """A queue that is there. Raises: LookupError."""
+    """The queue of this name. Raises: LookupError."""
     if vhost is None:
         raise LookupError("the virtual host is gone")
     queue = vhost.queues.get(name)

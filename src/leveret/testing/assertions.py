@@ -1,4 +1,4 @@
-"""Assertions about messages, and texts for when they fail that say where the difference is."""
+"""Assertions about messages. Texts of failures show the difference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,21 +24,21 @@ from .plain_form import plain_body
 from .snapshots import MessageSnapshot, QueueSnapshot, json_content, plain, shown_body
 
 _UNSAID: Any = object()
-#: So many characters before the first difference of long bodies are shown, and so many in all.
+#: Characters that are shown of long bodies: before the first difference, and in all.
 BEFORE_MAX, AROUND_MAX = 60, 180
 SHOWN_MAX = 20
 
-#: What a queue should hold in one state: so many, these bodies in this order, or what the list of bodies (in plain
-#: values) should be like.
+#: The expected messages of a queue in one state: their number, their bodies in this order, or a condition on the list
+#: of bodies (as plain values).
 Contents = Any
 
 
 @dataclass(slots=True, frozen=True)
 class Expected:
-    """What a message should be like; what is not given may be anything.
+    """A pattern for messages. Omitted fields match any value.
 
-    `headers`: these must be there, more may be; or what the whole table should be like. `properties`: by name, as
-    `Properties` has them.
+    `headers`: a message may have others, too; or a condition on the whole table. `properties`: by name, as in
+    `Properties`.
     """
 
     exchange: Wanted = None
@@ -49,11 +49,11 @@ class Expected:
 
     @property
     def says_body(self) -> bool:
-        """Whether a certain body is expected."""
+        """Whether the pattern has a body."""
         return self.body is not _UNSAID
 
     def differences(self, message: PublishedMessage) -> list[str]:
-        """Where a message is other than expected, a line or more each; none: it is as expected."""
+        """Each difference of a message from the pattern, in one line or more; none: it matches."""
         found: list[str] = []
         for name, wanted, is_now in (
             ("exchange", self.exchange, message.exchange),
@@ -84,7 +84,7 @@ class Expected:
         return self.headers if isinstance(self.headers, Mapping) else {}
 
     def among(self, messages: Sequence[PublishedMessage]) -> list[PublishedMessage]:
-        """Those that are as expected."""
+        """The messages that match."""
         return [message for message in messages if not self.differences(message)]
 
     def __str__(self) -> str:
@@ -103,7 +103,9 @@ class Expected:
 
 
 def body_difference(wanted: Body, body: bytes) -> list[str]:
-    """Line by line for JSON and for text of several lines, else both bodies, from shortly before they differ."""
+    """The difference line by line for JSON and for text of several lines; else both bodies, from shortly before they
+    differ.
+    """
     if isinstance(wanted, bytes | bytearray | memoryview | str):
         raw = wanted.encode() if isinstance(wanted, str) else bytes(wanted)
         text, was = raw.decode("utf-8", "backslashreplace"), body.decode("utf-8", "backslashreplace")
@@ -124,7 +126,7 @@ def body_difference(wanted: Body, body: bytes) -> list[str]:
 
 
 def _said(wanted: Wanted, value: Any) -> str:
-    """What is wanted; of a condition also why it is not met."""
+    """The expected value as text. For a condition, also the reason why it is not met."""
     return f"{shown_wanted(wanted)}, which {why_not(wanted, value)}" if is_condition(wanted) else shown_wanted(wanted)
 
 
@@ -140,8 +142,8 @@ def _around(text: str, other: str) -> str:
 
 
 def _line_difference(wanted: Sequence[str], is_now: Sequence[str]) -> list[str]:
-    """Both as one list: `-` only expected, `+` only there. What can't be seen is escaped."""
-    import difflib  # only when something fails
+    """Both texts as one list of lines: `-` only expected, `+` only found. Invisible characters are escaped."""
+    import difflib  # loaded only for failures
 
     lines = [line for line in difflib.ndiff(wanted, is_now) if not line.startswith("?")]
     return [f"  {_visible(line)}" for line in lines]
@@ -156,7 +158,7 @@ def _visible(line: str) -> str:
 def publish_failure(
     expected: Expected, count: int | None, published: Sequence[PublishedMessage], matching: int, dropped: int
 ) -> str:
-    """Why `assert_published` fails: what came nearest, what differs there, and what else was published."""
+    """The text of a failure of `assert_published`: the nearest message, its differences, and the other messages."""
     wanted = f"{count} messages" if count is not None and count != 1 else "a message"
     lines = [f"expected {wanted} published like this: {expected}"]
     lines.append(f"but {matching} of {len(published)} published were like it")
@@ -178,7 +180,7 @@ def publish_failure(
 def unexpected_failure(
     expected: Expected, published: Sequence[PublishedMessage], like: Sequence[PublishedMessage]
 ) -> str:
-    """Why `assert_not_published` fails."""
+    """The text of a failure of `assert_not_published`."""
     lines = [f"expected no message published like this: {expected}"]
     lines.append(f"but {len(like)} of {len(published)} published were like it:")
     for message in like[:SHOWN_MAX]:
@@ -188,7 +190,7 @@ def unexpected_failure(
 
 
 def queue_failure(queue: QueueSnapshot, expected: Mapping[str, Contents], consumers: int | None) -> str:
-    """Why `assert_queue` fails; "" when it does not."""
+    """The text of a failure of `assert_queue`; "" when it does not fail."""
     lines: list[str] = []
     for state, wanted in expected.items():
         if wanted is None:
@@ -216,5 +218,5 @@ def queue_failure(queue: QueueSnapshot, expected: Mapping[str, Contents], consum
 
 
 def _as_there(wanted: Body, bodies: Sequence[bytes]) -> str:
-    """A body that is there is written as it is there, so that the lines are equal."""
+    """The expected bodies, each spelled as an equal body in the queue, so that equal lines are equal."""
     return next((shown_body(body) for body in bodies if is_body(wanted, body)), shown_expected(wanted))

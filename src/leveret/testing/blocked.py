@@ -1,4 +1,4 @@
-"""Who waits for room: connections whose publishes are held, as a test sees them."""
+"""Blocked connections, whose publishes wait for room, as values for tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 @nearest_names
 @dataclass(slots=True, frozen=True)
 class BlockedSnapshot:
-    """A connection that waits. `connection`: the name that its client gave it, or where it comes from.
+    """A blocked connection. `connection`: the name that its client gave it, or its remote address.
 
-    `destination`: what is full, such as "queue 'orders' in vhost '/'", or "broker". `limit`: which limit of it: memory,
-    store, temp, max-size-bytes, max-size-messages. `since`: seconds of the broker's clock since its start. `messages`:
-    publishes of this connection that are held, wherever to.
+    `destination`: the full object, such as "queue 'orders' in vhost '/'", or "broker". `limit`: its limit: memory,
+    store, temp, max-size-bytes, max-size-messages. `since`: start of the wait, in seconds of the broker's clock since
+    its start. `messages`: number of blocked publishes of this connection, to all destinations.
     """
 
     connection: str
@@ -32,14 +32,14 @@ class BlockedSnapshot:
         return f"{what} of {printable(self.connection)} held for {self.destination}: {self.limit} limit"
 
     def is_like(self, destination: str, connection: str, limit: str | None) -> bool:
-        """Whether it is the one that a test means: parts of names, and the limit."""
+        """Whether the names contain these parts, and the limit is this one."""
         return (
             destination in self.destination and connection in self.connection and (limit is None or limit == self.limit)
         )
 
 
 def blocked_of(edge: "Edge", vhost: str) -> tuple[BlockedSnapshot, ...]:
-    """Those of a virtual host, the longest first; in the broker's loop."""
+    """The blocked connections of a virtual host, the longest wait first. Call it in the broker's loop."""
     endpoints = {endpoint.client: endpoint for endpoint in edge.endpoints_of(vhost)}
     return tuple(
         BlockedSnapshot(
@@ -55,7 +55,7 @@ def blocked_of(edge: "Edge", vhost: str) -> tuple[BlockedSnapshot, ...]:
 
 
 def blocked_failure(found: Sequence[BlockedSnapshot], wanted: str, edge: "Edge") -> str:
-    """Why `assert_blocked` fails: who waits, and how full everything is that has a limit."""
+    """The text of a failure of `assert_blocked`: the blocked connections, and the use of all limits."""
     lines = [f"expected {wanted}, but it is otherwise", "held:" if found else "nothing is held"]
     lines += [f"  {one}" for one in found]
     nodes = edge.broker.flow.nodes()

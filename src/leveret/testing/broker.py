@@ -1,4 +1,4 @@
-"""The object that `start_broker` yields: a running broker, seen from a test."""
+"""The object that `start_broker` yields: a handle for tests on a running broker."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
@@ -21,7 +21,7 @@ from .typos import CLOCKS, check_word
 from .vhost_view import VirtualHostView
 from .virtual_clock import ClockMode
 
-# What needs the frontend is imported when the first broker starts: 25 ms that a test run may never need.
+# Imported when the first broker starts: 25 ms that many test runs save.
 if TYPE_CHECKING:
     from .faults import Faults
     from .recording import Recording, Replay
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 @nearest_names
 class RunningBroker(Host):
-    """A broker on a real socket, in a thread of its own.
+    """A broker on a real socket, in its own thread.
 
-    What looks or acts without waiting for clients (`queue`, `published`, `inject`, `faults`, `reset`, ...) may be
-    called from anywhere, also from event loops. What waits for them has a twin for event loops: `..._async`.
+    Methods that do not wait for clients (`queue`, `published`, `inject`, `faults`, `reset`, ...) may be called from
+    anywhere, also from event loops. Methods that wait for clients have a variant for event loops, named `..._async`.
     """
 
     @cached_property
     def faults(self) -> "Faults":
-        """What can go wrong on purpose."""
+        """Faults that a test can cause."""
         from .faults import Faults
 
         return Faults(self)
@@ -45,7 +45,7 @@ class RunningBroker(Host):
     # -- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> "RunningBroker":
-        """Bound and accepting when it returns."""
+        """Start the broker. It accepts connections when the method returns."""
         try:
             self.thread.begin().result(TIMEOUT_S)
         except BaseException:
@@ -54,18 +54,18 @@ class RunningBroker(Host):
         return self
 
     def stop(self) -> None:
-        """Say goodbye to clients and end; no thread, socket or file is left. Once more changes nothing."""
+        """Close the connections and stop; no thread, socket or file is left. Idempotent."""
         self.thread.end().result(TIMEOUT_S)
         self.thread.join()
 
     @property
     def url(self) -> str:
-        """For clients, with the default virtual host."""
+        """The URL for clients, with the default virtual host."""
         return self.vhost().url
 
     @property
     def management_url(self) -> str:
-        """Of RabbitMQ's HTTP API, for `start_broker(management=True)`; it ends with a slash."""
+        """The URL of RabbitMQ's HTTP API, for `start_broker(management=True)`; it ends with a slash."""
         listener = self.edge.console_listener
         if listener is None:
             raise BrokerOptionsError("this broker has no console, expected start_broker(management=True)")
@@ -73,7 +73,7 @@ class RunningBroker(Host):
 
     @property
     def metrics_url(self) -> str:
-        """Of its metrics for Prometheus, for `start_broker(management=True)`."""
+        """The URL of the metrics for Prometheus, for `start_broker(management=True)`."""
         listener = self.edge.metrics_listener
         if listener is None:
             raise BrokerOptionsError("this broker has no metrics, expected start_broker(management=True)")
@@ -85,25 +85,30 @@ class RunningBroker(Host):
     # -- virtual hosts ----------------------------------------------------------------------------------------------
 
     def vhost(self, name: str | None = None) -> VirtualHostView:
-        """A virtual host by name, made if it is not there; None: the default one."""
+        """A virtual host by name, created if it does not exist; None: the default one."""
         wanted = self.default_vhost if name is None else name
         if wanted not in self.edge.broker.virtual_hosts:
             self.ask(lambda: self.edge.broker.virtual_hosts.create(wanted))
         return VirtualHostView(self, wanted)
 
     def _there(self, name: str | None) -> VirtualHostView:
-        """One that is there, for methods that look: a misspelt name makes none. Raises: LookupError."""
+        """An existing virtual host, for methods that only read: a misspelt name must not create one. Raises:
+        LookupError.
+        """
         return self.vhost() if name is None else VirtualHostView(self, self.known_vhost(name))
 
     def at(self, vhost: str) -> "BrokerAt":
-        """The same broker with another default virtual host, made if it is not there; `reset` is about that one."""
+        """The same broker with another default virtual host, created if it does not exist. Its `reset` resets that host
+        only.
+        """
         self.vhost(vhost)
         return BrokerAt(self, vhost)
 
     def reset(self, *, clock: ClockMode | None = None) -> None:
-        """As new: connections are reset, everything declared is gone, the history is empty, faults are over.
+        """Reset the broker: connections are reset, declared objects deleted, history and faults cleared.
 
-        Time starts again (`clock`: in another mode). The port stays. O(open connections), however much was declared.
+        Time starts again (`clock`: in another mode). The port stays. O(open connections), however many objects were
+        declared.
         Raises: ValueError.
         """
         if clock is not None:
@@ -119,13 +124,14 @@ class RunningBroker(Host):
         self.ask(again)
 
     def restart(self, *, durable: bool = True) -> None:
-        """The broker disappears without a goodbye and is back at once; see `faults.restart`."""
+        """Stop the broker without closing handshakes, and start it again at once; see `faults.restart`."""
         self.faults.restart(durable=durable, vhost=None).stop()
 
     def leaks(self, *, queues: bool = False, vhost: str | None = None, patience: float = 0.2) -> list[str]:
-        """What was left behind: connections, with their consumers and what they have unacked; a line each.
+        """Connections that are still open, with their consumers and unacknowledged deliveries; one line each.
 
-        `queues`: those, too, for virtual hosts that stay. `patience`: real seconds for clients that are about to close.
+        `queues`: also the queues left in virtual hosts that stay. `patience`: real seconds to wait for clients that are
+        about to close.
         """
         name = self.known_vhost(vhost)
 
@@ -303,20 +309,20 @@ class RunningBroker(Host):
     # -- recording --------------------------------------------------------------------------------------------------
 
     def record(self, path: str) -> "Recording":
-        """Write what clients send from now on into a file, until the `with` block ends; see `Recording`."""
+        """Record what clients send into a file, until the `with` block ends; see `Recording`."""
         from .recording import Recording
 
         return Recording(self, path)
 
     def replay(self, path: str) -> "Replay":
-        """Do what a recording holds, at virtual speed; see `Replay`."""
+        """Replay a recording at virtual speed; see `Replay`."""
         from .recording import Replay
 
         return Replay(self, path)
 
 
 class BrokerAt(RunningBroker):
-    """A running broker with a default virtual host of its own. What is about the whole broker is about that broker."""
+    """A running broker with another default virtual host. Methods about the whole broker are those of the broker."""
 
     def __init__(self, broker: RunningBroker, vhost: str) -> None:
         self._whole = broker
@@ -330,7 +336,9 @@ class BrokerAt(RunningBroker):
         return getattr(self._whole, name)
 
     def reset(self, *, clock: ClockMode | None = None) -> None:
-        """Its virtual host as new; all others, and time, go on. Raises: ValueError for a clock, which all share."""
+        """Reset its virtual host; other virtual hosts and time go on. Raises: ValueError for a clock, which all hosts
+        share.
+        """
         if clock not in (None, self.clock.mode):
             raise ValueError(f"reset: {clock!r}: the clock belongs to the whole broker, reset that")
         self.vhost().reset()

@@ -1,4 +1,4 @@
-"""`broker.clock`: moving virtual time, deadline by deadline, so that clients' reactions land where they belong.
+"""`broker.clock` moves virtual time from deadline to deadline, and lets clients react to each.
 
 After each step that sent something to clients, the broker waits until it is quiet: nothing to read, nothing unsent, no
 turn due, for `quiet_ms` of real time. Source: ruling 25.
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: See `loop_thread.turns_of_this_loop`.
 Turns = Callable[[], Awaitable[None]]
-#: Further than that time is not moved at once: dates end with the year 9999.
+#: Maximum of one step: dates end with the year 9999.
 YEARS_MAX = 1000
 
 
 class ClockIsReal(RuntimeError):
-    """Only a virtual clock can be moved."""
+    """A real clock cannot be moved."""
 
 
 @nearest_names
 class TestClock:
-    """Time as the broker has it: TTL, redelivery delays, scheduled delivery, queue expiry go by it."""
+    """The broker's time, by which TTL, redelivery delays, scheduled delivery and queue expiry are counted."""
 
-    __test__ = False  # not a test class, whatever pytest thinks of its name
+    __test__ = False  # tells pytest that it is no test class, despite its name
 
     def __init__(self, thread: LoopThread, edge: "Edge") -> None:
         self._thread = thread
@@ -61,9 +61,9 @@ class TestClock:
     def advance(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
-        """Let virtual time pass; everything that comes due happens on the way, at its own instant, in order.
+        """Advance virtual time. Each deadline on the way takes effect at its own instant, in order.
 
-        Returns when the broker is quiet at the new time. Of equal instants, what was set first happens first.
+        Returns when the broker is quiet at the new time. Of equal instants, the one that was set first comes first.
         Raises: ClockIsReal; ValueError for a negative time; WouldBlockTheLoop inside an event loop.
         """
         move = self._advance(_ns(days, hours, minutes, seconds, milliseconds))
@@ -72,12 +72,12 @@ class TestClock:
     async def advance_async(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
-        """`advance` for trio and asyncio: the loop's other tasks go on."""
+        """`advance` for trio and asyncio: other tasks of the loop run meanwhile."""
         move = self._advance(_ns(days, hours, minutes, seconds, milliseconds), turns_of_this_loop())
         await result_of(self._thread.submit(move))
 
     def travel_to(self, when: datetime) -> None:
-        """Let virtual time pass until the broker's wall clock shows `when` (naive: UTC). Raises: as `advance`."""
+        """Advance virtual time until the broker's wall clock shows `when` (naive: UTC). Raises: as `advance`."""
         self._thread.wait(self._travel(when), "clock.travel_to")
 
     async def travel_to_async(self, when: datetime) -> None:
@@ -85,7 +85,7 @@ class TestClock:
         await result_of(self._thread.submit(self._travel(when, turns_of_this_loop())))
 
     def autojump(self, *, limit: timedelta | None = None) -> "Autojump":
-        """From now on time jumps to the next deadline whenever the broker is quiet; ends with `with` or `stop`.
+        """Jump to the next deadline whenever the broker is quiet, until the end of the `with` block or `stop`.
 
         `limit`: how far in all. A client that needs more than `quiet_ms` of real time to react is overtaken.
         Raises: ClockIsReal.
@@ -98,7 +98,7 @@ class TestClock:
         return autojump
 
     def stop_autojumps(self) -> None:
-        """In the broker's loop: nothing jumps any more."""
+        """Stop all automatic jumps. Call it in the broker's loop."""
         for autojump in list(self._autojumps):
             autojump.end()
         self._autojumps.clear()
@@ -115,7 +115,7 @@ class TestClock:
             raise ValueError("time does not run backwards")
 
         async def move() -> None:
-            await self._edge.quiet(turns)  # what clients did before happens before
+            await self._edge.quiet(turns)  # what clients did before is handled before
             async with self._moving:
                 await self._go_to(self._edge.clock.monotonic_ns() + delta_ns, turns)
 
@@ -144,7 +144,9 @@ class TestClock:
         edge.clock.move_to(until_ns)
 
     def timed(self, function: Callable[[Callable[[int], Awaitable[None]]], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """An async function that gets a way to let virtual time pass up to an instant (ns). Raises: ClockIsReal."""
+        """Run an async function with a callback that advances virtual time up to an instant (ns). Raises:
+        ClockIsReal.
+        """
         self._check_virtual()
 
         async def run() -> T:
@@ -154,7 +156,7 @@ class TestClock:
         return run
 
     async def jump(self, until_ns: int | None) -> bool:
-        """To the next deadline and no further. False: there is none before `until_ns`."""
+        """Jump to the next deadline, at most to `until_ns`. Returns False if there is none before."""
         async with self._moving:
             due_ns = self._edge.broker.next_deadline_ns()
             if due_ns is None or (until_ns is not None and due_ns > until_ns):
@@ -183,7 +185,7 @@ class TestClock:
 
 @nearest_names
 class Autojump:
-    """Time that jumps by itself; see `TestClock.autojump`."""
+    """Automatic jumps of virtual time; see `TestClock.autojump`."""
 
     def __init__(self, clock: TestClock, limit_ns: int | None, turns: Turns | None) -> None:
         self._clock = clock
@@ -200,7 +202,7 @@ class Autojump:
         self.stop()
 
     def stop(self) -> None:
-        """Time stands still again."""
+        """Stop jumping."""
 
         async def end() -> None:
             self.end()
@@ -209,11 +211,11 @@ class Autojump:
         self._clock.forget(self)
 
     async def begin(self) -> None:
-        """In the broker's loop."""
+        """Begin. Call it in the broker's loop."""
         self._clock.edge.nursery.start_soon(self._run)
 
     def end(self) -> None:
-        """In the broker's loop."""
+        """End. Call it in the broker's loop."""
         self._scope.cancel()
 
     async def _run(self) -> None:
@@ -229,6 +231,6 @@ class Autojump:
 
 def _ns(days: float, hours: float, minutes: float, seconds: float, milliseconds: float) -> int:
     ms = days * 86_400_000 + hours * 3_600_000 + minutes * 60_000 + seconds * 1000 + milliseconds
-    if not abs(ms) < YEARS_MAX * 366 * 86_400_000:  # so that a NaN is refused, too
+    if not abs(ms) < YEARS_MAX * 366 * 86_400_000:  # this form refuses NaN, too
         raise ValueError(f"{ms} ms is not right, expected at most {YEARS_MAX} years")
     return round(ms * 1e6)

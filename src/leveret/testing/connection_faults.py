@@ -1,4 +1,4 @@
-"""Faults of connections: dropped, deaf, mute, closed, refused, slow, and a broker that disappears as a whole."""
+"""Faults of connections: dropped, not read, not written, closed, refused, slow, and a broker that disappears."""
 
 import random
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ FRAME_OVERHEAD = 8
 
 
 def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """(first octet, octet behind, method index or -1) of each whole frame of what is sent."""
+    """(first octet, octet after it, method index or -1) of each whole frame in the data to send."""
     position = 0
     while position + FRAME_OVERHEAD <= len(data):
         end = position + FRAME_OVERHEAD + int.from_bytes(data[position + 3 : position + 7], "big")
@@ -27,7 +27,7 @@ def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 class DropConnection(Fault):
-    """The TCP connection is reset: at once, when a method comes in, or when one is sent (perhaps half of it)."""
+    """Reset the TCP connection: at once, when a method is received, or when one is sent (perhaps half of it)."""
 
     def __init__(self, scope: FaultScope, on: str | None, *, is_outgoing: bool, mid_frame: bool, seed: int) -> None:
         super().__init__(scope)
@@ -44,7 +44,7 @@ class DropConnection(Fault):
                     endpoint.abort()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        """See `Fault`: the method is lost with its connection."""
+        """See `Fault`. The method is lost with its connection."""
         if self._is_outgoing or self._on != method_of(event) or not self.scope.takes():
             return event
         self.hit(f"dropped {endpoint.name} on {self._on}")
@@ -52,7 +52,7 @@ class DropConnection(Fault):
         return None
 
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
-        """See `Fault`: the connection ends before the frame, or inside it."""
+        """See `Fault`. The connection ends before the frame, or inside it."""
         if not self._is_outgoing:
             return len(data), False
         wanted = INDEX_OF.get(self._on or "", -1)
@@ -65,7 +65,7 @@ class DropConnection(Fault):
 
 
 class HalfOpen(Fault):
-    """The broker is there and does not read, or does not write: what a dead peer behind a live TCP looks like."""
+    """Stop reading or writing, while the TCP connection stays up, as with a dead peer."""
 
     def __init__(self, scope: FaultScope, *, reads: bool, writes: bool) -> None:
         super().__init__(scope)
@@ -86,7 +86,7 @@ class HalfOpen(Fault):
 
 
 class CloseByServer(Fault):
-    """channel.close or connection.close with a code: at once, or instead of doing what a method asks for."""
+    """Send channel.close or connection.close with a code: at once, or as the answer to a method."""
 
     def __init__(self, scope: FaultScope, on: str | None, *, closes_channel: bool, code: int, text: str) -> None:
         super().__init__(scope)
@@ -113,7 +113,7 @@ class CloseByServer(Fault):
         edge.end_turn()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        """See `Fault`: the method is refused."""
+        """See `Fault`. The method is refused."""
         channel = channel_of(event)
         if self._on is None or self._on != method_of(event) or channel is None or not self.scope.takes():
             return event
@@ -128,7 +128,7 @@ class CloseByServer(Fault):
 
 
 class RefuseConnections(Fault):
-    """New connections are refused (ECONNREFUSED); those that are open stay."""
+    """Refuse new connections (ECONNREFUSED); open ones stay."""
 
     def begin(self, edge: Stage) -> None:
         edge.close_listener()
@@ -138,7 +138,7 @@ class RefuseConnections(Fault):
 
 
 class RefuseLogin(Fault):
-    """Logins are refused as if the password were wrong. `connection`: part of the name that comes with them."""
+    """Refuse logins as if the password were wrong. `connection`: part of the name in the client's properties."""
 
     def __init__(self, scope: FaultScope, connection: str) -> None:
         super().__init__(scope)
@@ -157,7 +157,7 @@ class RefuseLogin(Fault):
 
 
 class Away(RefuseConnections):
-    """The broker is gone without a word, and comes back with what was durable, or with nothing."""
+    """The broker disappears without closing its connections, and returns with its durable state, or with nothing."""
 
     def __init__(self, scope: FaultScope, *, durable: bool) -> None:
         super().__init__(scope)
@@ -168,7 +168,7 @@ class Away(RefuseConnections):
         for endpoint in list(edge.server.endpoints):
             self.hit(f"dropped {endpoint.name}")
             endpoint.abort()
-            endpoint.session.handle_end()  # now, so that what it held is where it belongs when the wiping begins
+            endpoint.session.handle_end()  # now, so that its messages are back in their queues before `wipe`
         edge.end_turn()
         if edge.has_data:
             edge.start_again(durable=self._durable)
@@ -178,7 +178,7 @@ class Away(RefuseConnections):
 
 
 def wipe(edge: Stage, *, durable: bool) -> None:
-    """What a restart loses: all that is not durable, and messages that are not persistent; or everything."""
+    """Delete what a restart loses: all that is not durable, and transient messages; or everything."""
     predeclared = {name for name, _, _ in PREDECLARED}
     for vhost in edge.broker.virtual_hosts.values():
         for queue in list(vhost.queues.values()):
@@ -212,7 +212,7 @@ class SlowNetwork(Fault):
         return self._latency_s
 
     def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
-        """See `Fault`: an endpoint that has waited may send once."""
+        """See `Fault`. An endpoint that has waited may send once."""
         self._may_send.add(endpoint)
         return self._latency_s
 

@@ -1,4 +1,4 @@
-"""A consumer time-out that virtual time brings about is said: nobody was slow, the clock was moved."""
+"""Warnings about consumer timeouts that virtual time causes: the client was not slow, the clock was moved."""
 
 import logging
 from collections.abc import Callable
@@ -9,7 +9,7 @@ logger = logging.getLogger("leveret.testing")
 
 
 def said(connection: Callable[[], str], ended: Callable[[SessionFailed], None]) -> Callable[[SessionFailed], None]:
-    """What is done when the engine ends a session, with a warning before it where that was a time-out.
+    """A handler of sessions that the engine ends, which warns first if the reason is a timeout.
 
     `connection`: its name.
     """

@@ -1,6 +1,6 @@
-"""The directory of a test broker that has one: what is durable is in a journal there, as with `leveret serve --data`.
+"""The data directory of a test broker: durable state is in a journal there, as with `leveret serve --data`.
 
-Wall time is part of it, so that delays and expiries of a virtual clock go on where they were.
+The directory also keeps the wall time, so that delays and expiries of a virtual clock continue after a restart.
 """
 
 import trio
@@ -11,7 +11,7 @@ from .options import BrokerOptionsError
 
 
 class DataDirectory:
-    """At most one broker at a time has it."""
+    """A data directory, used by at most one broker at a time."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -19,30 +19,32 @@ class DataDirectory:
         self._tending = trio.CancelScope()
 
     def ended_ms(self) -> int | None:
-        """The wall time at which the last broker stopped using it; None: none did. Raises: BrokerOptionsError."""
+        """The wall time at which the last broker stopped using it; None: no broker used it. Raises:
+        BrokerOptionsError.
+        """
         try:
             return ended_us(self.path) // 1000 or None
         except (JournalError, OSError) as error:
             raise BrokerOptionsError(f"data: {why_unusable(self.path, error)}") from error
 
     def begin(self, supervisor: Supervisor | None) -> None:
-        """A new broker has it, with this keeper of its journal."""
+        """Give the directory to a new broker, with this supervisor of its journal."""
         self._supervisor = supervisor
         self._tending = trio.CancelScope()
 
     async def tend(self) -> None:
-        """For as long as this broker has it."""
+        """Serve the journal as long as this broker has the directory."""
         assert self._supervisor is not None
         with self._tending:
             await self._supervisor.tend()
 
     def commit(self) -> None:
-        """The turn is over."""
+        """Commit the records of a turn."""
         if self._supervisor is not None:
             self._supervisor.commit()
 
     def close(self) -> None:
-        """The broker has no journal any more; everything that it confirmed is on disk."""
+        """Close the journal; everything that the broker confirmed is on disk."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
             self._tending.cancel()
@@ -51,6 +53,6 @@ class DataDirectory:
             storage.durability = storage.pager = None
 
     def forget(self) -> None:
-        """Close, and delete what is there."""
+        """Close the journal and delete its files."""
         self.close()
         forget_journal(self.path)

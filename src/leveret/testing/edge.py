@@ -1,7 +1,7 @@
-"""The broker's side of a test broker: engine, listener, deadlines and the notion of quiet, inside one trio loop.
+"""The loop of a test broker: engine, listener, deadlines, and the detection of quiet, inside one trio loop.
 
-Heartbeats, handshakes and goodbyes always run on real time, since the clients at the other end do: only the engine's
-time is virtual. `activity` rises with everything that happens; quiet means that it did not for a while.
+Heartbeats, handshakes and closing always use real time, as the clients do: only the engine's time is virtual.
+`activity` rises with everything that happens. The broker is quiet when it has not risen for a while.
 Source: ruling 25.
 """
 
@@ -35,34 +35,34 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leveret.testing")
 
 BACKLOG = 1024
-#: A wait that took that much longer than asked means that the machine is busy: quiet is waited for again.
+#: A wait that took this many times longer than asked shows a busy machine: the wait for quiet starts again.
 LATE_FACTOR = 3
 LATE_ROUNDS_MAX = 10
-#: A consumer that was just handed a message gets so many times `quiet_ms` to do something.
+#: Multiple of `quiet_ms` that a consumer gets to react to a delivery.
 REACTION_FACTOR = 20
 
 
 class Edge(Runtime):
-    """Everything that lives in the broker's loop. `reset` makes a new engine; the listener stays.
+    """The objects in the broker's loop. `reset` makes a new engine; the listener stays.
 
-    It is the runtime of the frontend's server, and counts what happens.
+    It is the runtime of the frontend's server, and counts activity.
     """
 
     def __init__(self, options: EdgeOptions, watch: Callable[["Edge", bool], None]) -> None:
         self.options = options
-        self._watch = watch  # called with each new engine in place, to listen to it; True: time starts again with it
+        self._watch = watch  # called with each new engine, to listen to it; True: time starts again
         self.frontend_options: FrontendOptions = frontend_options(
             options.configuration, descriptor_max=descriptor_limits().connections
         )
         self.users = default_users(from_anywhere=not options.host.startswith("127."))
         self.faults = FaultTable()
-        self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # of faults
+        self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # of the configuration, by faults
         self.tap: Tap | None = None
         self.activity = 0
-        self.sent = 0  # rises when a client got octets
+        self.sent = 0  # rises when octets are sent to a client
         self._happened = trio.Event()
         self._is_awaited = False
-        self._given_up: dict[Session, int] = {}  # the first delivery tag that is worth waiting for
+        self._given_up: dict[Session, int] = {}  # the first delivery tag that is still worth a wait
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
         self._data = _directory_of(options)
@@ -87,7 +87,7 @@ class Edge(Runtime):
         return EngineClock(mode, start_ms)
 
     def _build(self) -> BuiltBroker:
-        """A new broker, as the configuration wants it: empty, or with what is in its directory."""
+        """Make a new broker from the configuration: empty, or restored from its directory."""
         seed = self.options.seed
         chance = random.random if seed is None else random.Random(seed).random
         data = None if self._data is None else Data(self._data.path, holds_reserve=False)
@@ -105,19 +105,19 @@ class Edge(Runtime):
         return None if self._data is None else self._data.commit
 
     def apply_configuration(self) -> None:
-        """Make what it declares, where it is not there."""
+        """Declare the objects of the configuration that do not exist."""
         _log(self._built.objects.apply(self.configuration))
 
     @property
     def configuration(self) -> Configuration:
-        """What the broker was started with, with the changes that faults make."""
+        """The configuration of the start, with the changes of faults."""
         changed = self.options.configuration
         for change in self._changes.values():
             changed = change(changed)
         return changed
 
     def change_configuration(self, owner: object, change: Callable[[Configuration], Configuration] | None) -> None:
-        """The settings in force are those of the changed configuration; None: the owner's change is taken back."""
+        """Put the changed configuration in force; None: take back the owner's change."""
         if change is None:
             self._changes.pop(owner, None)
         else:
@@ -127,8 +127,8 @@ class Edge(Runtime):
         self.end_turn()
 
     def reset(self, mode: ClockMode) -> None:
-        """As new: all connections are gone, and all that was declared. O(connections)."""
-        self.broker.context.listeners.clear()  # what is left over of it is not recorded
+        """Reset the broker: no connections, and only the configured objects. O(connections)."""
+        self.broker.context.listeners.clear()  # late events of the old engine are not recorded
         self.server.drop_all()
         if self._data is not None:
             self._data.forget()
@@ -141,14 +141,14 @@ class Edge(Runtime):
         self._go_on()
 
     async def reset_vhost(self, name: str) -> None:
-        """One virtual host as new, with what the configuration declares in it; its connections are reset."""
+        """Reset one virtual host to what the configuration declares in it, and reset its connections."""
         await self.remove_vhost(name)
         self.broker.virtual_hosts.create(name)
         self.apply_configuration()
         self.end_turn()
 
     async def remove_vhost(self, name: str) -> None:
-        """With all that is in it. Nobody is left who could still do something in it."""
+        """Remove a virtual host with its content. It has no clients any longer."""
         self.faults.clear_of(name, self)
         for endpoint in self.endpoints_of(name):
             endpoint.abort()
@@ -160,13 +160,13 @@ class Edge(Runtime):
 
     @property
     def has_data(self) -> bool:
-        """Whether what is durable is on disk."""
+        """Whether durable state is on disk."""
         return self._data is not None
 
     def start_again(self, *, durable: bool) -> None:
-        """With a directory: as a broker that stopped and was started again; time and history go on.
+        """Restart from the directory, as a broker that was stopped and started: time and history continue.
 
-        Connections have ended before. Without `durable` the directory is lost, too.
+        All connections have ended before. Without `durable` the directory is lost, too.
         """
         assert self._data is not None
         self.broker.end_turn()
@@ -177,14 +177,14 @@ class Edge(Runtime):
         self.broker.context.listeners.clear()
         vhosts = list(self.broker.virtual_hosts)
         self._built = self._build()
-        for name in vhosts:  # a test's own is there whatever was lost
+        for name in vhosts:  # virtual hosts that the test created stay in any case
             self._built.broker.virtual_hosts.create(name)
         self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, False)
         self._go_on()
 
     def _go_on(self) -> None:
-        """With the new engine."""
+        """Continue with the new engine."""
         if self._data is not None:
             self.nursery.start_soon(self._data.tend)
         self.end_turn()
@@ -192,21 +192,21 @@ class Edge(Runtime):
     # -- the listener -----------------------------------------------------------------------------------------------
 
     def close_listener(self) -> None:
-        """Connections are refused from now on; the port stays ours."""
+        """Refuse connections, and keep the port."""
         self.server.stop_listening()
         trio.lowlevel.notify_closing(self.listener)
         self.listener.close()
         self.listener = _reserve(self.options.host, self.port)
 
     def open_listener(self) -> None:
-        """Connections are accepted again, on the same port."""
+        """Accept connections again, on the same port."""
         self.listener.listen(BACKLOG)
         self.server.listen(self.listener)
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """See `Runtime`; that it ends is something that happens."""
+        """See `Runtime`. The end of a turn is activity."""
         self.note_activity()
         super().end_turn()
 
@@ -215,7 +215,7 @@ class Edge(Runtime):
         return super()._do_more()
 
     def note_activity(self) -> None:
-        """Something happened: it is not quiet."""
+        """Record activity: the broker is not quiet."""
         self.activity += 1
         if self._is_awaited:
             self._is_awaited = False
@@ -223,12 +223,12 @@ class Edge(Runtime):
             self._happened = trio.Event()
 
     def note_sent(self) -> None:
-        """A client got octets."""
+        """Record that a client was sent octets."""
         self.sent += 1
         self.note_activity()
 
     async def happened(self) -> None:
-        """Until something happens."""
+        """Wait for activity."""
         self._is_awaited = True
         await self._happened.wait()
 
@@ -270,7 +270,7 @@ class Edge(Runtime):
         stopping: trio.Event,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Of whatever engine there is at the time."""
+        """Serve the console of the current engine, also after `reset`."""
         from ..console.server import serve
         from ..serving.console_parts import ConsoleParts
 
@@ -302,7 +302,7 @@ class Edge(Runtime):
     # -- quiet ------------------------------------------------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Until everything is read that clients have sent by now, and done. Takes no time but that."""
+        """Read and handle everything that clients have sent so far. Takes no virtual or real time beyond that."""
         while True:
             before = self.activity
             await trio.lowlevel.checkpoint()
@@ -311,10 +311,10 @@ class Edge(Runtime):
                 return
 
     async def quiet(self, turns: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Until nothing was read, sent, accepted or done for `quiet_ms` of real time (ruling 25).
+        """Wait until nothing was read, sent, accepted or handled for `quiet_ms` of real time (ruling 25).
 
-        For longer, when a consumer has not yet reacted to what it was handed: on a busy machine it may not have run.
-        `turns`: waits until the event loop of clients has gone round.
+        The wait is longer if a consumer has not reacted to a delivery: on a busy machine it may not have run.
+        `turns`: waits for a full round of the clients' event loop.
         """
         pause_s = self.options.quiet_ms / 1000
         late, idle = 0, 0
@@ -339,7 +339,7 @@ class Edge(Runtime):
                 return
 
     def is_owed(self) -> bool:
-        """Whether a consumer holds something unacked that it was not waited for in vain before."""
+        """Whether a consumer has an unacknowledged delivery for whose reaction `quiet` has not yet waited in vain."""
         for session in self._sessions():
             newest = next(reversed(session.unacked), 0)
             if newest >= self._given_up.get(session, 1) and isinstance(session.unacked[newest].holder, Consumer):
@@ -350,7 +350,7 @@ class Edge(Runtime):
         return (session for client in self.broker.connections for session in client.sessions)
 
     async def step_to(self, due_ns: int) -> bool:
-        """Virtual only: it is `due_ns`, and what is due happens. True when something was sent to clients."""
+        """Set virtual time to `due_ns`, and run what is due. Returns True if something was sent to clients."""
         sent_before = self.sent
         self.clock.move_to(due_ns)
         self.broker.advance()
@@ -359,7 +359,7 @@ class Edge(Runtime):
         return self.sent != sent_before
 
     def endpoints_of(self, vhost: str | None) -> list[WatchedEndpoint]:
-        """Logged-in connections of a virtual host; None: of all, in order of their coming."""
+        """Logged-in connections of a virtual host (None: of all), in order of connecting."""
         return [
             endpoint
             for endpoint in self.server.endpoints
@@ -368,7 +368,7 @@ class Edge(Runtime):
 
 
 def _log(report: Report) -> None:
-    """Only what could not be done as it was configured: the rest a test knows."""
+    """Log only what could not be applied as configured; the test knows the rest."""
     for warning in report.warnings:
         logger.warning("%s", warning)
 
@@ -376,7 +376,7 @@ def _log(report: Report) -> None:
 def _directory_of(options: EdgeOptions) -> "DataDirectory | None":
     if options.data is None:
         return None
-    from .data import DataDirectory  # the journal, which most tests do without
+    from .data import DataDirectory  # loads the journal, which most tests do not need
 
     return DataDirectory(options.data)
 
@@ -384,7 +384,7 @@ def _directory_of(options: EdgeOptions) -> "DataDirectory | None":
 def _reserve(host: str, port: int) -> socket.socket:
     """A socket that holds the port and does not listen: connections are refused."""
     reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    if os.name != "nt":  # there it would mean sharing the port
+    if os.name != "nt":  # on Windows it would share the port
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind((host, port))
     return reserved

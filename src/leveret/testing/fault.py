@@ -1,4 +1,4 @@
-"""What a fault is: something that goes wrong on purpose, from when it is asked for until it is stopped."""
+"""The base of faults. A fault is a deliberate failure, in force from its start until it is stopped."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -23,10 +23,10 @@ from .server import Confirms, Hooks, WatchedEndpoint, WatchedServer
 
 
 class FaultScope:
-    """Which connections a fault is for, and which of the occasions that it meets.
+    """The connections that a fault concerns, and the occasions at which it acts.
 
     `vhost`: None for all. `connection`: part of the name that a client gave its connection, "" for any.
-    `after`: so many occasions pass first; `times`: so many are hit then, None for all.
+    `after`: number of occasions that pass first; `times`: number of occasions that are hit then, None for all.
     """
 
     def __init__(self, vhost: str | None, connection: str = "", *, after: int = 0, times: int | None = None) -> None:
@@ -36,14 +36,14 @@ class FaultScope:
         self._left = times
 
     def covers(self, endpoint: WatchedEndpoint) -> bool:
-        """Whether the connection is meant; one that is not logged in only by faults for all."""
+        """Whether the fault concerns this connection. Before its login, only faults without a virtual host do."""
         client = endpoint.client
         if self.vhost is not None and (client is None or client.vhost.name != self.vhost):
             return False
         return not self.connection or self.connection in endpoint.name
 
     def takes(self) -> bool:
-        """Whether this occasion is one to hit."""
+        """Whether the fault acts on this occasion. Counts it."""
         if self._to_pass > 0:
             self._to_pass -= 1
             return False
@@ -54,7 +54,7 @@ class FaultScope:
 
 
 class Stage(Protocol):
-    """What a fault may look at, and do to the broker as a whole (`Edge`)."""
+    """The part of `Edge` that faults use."""
 
     @property
     def broker(self) -> Broker:
@@ -66,35 +66,35 @@ class Stage(Protocol):
 
     @property
     def has_data(self) -> bool:
-        """Whether what is durable is on disk."""
+        """Whether durable state is on disk."""
 
     def endpoints_of(self, vhost: str | None) -> list[WatchedEndpoint]:
         """Logged-in connections of a virtual host; None: of all."""
 
     def end_turn(self) -> None:
-        """Dispatch and flush what was done."""
+        """Dispatch and flush."""
 
     def close_listener(self) -> None:
-        """Connections are refused from now on."""
+        """Refuse new connections."""
 
     def open_listener(self) -> None:
-        """Connections are accepted again."""
+        """Accept connections again."""
 
     def start_again(self, *, durable: bool) -> None:
-        """With a directory: as a broker that stopped and was started again, with or without what was on disk."""
+        """Restart from the directory, with or without its content."""
 
     def apply_configuration(self) -> None:
-        """Declare again what the configuration declares."""
+        """Declare the objects of the configuration again."""
 
     def change_configuration(self, owner: object, change: Callable[[Configuration], Configuration] | None) -> None:
-        """The settings in force are those of the changed configuration; None: the owner's change is taken back."""
+        """Put the changed configuration in force; None: take back the owner's change."""
 
 
 @nearest_names
 class Fault(Hooks):
-    """One fault in force. Ends with its `with` block, by `stop`, or with the broker's reset.
+    """One fault in force. It ends with its `with` block, by `stop`, or with the broker's reset.
 
-    `hits`: what it did so far, a line each, for assertions that it happened at all. `steps_in`: whether it needs the
+    `hits`: what it did so far, one line each, so that a test can assert that it acted. `steps_in`: whether it needs the
     hooks.
     """
 
@@ -106,7 +106,7 @@ class Fault(Hooks):
         self._stopper: Callable[[Fault], None] | None = None
 
     def started(self, stopper: "Callable[[Fault], None]") -> None:
-        """`stopper` ends it."""
+        """The fault is in force, and `stopper` ends it."""
         self._stopper = stopper
 
     def __enter__(self) -> "Fault":
@@ -118,26 +118,26 @@ class Fault(Hooks):
         self.stop()
 
     def stop(self) -> None:
-        """Nothing goes wrong any more. Once more changes nothing."""
+        """End the fault. Idempotent."""
         stopper, self._stopper = self._stopper, None
         if stopper is not None:
             stopper(self)
 
     def hit(self, what: str) -> None:
-        """Note that it happened."""
+        """Record that the fault acted."""
         self.hits.append(what)
 
     # -- in the broker's loop, as the hooks --------------------------------------------------------------------------
 
     def begin(self, edge: Stage) -> None:
-        """It is in force now."""
+        """Begin to act."""
 
     def end(self, edge: Stage) -> None:
-        """It is over."""
+        """Undo what has to be undone at the end."""
 
 
 class FaultTable:
-    """The faults in force, in order of their coming; false when there is none that steps in."""
+    """The faults in force, in the order of their start. Its truth value: whether any fault uses the hooks."""
 
     def __init__(self) -> None:
         self._faults: dict[Fault, None] = {}
@@ -148,25 +148,25 @@ class FaultTable:
         return self._steps_in
 
     def add(self, fault: Fault, edge: Stage) -> None:
-        """In force from now on."""
+        """Put a fault in force."""
         self._faults[fault] = None
         self._tell()
         fault.begin(edge)
 
     def remove(self, fault: Fault, edge: Stage) -> None:
-        """Over."""
+        """End a fault."""
         if fault in self._faults:
             del self._faults[fault]
             fault.end(edge)
             self._tell()
 
     def clear(self, edge: Stage) -> None:
-        """All are over."""
+        """End all faults."""
         for fault in list(self._faults):
             self.remove(fault, edge)
 
     def clear_of(self, vhost: str, edge: Stage) -> None:
-        """Those of one virtual host are over."""
+        """End the faults of one virtual host."""
         for fault in list(self._faults):
             if fault.scope.vhost == vhost:
                 self.remove(fault, edge)
@@ -177,7 +177,7 @@ class FaultTable:
         self._changed = trio.Event()
 
     async def changed(self) -> None:
-        """Until a fault begins or ends."""
+        """Wait until a fault begins or ends."""
         await self._changed.wait()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
@@ -194,7 +194,7 @@ class FaultTable:
         return taken
 
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
-        """See `Fault`: the strictest counts."""
+        """See `Fault`. The strictest fault decides."""
         allowed, is_last = len(data), False
         for fault in list(self._faults):
             if fault.scope.covers(endpoint):
@@ -214,16 +214,16 @@ class FaultTable:
         )
 
     def read_delay_s(self, endpoint: WatchedEndpoint) -> float:
-        """See `Fault`: they add up."""
+        """See `Fault`. Delays add up."""
         return sum(fault.read_delay_s(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
 
     def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
-        """See `Fault`: they add up."""
+        """See `Fault`. Delays add up."""
         return sum(fault.write_delay_s(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
 
 
 def method_of(event: ProtocolEvent) -> str:
-    """The method that an event stands for, as the specification writes it: basic.publish, queue.declare."""
+    """The method of an event, spelled as in the specification: basic.publish, queue.declare."""
     if isinstance(event, PublishReceived | MixedReceived):
         return "basic.publish"
     if isinstance(event, AcksReceived):
@@ -234,6 +234,6 @@ def method_of(event: ProtocolEvent) -> str:
 
 
 def channel_of(event: ProtocolEvent) -> Channel | None:
-    """The open channel that an event came on."""
+    """The open channel of an event."""
     channel = getattr(event, "channel", None)
     return channel if isinstance(channel, Channel) else None

@@ -1,8 +1,8 @@
-"""`broker.faults`: what can go wrong on purpose.
+"""`broker.faults`: deliberate failures.
 
 Each method puts a fault in force at once and returns it: use it in a `with` statement, or `stop` it; the broker's reset
-stops all. `vhost`: where; None is the test's virtual host, "*" everywhere. `connection`: part of the name that a client
-gave its connection. `after`: so many occasions go well first; `times`: so many go wrong then (None: all).
+stops all. `vhost`: None is the test's virtual host, "*" all. `connection`: part of the name that a client gave its
+connection. `after`: number of occasions that succeed first; `times`: number of occasions that fail then (None: all).
 `on`: a method by its name in the specification, such as "basic.publish".
 """
 
@@ -27,7 +27,7 @@ from .message_faults import Block, CancelConsumers, Chaos, HoldConfirms, LoseAck
 from .nearest_names import nearest_names
 from .typos import check_chance, missing
 
-#: Methods that only a broker sends; all other methods are looked for in what clients send.
+#: Methods that only a broker sends. All other methods are recognized in the input of clients.
 OUTGOING = frozenset(
     {"basic.deliver", "basic.return", "basic.get-empty", "connection.start", "connection.tune", "connection.blocked"}
 )
@@ -35,7 +35,7 @@ OUTGOING = frozenset(
 
 @nearest_names
 class Faults:
-    """Made by the broker."""
+    """The faults that a test can start."""
 
     def __init__(self, broker: Host) -> None:
         self._broker = broker
@@ -53,9 +53,10 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """Reset TCP connections: all at once, or the one on which a method comes in (it is lost) or is sent.
+        """Reset TCP connections: all at once, or one when the method `on` is received on it (and lost) or sent.
 
-        `mid_frame`: the connection ends inside a frame that the broker sends (`on`: which; None: any); where, by seed.
+        `mid_frame`: end the connection inside a frame that the broker sends (`on`: in which; None: in any); `seed`
+        decides where.
         """
         _check_method(on)
         is_outgoing = mid_frame or (on is not None and (on in OUTGOING or on.endswith("-ok")))
@@ -65,15 +66,15 @@ class Faults:
         return self._start(DropConnection(scope, on, is_outgoing=is_outgoing, mid_frame=mid_frame, seed=seed))
 
     def stop_reading(self, *, connection: str = "", vhost: str | None = None) -> Fault:
-        """The broker reads nothing: clients' sends fill up, their requests are not answered."""
+        """Read nothing from clients: their sends block, and requests get no answers."""
         return self._start(HalfOpen(self._scope_of(vhost, connection), reads=False, writes=True))
 
     def stop_writing(self, *, connection: str = "", vhost: str | None = None) -> Fault:
-        """The broker writes nothing, no heartbeats either; when the fault ends, everything comes."""
+        """Write nothing, not even heartbeats; when the fault ends, all output is sent."""
         return self._start(HalfOpen(self._scope_of(vhost, connection), reads=True, writes=False))
 
     def half_open(self, *, connection: str = "", vhost: str | None = None) -> Fault:
-        """The broker neither reads nor writes, and its sockets stay open."""
+        """Neither read nor write, and keep the sockets open."""
         return self._start(HalfOpen(self._scope_of(vhost, connection), reads=False, writes=False))
 
     def close_channel(
@@ -87,7 +88,7 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """channel.close from the broker: on all open channels at once, or instead of doing what a method asks for."""
+        """Send channel.close: on all open channels at once, or as the answer to the method `on`."""
         _check_method(on)
         scope = self._scope_of(vhost, connection, after, None if on is None else times)
         return self._start(CloseByServer(scope, on, closes_channel=True, code=code, text=text))
@@ -103,34 +104,34 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """connection.close from the broker: on all connections at once, or instead of doing what a method asks for."""
+        """Send connection.close: on all connections at once, or as the answer to the method `on`."""
         _check_method(on)
         scope = self._scope_of(vhost, connection, after, None if on is None else times)
         return self._start(CloseByServer(scope, on, closes_channel=False, code=code, text=text))
 
     def refuse_connections(self) -> Fault:
-        """New connections are refused, whatever their virtual host; those that are open stay."""
+        """Refuse new connections of any virtual host; open ones stay."""
         return self._start(RefuseConnections(FaultScope(None)))
 
     def refuse_login(self, *, after: int = 0, times: int | None = None, connection: str = "") -> Fault:
-        """New connections are told that their user or password is wrong (403), whatever both are; open ones stay.
+        """Refuse logins of new connections with 403, as for a wrong user or password; open connections stay.
 
-        As RabbitMQ tells it: a client that cannot read the reason sees its connection end.
+        As with RabbitMQ, a client that cannot read the reason only sees its connection end.
         """
         return self._start(RefuseLogin(FaultScope(None, after=after, times=times), connection))
 
     def restart(self, *, durable: bool = True, vhost: str | None = None) -> Fault:
-        """The broker disappears without a goodbye; it is back, on its port, when the fault ends.
+        """Stop the broker without closing handshakes. It is back on its port when the fault ends.
 
-        What is not durable is lost, and messages that are not persistent; without `durable`, everything is.
-        `broker.restart()` is away and back at once.
+        Objects that are not durable and transient messages are lost; without `durable`, everything is.
+        `broker.restart()` does both at once.
         """
         return self._start(Away(FaultScope(None), durable=durable))
 
     def slow_network(
         self, latency: float = 0.05, *, octets: int = 1400, connection: str = "", vhost: str | None = None
     ) -> Fault:
-        """Each read and write of the broker waits `latency` real seconds and moves at most `octets` octets."""
+        """Let each read and write of the broker wait `latency` real seconds and move at most `octets` octets."""
         return self._start(SlowNetwork(self._scope_of(vhost, connection), latency, max(1, octets)))
 
     # -- messages ---------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """Publishes in confirm mode are answered by basic.nack. `keep`: the message is in its queues all the same."""
+        """Answer publishes in confirm mode by basic.nack. `keep`: the message is enqueued nevertheless."""
         return self._start(NackConfirms(self._scope_of(vhost, connection, after, times), keep=keep))
 
     def delay_confirms(
@@ -156,7 +157,7 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """Publisher confirms come so much later, by the broker's clock."""
+        """Delay publisher confirms by these seconds of the broker's clock."""
         scope = self._scope_of(vhost, connection, after, times)
         return self._start(HoldConfirms(scope, delay_ms=round(seconds * 1000), loses=False))
 
@@ -169,17 +170,17 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """Publisher confirms come when the fault ends; with `lose` never."""
+        """Hold publisher confirms back until the fault ends; with `lose` drop them."""
         return self._start(HoldConfirms(self._scope_of(vhost, connection, after, times), delay_ms=None, loses=lose))
 
     def lose_acks(
         self, *, after: int = 0, times: int | None = None, connection: str = "", vhost: str | None = None
     ) -> Fault:
-        """basic.ack, nack and reject of consumers never arrive."""
+        """Drop basic.ack, basic.nack and basic.reject of consumers."""
         return self._start(LoseAcks(self._scope_of(vhost, connection, after, times)))
 
     def block(self, reason: str = "low on memory", *, connection: str = "", vhost: str | None = None) -> Fault:
-        """connection.blocked with a reason: publishes wait until the fault ends, everything else is served."""
+        """Send connection.blocked with a reason. Publishes wait until the fault ends; everything else is served."""
         return self._start(Block(self._scope_of(vhost, connection), reason))
 
     def memory_limit(
@@ -191,18 +192,18 @@ class Faults:
         fails_after: float | None = None,
         vhost: str | None = None,
     ) -> Fault:
-        """Publishes wait while messages in memory take so many octets ("64 KiB", or a number) or more.
+        """Block publishes while messages in memory take `size` octets ("64 KiB", or a number) or more.
 
-        `address`: a queue, or a pattern as in an address-setting; None: all queues together, whatever their virtual
-        host. `fails`: what does not fit is refused instead; `fails_after`: when it has waited so many seconds of the
-        broker's clock; without them as the configuration says. One message is accepted however large it is, and each
-        counts for at least minimum-message-size (1 KiB). Raises: ValueError.
+        `address`: a queue, or a pattern as in an address-setting; None: all queues of all virtual hosts together.
+        `fails`: refuse messages without room instead; `fails_after`: refuse them after this wait, in seconds of the
+        broker's clock. Without both, as configured. One message is accepted whatever its size, and each counts at least
+        minimum-message-size (1 KiB). Raises: ValueError.
         """
         octets = size_bytes(size)
         if not octets:
             raise ValueError("memory_limit: 0 is no limit; `faults.block` holds every publish")
         if address is not None:
-            entry(address, wildcards=self._broker.edge.configuration.repository.wildcards)  # or it is no match
+            entry(address, wildcards=self._broker.edge.configuration.repository.wildcards)  # refuses an invalid match
         after_ms = None
         if fails_after is not None:
             fails, after_ms = bool(fails), round(fails_after * 1000)
@@ -211,7 +212,7 @@ class Faults:
         )
 
     def cancel_consumers(self, queue: str, *, times: int | None = None, vhost: str | None = None) -> Fault:
-        """basic.cancel from the broker to a queue's consumers of this moment. Raises: LookupError."""
+        """Cancel the current consumers of a queue with basic.cancel. Raises: LookupError."""
         scope = self._scope_of(vhost, "", 0, times)
         hosts = self._broker.edge.broker.virtual_hosts
         where = hosts.values() if scope.vhost is None else [hosts[scope.vhost]]
@@ -231,7 +232,8 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """Any event may go wrong, reproducibly: see `message_faults.Chaos`. Chances are for each event, in 1.
+        """Let any event fail at random, reproducibly: see `message_faults.Chaos`. Chances are from 0 to 1, for each
+        event.
 
         Raises: ValueError.
         """
@@ -261,7 +263,7 @@ class Faults:
         try:
             self._broker.ask(lambda: edge.faults.remove(fault, edge))
         except BrokerStopped:
-            pass  # and all faults with it
+            pass  # it ended with its faults
 
 
 def _check_method(name: str | None) -> None:

@@ -1,7 +1,7 @@
-"""Workers of task frameworks for the time of a block, on a test broker instead of the URL that the application has.
+"""Workers of task frameworks on a test broker, which replaces the URL of the application for the time of a block.
 
-Nothing of them is imported before one is asked for, and none is a dependency. Each works for one virtual host: that of
-the broker it is given, so that a fixture of any scope can hold it:
+A framework is imported when its worker is asked for, and none is a dependency. Each worker uses one virtual host: that
+of the broker it is given, so that a fixture of any scope can hold it:
 
     @pytest.fixture(scope="module")
     def worker(amqp_module_broker):
@@ -19,7 +19,7 @@ from .broker import RunningBroker
 from .nearest_names import nearest_keywords
 from .typos import check_settings
 
-#: How often the loop of a Celery worker turns when nothing happens, in real seconds.
+#: Period in which the idle loop of a Celery worker runs, in real seconds.
 TURN_S = 0.05
 #: The application whose worker `celery_worker` runs now.
 _CELERY_AT_WORK: list[str] = []
@@ -27,9 +27,9 @@ _CELERY_AT_WORK: list[str] = []
 
 @contextmanager
 def celery_app(app: Any, broker: RunningBroker, **conf: Any) -> Iterator[Any]:
-    """A Celery application that publishes to this broker; `conf`: more of its configuration. No worker.
+    """A Celery application that publishes to this broker; `conf`: further configuration. It has no worker.
 
-    Raises: TypeError for a setting that Celery does not have, and that is called nearly as one that it has.
+    Raises: TypeError for a name that Celery does not have, if it is similar to one that it has.
     """
     check_settings(conf, import_module("celery.app.defaults").SETTING_KEYS)
     conf = {"broker_url": broker.url, "broker_read_url": None, "broker_write_url": None, **conf}
@@ -44,9 +44,9 @@ def celery_app(app: Any, broker: RunningBroker, **conf: Any) -> Iterator[Any]:
 
 
 def _forget_celery(app: Any) -> None:
-    """Connections and result backends that it has made."""
+    """Forget the application's connections and result backends."""
     pools: Any = import_module("kombu.pools")
-    app._after_fork()  # its own way of forgetting its pool
+    app._after_fork()  # Celery's own way to drop its pool
     pools.reset()
     backends: tuple[Any, ...] = (app._backend_cache, getattr(app._local, "backend", None))
     for backend in backends:
@@ -60,16 +60,16 @@ def _forget_celery(app: Any) -> None:
 def celery_worker(
     app: Any, broker: RunningBroker, *, conf: "dict[str, Any] | None" = None, **options: Any
 ) -> Iterator[Any]:
-    """A worker of a Celery application in a thread, which is ready when the block begins.
+    """A worker of a Celery application in a thread. It is ready when the block begins.
 
-    `conf`: configuration of the application for that time, such as `result_backend`. `options`: as those of
-    `celery.contrib.testing.worker.start_worker`: pool ("threads": "solo" acknowledges late what comes from a retry),
-    concurrency (1), queues, ... Raises: RuntimeError when one runs in this process; Celery can't have two there.
+    `conf`: configuration of the application for that time, such as `result_backend`. `options`: those of
+    `celery.contrib.testing.worker.start_worker`: pool ("threads"; "solo" acknowledges retried tasks late), concurrency
+    (1), queues, ... Raises: RuntimeError when a worker already runs in this process; Celery supports only one.
     """
     from celery.contrib.testing.worker import start_worker
     from celery.worker import state
 
-    if _CELERY_AT_WORK:  # both would turn the one event loop that Celery has in a process: the second is never ready
+    if _CELERY_AT_WORK:  # a process has one event loop of Celery: a second worker would never be ready
         raise RuntimeError(
             f"a worker of {_CELERY_AT_WORK[0]} runs, and Celery can't have two in a process: let one take all queues "
             "(queues=[...]), end that one first, or run the other as a command (amqp_worker)"
@@ -89,15 +89,15 @@ def celery_worker(
 
 @contextmanager
 def _awake(app: Any) -> Iterator[None]:
-    """Have the loop of the application's worker turn all the time. Without anything to read it sleeps for up to 10 s,
-    also when it has the room for another message still to ask for (a task with an ETA came, and took the only place),
-    or is to end."""
+    """Keep the loop of the application's worker running. Without input it sleeps for up to 10 s, even if it should ask
+    for another message (because a task with an ETA took the only slot) or should end.
+    """
     from celery import bootsteps
 
     class Awake(bootsteps.StartStopStep):  # type: ignore[misc]
         requires = {"celery.worker.consumer.connection:Connection"}
 
-        def start(self, parent: Any) -> None:  # with each connection, whose end clears the timers
+        def start(self, parent: Any) -> None:  # with each connection, because the end of a connection clears the timers
             parent.timer.call_repeatedly(TURN_S, lambda: None)
 
     app.steps["consumer"].add(Awake)
@@ -109,7 +109,7 @@ def _awake(app: Any) -> Iterator[None]:
 
 @contextmanager
 def dramatiq_worker(dramatiq_broker: Any, broker: RunningBroker, **options: Any) -> Iterator[Any]:
-    """A worker for a dramatiq RabbitmqBroker; `options`: as those of `dramatiq.Worker`: worker_threads, queues, ..."""
+    """A worker for a dramatiq RabbitmqBroker. `options`: those of `dramatiq.Worker`: worker_threads, queues, ..."""
     import dramatiq
     import pika
 
@@ -127,7 +127,7 @@ def dramatiq_worker(dramatiq_broker: Any, broker: RunningBroker, **options: Any)
 
 
 def _forget_dramatiq(dramatiq_broker: Any) -> None:
-    """Connections that it has made, and what it thinks to have declared."""
+    """Forget its connections, and its cache of declared queues."""
     del dramatiq_broker.connection
     dramatiq_broker.close()
     dramatiq_broker.queues_pending.update(dramatiq_broker.queues)
@@ -136,7 +136,7 @@ def _forget_dramatiq(dramatiq_broker: Any) -> None:
 @nearest_keywords
 @asynccontextmanager
 async def faststream_broker(faststream: Any, broker: RunningBroker) -> AsyncIterator[Any]:
-    """A FastStream RabbitBroker that is started on this broker, with its subscribers; stopped after the block."""
+    """A FastStream RabbitBroker, started on this broker with its subscribers, and stopped after the block."""
     kwargs = faststream._connection_kwargs
     before = kwargs.get("url")
     kwargs["url"] = broker.url
@@ -150,7 +150,7 @@ async def faststream_broker(faststream: Any, broker: RunningBroker) -> AsyncIter
 
 @asynccontextmanager
 async def taskiq_worker(taskiq_broker: Any, broker: RunningBroker, **options: Any) -> AsyncIterator[Any]:
-    """A receiver for a taskiq AioPikaBroker; `options`: as those of `taskiq.api.run_receiver_task`."""
+    """A receiver for a taskiq AioPikaBroker. `options`: those of `taskiq.api.run_receiver_task`."""
     from taskiq.api import run_receiver_task
 
     before, was_worker = taskiq_broker.url, taskiq_broker.is_worker_process

@@ -1,13 +1,15 @@
-"""gevent and eventlet replace sockets and threads of the whole process: no loop of trio can run in it."""
+"""Refusal of gevent and eventlet: they replace sockets and threads of the whole process, so that no trio loop can
+run.
+"""
 
 import sys
 
-#: Module that patches, its question whether it did, and what is asked of it.
+#: The module that patches, its function that tells whether it has patched, and the argument of that function.
 PATCHING = (("gevent.monkey", "is_module_patched", "select"), ("eventlet.patcher", "is_monkey_patched", "select"))
 
 
 def refuse_green_threads() -> None:
-    """Raises: ImportError, with what to do instead, before trio fails with errors that name neither."""
+    """Raise an ImportError with a remedy; errors of trio would name neither the cause nor a remedy."""
     for name, question, module in PATCHING:
         patcher = sys.modules.get(name)
         if patcher is not None and getattr(patcher, question)(module):

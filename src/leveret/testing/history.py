@@ -1,4 +1,4 @@
-"""What happened in a test broker, in order: the engine's events, kept up to a bound, and what was published."""
+"""The history of a test broker: the engine's events in order, up to a maximum, and the published messages."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ Entry = TypeVar("Entry")
 @nearest_names
 @dataclass(slots=True, frozen=True)
 class HistoryEvent:
-    """One thing that happened to one message, or to an object.
+    """One event of one message, or of an object.
 
     `kind`: as in docs/architecture.md ("enqueued", "delivered", "acked", ...). `at`: seconds of the broker's clock
     since its start; `wall`: the same as wall time. `subject`: the queue, exchange or connection. `message`: its id,
-    None for events about objects.
+    None for events of objects.
     """
 
     at: float
@@ -45,7 +45,8 @@ class HistoryEvent:
 class PublishedMessage(Content):
     """One message as it was published.
 
-    `cause`: why the broker itself published it (a dead letter); None: a client. `queues`: where it went, by name.
+    `cause`: the reason for which the broker itself published it (a dead letter); None: a client published it. `queues`:
+    names of the queues that took it.
     """
 
     id: int
@@ -63,13 +64,13 @@ class PublishedMessage(Content):
         return f"exchange {self.exchange!r}, routing key {self.routing_key!r}: {shown_body(self.body)}"
 
     def plain(self) -> dict[str, Any]:
-        """In plain values, without what differs from run to run: see `plain_form`."""
+        """The message as plain values, without those that differ from run to run: see `plain_form`."""
         return plain_message(self)
 
 
 @nearest_names
 class Record(Sequence[Entry], Generic[Entry]):
-    """An immutable excerpt of the history, oldest first. `dropped`: so many events before it were not kept."""
+    """An immutable excerpt of the history, oldest first. `dropped`: number of earlier events that were not kept."""
 
     __slots__ = ("_entries", "dropped")
 
@@ -106,7 +107,7 @@ class Record(Sequence[Entry], Generic[Entry]):
 
 
 class Recorder:
-    """Keeps the newest `size_max` events of what it listens to. Everything here runs in the broker's loop."""
+    """Keeps the newest `size_max` events of the brokers it listens to. Called only in the broker's loop."""
 
     def __init__(self, clock: EngineClock, size_max: int) -> None:
         self._clock = clock
@@ -116,7 +117,7 @@ class Recorder:
         self.dropped = 0
 
     def listen_to(self, broker: Broker) -> None:
-        """Keep what happens there, too."""
+        """Record the events of this broker, too."""
         broker.context.listeners.append(self._listen)
 
     def _listen(self, event: Event) -> None:
@@ -132,7 +133,7 @@ class Recorder:
             self.dropped += count
 
     def events(self, wanted: Callable[[Event], bool], message: int | None = None) -> Record[HistoryEvent]:
-        """Events as they happened, one for each message."""
+        """The recorded events, one for each message."""
         found: list[HistoryEvent] = []
         for now_ns, event in self._events:
             if not wanted(event):
@@ -145,7 +146,7 @@ class Recorder:
         return Record(found, self.dropped)
 
     def published(self, vhost: str | None, *, copies: bool) -> Record[PublishedMessage]:
-        """What was published; `copies`: also what the broker published itself (dead letters)."""
+        """The published messages. `copies`: also those that the broker itself published (dead letters)."""
         found: list[PublishedMessage] = []
         for now_ns, event in self._events:
             if not isinstance(event, PublishedEvent) or (vhost is not None and event.vhost != vhost):
@@ -173,44 +174,44 @@ class Recorder:
         return Record(found, self.dropped)
 
     def subjects(self, vhost: str) -> set[str]:
-        """What anything happened to, of what is kept."""
+        """The subjects of the recorded events."""
         return {event.subject for _, event in self._events if event.vhost == vhost}
 
     def forget(self, vhost: str) -> None:
-        """Nothing happened in this virtual host."""
+        """Forget the events of this virtual host."""
         kept = [entry for entry in self._events if entry[1].vhost != vhost]
         self._events = deque(kept)
         self._messages = sum(len(event.messages) or 1 for _, event in kept)
 
     def raw_events(self) -> Iterator[Event]:
-        """The engine's, oldest first; in the broker's loop."""
+        """The engine's events, oldest first. Call it in the broker's loop."""
         return (event for _, event in self._events)
 
     def _times(self, now_ns: int) -> tuple[float, datetime]:
         wall_ms = self._clock.start_ms + now_ns // 1_000_000
         try:
             return now_ns / 1e9, datetime.fromtimestamp(wall_ms / 1000, UTC)
-        except (OverflowError, ValueError, OSError):  # beyond the calendar, which a virtual clock may be
+        except (OverflowError, ValueError, OSError):  # beyond the calendar, which a virtual clock can reach
             return now_ns / 1e9, datetime.max.replace(tzinfo=UTC)
 
 
 def _without_first(event: Event, count: int) -> Event:
-    """What is left of a run when its oldest messages are forgotten."""
+    """The event of a run without its oldest messages."""
     messages = event.messages[count:]
     if isinstance(event, PublishedEvent):
         return replace(event, messages=messages, contents=event.contents[count:])
-    of = event.of if isinstance(event.of, Envelope) else ()  # the messages themselves are not looked at here
+    of = event.of if isinstance(event.of, Envelope) else ()  # the messages themselves are not used here
     if isinstance(event, DeliveredEvent):
         return replace(event, messages=messages, of=of, contents=event.contents[count:])
     return replace(event, messages=messages, of=of)
 
 
-#: Of what an event's detail has, by name, the engine's own.
+#: Names in the detail of events that are objects of the engine.
 ENGINE_OBJECTS = frozenset({"contents", "queues", "queue", "exchange", "client", "session"})
 
 
 def _shown_detail(detail: Mapping[str, object]) -> Mapping[str, Any]:
-    """What a reader may have of an event's detail: names and numbers, not the engine's objects."""
+    """The public part of an event's detail: names and numbers, no objects of the engine."""
     shown: dict[str, Any] = {}
     for key, value in detail.items():
         if key == "envelope":

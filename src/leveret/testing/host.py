@@ -1,4 +1,4 @@
-"""A broker in a thread of its own, and how to ask it: what all that a test sees of a broker is built on."""
+"""A broker in its own thread, and calls into its loop: the base of the classes that tests use."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 @nearest_names
 class Host:
-    """The thread, and what lives in its loop.
+    """The thread and the objects in its loop.
 
-    `default_vhost`: where methods look when no virtual host is named; the pytest plugin sets it to the running test's.
+    `default_vhost`: the virtual host of methods that name none; the pytest plugin sets it to the running test's.
     """
 
     def __init__(self, options: EdgeOptions) -> None:
@@ -34,7 +34,7 @@ class Host:
         self.clock: TestClock
 
     async def _main(self, started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
-        from .edge import Edge  # the frontend: 25 ms that a test run may never need
+        from .edge import Edge  # loads the frontend: 25 ms that many test runs save
 
         self.edge = Edge(self._options, self._listen_to)
         self.clock = TestClock(self.thread, self.edge)
@@ -46,7 +46,7 @@ class Host:
         self.recorder.listen_to(edge.broker)
 
     def known_vhost(self, name: str | None) -> str:
-        """The name of a virtual host that is there; None: the default one. Raises: LookupError."""
+        """The name of an existing virtual host; None: the default one. Raises: LookupError."""
         wanted = self.default_vhost if name is None else name
         there = self.edge.broker.virtual_hosts
         if name is not None and wanted not in there:
@@ -55,11 +55,11 @@ class Host:
 
     @property
     def port(self) -> int:
-        """On 127.0.0.1."""
+        """The port on 127.0.0.1."""
         return self.edge.port
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Call a function in the broker's loop once everything is read that clients have sent by now."""
+        """Call a function in the broker's loop, after everything that clients have sent so far is read."""
 
         async def look() -> T:
             await self.edge.catch_up()
@@ -68,7 +68,7 @@ class Host:
         return self.thread.submit(look).result()
 
     def ask_until(self, function: Callable[[], T], is_enough: Callable[[T], bool], within_s: float) -> T:
-        """`ask` again after each thing that happens, until the answer is enough or so many real seconds are over."""
+        """`ask` again after each activity, until the answer is enough or these real seconds have passed."""
 
         async def look() -> T:
             await self.edge.catch_up()

@@ -1,4 +1,4 @@
-"""Leases, as a test sees them: who holds which message of a leased queue, until when; and how leases ended.
+"""Leases as values for tests: the holder of each leased message of a queue, its deadline, and the ends of leases.
 
 Source: queues page A.5.
 """
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from .edge import Edge
 
 MS = 1_000_000
-#: Live leases of one queue that a test sees: all of them.
+#: Maximum leases of one queue that a snapshot shows: all.
 COUNT_MAX = 1 << 31
 
 
 @nearest_names
 @dataclass(slots=True, frozen=True)
 class LeaseSnapshot:
-    """A message that somebody holds. `message`: as it was published.
+    """A leased message. `message`: as it was published.
 
-    `consumer`: its tag, "" for a get. `connection`: the name that its client gave it, or where it comes from. `until`:
-    seconds of the broker's clock since its start, to the millisecond; None: the lease does not end by time. `cancels`:
-    how often the message was given back.
+    `consumer`: its tag, "" for a get. `connection`: the name that its client gave it, or its remote address. `until`:
+    the deadline, in seconds of the broker's clock since its start, rounded to milliseconds; None: the lease has no
+    deadline. `cancels`: how often the message was given back.
     """
 
     queue: str
@@ -50,7 +50,7 @@ class LeaseSnapshot:
         )
 
     def is_like(self, body: Body, consumer: str | None, connection: str) -> bool:
-        """Whether it is the one that a test means: the body, the consumer's tag, a part of the connection's name."""
+        """Whether body, consumer tag and part of the connection's name are these."""
         return (
             (body is _UNSAID or is_body(body, self.message.body))
             and consumer in (None, self.consumer)
@@ -59,7 +59,7 @@ class LeaseSnapshot:
 
 
 def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
-    """Those of a queue, which end first come first; none where it is no leased queue. In the broker's loop."""
+    """The leases of a queue by deadline; none if it is not leased. Call it in the broker's loop."""
     if queue.rules.leased is None:
         return ()
     held = {message.id: message for message in queue.unacked_messages()}
@@ -82,7 +82,7 @@ def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
 
 
 def check_leased(queue: Queue) -> None:
-    """That it lends its messages at all. Raises: ValueError."""
+    """Check that the queue is leased. Raises: ValueError."""
     if queue.rules.leased is None:
         raise ValueError(f"queue {queue.name!r} is no leased queue, expected one with x-queue-type = amps")
 
@@ -90,7 +90,7 @@ def check_leased(queue: Queue) -> None:
 def lease_failure(
     queue: Queue, count: int | None, body: Body, consumer: str | None, connection: str, found: Sequence[LeaseSnapshot]
 ) -> str:
-    """Why `assert_leased` fails: who holds what, and what nobody holds."""
+    """The text of a failure of `assert_leased`: the leases, and the messages without one."""
     wanted = "a lease" if count is None else f"{count} leases"
     parts = [] if body is _UNSAID else [f"of {shown_expected(body)}"]
     parts += [f"by consumer {consumer!r}"] if consumer is not None else []
@@ -105,7 +105,7 @@ def lease_failure(
 def end_failure(
     queue: str, why: str | None, count: int | None, ended: Sequence[HistoryEvent], running: Sequence[LeaseSnapshot]
 ) -> str:
-    """Why `assert_lease_ended` fails: how leases ended, and which run."""
+    """The text of a failure of `assert_lease_ended`: the ends of leases, and the running leases."""
     wanted = "a lease" if count is None else f"{count} leases"
     how = "" if why is None else f" by {why!r}"
     lines = [f"expected {wanted} of queue {queue!r} to have ended{how}, but it is otherwise"]

@@ -1,4 +1,4 @@
-"""A thread with a trio loop of its own, and the way into it from anywhere: other threads, asyncio, other trio loops."""
+"""A thread with its own trio loop, and calls into it from other threads, asyncio, and other trio loops."""
 
 import threading
 from collections.abc import Awaitable, Callable
@@ -12,25 +12,25 @@ from .real_time import RealClock
 
 T = TypeVar("T")
 
-#: How long a start or a stop may take before it counts as a fault of ours.
+#: Maximum duration of a start or a stop, in seconds; longer ones are our fault.
 TIMEOUT_S = 30.0
 
 
 class BrokerStopped(RuntimeError):
-    """The broker that was asked is not running any more."""
+    """The broker is not running."""
 
 
 class WouldBlockTheLoop(RuntimeError):
-    """A call that waits was made from a running event loop, whose clients could not react meanwhile.
+    """A blocking call was made from a running event loop, whose clients could not react meanwhile.
 
-    Or from the broker's own: a condition that asks the broker.
+    Or it was made from the broker's own loop, by a condition that asks the broker.
     """
 
 
 class LoopThread:
     """Runs `main` in a trio loop of its own thread until `stop`.
 
-    `main` gets `started` to call with a nursery once all is ready, and must end when `stopping` is set.
+    `main` must call its argument `started` with a nursery when all is ready, and end when `stopping` is set.
     """
 
     def __init__(self, main: Callable[[Callable[[trio.Nursery], None], trio.Event], Awaitable[None]]) -> None:
@@ -42,19 +42,19 @@ class LoopThread:
         self._stopping: trio.Event | None = None
         self._is_ending = False
         self._waiting: set[Future[Any]] = set()
-        self._lock = threading.Lock()  # of `_waiting`
-        # A daemon: a test run that is torn down hard does not hang in our loop.
+        self._lock = threading.Lock()  # protects `_waiting`
+        # A daemon thread: it does not keep a test run from exiting that is torn down hard.
         self._thread = threading.Thread(target=self._run, name="leveret broker", daemon=True)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> "Future[None]":
-        """Start the thread. The future: all is ready, or why it can't be."""
+        """Start the thread. The future: all is ready, or the error."""
         self._thread.start()
         return self._started
 
     def end(self) -> "Future[None]":
-        """Ask for the end. The future: the loop is over; `join` afterwards."""
+        """Ask for the end. The future: the loop has ended; call `join` afterwards."""
         self._is_ending = True
         token, stopping = self._token, self._stopping
         if token is not None and stopping is not None:
@@ -65,13 +65,13 @@ class LoopThread:
         return self._ended
 
     def join(self) -> None:
-        """Until the thread is gone."""
+        """Wait for the end of the thread."""
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the broker's thread does not end"
 
     @property
     def is_running(self) -> bool:
-        """Whether calls can be made."""
+        """Whether calls are possible."""
         return self._started.done() and not self._ended.done()
 
     def _run(self) -> None:
@@ -93,7 +93,7 @@ class LoopThread:
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self._stopping = trio.Event()
-        if self._is_ending:  # asked for before there was anything to stop
+        if self._is_ending:  # `end` was called before the nursery existed
             self._stopping.set()
 
         def started(nursery: trio.Nursery) -> None:
@@ -145,9 +145,9 @@ class LoopThread:
             self._waiting.discard(future)
 
     def wait(self, function: Callable[[], Awaitable[T]], what: str, instead: str = "") -> T:
-        """Run an async function in the loop, and wait however long it takes.
+        """Run an async function in the loop, and wait for it without a limit.
 
-        `what`: its public name, `instead`: what to use in event loops; for the error.
+        `what`: its public name, `instead`: the replacement in event loops; for the error.
         Raises: WouldBlockTheLoop, when called from a running event loop; BrokerStopped.
         """
         if is_in_event_loop():
@@ -165,16 +165,17 @@ def is_in_event_loop() -> bool:
     return True
 
 
-#: So often an event loop goes round for a client in it to read, wake its tasks, and answer.
+#: Rounds of an event loop in which its clients have read, woken their tasks, and answered.
 LOOP_TURNS = 20
-#: A loop that is gone or stands still is not waited for longer, in seconds.
+#: Maximum wait for a loop that has ended or hangs, in seconds.
 LOOP_TIMEOUT_S = 1.0
 
 
 def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
-    """What waits, in the broker's loop, until the caller's has gone round some times; None: the caller is in none.
+    """A function for the broker's loop that waits until the caller's loop has made some rounds; None: the caller has no
+    loop.
 
-    However busy the machine is, the loop's clients had their turns then.
+    So the loop's clients have had their turns, however busy the machine is.
     """
     try:
         library = sniffio.current_async_library()
@@ -205,7 +206,7 @@ def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
         with trio.move_on_after(LOOP_TIMEOUT_S):
             try:
                 begin(turn, LOOP_TURNS)
-            except RuntimeError:  # it has ended
+            except RuntimeError:  # the loop has ended
                 return
             await done.wait()
 
@@ -215,7 +216,7 @@ def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
 async def result_of(future: "Future[T]") -> T:
     """Wait for a future of another thread, in trio or asyncio."""
     if sniffio.current_async_library() == "asyncio":
-        import asyncio  # 20 ms that other callers need not pay
+        import asyncio  # 20 ms that other callers save
 
         return await asyncio.wrap_future(future)
     done = trio.Event()

@@ -1,4 +1,4 @@
-"""Messages that reached no queue, and why, for assertions that look for them in one."""
+"""Messages that reached no queue, and the reasons, for texts of assertions."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ BINDINGS_MAX = 5
 
 
 def why_not_there(edge: "Edge", recorder: Recorder, vhost: str, queue: str) -> list[str]:
-    """What may explain why a queue is not there, or has less in it than expected; in the broker's loop."""
+    """Possible reasons for a missing queue or missing messages. Call it in the broker's loop."""
     lines = [
         f"queue {queue!r} was deleted at {event.at:g} s"
         for event in recorder.events(lambda event: event.vhost == vhost and event.subject == queue)

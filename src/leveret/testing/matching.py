@@ -1,7 +1,7 @@
-"""Whether a value is one that a test means: by equality, by a condition, in part.
+"""Comparison of a value with the pattern of a test: by equality, by a condition, or in part.
 
-A wanted value is plain (compared as JSON is: 1 is not true), `Partial`, a class (an instance of it is meant), a
-callable (true for what is meant; one that raises means no), or anything else that decides by `==`: `mock.ANY`,
+A pattern is a plain value (compared as JSON: 1 is not true), `Partial`, a class (matches its instances), a callable
+(matches if it returns true; an exception means no), or another object that compares with `==`: `mock.ANY`,
 `pytest.approx`, dirty-equals. In mappings and lists each part may be any of these.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 from .nearest_names import nearest_names
 from .snapshots import json_content, plain, shown_body
 
-#: A body as tests write it: octets, text, a condition on the octets, or anything else to be compared as JSON.
+#: A pattern for bodies: octets, text, a condition on the octets, or anything else, which is compared with the JSON.
 Body = Any
-#: A value as tests write it; see above.
+#: A pattern for values; see above.
 Wanted = Any
 
 _OCTETS = (bytes, bytearray, memoryview)
@@ -23,9 +23,9 @@ _MISSING = object()
 
 @nearest_names
 class Partial:
-    """JSON, or a table, with at least this in it: `Partial({"id": 7})` is like {"id": 7, "total": 9}.
+    """JSON, or a table, that has at least these entries: `Partial({"id": 7})` matches {"id": 7, "total": 9}.
 
-    Tables in it are meant in part, too; arrays have to have as many items, each of them meant in part.
+    Tables inside it match in part, too; arrays must have the same number of items, each of which matches in part.
     """
 
     __hash__ = None  # type: ignore[assignment]
@@ -41,7 +41,7 @@ class Partial:
 
 
 def is_like(wanted: Wanted, value: Any) -> bool:
-    """Whether a value (tables and lists in it as dicts and lists) is meant."""
+    """Whether a value (with tables and lists as dicts and lists) matches."""
     if is_condition(wanted):
         return not why_not(wanted, value)
     if _is_plain_class(wanted):
@@ -60,7 +60,7 @@ def is_like(wanted: Wanted, value: Any) -> bool:
 
 
 def is_body(wanted: Body, body: bytes) -> bool:
-    """Whether a body is the one that a test means."""
+    """Whether a body matches."""
     if isinstance(wanted, _OCTETS):
         return bytes(wanted) == body
     if isinstance(wanted, str):
@@ -76,7 +76,7 @@ def is_body(wanted: Body, body: bytes) -> bool:
 
 
 def is_json(wanted: Body) -> bool:
-    """Whether a body is to be compared as JSON and nothing else."""
+    """Whether the pattern can only be compared with JSON."""
     return wanted is None or isinstance(wanted, Mapping | list | tuple | bool | int | float | Partial)
 
 
@@ -88,20 +88,22 @@ def _text_of(body: bytes) -> Any:
 
 
 def _is_plain_class(wanted: Wanted) -> bool:
-    """`int`, `dict`, a class of one's own; not one whose class decides what it equals, as in dirty-equals."""
+    """Whether it is a class such as `int`, `dict` or the test's own, and not one that defines its equality, as in
+    dirty-equals.
+    """
     return type(wanted) is type
 
 
 def is_condition(wanted: Wanted) -> bool:
-    """Whether it is to be called."""
+    """Whether the pattern is a callable to be called."""
     return callable(wanted) and not isinstance(wanted, type)
 
 
 def why_not(condition: Callable[[Any], object], value: Any) -> str:
-    """Why a value does not meet a condition; "": it does."""
+    """The reason why a value does not meet a condition; "": it does."""
     try:
         return "" if condition(value) else "returned false"
-    except Exception as error:  # of the test: it means no, and the failure says which
+    except Exception as error:  # the test's condition failed: no match, and the text names the error
         return f"raised {type(error).__name__}: {error}"
 
 
@@ -119,7 +121,7 @@ def _is_partly(wanted: Wanted, value: Any) -> bool:
 
 
 def aligned(wanted: Wanted, value: Any) -> Any:
-    """What is wanted, with the value's own parts wherever these are meant: only what differs is left to be seen."""
+    """The pattern, with the value's own parts wherever they match: only the differences remain."""
     if isinstance(wanted, Partial):
         return aligned(wanted.content, value)
     if is_like(wanted, value):
@@ -132,7 +134,7 @@ def aligned(wanted: Wanted, value: Any) -> Any:
 
 
 def projected(wanted: Wanted, value: Any) -> Any:
-    """The value without what nobody asked for: beside a `Partial` only what it names."""
+    """The value without parts that the pattern leaves open: of a `Partial` only its entries."""
     partial = isinstance(wanted, Partial)
     asked = wanted.content if partial else wanted
     if isinstance(asked, Mapping) and isinstance(value, Mapping):
@@ -148,7 +150,7 @@ def projected(wanted: Wanted, value: Any) -> Any:
 
 
 def shown_wanted(wanted: Wanted) -> str:
-    """A wanted value on one line."""
+    """A pattern on one line."""
     if is_condition(wanted):
         code = getattr(wanted, "__code__", None)
         where = (
@@ -161,7 +163,7 @@ def shown_wanted(wanted: Wanted) -> str:
 
 
 def shown_expected(wanted: Body) -> str:
-    """A body that a test expects, as it would be shown if it were there."""
+    """An expected body, shown like a body of a message."""
     if isinstance(wanted, _OCTETS):
         return shown_body(bytes(wanted))
     if isinstance(wanted, str):
@@ -172,5 +174,5 @@ def shown_expected(wanted: Body) -> str:
 
 
 def shown_json(content: Any, indent: int | None = None) -> str:
-    """JSON; conditions and the like in it by their names."""
+    """JSON text. Conditions and similar patterns in it are shown by their names."""
     return json.dumps(content, default=shown_wanted, indent=indent, sort_keys=indent is not None)

@@ -1,6 +1,6 @@
-"""The fault of a broker, or an address, that has little memory: publishes are held or refused as in production.
+"""The fault of a broker, or an address, with little memory: publishes are blocked or refused as in production.
 
-It is a change of the configuration in force, and it ends by taking that back: what is held goes on.
+It changes the configuration in force, and ends by taking the change back, which releases blocked publishes.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from .fault import Fault, FaultScope, Stage
 class MemoryLimit(Fault):
     """`size`: octets. `address`: as the match of an address-setting; None: the limit is the whole broker's.
 
-    `fails`, `fails_after_ms`: what does not fit is refused, at once or when it has waited so long; None: as configured.
+    `fails`, `fails_after_ms`: messages without room are refused, at once or after this wait; None: as configured.
     """
 
     steps_in = False
@@ -45,7 +45,7 @@ class MemoryLimit(Fault):
             self.hit(f"held a publish of {event.subject} for {event.destination}: {event.limit} limit")
 
     def _limited(self, configuration: Configuration) -> Configuration:
-        """A configuration with this limit in it. All that is in memory counts, whatever the cursor."""
+        """A configuration with this limit. All messages in memory count, whatever the cursor."""
         settings = layer_of(cursor="vm", producer_flow_control=True, **self._fails)
         usage = configuration.system_usage
         if self._address is None:
@@ -64,7 +64,7 @@ class MemoryLimit(Fault):
 def _with_entry(
     repository: SettingsRepository, match: str, vhost: str | None, settings: Layer, usage: SystemUsage | None
 ) -> SettingsRepository:
-    """One address-setting more, or more in the one that is there. Raises: MatchFault."""
+    """Add an address-setting, or change the existing one. Raises: MatchFault."""
     before = next((one for one in repository.entries if (one.match.text, one.vhost) == (match, vhost)), None)
     wider = {} if before is None else before.settings
     added = entry(match, vhost, repository.wildcards, **{**wider, **settings})

@@ -14,14 +14,14 @@ from .fault import Fault, FaultScope, Stage, channel_of, method_of
 from .server import Confirms, WatchedEndpoint
 
 SETTLING = frozenset({"basic.ack", "basic.nack", "basic.reject"})
-#: What comes back when confirms, or publishes, are let go.
+#: Confirms that were held back, to be sent when the fault ends.
 Held = tuple[WatchedEndpoint, Channel, Confirms]
 
 
 class NackConfirms(Fault):
-    """Publishes on channels in confirm mode are answered by basic.nack.
+    """Answers publishes on channels in confirm mode by basic.nack.
 
-    `keep`: the message is in its queues all the same, as can happen; else it is lost.
+    `keep`: the message is enqueued nevertheless, as can happen in production; else it is lost.
     """
 
     def __init__(self, scope: FaultScope, *, keep: bool) -> None:
@@ -40,7 +40,7 @@ class NackConfirms(Fault):
             try:
                 EVENT_HANDLERS[PublishReceived](endpoint.session, event, Turn(endpoint.session.broker))
             except EngineError:
-                return event  # nothing was done: let the session find out
+                return event  # unhandled so far: the session reports the error
             confirms.refused.append(confirms.published)
         else:
             confirms.add(1, [0])
@@ -50,7 +50,7 @@ class NackConfirms(Fault):
 
 
 class HoldConfirms(Fault):
-    """Confirms come late (`delay_ms`, by the broker's clock), or when the fault ends, or (`loses`) never."""
+    """Sends confirms late (`delay_ms`, by the broker's clock), or when the fault ends, or (`loses`) never."""
 
     def __init__(self, scope: FaultScope, *, delay_ms: int | None, loses: bool) -> None:
         super().__init__(scope)
@@ -85,7 +85,7 @@ def _let_go(held: Held) -> None:
 
 
 class LoseAcks(Fault):
-    """What consumers settle never arrives: messages stay unacked and come again when the channel is gone."""
+    """Drops acknowledgements: messages stay unacknowledged, and are redelivered when their channel ends."""
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         if method_of(event) not in SETTLING or not self.scope.takes():
@@ -95,7 +95,7 @@ class LoseAcks(Fault):
 
 
 class Block(Fault):
-    """connection.blocked: publishes wait until the fault ends, everything else is served (ruling 15)."""
+    """Sends connection.blocked: publishes wait until the fault ends, everything else is served (ruling 15)."""
 
     def __init__(self, scope: FaultScope, reason: str) -> None:
         super().__init__(scope)
@@ -143,7 +143,7 @@ class Block(Fault):
 
 
 class CancelConsumers(Fault):
-    """Consumers of a queue get basic.cancel from the broker, as if the queue had gone; those to come too."""
+    """Sends basic.cancel to present and later consumers of a queue, as if the queue had been deleted."""
 
     def __init__(self, scope: FaultScope, queue: str) -> None:
         super().__init__(scope)
@@ -165,10 +165,10 @@ class CancelConsumers(Fault):
 
 
 class Chaos(Fault):
-    """Each event of each connection may go wrong, by dice that fall the same for the same seed and order of events.
+    """Lets each event of each connection fail at random, reproducibly for the same seed and order of events.
 
-    Chances in 1 for each event: `drop` of the connection, `close` of the channel, `nack` of a publish, `lose` of an
-    acknowledgement; `cut` for each write: the connection ends inside it.
+    Chances from 0 to 1 for each event: `drop` of the connection, `close` of the channel, `nack` of a publish, `lose` of
+    an acknowledgement; `cut` for each write: the connection ends inside it.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Chaos(Fault):
         self._dice: dict[WatchedEndpoint, random.Random] = {}
 
     def _roll(self, endpoint: WatchedEndpoint) -> random.Random:
-        """Each connection has dice of its own, so that connections do not disturb each other's fate."""
+        """A random number. Each connection has its own generator, so that connections do not influence each other."""
         dice = self._dice.get(endpoint)
         if dice is None:
             dice = self._dice[endpoint] = random.Random(f"{self.seed}/{len(self._dice)}")

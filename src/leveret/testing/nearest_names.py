@@ -1,6 +1,6 @@
-"""Misspelt attributes and keywords of the test broker name the nearest right one.
+"""Errors for misspelt attributes and keywords of the test broker that suggest the nearest name.
 
-Python says so of attributes only where it prints a traceback itself, not to pytest, and of keywords not at all.
+Python suggests attributes only in tracebacks that it prints itself, not in those of pytest, and never keywords.
 """
 
 import inspect
@@ -18,7 +18,7 @@ _UNEXPECTED = re.compile(r"(?:[\w<>]+\.)*(\w+)\(\) got an unexpected keyword arg
 
 
 def nearest_names(owner: C) -> C:
-    """Of a class: for its instances' attributes and the keywords of its public methods."""
+    """Decorate a class: suggest attributes of its instances and keywords of its public methods."""
     for name, value in list(vars(owner).items()):
         if inspect.isfunction(value) and not name.startswith("_"):
             setattr(owner, name, nearest_keywords(value))
@@ -34,7 +34,7 @@ def nearest_names(owner: C) -> C:
 
 
 def _own(one: object) -> dict[str, Any]:
-    """What an instance has beside its class; nothing of one with slots."""
+    """The attributes that an instance has beside its class; none if it has slots."""
     try:
         return dict(object.__getattribute__(one, "__dict__"))
     except AttributeError:
@@ -42,7 +42,7 @@ def _own(one: object) -> dict[str, Any]:
 
 
 def nearest_keywords(function: F) -> F:
-    """Of a function."""
+    """Decorate a function: suggest keywords."""
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -54,7 +54,7 @@ def nearest_keywords(function: F) -> F:
             if misspelt is None or misspelt[1] != function.__name__:
                 raise
             known = [name for name in inspect.signature(function).parameters if name != "self"]
-            if misspelt[2] in known:  # a function of the same name further inside
+            if misspelt[2] in known:  # the error is about a function of the same name that this one calls
                 raise
             raise TypeError(f"{misspelt[0]}{nearest(misspelt[2], known)}") from None
 

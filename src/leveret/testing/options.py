@@ -1,4 +1,4 @@
-"""What `start_broker` may be asked for, read and checked."""
+"""The options of `start_broker`, read and checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ from .toml_writer import toml_of
 from .typos import CLOCKS, check_word
 from .virtual_clock import ClockMode
 
-#: How long nothing must happen, in real time, before virtual time goes on (ruling 25).
+#: Real time without activity before virtual time advances, in milliseconds (ruling 25).
 QUIET_MS_DEFAULT = 3
 
 
 @dataclass(slots=True, frozen=True)
 class EdgeOptions:
-    """What `start_broker` was asked for, read and checked."""
+    """The options of `start_broker`, read and checked."""
 
     configuration: Configuration
     clock: ClockMode = "real"
@@ -36,12 +36,12 @@ class EdgeOptions:
     port: int = 0  # 0: a free one
 
 
-#: What `config` may be: the path of a file (TOML, XML of Artemis), TOML as text, or the same as a dict.
+#: Values of `config`: the path of a file (TOML, XML of Artemis), TOML as text, or a dict of the same shape.
 Config = str | PathLike[str] | Mapping[str, Any]
 
 
 class BrokerOptionsError(ValueError):
-    """What the test broker was asked for can't be; the message names every fault."""
+    """Invalid options of the test broker; the message lists every fault."""
 
 
 def read_options(
@@ -58,7 +58,7 @@ def read_options(
     host: str = "127.0.0.1",
     port: int = 0,
 ) -> EdgeOptions:
-    """The options of `start_broker`, checked. Raises: BrokerOptionsError."""
+    """Check the options of `start_broker`. Raises: BrokerOptionsError."""
     check_word("clock", clock, CLOCKS, BrokerOptionsError)
     if not quiet_ms >= 0:
         raise BrokerOptionsError(f"quiet_ms: {quiet_ms!r} is not right, expected milliseconds")

@@ -1,4 +1,4 @@
-"""What is still to be done in a virtual host, and what a test left behind, in words."""
+"""Unfinished work of a virtual host, and objects that a test left in it, as text."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due: bool) -> list[str]:
-    """Everything ready, unacked, in flight or due; none: the virtual host is settled."""
+    """All messages that are ready, unacknowledged, in flight or due; none: the virtual host is settled."""
     found: list[str] = []
     there = edge.broker.virtual_hosts.get(vhost)
     now_ns = edge.clock.monotonic_ns()
@@ -43,14 +43,15 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
     return found
 
 
-#: So many unacked messages are named.
+#: Unacknowledged messages that are listed.
 UNACKED_MAX = 10
 
 
 def leaks_of(edge: "Edge", vhost: str, *, queues: bool) -> list[str]:
-    """What a test left behind in its virtual host: connections, consumers, unacked messages by what they are.
+    """What a test left in its virtual host: connections, consumers, unacknowledged messages with their content. One
+    line each.
 
-    `queues`: also queues, and how much is in them. A line each.
+    `queues`: also queues, with the number of their messages.
     """
     found: list[str] = []
     held: list[str] = []

@@ -1,8 +1,7 @@
-"""Messages and queues in plain values, without what differs from run to run: for snapshot tests, and for JSON.
+"""Messages and queues as plain values that are the same in each run: for snapshot tests, and for JSON.
 
-syrupy and inline-snapshot, and whatever else compares or prints dicts, take them as they are. Left out: ids, times,
-names of connections, counters. A body is its JSON when that is an object or an array, else its text, else
-its octets.
+syrupy and inline-snapshot, and other tools that compare or print dicts, take them unchanged. Left out: ids, times,
+names of connections, counters. A body is its JSON if that is an object or an array, else its text, else its octets.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from .snapshots import Properties, QueueSnapshot, json_content
 
 
 class SomeMessage(Protocol):
-    """One in a queue, or as it was published."""
+    """A message in a queue, or as it was published."""
 
     @property
     def exchange(self) -> str: ...
@@ -27,7 +26,7 @@ class SomeMessage(Protocol):
 
 
 def plain_message(message: SomeMessage) -> dict[str, Any]:
-    """Exchange, routing key, body, and what the message has of properties."""
+    """Exchange, routing key, body, and the properties that the message has."""
     form: dict[str, Any] = {"exchange": message.exchange, "routing_key": message.routing_key}
     form["body"] = plain_body(message.body)
     if properties := plain_properties(message.properties):
@@ -36,7 +35,7 @@ def plain_message(message: SomeMessage) -> dict[str, Any]:
 
 
 def plain_queue(queue: QueueSnapshot) -> dict[str, Any]:
-    """What is in a queue, and how it was declared: flags that are set, arguments that it has."""
+    """The messages of a queue, and its declaration: flags that are set, and arguments."""
     form: dict[str, Any] = {"name": queue.name}
     form |= {flag: True for flag in ("durable", "exclusive", "auto_delete") if getattr(queue, flag)}
     if queue.arguments:
@@ -50,7 +49,7 @@ def plain_queue(queue: QueueSnapshot) -> dict[str, Any]:
 
 
 def plain_properties(properties: Properties) -> dict[str, Any]:
-    """Those that a message has, by name; no timestamp, and no times of deaths."""
+    """The properties that a message has, by name, without timestamps and times of deaths."""
     form: dict[str, Any] = {}
     for name in Properties.__dataclass_fields__:
         value = getattr(properties, name)

@@ -1,15 +1,15 @@
-"""Messages taken out of the middle of a queue, which no client can ask for."""
+"""Removal of messages from the middle of a queue, which clients cannot do."""
 
 from collections.abc import Callable, Iterator
 
 from ..engine import Message, Queue
 
-#: Messages that are looked at in one slice.
+#: Messages read in one slice.
 SLICE = 1000
 
 
 def take_ready(queue: Queue, is_meant: Callable[[Message], bool]) -> list[Message]:
-    """Take messages out of those that are ready, wherever they are; the rest stays as it is. Returns what was taken."""
+    """Remove the ready messages that are selected; the others stay as they are. Returns the removed messages."""
     meant = [(position, message) for position, message in _scan_all(queue) if is_meant(message)]
     if meant:
         gone = queue.store.take_at([position for position, _ in meant])
@@ -18,7 +18,7 @@ def take_ready(queue: Queue, is_meant: Callable[[Message], bool]) -> list[Messag
 
 
 def _scan_all(queue: Queue) -> Iterator[tuple[int, Message]]:
-    """Everything that is ready, by position."""
+    """All ready messages, by position."""
     store, after = queue.store, 0
     while True:
         found, is_missing = store.scan(after, SLICE)

@@ -1,6 +1,6 @@
-"""The machine's clocks, out of reach of what tests patch: freezegun replaces those of every module that it finds.
+"""The machine's clocks, unaffected by patches of tests: freezegun replaces the functions of every module that it finds.
 
-A module `time` of our own has functions of its own, also when this file is imported while time is frozen.
+A private copy of the module `time` has its own functions, even if this file is imported while time is frozen.
 """
 
 from importlib.machinery import BuiltinImporter
@@ -19,7 +19,7 @@ time_ns = _time.time_ns
 
 
 class RealClock(trio.abc.Clock):
-    """What trio's own clock does: its waits end after so many seconds of the machine."""
+    """trio's clock on these functions: its timeouts end after real seconds."""
 
     def start_clock(self) -> None:
         pass

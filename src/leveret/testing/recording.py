@@ -1,11 +1,11 @@
-"""Record and replay: what clients sent, with its time, in a file; and a broker that meets all of it again.
+"""Record and replay: the input of clients, with its time, in a file; and a replay of it to another broker.
 
 A file is JSON lines. The first is {"leveret-recording": 1}; then one line an event: `at` (seconds since the
 recording began, by the broker's clock), `connection` (a number), `event`:
 
     opened    vhost, user, name, frame_max, channel_max, capabilities: a client has logged in
-    received  octets (base64): what it sent then, exactly as it came
-    named     name: one that the broker made up for a queue or a consumer, used again in the replay
+    received  octets (base64): its input, exactly as received
+    named     name: a name that the broker generated for a queue or a consumer, used again in the replay
     closed
 
 Logins are not recorded, so no file holds a password.
@@ -42,12 +42,14 @@ class RecordingError(ValueError):
 
 @nearest_names
 class Recording:
-    """In force from its making until its `with` block ends or `stop`. Connections open before it are left out."""
+    """A recording, from its creation until its `with` block ends or `stop`. Connections opened before it are left
+    out.
+    """
 
     def __init__(self, broker: Host, path: str) -> None:
         self._broker = broker
         self._edge = broker.edge
-        self._numbers: dict[int, int] = {}  # id of session -> number; while the session lives
+        self._numbers: dict[int, int] = {}  # id of session -> number, while the session lives
         self._next = 1
         self._file: TextIO | None = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  closed by `stop`
         self._origin_ns = 0
@@ -62,7 +64,7 @@ class Recording:
         self.stop()
 
     def stop(self) -> None:
-        """The file is complete. Once more changes nothing."""
+        """Complete the file. Idempotent."""
         if self._file is not None:
             self._broker.ask(self._end)
 
@@ -116,7 +118,7 @@ class Recording:
 @nearest_names
 @dataclass(slots=True, frozen=True)
 class ReplayReport:
-    """What a replay did. `refusals`: where the broker refused what it had not refused then, a line each."""
+    """The result of a replay. `refusals`: refusals that the recording did not have, one line each."""
 
     connections: int
     octets: int
@@ -125,7 +127,7 @@ class ReplayReport:
 
 
 class RecordedClosing(Closing):
-    """Remembers what was refused."""
+    """Remembers refusals."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -149,7 +151,7 @@ class Replayed(AmqpSession):
             Peer(f"recorded connection {line['connection']}", is_loopback=True),
             self.drain,
             clock=edge.edge_clock,
-            deadlines=Deadlines(),  # that nobody looks at: heartbeats are not replayed
+            deadlines=Deadlines(),  # never served: heartbeats are not replayed
         )
         self._names = names
         assert isinstance(self.closing, RecordedClosing)
@@ -163,11 +165,11 @@ class Replayed(AmqpSession):
         self.login.client = edge.broker.connections.open(vhost, user, name=self.login.peer.name, flush=self.drain)
 
     def make_name(self, prefix: str) -> str:
-        """The name that was made then."""
+        """The recorded name."""
         return self._names.popleft() if self._names else generated_name(prefix)
 
     def drain(self) -> None:
-        """Nobody reads the answers."""
+        """Drop the answers."""
         while self.take_output():
             pass
         self.output_sent()
@@ -175,7 +177,7 @@ class Replayed(AmqpSession):
 
 @nearest_names
 class Replay:
-    """Lines of a recording, ready to be met again. Raises: RecordingError, OSError."""
+    """A recording, ready for replay. Raises: RecordingError, OSError."""
 
     def __init__(self, broker: Host, path: str) -> None:
         self._broker = broker
@@ -187,7 +189,8 @@ class Replay:
                 self._names.setdefault(line["connection"], deque()).append(line["name"])
 
     def run(self, *, vhost: str | None = None) -> ReplayReport:
-        """Everything again, at the same distances of virtual time. `vhost`: there, instead of where it was.
+        """Replay the recording at the same intervals of virtual time. `vhost`: the virtual host to use instead of the
+        recorded one.
 
         Connections that the recording leaves open stay open until the next reset. Raises: ClockIsReal.
         """
@@ -230,7 +233,7 @@ class Replay:
         return run
 
 
-#: What each event's line has beside `at`, `connection` and `event`.
+#: Keys of each event's line, beside `at`, `connection` and `event`.
 _KEYS: dict[object, dict[str, type]] = {
     "opened": {"vhost": str, "user": str, "frame_max": int, "channel_max": int, "capabilities": list},
     "received": {"octets": str},

@@ -1,7 +1,7 @@
-"""The AMQP frontend as the test broker runs it: the same sessions, with places where faults and recordings look in.
+"""The AMQP frontend of the test broker: the same sessions, with hooks for faults and recordings.
 
-A fault sees protocol events before the session does (`on_event`), confirms before they are written (`on_confirms`),
-octets before they are sent (`on_send`), and decides whether an endpoint may read and write at all.
+A fault receives protocol events before the session (`on_event`), confirms before they are written (`on_confirms`), and
+octets before they are sent (`on_send`), and decides whether an endpoint may read and write.
 """
 
 import errno
@@ -33,39 +33,39 @@ from .virtual_clock import EngineClock
 #: Confirms as (tag, multiple, is_ack).
 Confirms = list[tuple[int, bool, bool]]
 
-#: How long a stopping test broker waits for the last close-ok: clients of tests are often gone or deaf.
+#: Maximum wait of a stopping test broker for close-ok, in seconds: clients of tests have often ended or do not read.
 STOP_TIMEOUT_S = 0.3
 
 
 class Tap(Protocol):
-    """Records what clients send."""
+    """Records the input of clients."""
 
     def opened(self, session: AmqpSession) -> None:
-        """A client is logged in and has named its virtual host."""
+        """A client has logged in and opened its virtual host."""
 
     def received(self, session: AmqpSession, data: bytes) -> None:
-        """Octets that a logged-in client sent."""
+        """Input of a logged-in client."""
 
     def named(self, session: AmqpSession, name: str) -> None:
-        """The broker made up a name for a queue or a consumer."""
+        """The broker generated a name for a queue or a consumer."""
 
     def closed(self, session: AmqpSession) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
 
 
 class Hooks(Protocol):
-    """Where a fault may step in; as they stand here, nothing goes wrong. All are called inside the broker's loop."""
+    """The hooks of a fault, without effect here. All are called inside the broker's loop."""
 
     def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
-        """An event before its session sees it; None: it never does."""
+        """Called with an event before its session; returns the event, or None to drop it."""
         return event
 
     def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
-        """Confirms that would be sent now."""
+        """Called with confirms before they are sent; returns those to send."""
         return taken
 
     def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
-        """How many octets may go out now, and whether the connection ends behind them."""
+        """The number of octets that may be sent now, and whether the connection ends after them."""
         return len(data), False
 
     def may_read(self, endpoint: "WatchedEndpoint") -> bool:
@@ -77,45 +77,45 @@ class Hooks(Protocol):
         return True
 
     def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
-        """The most octets of one read."""
+        """The maximum octets of one read."""
         return size
 
     def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
-        """How long a read waits that could be done now, in real seconds."""
+        """The delay of a read, in real seconds."""
         return 0.0
 
     def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
-        """How long a write waits that could be done now, in real seconds."""
+        """The delay of a write, in real seconds."""
         return 0.0
 
 
 class HooksInForce(Hooks, Protocol):
-    """The hooks of all faults together; false when there are none."""
+    """The hooks of all faults together. Its truth value: whether there are any."""
 
     def __bool__(self) -> bool: ...
 
     async def changed(self) -> None:
-        """Until a fault begins or ends."""
+        """Wait until a fault begins or ends."""
 
 
 class Surroundings(Runtime, Protocol):
-    """What the connections need of the broker's side that they are part of (`Edge`)."""
+    """The part of `Edge` that connections use."""
 
     @property
     def faults(self) -> HooksInForce:
-        """Those in force."""
+        """The faults in force."""
 
     @property
     def tap(self) -> Tap | None:
-        """The recording under way; None: there is none."""
+        """The current recording; None: there is none."""
 
     @property
     def options(self) -> EdgeOptions:
-        """What the broker was started with."""
+        """The options of the broker."""
 
     @property
     def clock(self) -> EngineClock:
-        """The engine's."""
+        """The engine's clock."""
 
     @property
     def edge_clock(self) -> Clock:
@@ -123,17 +123,17 @@ class Surroundings(Runtime, Protocol):
 
     @property
     def edge_deadlines(self) -> Deadlines:
-        """Those on real time."""
+        """The deadlines on real time."""
 
     def note_activity(self) -> None:
-        """Something happened: it is not quiet."""
+        """Record activity: the broker is not quiet."""
 
     def note_sent(self) -> None:
-        """A client got octets."""
+        """Record that a client was sent octets."""
 
 
 class WatchedConnection(Connection):
-    """A frame reader whose events pass the faults in force."""
+    """A frame reader that passes events to the faults in force."""
 
     __slots__ = ("_endpoint",)
 
@@ -142,7 +142,7 @@ class WatchedConnection(Connection):
         self._endpoint = endpoint
 
     def events(self) -> Iterator[ProtocolEvent]:
-        """See `Connection`; while faults are in force, runs come one message at a time."""
+        """See `Connection`. While faults are in force, runs are split into single messages."""
         endpoint = self._endpoint
         faults = endpoint.edge.faults
         for event in super().events():
@@ -156,9 +156,9 @@ class WatchedConnection(Connection):
 
 
 class WatchedConfirming(Confirming):
-    """Confirms that pass the faults in force."""
+    """Confirms that are passed to the faults in force."""
 
-    #: Set when the session is complete; None once it is over.
+    #: Set when the session is complete; None after its end.
     endpoint: "WatchedEndpoint | None" = None
 
     def send_due(self) -> None:
@@ -174,7 +174,7 @@ class WatchedConfirming(Confirming):
 
 
 class WatchedSession(AmqpSession):
-    """A session on real time whose events and confirms pass the faults in force."""
+    """A session on real time that passes events and confirms to the faults in force."""
 
     confirming_type = WatchedConfirming
 
@@ -212,13 +212,13 @@ class WatchedSession(AmqpSession):
         return name
 
     def handle_end(self) -> None:
-        """See `AmqpSession`; no cycle stays behind."""
+        """See `AmqpSession`. Breaks reference cycles."""
         super().handle_end()
         self._watch(None)
 
 
 class WatchedSocket:
-    """A socket whose reads and writes are counted, and pass the faults in force."""
+    """A socket that counts reads and writes, and passes them to the faults in force."""
 
     def __init__(self, sock: socket.socket, edge: Surroundings) -> None:
         self._socket = sock
@@ -240,7 +240,7 @@ class WatchedSocket:
         return self._socket.recv(size)
 
     def send(self, data: bytes | memoryview) -> int:
-        """See `socket.socket`. A fault lets a part out, and may end the connection behind it (ECONNRESET)."""
+        """See `socket.socket`. A fault may send a part only, and end the connection after it (ECONNRESET)."""
         edge = self._edge
         allowed, is_last = len(data), False
         if edge.faults and self.endpoint is not None:
@@ -271,7 +271,7 @@ class WatchedEndpoint(Endpoint):
     ) -> None:
         self.edge = server.edge
         self.number = server.next_number()
-        self.tapped = b""  # the handshake so far, while somebody records
+        self.tapped = b""  # the handshake so far, for a recording
         watched = WatchedSocket(sock, self.edge)
         super().__init__(server, cast(socket.socket, watched), peer, tls, is_proxied)
         watched.endpoint = self
@@ -289,13 +289,13 @@ class WatchedEndpoint(Endpoint):
 
     @property
     def client(self) -> Client | None:
-        """The engine's client, once it is logged in."""
+        """The engine's client, after the login."""
         client = self.session.login.client
         return None if client is None or client.closed else client
 
     @property
     def name(self) -> str:
-        """The name that the client gave its connection, or where it comes from."""
+        """The name that the client gave its connection, or its remote address."""
         given = self.session.login.client_properties.get("connection_name")
         return str(given.text) if given is not None and isinstance(given.value, bytes) else self.session.login.peer.name
 
@@ -305,20 +305,20 @@ class WatchedEndpoint(Endpoint):
         return self._writing
 
     def open_channels(self) -> list[Channel]:
-        """In order of their numbers."""
+        """The open channels, by number."""
         channels = self.session.connection.channels
         found = (channels[number] for number in sorted(channels))
         return [one for one in found if isinstance(one, Channel) and one.state is ChannelState.OPEN]
 
     def abort(self) -> None:
-        """Reset the connection; the peer hears nothing else."""
+        """Reset the connection without a closing handshake."""
         self.session.closing.abort = self.session.closing.finished = True
         self.scope.cancel()
 
     # -- instead of the endpoint's own ------------------------------------------------------------------------------
 
     async def wait_readable(self, fd: int) -> None:  # type: ignore[override]
-        """Until the socket has something and no fault forbids to read it."""
+        """Wait until the socket is readable and no fault forbids to read."""
         faults = self.edge.faults
         while True:
             while faults and not faults.may_read(self):
@@ -331,7 +331,7 @@ class WatchedEndpoint(Endpoint):
                 return
 
     async def wait_writable(self, sock: socket.socket) -> None:  # type: ignore[override]
-        """Until the socket takes something and no fault forbids to write it."""
+        """Wait until the socket is writable and no fault forbids to write."""
         faults = self.edge.faults
         while True:
             while faults and not faults.may_write(self):
@@ -344,10 +344,10 @@ class WatchedEndpoint(Endpoint):
                 return
 
     async def _let_consumers_take(self, queue: Queue) -> None:
-        """Not here: when a test broker is quiet, all that clients sent has been read."""
+        """No effect: when a test broker is quiet, all input of clients was read."""
 
     def handle(self, session: AmqpSession, data: bytes) -> Step:
-        """One read."""
+        """Handle the data of one read."""
         tap = self.edge.tap
         if tap is None or not data:
             return handle_bytes(session, data)
@@ -371,7 +371,7 @@ async def _pause(delay_s: float) -> None:
 
 
 class WatchedServer(Server):
-    """The listener and the connections of a test broker; the listener can be taken away and brought back."""
+    """The listener and the connections of a test broker. The listener can be removed and replaced."""
 
     endpoint_type = WatchedEndpoint  # type: ignore[assignment]
 
@@ -383,18 +383,18 @@ class WatchedServer(Server):
         self._number = 0
 
     def next_number(self) -> int:
-        """Connections are numbered from 1 in order of their coming."""
+        """The next number of a connection, from 1."""
         self._number += 1
         return self._number
 
     def listen(self, listener: socket.socket) -> None:
-        """Accept from it from now on."""
+        """Accept connections from this listener."""
         listener.setblocking(False)
         self._accepting = trio.CancelScope()
         self.nursery.start_soon(self._accept, listener, self._accepting)
 
     def stop_listening(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         if self._accepting is not None:
             self._accepting.cancel()
             self._accepting = None
@@ -404,7 +404,7 @@ class WatchedServer(Server):
             try:
                 await self.accept_from(listener, is_tls=False)
             except trio.ClosedResourceError:
-                pass  # taken away by a fault
+                pass  # removed by a fault
 
     async def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
         self.edge.note_activity()
@@ -423,7 +423,7 @@ class WatchedServer(Server):
         self.endpoints.clear()
 
     async def say_goodbye(self) -> None:
-        """As a broker does that is stopped: connection.close 320, and a moment for the answers."""
+        """Close as a stopping broker does: connection.close 320, and a short wait for the answers."""
         for endpoint in list(self.endpoints):
             if not self.edge.faults.may_write(endpoint):
                 endpoint.abort()

@@ -1,4 +1,4 @@
-"""What a client sent, cut as faults and recordings want it: one message an event, octets without the handshake."""
+"""Input of clients, split for faults and recordings: one message an event, octets without the handshake."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
 
 
 def behind_open(handshake: bytes) -> bytes:
-    """What a client sent behind its connection.open."""
+    """The input after a client's connection.open."""
     position = 8
     while position + 7 < len(handshake):
         end = position + 8 + int.from_bytes(handshake[position + 3 : position + 7], "big")

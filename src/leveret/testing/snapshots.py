@@ -1,4 +1,4 @@
-"""Immutable pictures of what a broker holds, in a client's words: text, numbers, datetimes, no wire types."""
+"""Immutable snapshots of a broker's state as plain values: text, numbers, datetimes, no wire types."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def _no_headers() -> Mapping[str, Any]:
 @nearest_names
 @dataclass(slots=True, frozen=True)
 class Properties:
-    """The properties of basic, decoded; None: the message does not have it. `timestamp`: seconds since 1970 UTC."""
+    """The properties of basic, decoded; None: the message has no such property. `timestamp`: seconds since 1970 UTC."""
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -55,7 +55,7 @@ class Properties:
 
 
 class Content:
-    """What messages show of their content: each property by its name, the body as text and as JSON."""
+    """The content of a message: each property by its name, the body as text and as JSON."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class Content:
 
     @property
     def content_type(self) -> str | None:
-        """As in `Properties`, like those that follow."""
+        """As in `Properties`, like the following ones."""
         return self.properties.content_type
 
     @property
@@ -135,9 +135,9 @@ class Content:
 class MessageSnapshot(Content):
     """One message in one queue.
 
-    `deliveries`: how often it was handed out. Times are seconds of the broker's clock since its start: `due_at` when a
-    scheduled message becomes ready, `expires_at` when it expires; None: not at all. `consumer`: tag of the consumer
-    that has it unacknowledged, "" for a get; `connection`: whose.
+    `deliveries`: number of its deliveries. Times are seconds of the broker's clock since its start: `due_at` when a
+    scheduled message becomes ready, `expires_at` when it expires; None: never. `consumer`: tag of the consumer that has
+    it unacknowledged, "" for a get; `connection`: the name of its connection.
     """
 
     id: int
@@ -172,7 +172,7 @@ class ConsumerSnapshot:
 @nearest_names
 @dataclass(slots=True, frozen=True)
 class QueueSnapshot:
-    """A queue and everything in it, in the order in which it would be delivered; `scheduled` soonest first."""
+    """A queue with its messages in the order of delivery; `scheduled` in the order of their times."""
 
     name: str
     vhost: str
@@ -188,12 +188,12 @@ class QueueSnapshot:
 
     @property
     def messages(self) -> tuple[MessageSnapshot, ...]:
-        """All of them: unacked, ready, scheduled."""
+        """All messages: unacknowledged, ready, scheduled."""
         return self.unacked + self.ready + self.scheduled
 
     @property
     def bodies(self) -> list[bytes]:
-        """The bodies of what is ready."""
+        """The bodies of the ready messages."""
         return [message.body for message in self.ready]
 
     def __len__(self) -> int:
@@ -215,7 +215,7 @@ class QueueSnapshot:
 
 
 def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
-    """A picture of a queue; in the broker's loop."""
+    """A snapshot of a queue. Call it in the broker's loop."""
     unacked = sorted(queue.unacked_messages(), key=lambda message: message.id)
     return QueueSnapshot(
         name=queue.name,
@@ -233,15 +233,15 @@ def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
 
 
 def _ready(queue: Queue) -> list[Message]:
-    """What is ready, wherever it is."""
+    """The ready messages, in memory and on disk."""
     found = [*queue.store, *_only_on_disk(queue)]
     if queue.keeps:
-        found.sort(key=lambda message: message.id)  # what only the disk has stands before, or between
+        found.sort(key=lambda message: message.id)  # messages on disk are before or between the others
     return found
 
 
 def _only_on_disk(queue: Queue) -> Iterator[Message]:
-    """What a queue has that is deeper than memory."""
+    """The messages of a queue that are not in memory."""
     for part in queue.store.paged_parts():
         if isinstance(part, Message):
             yield part
@@ -250,7 +250,7 @@ def _only_on_disk(queue: Queue) -> Iterator[Message]:
 
 
 def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:
-    """A picture of a message in a queue."""
+    """A snapshot of a message in a queue."""
     header, body = message.envelope.framing.split(message.content)
     holder = None if message.holder is None else holder_of(message)
     return MessageSnapshot(
@@ -286,7 +286,7 @@ def content_of(envelope: Envelope, content: bytes) -> tuple[Properties, bytes]:
 
 
 def properties_of(header: bytes) -> Properties:
-    """Decoded properties of a content header; none where they can't be read."""
+    """Decoded properties of a content header; none if they are invalid."""
     try:
         found = decode_properties(header)
     except ContentError:
@@ -301,7 +301,7 @@ def properties_of(header: bytes) -> Properties:
 
 
 def plain_table(table: FieldTable) -> Mapping[str, Any]:
-    """A field table in plain values, read only."""
+    """A field table as plain, read-only values."""
     return MappingProxyType({key: _plain(value) for key, value in table.items()})
 
 
@@ -334,14 +334,14 @@ def _plain(field_: Field) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Read-only tables and arrays as dicts and lists, to be shown."""
+    """Read-only tables and arrays as dicts and lists, for printing."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def json_content(body: bytes, default: Any = None) -> Any:
-    """A body as JSON; `default` when it is none."""
+    """A body as JSON; `default` if it is none."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -349,7 +349,7 @@ def json_content(body: bytes, default: Any = None) -> Any:
 
 
 def shown_body(body: bytes, size_max: int = 200) -> str:
-    """A body as a person would like to see it: text where it is text, with what can't be seen escaped."""
+    """A body for people: as text if it is text, with invisible characters escaped."""
     try:
         text = body.decode()
         shown = text if text.isprintable() and text and text == text.strip() else repr(text)

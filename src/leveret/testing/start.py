@@ -31,20 +31,21 @@ def start_broker(
     seed: int | None = None,
     management: bool = False,
 ) -> Iterator[RunningBroker]:
-    """A broker in a thread of its own, on a free port of 127.0.0.1: bound and accepting inside the `with` block.
+    """A broker in its own thread, on a free port of 127.0.0.1, which accepts connections inside the `with` block.
 
     Args:
         clock: "virtual": time passes only by `broker.clock`.
         config: path of a file, TOML text, or a dict of the same shape.
-        profile: whose semantics, as in `leveret serve --profile`.
-        data: directory of a journal, made if need be: durable queues and their persistent messages outlive the broker.
+        profile: the broker whose semantics apply, as in `leveret serve --profile`.
+        data: directory of a journal, created if needed: durable queues and their persistent messages outlive the
+        broker.
             Default: everything in memory.
-        clock_start: the wall time at the start (naive: UTC); default: now, or, on virtual time with `data`, when the
-            last broker there stopped.
-        quiet_ms: how long nothing must happen, in real time, before virtual time goes on.
-        virtual_heartbeats: heartbeats and handshake limits go by the broker's clock, too.
+        clock_start: the wall time at the start (naive: UTC); default: now, or, on virtual time with `data`, the time
+            at which the last broker there stopped.
+        quiet_ms: real time without activity before virtual time advances.
+        virtual_heartbeats: heartbeats and handshake limits use the broker's clock, too.
         seed: makes the broker's own chance (collision avoidance) reproducible.
-        management: RabbitMQ's HTTP API is served, too, at `management_url`. Needs `leveret[console]`.
+        management: serve RabbitMQ's HTTP API, too, at `management_url`. Needs `leveret[console]`.
     Raises: BrokerOptionsError.
     """
     options = read_options(
@@ -79,7 +80,7 @@ async def open_broker(
     seed: int | None = None,
     management: bool = False,
 ) -> AsyncIterator[RunningBroker]:
-    """`start_broker` for trio and asyncio: `async with`; starting and stopping leave the loop running."""
+    """`start_broker` for trio and asyncio, with `async with`; starting and stopping do not block the loop."""
     options = read_options(
         clock=clock,
         config=config,
@@ -101,7 +102,7 @@ async def open_broker(
 
 
 async def _whole(future: "Future[Any]") -> None:
-    """Wait for a start or an end; a cancellation comes after it, so that no half-started thread is left behind."""
+    """Wait for a start or an end. A cancellation takes effect after it, so that no half-started thread remains."""
     if sniffio.current_async_library() == "trio":
         with trio.CancelScope(shield=True):
             await result_of(future)

@@ -1,4 +1,4 @@
-"""A configuration given as a dict, written as the TOML that it means: one loader reads all."""
+"""Conversion of a configuration given as a dict to TOML, so that one loader reads all configurations."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def _key(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Inline, whatever it is: tables and arrays too."""
+    """An inline value, also of tables and arrays."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""The same for unittest: one broker a class, as new for each test."""
+"""The test broker for unittest: one broker for each class, reset for each test."""
 
 import unittest
 from typing import TYPE_CHECKING, ClassVar
@@ -19,10 +19,10 @@ _OPTIONS = ("amqp_clock", "amqp_config", "amqp_profile", "amqp_quiet_ms", "amqp_
 
 
 class BrokerTestMixin(_Base):
-    """Put it before `unittest.TestCase`: `self.amqp_broker` and `self.amqp_url` are there in each test.
+    """Put it before `unittest.TestCase`: each test has `self.amqp_broker` and `self.amqp_url`.
 
-    Class attributes choose the broker; `amqp_fail_on_leak` makes a test fail that leaves connections behind, and
-    with `amqp_leaked_queues` queues. What it leaves is looked at after the test's own clean-ups.
+    Class attributes choose the broker. `amqp_fail_on_leak` makes a test fail that leaves connections behind, and with
+    `amqp_leaked_queues` queues. The check follows the test's own clean-ups.
     """
 
     amqp_clock: ClassVar[ClockMode] = "real"
@@ -35,7 +35,7 @@ class BrokerTestMixin(_Base):
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Start the class's broker. Raises: TypeError for a class attribute that is a typing error of one of these."""
+        """Start the class's broker. Raises: TypeError for a misspelt class attribute."""
         check_attributes(cls, _OPTIONS)
         super().setUpClass()
         context = start_broker(
@@ -45,7 +45,7 @@ class BrokerTestMixin(_Base):
         cls.addClassCleanup(context.__exit__, None, None, None)
 
     def setUp(self) -> None:
-        """As new, with a virtual host for this test."""
+        """Reset the broker, and create a virtual host for this test."""
         self.amqp_broker.reset()
         self.amqp_broker.default_vhost = "test " + self.id()[-120:]
         self.amqp_broker.vhost()
@@ -54,7 +54,7 @@ class BrokerTestMixin(_Base):
 
     @property
     def amqp_url(self) -> str:
-        """For clients."""
+        """The URL for clients."""
         return self.amqp_broker.url
 
     def _look_for_leaks(self) -> None:

@@ -1,4 +1,4 @@
-"""One virtual host of a test broker, looked at and handled behind its clients' backs."""
+"""One virtual host of a test broker: inspection and changes without a client."""
 
 import json as json_module
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,21 +35,21 @@ from .wire_values import known_properties, wire_property, wire_table
 T = TypeVar("T")
 
 
-#: Of `inject`, beside the names of properties.
+#: Arguments of `inject` beside the names of properties.
 _KEYWORDS = ("exchange", "routing_key", "body", "json", "headers", "vhost")
 
 
 class NotSettled(AssertionError):
-    """Something is still to be done after the time that was given; the text lists it."""
+    """The virtual host was not settled in time; the text lists the unfinished work."""
 
 
 @nearest_names
 class VirtualHostView(VirtualHostAssertions):
-    """What a test may know and do in one virtual host. Everything clients have sent by now is taken into account."""
+    """The methods of tests for one virtual host. Each first handles everything that clients have sent so far."""
 
     @property
     def url(self) -> str:
-        """For clients."""
+        """The URL for clients."""
         return f"amqp://guest:guest@127.0.0.1:{self._broker.port}/{quote(self.name, safe='')}"
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class VirtualHostView(VirtualHostAssertions):
     # -- looking ----------------------------------------------------------------------------------------------------
 
     def queue(self, name: str) -> QueueSnapshot:
-        """A picture of a queue as it is now. Raises: LookupError."""
+        """A snapshot of a queue. Raises: LookupError."""
         return self._ask(lambda vhost: snapshot_of(find_queue(vhost, name), self._broker.edge.clock))
 
     def queues(self) -> tuple[QueueSnapshot, ...]:
@@ -70,7 +70,7 @@ class VirtualHostView(VirtualHostAssertions):
     def published(
         self, exchange: str | None = None, routing_key: str | None = None, *, copies: bool = False
     ) -> Record[PublishedMessage]:
-        """What clients (and `inject`) published, oldest first; None: any. `copies`: also what was dead-lettered.
+        """The messages that clients (and `inject`) published, oldest first; None: any. `copies`: also dead letters.
 
         Raises: LookupError when the exchange's name is a typing error.
         """
@@ -89,9 +89,9 @@ class VirtualHostView(VirtualHostAssertions):
         return self._ask(look)
 
     def history(self, *kinds: str, queue: str | None = None, message: int | None = None) -> Record[HistoryEvent]:
-        """What happened, oldest first: of these kinds (none: all), to one queue or message (None: any).
+        """The events of these kinds (none given: all) of one queue or message (None: any), oldest first.
 
-        Raises: ValueError for a kind that there is not; LookupError for a queue's name that is a typing error.
+        Raises: ValueError for an unknown kind; LookupError for a queue's name that is a typing error.
         """
 
         check_kinds(kinds)
@@ -112,7 +112,7 @@ class VirtualHostView(VirtualHostAssertions):
         return self._ask(look)
 
     def plain(self) -> dict[str, Any]:
-        """What was published and what is in the queues, in plain values that do not differ from run to run.
+        """The published messages and the content of queues, as plain values that are the same in each run.
 
         For snapshot tests (syrupy, inline-snapshot) and for JSON: see `plain_form`.
         """
@@ -126,13 +126,13 @@ class VirtualHostView(VirtualHostAssertions):
         return self._ask(look)
 
     def blocked(self) -> tuple[BlockedSnapshot, ...]:
-        """Connections whose publishes are held for want of room: for what, and since when; the longest first."""
+        """Connections whose publishes wait for room, with the limit and the start of the wait; the longest first."""
         return self._ask(lambda vhost: blocked_of(self._broker.edge, vhost.name))
 
     def leases(self, queue: str | None = None) -> tuple[LeaseSnapshot, ...]:
-        """Who holds which message of a leased queue, which end first come first; None: of all, queue by queue.
+        """The leases of a queue by deadline; None: of all queues, queue by queue.
 
-        Raises: LookupError: no such queue; ValueError: it is no leased queue.
+        Raises: LookupError: no such queue; ValueError: the queue is not leased.
         """
 
         def look(vhost: VirtualHost) -> tuple[LeaseSnapshot, ...]:
@@ -146,7 +146,7 @@ class VirtualHostView(VirtualHostAssertions):
         return self._ask(look)
 
     def has_consumer(self, queue: str, *, within: float = 0) -> bool:
-        """Whether a queue is there and somebody consumes from it, or does within so many real seconds."""
+        """Whether the queue exists and has a consumer, now or within these real seconds."""
 
         def look() -> bool:
             vhost = self._broker.edge.broker.virtual_hosts.get(self.name)
@@ -167,12 +167,12 @@ class VirtualHostView(VirtualHostAssertions):
         headers: Mapping[str, Any] | None = None,
         **properties: Any,
     ) -> bool:
-        """Publish a message as if a client had. `json`: instead of a body.
+        """Publish a message as a client does. `json`: instead of a body.
 
         Returns: whether all queues took it; False: one refused it, because it is full, or nothing is bound to the
-            exchange at all.
+            exchange.
         Raises: LookupError when there is no such exchange or queue, or the exchange's bindings lead elsewhere (the
-            message counts as published all the same); TypeError for an unknown property.
+            message counts as published nevertheless); TypeError for an unknown property.
         """
         if json is not None:
             body = json_module.dumps(json).encode()
@@ -198,9 +198,9 @@ class VirtualHostView(VirtualHostAssertions):
     def remove(
         self, queue: str, which: "Callable[[MessageSnapshot], bool] | int | None" = None
     ) -> tuple[MessageSnapshot, ...]:
-        """Take messages out of a queue's ready and scheduled ones: by id, by a condition, or (None) all of them.
+        """Remove ready and scheduled messages of a queue: by id, by a condition, or (None) all.
 
-        Returns: what was taken. Raises: LookupError.
+        Returns: the removed messages. Raises: LookupError.
         """
 
         def is_meant(message: Message, due_ns: int | None = None) -> bool:
@@ -221,11 +221,11 @@ class VirtualHostView(VirtualHostAssertions):
         return self._ask(take)
 
     def reset(self) -> None:
-        """As new: nobody is connected, nothing was declared or published. Other virtual hosts, and time, go on."""
+        """Reset this virtual host: no connections, objects or history. Other virtual hosts, and time, go on."""
         self._broker.thread.submit(self._renew(self._broker.edge.reset_vhost)).result()
 
     def delete(self) -> None:
-        """It is gone, with all that was in it."""
+        """Delete this virtual host with its content."""
         self._broker.thread.submit(self._renew(self._broker.edge.remove_vhost)).result()
 
     def _renew(self, how: Callable[[str], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
@@ -240,10 +240,10 @@ class VirtualHostView(VirtualHostAssertions):
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def settled(self, timeout: float = 5.0, *, ignore: Sequence[str] = (), due: bool = True) -> None:
-        """Wait until nothing is ready, unacked, in flight or (`due`) scheduled, and the broker is quiet.
+        """Wait until no message is ready, unacknowledged, in flight or (`due`) scheduled, and the broker is quiet.
 
         `timeout`: real seconds. `ignore`: queues that may hold messages, wildcards `*` allowed (a dead-letter queue).
-        Raises: NotSettled, which prints what is pending; WouldBlockTheLoop.
+        Raises: NotSettled, which prints the unfinished work; WouldBlockTheLoop.
         """
         __tracebackhide__ = True
         pending = self._broker.thread.wait(self._settled(timeout, ignore, due), "settled")
@@ -260,7 +260,7 @@ class VirtualHostView(VirtualHostAssertions):
     def _settled(self, timeout: float, ignore: Sequence[str], due: bool) -> Callable[[], Awaitable[str]]:
         patterns = (
             [ignore] if isinstance(ignore, str) else ignore
-        )  # a text is a sequence of letters, which nobody means
+        )  # a single string is a sequence of letters, which cannot be intended
         """What waits; it returns why the virtual host is not settled, "" when it is."""
         from fnmatch import fnmatchcase
 
@@ -299,7 +299,7 @@ class VirtualHostView(VirtualHostAssertions):
 
 
 def _leads_nowhere(vhost: VirtualHost, exchange: str, routing_key: str) -> LookupError:
-    """The error for a message that no queue gets: with what is like the routing key."""
+    """The error for a message that reaches no queue, with binding keys similar to its routing key."""
     where = f" in virtual host {vhost.name!r}"
     if not exchange:
         return missing("queue", routing_key, vhost.queues, where)

@@ -1,6 +1,6 @@
-"""The clock of a test broker's engine: real, or one that stands still until it is moved.
+"""The clock of a test broker's engine: real, or virtual, which only moves when it is told to.
 
-The order of deadlines and the automatic jumps to them: `clock.py`.
+`clock.py` orders the deadlines and jumps to them.
 """
 
 from typing import Literal
@@ -11,7 +11,7 @@ ClockMode = Literal["real", "virtual"]
 
 
 class EngineClock:
-    """`engine.Clock` that starts at 0; `start_ms`: the wall time then (milliseconds since 1970 UTC)."""
+    """An `engine.Clock` that starts at 0; `start_ms`: the wall time then (milliseconds since 1970 UTC)."""
 
     __slots__ = ("_now_ns", "_origin_ns", "mode", "start_ms")
 
@@ -33,6 +33,6 @@ class EngineClock:
         return self.start_ms + self.monotonic_ns() // 1_000_000
 
     def move_to(self, now_ns: int) -> None:
-        """Virtual only: it is `now_ns`, never earlier than it was."""
+        """Set the virtual time, which never goes back."""
         assert self.is_virtual
         self._now_ns = max(self._now_ns, now_ns)

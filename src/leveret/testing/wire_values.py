@@ -1,4 +1,4 @@
-"""Python values as an injected message has them: with the tags that clients give them."""
+"""Conversion of Python values to wire values with type tags, for injected messages."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -7,24 +7,24 @@ from ..engine import Field, FieldTable, PropertyValue
 from .snapshots import Properties
 from .typos import check_property
 
-#: Those that are keywords of `inject` and `assert_published`.
+#: The properties that are keywords of `inject` and `assert_published`.
 PROPERTY_NAMES = tuple(name for name in Properties.__dataclass_fields__ if name != "headers")
 
 
 def known_properties(properties: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, Any]:
-    """The same. `beside`: other keywords that may be meant. Raises: TypeError for a name that is no property's."""
+    """Return the properties. `beside`: other valid keywords. Raises: TypeError for an unknown property."""
     for name in properties:
         check_property(name, PROPERTY_NAMES, beside)
     return dict(properties)
 
 
 def wire_property(value: Any) -> PropertyValue:
-    """The value of a property."""
+    """The wire value of a property."""
     return value.encode() if isinstance(value, str) else value
 
 
 def wire_table(values: Mapping[str, Any]) -> FieldTable:
-    """A table. Raises: TypeError for what is none."""
+    """The wire form of a table. Raises: TypeError for other values."""
     if not isinstance(values, Mapping):
         raise TypeError(f"headers: {values!r} is not right, expected a table")
     return {key: _field(value) for key, value in values.items()}

@@ -1,9 +1,9 @@
-"""Workers of an application beside a test: in a thread or a process, ready when the block begins, ended when it ends.
+"""Workers of an application beside a test, in a thread or a process: ready when the block begins, ended with it.
 
     with thread_worker(broker, consume, broker.url, consumes="orders"):
         ...
 
-Those of Celery, dramatiq, FastStream and taskiq: frameworks.py.
+frameworks.py has workers of Celery, dramatiq, FastStream and taskiq.
 """
 
 import os
@@ -20,11 +20,11 @@ from ..settings.printable import printable_lines
 from .broker import RunningBroker
 from .nearest_names import nearest_keywords, nearest_names
 
-#: How long a worker may take to begin and to end, in real seconds.
+#: Maximum time of a worker to begin and to end, in real seconds.
 TIMEOUT_S = 30.0
-#: A worker that is waited for is looked at so often.
+#: Period in which the state of a worker is checked, in seconds.
 LOOK_S = 0.1
-#: So much of a process's output is shown when it fails.
+#: Characters of a process's output that a failure shows.
 OUTPUT_MAX = 4_000
 
 
@@ -42,14 +42,14 @@ def thread_worker(
     patience: float = TIMEOUT_S,
     **kwargs: object,
 ) -> Iterator[threading.Thread]:
-    """Run `target(*args, **kwargs)` in a thread of its own until the block ends.
+    """Run `target(*args, **kwargs)` in its own thread until the block ends.
 
     Args:
         consumes: a queue; the block begins when it has a consumer.
         stop: makes the target return. Default: the broker cancels the consumers of its virtual host, at which pika's
             `start_consuming` returns.
-        patience: how long it may take to begin and to end, in real seconds.
-    Raises: WorkerFailed, also when the target raised before it was stopped; what it raises afterwards is its goodbye.
+        patience: maximum time to begin and to end, in real seconds.
+    Raises: WorkerFailed, also when the target raised before it was stopped; later errors of it are ignored.
     """
     errors: list[BaseException] = []
 
@@ -97,9 +97,9 @@ def process_worker(
     """Run a command until the block ends, with the broker's URL in `AMQP_URL` and wherever it has "{url}".
 
     Args:
-        consumes: a queue; the block begins when it has a consumer. says: or when this is in its output.
-        environment: variables beside our own; "{url}" in them, too.
-        patience: how long it may take to begin and to end (it is terminated, then killed), in real seconds.
+        consumes: a queue; the block begins when it has a consumer. says: or when its output has this text.
+        environment: variables beside our own; "{url}" is replaced in them, too.
+        patience: maximum time to begin and to end (it is terminated, then killed), in real seconds.
     Raises: WorkerFailed, with the end of its output, when it does not begin or ends by itself with an error.
     """
     url = broker.url
@@ -164,7 +164,7 @@ def _all_of(output: IO[bytes]) -> bytes:
 
 
 def _read_again(output: IO[bytes]) -> bytes:
-    """Where a file has one position for all, put it back to the end, where the process writes."""
+    """Where a file has one position for all its users, restore it to the end, where the process writes."""
     output.seek(0)
     data = output.read()
     output.seek(0, os.SEEK_END)
@@ -183,14 +183,14 @@ def _cancel_consumers(broker: RunningBroker) -> None:
 
 @nearest_names
 class Workers:
-    """What the fixture `amqp_worker` gives: call it to start a worker that ends with the fixture's scope."""
+    """The fixture `amqp_worker`: a call starts a worker that ends with the fixture's scope."""
 
     def __init__(self, broker: RunningBroker, enter: Callable[[Any], Any]) -> None:
         self._broker = broker
         self._enter = enter
 
     def __call__(self, target: "Callable[..., object] | Sequence[str]", *args: object, **options: Any) -> Any:
-        """A function: as `thread_worker`; a command: as `process_worker`. Returns: the thread, or the process."""
+        """Start a function as `thread_worker`, or a command as `process_worker`. Returns: the thread or the process."""
         if callable(target):
             return self._enter(thread_worker(self._broker, target, *args, **options))
         return self._enter(process_worker(self._broker, target, **options))

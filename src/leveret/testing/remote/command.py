@@ -1,4 +1,4 @@
-"""`leveret test-server`: a test broker in a process of its own, for tests in any language. See docs/test-server.md."""
+"""`leveret test-server`: a test broker in its own process, for tests in any language. See docs/test-server.md."""
 
 import argparse
 import json
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
-#: From the environment, where a command line would show it to everybody.
+#: The variable of the token: command lines are visible to all users.
 TOKEN_VARIABLE = "LEVERET_TEST_TOKEN"
 CLIENTS = {"go": "leverettest.go", "node": "leveret.mjs", "java": "LeveretTest.java"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of this command."""
     parser.add_argument("--config", metavar="FILE", default=None, help="configuration of the broker")
     parser.add_argument("--profile", metavar="NAME", default=None, help="RabbitMQ version to follow")
     parser.add_argument("--clock", choices=("real", "virtual"), default="virtual", help="how time passes (virtual)")
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Until a signal comes, or the parent goes."""
+    """Run until a signal comes, or the parent process ends."""
     if options.client is not None:
         print((Path(__file__).parent / "clients" / CLIENTS[options.client]).read_text(), end="")
         return EXIT_OK
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _end(control: Any) -> None:
-    """`shutdown` waits for the loop that this thread may be in."""
+    """`shutdown` waits for the server's loop, in which this thread may be."""
     threading.Thread(target=control.shutdown, daemon=True).start()
 
 

@@ -1,8 +1,8 @@
 """The HTTP interface of a test server: `POST /v1/OPERATION` with a JSON object, answered with JSON.
 
-200 `{"result": ...}`; 417 `{"error": text}` for an assertion that does not hold; 400 for arguments that are not right,
-404 for an operation that there is not, 401 without the token. `GET /v1/` lists the operations. It is for tests on one
-machine: a thread for each connection, from the standard library.
+200 `{"result": ...}`; 417 `{"error": text}` for a failed assertion; 400 for invalid arguments, 404 for an unknown
+operation, 401 without the token. `GET /v1/` lists the operations. It is for tests on one machine: a thread for each
+connection, from the standard library.
 """
 
 import hmac
@@ -20,14 +20,14 @@ from .values import WrongValue
 LOG = logging.getLogger(__name__)
 
 PREFIX = "/v1/"
-#: Of one request, in octets.
+#: Maximum octets of a request's body.
 BODY_MAX = 16 << 20
-#: A client that sends nothing for so long, in seconds, is dropped.
+#: Seconds without input after which a client is dropped.
 READ_TIMEOUT = 60
 
 
 class ControlServer(ThreadingHTTPServer):
-    """Listens on `host`; `port` 0 takes a free one."""
+    """A server on `host`; `port` 0 takes a free one."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -40,11 +40,11 @@ class ControlServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """For clients on this machine."""
+        """The URL for clients on this machine."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away in the middle is no news."""
+        """Ignore clients that close their connection during a request."""
         LOG.debug("connection of %s ended", client_address, exc_info=True)
 
 
@@ -84,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
             self._fail(HTTPStatus.BAD_REQUEST, str(error) or type(error).__name__)
         except BrokerStopped as error:
             self._fail(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        except Exception as error:  # a fault of ours must not leave a client without an answer
+        except Exception as error:  # our own errors must get an answer, too
             LOG.exception("operation %s failed", name)
             self._fail(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
         else:
@@ -99,18 +99,18 @@ class Handler(BaseHTTPRequestHandler):
     do_DELETE = do_HEAD = do_OPTIONS = do_PATCH = do_PUT = _do_other
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library refuses is refused with JSON as well."""
+        """Refusals of the standard library, as JSON."""
         self.close_connection = True
-        if self.request_version == "HTTP/0.9":  # the request line was not understood, and would get no headers
+        if self.request_version == "HTTP/0.9":  # the request line was invalid, and the answer would get no headers
             self.request_version = self.protocol_version
         self._fail(HTTPStatus(code), message or HTTPStatus(code).phrase)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Not on stderr, where the tests' own output is."""
+        """Log nothing: stderr has the output of the tests."""
         LOG.debug(format, *args)
 
     def _is_allowed(self) -> bool:
-        """The token, and, on loopback, a host that no page of another site can have."""
+        """Check the token, and, on loopback, the Host header, so that web pages of other sites are refused."""
         host = self.headers.get("host", "").rpartition(":")[0] or self.headers.get("host", "")
         given = self.headers.get("authorization", "").removeprefix("Bearer ").encode("utf-8", "surrogateescape")
         if self.server.is_local and host not in ("127.0.0.1", "localhost", "[::1]"):
@@ -125,8 +125,8 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def _arguments(self) -> dict[str, Any] | None:
-        """Of the request; None if it was refused."""
-        length = self.headers.get("content-length", "0")  # without one there is no body: no arguments
+        """The arguments of a request; None if it was refused."""
+        length = self.headers.get("content-length", "0")  # without the header there is no body: no arguments
         if "transfer-encoding" in self.headers or not length.isascii() or not length.isdigit():
             self._fail(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
             return None
@@ -148,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _fail(self, status: HTTPStatus, text: str) -> None:
         if status not in (HTTPStatus.BAD_REQUEST, HTTPStatus.EXPECTATION_FAILED, HTTPStatus.NOT_FOUND):
-            self.close_connection = True  # what follows may be a body that nobody reads
+            self.close_connection = True  # an unread body may follow
         self._answer(status, {"error": text})
 
     def _answer(self, status: HTTPStatus, content: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""What a test server does for its clients: the methods of a test broker by name, with arguments from JSON.
+"""The operations of a test server: the methods of a test broker by name, with arguments from JSON.
 
-An operation is called as its method in Python is (docs/testing-your-application.md): same arguments, same answers, same
-errors. The table here is the list of what there is; nothing else can be called.
+An operation has the arguments, results and errors of its method in Python (docs/testing-your-application.md). Only the
+operations in this table can be called.
 """
 
 import inspect
@@ -44,7 +44,7 @@ class UnknownOperation(LookupError):
 
 
 class Operations:
-    """Those of one broker. Each runs in the thread that calls it; several may at a time."""
+    """The operations of one broker. Each runs in the caller's thread; several may run at a time."""
 
     def __init__(self, broker: RunningBroker) -> None:
         self._broker = broker
@@ -83,10 +83,10 @@ class Operations:
         }
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """The result, for JSON.
+        """The result, ready for JSON.
 
         Raises: UnknownOperation; WrongValue, TypeError, ValueError, LookupError (arguments); AssertionError; others as
-        the method does.
+            the method does.
         """
         function = self.table.get(name)
         if function is None:
@@ -96,7 +96,7 @@ class Operations:
         return json_of(function(**values))
 
     def described(self) -> dict[str, str]:
-        """Operation -> its arguments, as Python writes them."""
+        """Operation -> its arguments, in Python's notation."""
         return {name: str(inspect.signature(function)) for name, function in self.table.items()}
 
     # -- what a broker does not have under this name ------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Operations:
         return {"version": __version__, "url": self._broker.url, "clock": self._broker.clock.mode}
 
     def _create_vhost(self, name: str | None = None) -> dict[str, str]:
-        """Of a name that is free, unless one is given; one that is there is taken as it is."""
+        """Create a virtual host with a free name, or with this one; an existing one is used."""
         if name is None:
             hosts = self._broker.edge.broker.virtual_hosts
             with self._lock:
@@ -120,7 +120,7 @@ class Operations:
         self._broker.vhost(name).delete()
 
     def _reset(self, vhost: str | None = None, clock: Any = None) -> None:
-        """The whole broker, or one virtual host."""
+        """Reset the broker, or one virtual host."""
         if vhost is None:
             self._broker.reset(clock=clock)
             with self._lock:
@@ -151,7 +151,7 @@ class Operations:
         return self._clock()
 
     def _travel(self, when: str) -> dict[str, Any]:
-        """`when`: ISO 8601."""
+        """Travel to a time in ISO 8601."""
         self._broker.clock.travel_to(datetime.fromisoformat(when))
         return self._clock()
 
@@ -160,7 +160,7 @@ class Operations:
             return [{"id": id_, "fault": name} for id_, (name, _) in self._faults.items()]
 
     def _start_fault(self, fault: str, **arguments: Any) -> dict[str, Any]:
-        """A fault by name, with its arguments; it lasts until it is stopped or the broker is reset."""
+        """Start a fault by name, with its arguments; it lasts until it is stopped or the broker is reset."""
         if fault not in FAULTS:
             raise WrongValue(f"no fault {fault!r}{nearest(fault, FAULTS)}")
         start = getattr(self._broker.faults, fault)
@@ -180,7 +180,7 @@ class Operations:
 
 
 def _check_names(name: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """That arguments are known and none is missing. Raises: WrongValue, with the nearest name."""
+    """Check that arguments are known and none is missing. Raises: WrongValue, with the nearest name."""
     signature = inspect.signature(function)
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
     for key in arguments:
@@ -197,7 +197,7 @@ def _check_names(name: str, function: Callable[..., Any], arguments: Mapping[str
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a plain value is one of the plain types that are named; other annotations take anything."""
+    """Whether a plain value has one of the plain types in the annotation; other annotations accept anything."""
     types = get_args(annotation) or (annotation,)
     if not all(one in (str, int, float, bool, bytes, type(None)) for one in types):
         return True

@@ -1,7 +1,7 @@
-"""What goes through JSON: snapshots, events and bodies on the way out, bodies and conditions on the way in.
+"""Conversion between JSON and Python: snapshots, events and bodies in results; bodies and conditions in arguments.
 
-A body is text where it is UTF-8, else `{"base64": "..."}`; so it is written in arguments, too. Instead of a value,
-`{"$partial": ...}` means that at least this is in it, and `{"$any": true}` whatever it is.
+A body is text if it is UTF-8, else `{"base64": "..."}`, in results and in arguments. As a pattern, `{"$partial": ...}`
+matches values with at least these entries, and `{"$any": true}` matches every value.
 """
 
 import base64
@@ -16,16 +16,16 @@ from unittest.mock import ANY
 from ..matching import Partial
 from ..snapshots import Properties
 
-#: How deep arguments may be nested.
+#: Maximum nesting of arguments.
 DEPTH_MAX = 64
 
 
 class WrongValue(ValueError):
-    """An argument that cannot be read; the message says why."""
+    """An argument is invalid; the message has the reason."""
 
 
 def json_of(value: Any) -> Any:
-    """A result as JSON has it: objects, arrays, octets as a body is written; of properties those that a message has."""
+    """The JSON form of a result: objects, arrays, octets as bodies, only the properties that a message has."""
     if isinstance(value, Properties):
         return {name: json_of(each) for name in Properties.__dataclass_fields__ if (each := getattr(value, name))}
     if is_dataclass(value) and not isinstance(value, type):
@@ -53,7 +53,7 @@ def _body(octets: bytes) -> Any:
 
 
 def read_value(value: Any, depth: int = DEPTH_MAX) -> Any:
-    """An argument: conditions and octets in it are read, everything else stays. Raises: WrongValue."""
+    """An argument, with the conditions and octets in it converted. Raises: WrongValue."""
     if depth == 0:
         raise WrongValue("nested too deep")
     if isinstance(value, list):
