@@ -6,10 +6,10 @@ docs/journal-format.md describes them) < `disk` < `recovery` (all readers) < `ap
 """
 
 from .appending.journal import Journal, JournalStatistics
-from .appending.options import JournalOptions
+from .appending.turns import JournalOptions
 from .disk.directory import forget_journal, forget_reader, reader_offsets, register_reader
 from .disk.files import REAL, Files, RealFiles
-from .disk.sync_times import SYNC_SECONDS
+from .disk.segment_file import SYNC_SECONDS
 from .disk.writer import WriterState
 from .format.errors import (
     BadRecord,

@@ -18,20 +18,16 @@ from dataclasses import dataclass
 from ...engine import Clock
 from ..disk.directory import Directory
 from ..disk.files import REAL, Files
-from ..disk.jobs import Hold, Tick
 from ..disk.reserve import Reserve
-from ..disk.segment_file import NO_ROOM
+from ..disk.segment_file import NO_ROOM, Hold, Tick
 from ..disk.writer import Writer, WriterState
 from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
-from ..recovery.opening import prepare
+from ..recovery.recovery import prepare
 from ..recovery.replay import Recovered
-from .checkpoints import Checkpoints
-from .message_records import MessageRecords
-from .object_records import ObjectRecords
 from .old_segments import OldSegments
-from .options import JournalOptions
-from .turns import Turns
+from .records import MessageRecords, ObjectRecords
+from .turns import Checkpoints, JournalOptions, Turns
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,14 +1,18 @@
 """Old segments: deleted when no longer needed; the last live contents of a segment can be moved out of it."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 from ...engine import Clock
 from ..disk.directory import reader_offsets
 from ..disk.files import Files
-from ..disk.jobs import Unlink
 from ..disk.reserve import Reserve
+from ..disk.segment import Scan, path_of
+from ..disk.segment_file import Unlink
+from ..format.errors import BadRecord, Damaged, NotInJournal
+from ..format.heap import content_prefix, decode_content
+from ..format.record import DURABLE, MOVED, PUBLISHED, Record
 from ..recovery.content_reader import ContentReader
-from ..recovery.moving import contents_of, moved_record
 from .turns import Turns
 
 #: Octets that a checkpoint takes at most: for each message, for each name, and for the rest.
@@ -100,3 +104,39 @@ class OldSegments:
         self._turns.ledger.nothing_is_after(now_ms * 1000)
         retain_ms = max(self._turns.options.retain_ms or 0, self.log_ms)
         return keep, (now_ms - retain_ms) * 1000 if retain_ms else None
+
+
+def contents_of(files: Files, directory: str, base_lsn: int) -> Iterator[tuple[int, Record]]:
+    """(LSN, record) of every `published` and `moved` in a sealed segment.
+
+    Raises: NotInJournal, Damaged, OSError.
+    """
+    path = path_of(directory, base_lsn)
+    try:
+        handle = files.open(path)
+    except FileNotFoundError as error:
+        raise NotInJournal(f"segment {base_lsn} is not in the journal any more") from error
+    try:
+        scan = Scan(files, handle, base_lsn)
+        for block in scan:
+            try:
+                for lsn, record in block.records():
+                    if record.kind in (PUBLISHED, MOVED):
+                        yield lsn, record
+            except BadRecord as error:
+                raise Damaged(os.path.basename(path), block.offset, str(error)) from error
+        scan.check_tail(os.path.basename(path), is_last=False)
+    finally:
+        files.close(handle)
+
+
+def moved_record(lsn: int, record: Record, queue_ids: Sequence[int]) -> Record:
+    """The copy of the record at `lsn` for the queues that still hold the message; its `arg` is the original LSN."""
+    content = decode_content(record.heap)
+    return record._replace(
+        kind=MOVED,
+        ts_us=0,
+        arg=record.arg if record.kind == MOVED else lsn,
+        flags=DURABLE,
+        heap=content_prefix(content.routing_key, queue_ids, content.expires_ms, content.cause_id) + content.content,
+    )

@@ -1,6 +1,10 @@
-"""Turns: groups of records that become durable together. Their blocks, and the segments that hold the blocks."""
+"""Turns: groups of records that become durable together. Blocks and segments hold them.
 
-from collections.abc import Iterable
+A checkpoint takes several turns.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from ...engine import Clock
 from ..disk.writer import Writer
@@ -8,12 +12,29 @@ from ..format.block import BlockBuilder
 from ..format.heap import Head, encode_head
 from ..format.names import Names
 from ..format.needs import DUPLICATE_IDS, needs_of
-from ..format.record import HEAD, Record
-from ..recovery.reclaim import Ledger
+from ..format.record import CHECKPOINT, HEAD, RESTATED, Record
+from ..recovery.recovered import RecoveredMessage
 from ..recovery.replay import Recovered
-from .options import JournalOptions
+from ..recovery.snapshot import snapshot_parts
+from .ledger import Ledger
 
+#: Octets that must be appended for each live message before the next checkpoint is due.
+STATED_OCTETS = 256
 PROGRAM = "leveret"
+
+
+@dataclass(slots=True, frozen=True)
+class JournalOptions:
+    """The configuration's `[journal]` table; sizes in octets, times in milliseconds."""
+
+    fsync: str = "commit"
+    fsync_interval_ms: int = 200
+    segment_size: int = 64 * 1024 * 1024
+    segment_age_ms: int = 3_600_000
+    retain_ms: int | None = None
+    scope: str = "durable"
+    preallocate_size: int = 4 * 1024 * 1024
+    reserve_size: int = 0  # room for the records that free room on a full disk
 
 
 class Turns:
@@ -137,3 +158,59 @@ def _ledger_of(recovered: Recovered) -> Ledger:
         for queue in recovered.queues.values():
             ledger.recovered(queue)
     return ledger
+
+
+class Checkpoints:
+    """Decides when a checkpoint is due, and appends it."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._began = 0  # LSN; 0: none is under way
+        self._look_at = turns.options.segment_size  # appended octets at which `is_due` computes again
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough was appended since the last checkpoint for another to pay.
+
+        The limit grows with the live messages and duplicate ids to state, so that filling a deep queue stays linear.
+        """
+        turns = self._turns
+        appended = turns.uncovered_bytes
+        if appended < self._look_at:
+            return False
+        live = sum(row.live for row in turns.ledger.rows)
+        if appended >= max(turns.options.segment_size, live * STATED_OCTETS, turns.ids_bytes):
+            return True
+        self._look_at = appended + turns.options.segment_size // 4
+        return False
+
+    def begin(self) -> None:
+        """Begin a checkpoint, between turns.
+
+        Then state all durable objects and messages, in as many turns as it takes: `declared` and `bound` with
+        `restated=True`, `settings_changed`, `snapshot`. Other records may come between. Then call `end`.
+        """
+        turns = self._turns
+        assert turns.block is None
+        self._began = turns.writer.next_lsn
+
+    def snapshot(self, queue_id: int, messages: Iterator[RecoveredMessage]) -> Iterator[int]:
+        """Append the durable messages of a queue, ids rising. Each `next` appends one part and yields its LSN.
+
+        The queue may change between parts if `messages` follows it.
+        """
+        turns = self._turns
+        for record in snapshot_parts(queue_id, messages):
+            yield (turns.block or turns.begin()).add(record)
+
+    def end(self) -> int:
+        """End the checkpoint. Recovery starts at its begin once this record is durable. Returns the LSN."""
+        assert self._began
+        turns = self._turns
+        block = turns.block or turns.begin()
+        lsn = block.add(Record(CHECKPOINT, arg=self._began, msg_id=turns.next_message_id, flags=RESTATED))
+        turns.checkpoint = (self._began, lsn + 1)
+        self._began = 0
+        turns.uncovered_bytes = 0
+        self._look_at = turns.options.segment_size
+        return lsn

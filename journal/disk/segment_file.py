@@ -1,23 +1,79 @@
-"""The open segment: its file, and the LSNs up to which it is written and synced.
+"""The open segment: its file, the jobs that are done with it, and the LSNs up to which it is written and synced.
 
-Only the writer's thread calls the methods; other threads may read the LSNs.
+The broker's thread makes jobs; only the writer's thread calls the methods of `SegmentFile`; any may read its LSNs.
 Source: docs/journal-format.md, "The crash model".
 """
 
 import errno
+from bisect import bisect_left
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 
-from ..format.block import HAS_ALL, HEADER, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
+from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
 from .files import LATER, Files, SyncError, write_all
-from .jobs import Hold, Job, Roll, Tick
 from .reserve import Reserve
 from .segment import Segment, path_of
-from .sync_times import SyncTimes
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 #: Errors that mean that the directory is gone or no longer writable.
 LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
+#: Upper bounds of the buckets of `SyncTimes`, in seconds.
+SYNC_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+@dataclass(slots=True)
+class Roll:
+    """Seal the segment and begin another with this block."""
+
+    ts_us: int
+    head: BlockBuilder
+    checkpoint: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """Octets of the head."""
+        return self.head.size
+
+
+@dataclass(slots=True)
+class Unlink:
+    """Segments to delete."""
+
+    base_lsns: Sequence[int]
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Tick:
+    """An empty block that carries the durable LSN to readers."""
+
+    size: int = HEADER_SIZE
+
+
+@dataclass(slots=True)
+class Hold:
+    """Fill the reserve if the disk has room for it."""
+
+    size: int = 0
+
+
+Job = BlockBuilder | Roll | Unlink | Tick | Hold
+
+
+class SyncTimes:
+    """`counts`: syncs for each bound, and those above the last bound; `seconds`: their sum."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SYNC_SECONDS) + 1)
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count a sync."""
+        self.counts[bisect_left(SYNC_SECONDS, seconds)] += 1
+        self.seconds += seconds
 
 
 class SegmentFile:

@@ -20,9 +20,8 @@ from enum import Enum, auto
 from ..format.block import Block, BlockBuilder
 from ..format.errors import DirectoryLost, JournalClosed, JournalError, JournalFailed, JournalFull
 from .files import LATER, Files, SyncError
-from .jobs import Job, Roll
 from .reserve import Reserve
-from .segment_file import LOST, NO_ROOM, SegmentFile, as_block
+from .segment_file import LOST, NO_ROOM, Job, Roll, SegmentFile, as_block
 
 logger = logging.getLogger("leveret.journal")
 

@@ -199,7 +199,7 @@ class BlockBuilder:
         self.heap_size = 0
         self.ts_us = 0
         self.ts_min = self.ts_max = 0  # of the turns in it; 0: none yet
-        self.needs: frozenset[str] = frozenset()  # see needs.py: in the file `format` before the block is written
+        self.needs: frozenset[str] = frozenset()  # in the file `format` before the block is written
 
     @property
     def next_lsn(self) -> int:

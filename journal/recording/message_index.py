@@ -1,14 +1,117 @@
-"""Finds the durable queues that hold a message; used when live contents of an old segment are moved forward."""
+"""Where messages are: the LSNs of their contents, and the durable queues that hold them.
 
+Ids and LSNs rise by one within a run of messages that were published together, so a run costs 24 octets however long it
+is.
+"""
+
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ...engine import Broker
-from .recorder import Recorder
+from ...engine.state import stretches
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+#: Ids that `keep_only` copies between two pauses (about 5 ms).
+KEEP_SLICE = 5_000
 
 
-def message_index(broker: Broker, recorder: Recorder) -> Callable[[int], tuple[int, ...]]:
-    """A function from a message id to the ids of the durable queues that hold the message now.
+class ContentIndex:
+    """Message id -> LSN of its content. Runs are added in the order of ids; `keep_only` drops unused ones."""
+
+    __slots__ = ("_counts", "_firsts", "_lsns", "_moved")
+
+    def __init__(self) -> None:
+        self._firsts = array("q")
+        self._lsns = array("q")
+        self._counts = array("q")
+        self._moved: dict[int, int] = {}  # copied forward by the journal
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    @property
+    def last_id(self) -> int:
+        """The highest id in the index; 0: it is empty."""
+        return self._firsts[-1] + self._counts[-1] - 1 if self._firsts else 0
+
+    def add(self, first_id: int, count: int, lsn: int) -> None:
+        """Add a run; `first_id` is above all ids that were added before."""
+        if self._firsts:
+            length = self._counts[-1]
+            if first_id == self._firsts[-1] + length and lsn == self._lsns[-1] + length:
+                self._counts[-1] = length + count
+                return
+        self._firsts.append(first_id)
+        self._lsns.append(lsn)
+        self._counts.append(count)
+
+    def move(self, id_: int, lsn: int) -> None:
+        """Note the new LSN of a content that was moved."""
+        self._moved[id_] = lsn
+
+    def lsn_of(self, id_: int) -> int | None:
+        """LSN of the message's content; None when it was never recorded."""
+        if self._moved and id_ in self._moved:
+            return self._moved[id_]
+        at = bisect_right(self._firsts, id_) - 1
+        if at < 0 or id_ >= self._firsts[at] + self._counts[at]:
+            return None
+        return self._lsns[at] + id_ - self._firsts[at]
+
+    def runs(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """(first id, its LSN, length) of runs that cover these rising ids, all of which must be in the index."""
+        if not isinstance(ids, range):
+            for stretch in stretches(ids):
+                yield from self.runs(stretch)
+            return
+        has_moved = bool(self._moved) and not self._moved.keys().isdisjoint(ids)
+        at = bisect_right(self._firsts, ids.start) - 1
+        id_ = ids.start
+        while id_ < ids.stop:
+            if has_moved:
+                lsn = self.lsn_of(id_)
+                assert lsn is not None
+                yield id_, lsn, 1
+                id_ += 1
+                continue
+            offset = id_ - self._firsts[at]
+            count = min(self._counts[at] - offset, ids.stop - id_)
+            yield id_, self._lsns[at] + offset, count
+            id_ += count
+            at += 1
+
+    def forget_before(self, id_: int) -> None:
+        """Drop runs below this id, when there are enough of them to pay for it."""
+        at = bisect_right(self._firsts, id_) - 1
+        if at > 1000 or at * 2 > len(self._firsts):
+            del self._firsts[:at], self._lsns[:at], self._counts[:at]
+            self._moved = {one: lsn for one, lsn in self._moved.items() if one >= id_}
+
+    def keep_only(self, ids: Sequence[int], next_id: int) -> Iterator[None]:
+        """Drop all ids below `next_id` except these (rising). Pauses after each slice; `add` may be called then."""
+        kept = ContentIndex()
+        moved_before = self._moved.copy()
+        for start in range(0, len(ids), KEEP_SLICE):
+            if start:
+                yield
+            for id_ in ids[start : start + KEEP_SLICE]:
+                lsn = self.lsn_of(id_)
+                if lsn is not None:
+                    kept.add(id_, 1, lsn)
+        for at in range(max(0, bisect_right(self._firsts, next_id) - 1), len(self._firsts)):
+            first, stop = max(self._firsts[at], next_id), self._firsts[at] + self._counts[at]
+            if first < stop:
+                kept.add(first, stop - first, self._lsns[at] + first - self._firsts[at])
+        moved = {id_: lsn for id_, lsn in self._moved.items() if moved_before.get(id_) != lsn}
+        self._firsts, self._lsns, self._counts, self._moved = kept._firsts, kept._lsns, kept._counts, moved
+
+
+def message_index(broker: Broker, recorder: "Recorder") -> Callable[[int], tuple[int, ...]]:
+    """A function from a message id to the ids of the durable queues that hold the message now, for moving contents.
 
     O(messages in memory + runs); each call of the function is O(queues log runs).
     """

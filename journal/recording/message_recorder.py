@@ -31,7 +31,7 @@ from ...engine import (
 )
 from ..appending.journal import Journal
 from ..format.record import COUNTED, REASON_CODES, TIME_MAX
-from .content_index import ContentIndex
+from .message_index import ContentIndex
 from .object_recorder import ObjectRecorder
 
 _ENVELOPE = attrgetter("envelope")

@@ -1,12 +1,13 @@
-"""Contents by LSN, for the broker that writes the journal: single ones, or runs of consecutive ones.
+"""Contents by LSN, for the broker that writes the journal: single ones, or runs of consecutive ones, read ahead.
 
 Source: ruling 21; queues page F.
 """
 
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct, unpack
+from threading import Condition, Thread
 from typing import NamedTuple
 
 from ...engine import PLAIN
@@ -16,7 +17,6 @@ from ..format.block import HEADER_SIZE, IS_GAP, Block
 from ..format.errors import BadRecord, Damaged, NotInJournal
 from ..format.heap import Content, decode_content
 from ..format.record import MOVED, PUBLISHED, RECORD, RECORD_SIZE, Record, from_fields
-from .read_ahead import ReadAhead
 from .recovered import RecoveredMessage, RecoveredQueue
 
 OPEN_FILES_MAX = 16
@@ -24,6 +24,10 @@ OPEN_FILES_MAX = 16
 READ_SIZE = 128 * 1024
 #: Octets of one read of a file when reading ahead; an incomplete block at its end is read again.
 AHEAD_READ_SIZE = 1024 * 1024
+#: Octets of blocks that are read ahead at most: a fast consumer takes them in some 10 ms.
+AHEAD_OCTETS = 4 * 1024 * 1024
+#: Octets of blocks that are handed over together: at each handover the threads wait for one another.
+BATCH_OCTETS = 512 * 1024
 #: Distance in records behind the last block up to which reading on is cheaper than a lookup.
 NEAR = 4096
 #: Fields of a record: offset of its heap entry, exchange, octets of the heap entry.
@@ -294,3 +298,89 @@ def _runs_of(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[Conten
             prefix = heap[offset : offset + skip]
         contents.append(heap[offset + skip : offset + length])
     yield ContentRun(exchange_id, key, cause_id, None, contents)
+
+
+class ReadAhead(Iterator[Block]):
+    """Yields the blocks of an iterator, which this object's thread reads from the second one on.
+
+    The caller's thread reads the first, so that a single block costs no thread. An error is raised in place of the
+    block that could not be read.
+    """
+
+    def __init__(self, blocks: Iterator[Block], ahead_octets: int = AHEAD_OCTETS) -> None:
+        self._blocks = blocks
+        self._ahead_octets = ahead_octets
+        self._changed = Condition()
+        self._ready: deque[Block] = deque()
+        self._octets = 0
+        self._is_full = False  # until half is taken: each time the thread wakes, it takes the interpreter's lock
+        self._is_first = True
+        self._thread: Thread | None = None
+        self._is_over = False
+        self._error: BaseException | None = None
+
+    def __next__(self) -> Block:
+        if self._is_first:
+            self._is_first = False
+            return next(self._blocks)
+        if self._thread is None and not self._is_over:
+            thread = Thread(target=self._read, name="leveret-read-ahead", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system cannot start another thread now: this one reads
+                return next(self._blocks)
+            self._thread = thread
+        with self._changed:
+            while not self._ready and not self._is_over:
+                self._changed.wait()
+            if self._ready:
+                block = self._ready.popleft()
+                self._octets -= block.header.size
+                if self._is_full and self._octets <= self._ahead_octets // 2:
+                    self._is_full = False
+                    self._changed.notify()
+                return block
+        if self._error is not None:
+            raise self._error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Stop reading; when this returns, the thread has ended."""
+        with self._changed:
+            self._is_over = True
+            self._ready.clear()
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _read(self) -> None:
+        error: BaseException | None = None
+        batch: list[Block] = []
+        octets = 0
+        try:
+            for block in self._blocks:
+                batch.append(block)
+                octets += block.header.size
+                if octets >= BATCH_OCTETS:
+                    if not self._hand_over(batch, octets):
+                        return
+                    batch, octets = [], 0
+        except BaseException as caught:
+            error = caught
+        with self._changed:
+            self._ready += batch
+            self._octets += octets
+            self._error = error
+            self._is_over = True
+            self._changed.notify()
+
+    def _hand_over(self, batch: list[Block], octets: int) -> bool:
+        """Hand blocks over, then wait until there is room for more. False: closed."""
+        with self._changed:
+            self._ready += batch
+            self._octets += octets
+            self._changed.notify()
+            self._is_full = self._octets >= self._ahead_octets
+            while self._is_full and not self._is_over:
+                self._changed.wait()
+            return not self._is_over

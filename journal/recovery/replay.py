@@ -57,8 +57,7 @@ from ..format.record import (
     VHOST,
     Fields,
 )
-from .recovered import FRESH, RecoveredQueue
-from .recovered_ids import RecoveredIds
+from .recovered import FRESH, RecoveredIds, RecoveredQueue
 from .snapshot import load_part, moved_back
 
 #: Kinds of objects whose names have one id each.

@@ -20,7 +20,7 @@ from leveret.engine.moving import why_not
 from leveret.engine.stores import memory_budget, tail_paging
 from leveret.journal import RecoveredQueue, recover
 from leveret.journal.recording import checkpoint as stating
-from leveret.journal.recording import content_index
+from leveret.journal.recording import message_index as indexes
 from leveret.journal.recording.message_index import message_index
 from leveret.journal.recovery import snapshot
 
@@ -51,7 +51,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_budget, "SMALL", 0)
     for module, name in ((stating, "PART_MESSAGES"), (stating, "LOOK_SLICE"), (snapshot, "PART_MESSAGES")):
         monkeypatch.setattr(module, name, 2)
-    monkeypatch.setattr(content_index, "KEEP_SLICE", 3)
+    monkeypatch.setattr(indexes, "KEEP_SLICE", 3)
     monkeypatch.setattr(stating, "RUNS_SPARE", 0)
 
 

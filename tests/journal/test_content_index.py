@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from effort import examples
 
-from leveret.journal.recording import content_index
-from leveret.journal.recording.content_index import ContentIndex
+from leveret.journal.recording import message_index as indexes
+from leveret.journal.recording.message_index import ContentIndex
 
 
 class Pair:
@@ -86,7 +86,7 @@ class Pair:
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_it_is_a_dictionary(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """What was told last counts; what is not forgotten stays, and comes in as few runs as there are."""
-    monkeypatch.setattr(content_index, "KEEP_SLICE", 3)
+    monkeypatch.setattr(indexes, "KEEP_SLICE", 3)
     pair = Pair(seed)
     verbs = [pair.add, pair.add, pair.add, pair.move, pair.forget_before, pair.keep_only]
     for _ in range(40):

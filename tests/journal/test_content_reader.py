@@ -13,8 +13,8 @@ from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
 from leveret.journal.format.block import Block, encode_records, read_block
 from leveret.journal.format.record import PUBLISHED, Record
-from leveret.journal.recovery import read_ahead
-from leveret.journal.recovery.read_ahead import ReadAhead
+from leveret.journal.recovery import content_reader
+from leveret.journal.recovery.content_reader import ReadAhead
 
 from ..support.journal_workload import make_content
 from ..support.simulated_files import SimulatedFiles
@@ -106,11 +106,11 @@ def blocks(count: int, *, fails: bool = False) -> Iterator[Block]:
         raise OSError(5, "a bad disk")
 
 
-@pytest.mark.parametrize("batch_octets", [1, 300, read_ahead.BATCH_OCTETS])
+@pytest.mark.parametrize("batch_octets", [1, 300, content_reader.BATCH_OCTETS])
 @pytest.mark.parametrize("ahead_octets", [1, 500, 1 << 20])
 def test_order_end_and_errors(ahead_octets: int, batch_octets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All blocks in order, then the end; an error comes where its block would have."""
-    monkeypatch.setattr(read_ahead, "BATCH_OCTETS", batch_octets)
+    monkeypatch.setattr(content_reader, "BATCH_OCTETS", batch_octets)
     assert [block.header.base_lsn for block in ReadAhead(blocks(100), ahead_octets)] == list(range(100))
     reading = ReadAhead(blocks(10, fails=True), ahead_octets)
     assert [next(reading).header.base_lsn for _ in range(10)] == list(range(10))
@@ -120,7 +120,7 @@ def test_order_end_and_errors(ahead_octets: int, batch_octets: int, monkeypatch:
 
 def test_closing_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread has ended when `close` returns, also when it waits for room."""
-    monkeypatch.setattr(read_ahead, "BATCH_OCTETS", 1)
+    monkeypatch.setattr(content_reader, "BATCH_OCTETS", 1)
     reading = ReadAhead(blocks(1000), 1)
     next(reading), next(reading)
     reading.close()

@@ -22,8 +22,7 @@ from leveret.amqp_frontend.peer.channel import Channel
 from leveret.amqp_frontend.wire.events import MixedReceived, PublishReceived
 from leveret.engine import Blocker
 from leveret.engine.events import EventKind
-from leveret.journal.appending.message_records import MessageRecords
-from leveret.journal.appending.object_records import ObjectRecords
+from leveret.journal.appending.records import MessageRecords, ObjectRecords
 
 PROGRAM = Path(__file__).with_name("crash_rounds.py")
 #: A rule that is broken now and then is seen within so many rounds.

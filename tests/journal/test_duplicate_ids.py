@@ -15,7 +15,7 @@ from leveret.journal.format.record import IDS_SEEN, RESTATED, Record
 from leveret.journal.recording import duplicate_ids
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recovery.check import verify
-from leveret.journal.recovery.recovered_ids import SPARE, RecoveredIds
+from leveret.journal.recovery.recovered import SPARE, RecoveredIds
 from leveret.journal.recovery.replay import Replay
 
 

@@ -16,7 +16,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, ManualClock
 from leveret.journal.recording.checkpoint import checkpoint
-from leveret.journal.recovery.opening import IDS_UNNOTED_MAX
+from leveret.journal.recovery.recovery import IDS_UNNOTED_MAX
 from leveret.serving.supervisor import Supervisor
 from leveret.settings import load_configuration
 

@@ -26,7 +26,7 @@ from leveret.journal import (
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.disk.writer import Writer
 from leveret.journal.format.record import COUNTED, ENQUEUED, PUBLISHED
-from leveret.journal.recovery.opening import IDS_SKIPPED
+from leveret.journal.recovery.recovery import IDS_SKIPPED
 
 
 def opened(files: SimulatedFiles, options: JournalOptions = SMALL) -> Journal:

@@ -11,11 +11,11 @@ from simulated_files import SimulatedFiles
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
 from leveret.journal import Journal, JournalOptions, MessageState, RecoveredQueue, recover
+from leveret.journal.appending.ledger import Ledger
 from leveret.journal.disk import writer as writing
 from leveret.journal.disk.directory import register_reader
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.recovery.reader import JournalReader
-from leveret.journal.recovery.reclaim import Ledger
 
 
 def driver_on(files: SimulatedFiles, options: JournalOptions = SMALL, clock: ManualClock | None = None) -> Driver:

@@ -16,9 +16,9 @@ from simulated_files import SimulatedFiles
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
 from leveret.journal import Journal, JournalOptions, JournalReader, RecoveredQueue, recover, register_reader
+from leveret.journal.appending import ledger as ledgers
+from leveret.journal.appending.ledger import Ledger, SegmentRow
 from leveret.journal.disk.segment import segments_in
-from leveret.journal.recovery import reclaim
-from leveret.journal.recovery.reclaim import Ledger, SegmentRow
 
 SEGMENT_OCTETS, MINUTE_US = 1000, 60_000_000
 
@@ -49,7 +49,7 @@ class Books:
 
     def publish(self) -> None:
         """A run into some queues; sometimes of ids that were given before the segment began, as of a transaction."""
-        count = self.chance.choice((1, 2, 5, reclaim.MANY + 3))
+        count = self.chance.choice((1, 2, 5, ledgers.MANY + 3))
         first = self.next_id + self.chance.choice((0, 0, 3))
         late = self.chance.random() < 0.2
         if late:
@@ -172,7 +172,7 @@ class Books:
 @pytest.mark.parametrize("seed", range(examples(12)))
 def test_its_accounts_are_a_recount(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Published, settled, moved, recovered, removed: what is alive, where, and what may go."""
-    monkeypatch.setattr(reclaim, "MANY", 6)
+    monkeypatch.setattr(ledgers, "MANY", 6)
     books = Books(Random(seed))
     verbs = [
         books.publish,

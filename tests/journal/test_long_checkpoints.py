@@ -12,10 +12,10 @@ from recorded_broker import RecordedBroker
 
 from leveret.engine import Message
 from leveret.engine.messages.field_table import Field
-from leveret.journal.appending.checkpoints import Checkpoints
+from leveret.journal.appending.turns import Checkpoints
 from leveret.journal.recording import checkpoint as stating
-from leveret.journal.recording import content_index
-from leveret.journal.recording.content_index import ContentIndex
+from leveret.journal.recording import message_index as indexes
+from leveret.journal.recording.message_index import ContentIndex
 from leveret.journal.recovery.recovered import RecoveredMessage
 
 LOOK_SLICE = stating.LOOK_SLICE
@@ -79,7 +79,7 @@ def _ids(world: RecordedBroker, queue: str) -> list[int]:
 def test_what_happens_between_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Messages come, go out and come back while they are stated: after a kill each is there that should be, once."""
     monkeypatch.setattr(stating, "LOOK_SLICE", 5)
-    monkeypatch.setattr(content_index, "KEEP_SLICE", 3)
+    monkeypatch.setattr(indexes, "KEEP_SLICE", 3)
     monkeypatch.setattr(stating, "RUNS_SPARE", 0)
     stated: list[list[int]] = []
 
@@ -113,7 +113,7 @@ def test_what_happens_between_the_steps(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_an_index_that_is_thinned_out_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept stays, what comes or is moved meanwhile, too; the rest is forgotten."""
-    monkeypatch.setattr(content_index, "KEEP_SLICE", 10)
+    monkeypatch.setattr(indexes, "KEEP_SLICE", 10)
     index = ContentIndex()
     index.add(100, 100, 5000)
     index.move(110, 7000)

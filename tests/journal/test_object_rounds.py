@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from object_rounds import Broken, run
 
 from leveret.journal import Names
-from leveret.journal.appending.object_records import ObjectRecords
+from leveret.journal.appending.records import ObjectRecords
 from leveret.journal.format.record import DEFINE, HEAD, MOVED
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recovery import replay

@@ -16,7 +16,7 @@ from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalOptions, JournalReader
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.recovery.check import verify
-from leveret.journal.recovery.opening import IDS_SKIPPED
+from leveret.journal.recovery.recovery import IDS_SKIPPED
 
 OPTIONS = JournalOptions(segment_size=500, preallocate_size=0)
 CHANGES = frozenset({"write", "truncate", "sync", "sync_directory", "rename", "unlink", "open"})

@@ -27,10 +27,10 @@ from leveret.journal import (
 from leveret.journal.disk import (
     writer,
 )
-from leveret.journal.disk.spare_files import SpareFiles
+from leveret.journal.disk.files import SpareFiles
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.temp_store import FileTempStore
-from leveret.journal.recovery.read_ahead import ReadAhead
+from leveret.journal.recovery.content_reader import ReadAhead
 
 Fault = Callable[[str, str], object]
 
@@ -259,7 +259,7 @@ def test_the_temp_store_leaves_descriptors_to_others(tmp_path: Path) -> None:
 HOG = """
 import os, resource, sys
 sys.path[:0] = {path!r}
-from leveret.journal.disk.spare_files import SpareFiles
+from leveret.journal.disk.files import SpareFiles
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 files = SpareFiles(2)
 hogged = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.journal.recovery.reclaim import MANY, Ledger
+from leveret.journal.appending.ledger import MANY, Ledger
 
 
 def ledger_of(published: Sequence[int], astray: Sequence[int]) -> Ledger:

@@ -13,14 +13,14 @@ import trio
 from ..configured.options import journal_options, recording_options
 from ..engine import Broker, Unreadable
 from ..journal import DirectoryLost, Files, Journal, JournalError, JournalFailed, JournalFull, WriterState
-from ..journal.disk.spare_files import SpareFiles
+from ..journal.disk.files import SpareFiles
 from ..journal.recording.checkpoint import checkpoint
 from ..journal.recording.full_recorder import FullRecorder
 from ..journal.recording.message_index import message_index
 from ..journal.recording.pager import JournalPager
 from ..journal.recording.recorder import Recorder
 from ..journal.recording.restore import restore
-from ..journal.recovery.opening import IDS_UNNOTED_MAX
+from ..journal.recovery.recovery import IDS_UNNOTED_MAX
 from ..settings import Configuration
 
 logger = logging.getLogger("leveret.journal")

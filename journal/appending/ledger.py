@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from operator import le
 
-from .recovered import RecoveredQueue
+from ..recovery.recovered import RecoveredQueue
 
 #: Messages from which rising ids are counted segment by segment instead of one by one.
 MANY = 64
