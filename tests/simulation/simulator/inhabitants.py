@@ -100,7 +100,7 @@ def _some(plan: Plan, chance: Random) -> list[Any]:
 def _publisher(plan: Plan, chance: Random, targets: list[list[str]]) -> dict[str, Any]:
     features: dict[str, Any] = {}
     for exchange, key in targets:
-        for name in behind(plan, exchange) if exchange else (key,):
+        for name in sorted(behind(plan, exchange)) if exchange else (key,):
             features |= plan.queue(name).features
     options: dict[str, Any] = {"targets": targets}
     options |= {name: features[name] for name in CONCERNS_PUBLISHERS if name in features}

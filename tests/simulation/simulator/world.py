@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from time import perf_counter, process_time
+from unittest.mock import patch
 
 import trio
 
+from leveret.amqp_frontend.wire import publish_memory
 from leveret.engine import EventKind, Unreadable
 from leveret.settings import load_configuration
 
@@ -117,6 +119,7 @@ class World:
                 counting(self.report.happened),
                 planted(self.plan.planted, self.plan.seed),
                 limited(self.plan.limits),
+                patch.object(publish_memory, "_INTERNED", {}),  # an earlier world's would be full at another time
             ):
                 run(self._main, self.plan.seed)
         finally:
