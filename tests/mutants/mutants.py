@@ -3,6 +3,7 @@
     python tests/mutants/mutants.py --map                       # which tests cover what; first, and now and then
     python tests/mutants/mutants.py --room engine/queues        # its rows, and 200 faults by operators
     python tests/mutants/mutants.py --rows --by simulation      # all rows, and worlds instead of tests
+    python tests/mutants/mutants.py --rows --by simulation --sample 60 --budget 120 --seed 7
     python tests/mutants/mutants.py --rows --only journal/fsync-left-out
 
 Prints a line for each fault: found, SURVIVED, or UNDECIDED where the budget was over before all tests were. Exit
@@ -17,8 +18,9 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,7 +30,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering, measure, read_covering
 from mutant import Mutant, read_rows, sample_operators
 from swap import changed_functions
-from tree import Job, Result, Tree, Verdict
+from tree import AnyJob, Job, Result, Tree, Verdict, WorldsJob
+
+#: Seeds of worlds for one fault; the budget is over long before.
+SEEDS_MAX = 1_000_000
 
 Tried = tuple[Mutant, Result, float]
 
@@ -44,10 +49,10 @@ def make_job(mutant: Mutant, covering: Covering, seconds: float) -> Job:
     return Job(mutant, tests, seconds)
 
 
-def try_by_tests(tree: Tree, jobs: list[Job]) -> Iterator[tuple[Job, Result, float]]:
+def try_each(tree: Tree, jobs: Sequence[AnyJob]) -> Iterator[tuple[AnyJob, Result, float]]:
     """All whose functions alone differ in one process, each other one in a process of its own."""
-    swapped: list[Job] = []
-    anew: list[Job] = []
+    swapped: list[AnyJob] = []
+    anew: list[AnyJob] = []
     for job in jobs:
         before = tree.before(job.mutant)
         (anew if changed_functions(before, job.mutant.source) is None else swapped).append(job)
@@ -58,34 +63,21 @@ def try_by_tests(tree: Tree, jobs: list[Job]) -> Iterator[tuple[Job, Result, flo
         yield job, *tree.try_anew(job)
 
 
-def try_by_simulation(tree: Tree, mutants: list[Mutant], seed: int, seconds: float) -> Iterator[Tried]:
-    """Each in worlds from the same seed on."""
-    for mutant in mutants:
-        begun = monotonic()
-        tree.plant(mutant)
-        try:
-            result = tree.run_simulation(seed, seconds)
-        finally:
-            tree.remove()
-        yield mutant, result, monotonic() - begun
-
-
 def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[Tried]:
     """Each with what became of it, and the seconds that it took; in several lanes, a copy of the tree for each."""
-    covering = read_covering() if options.by == "tests" else None
+    if options.by == "tests":
+        make: Callable[[Mutant], AnyJob] = partial(make_job, covering=read_covering(), seconds=options.budget)
+    else:
+        seeds = range(options.seed, options.seed + SEEDS_MAX)
+        make = partial(WorldsJob, seeds=seeds, seconds=options.budget)
     tried: SimpleQueue[Tried | None] = SimpleQueue()
 
     def run_lane(number: int) -> None:
         share = mutants[number :: options.lanes]
         try:
             with Tree(Path(directory) / str(number)) as tree:
-                if covering is None:
-                    for each in try_by_simulation(tree, share, options.seed, options.budget):
-                        tried.put(each)
-                else:
-                    jobs = [make_job(mutant, covering, options.budget) for mutant in share]
-                    for job, result, seconds in try_by_tests(tree, jobs):
-                        tried.put((job.mutant, result, seconds))
+                for job, result, seconds in try_each(tree, [make(mutant) for mutant in share]):
+                    tried.put((job.mutant, result, seconds))
         finally:
             tried.put(None)
 
@@ -106,11 +98,11 @@ def main() -> int:
     parser.add_argument("--operators", action="store_true", help="no rows")
     parser.add_argument("--only", nargs="*", help="rows by name")
     parser.add_argument("--by", choices=("tests", "simulation"), default="tests")
-    parser.add_argument("--sample", type=int, default=200, help="faults by operators")
+    parser.add_argument("--sample", type=int, help="faults by operators, by default 200; with --rows: rows by lot")
     parser.add_argument(
         "--seed", type=int, default=random.SystemRandom().randrange(10**9), help="of the sample, of worlds"
     )
-    parser.add_argument("--budget", type=float, default=60, help="seconds a fault")
+    parser.add_argument("--budget", type=float, default=60, help="CPU seconds a fault")
     parser.add_argument("--survivors", type=float, default=10, help="per cent that are allowed")
     parser.add_argument("--lanes", type=int, default=2, help="processes")
     parser.add_argument("--out", type=Path, help="a file for the results, as JSON")
@@ -121,8 +113,10 @@ def main() -> int:
     mutants = [] if options.operators else [row for room in options.room or [""] for row in read_rows(room)]
     if options.only:
         mutants = [mutant for mutant in mutants if mutant.name in options.only]
+    elif options.rows and options.sample:
+        mutants = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
     elif not options.rows and options.room:
-        samples = [sample_operators(room, options.sample, options.seed) for room in options.room]
+        samples = [sample_operators(room, options.sample or 200, options.seed) for room in options.room]
         mutants += [mutant for some in zip_longest(*samples) for mutant in some if mutant is not None]
     print(f"seed {options.seed}, {len(mutants)} faults", flush=True)
     results, begun = [], monotonic()

@@ -12,9 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
 from mutant import MODULE, BadRow, function_at, read_rows
-from mutants import make_job, try_by_tests
+from mutants import make_job, try_each
 from swap import changed_functions
-from tree import Job, Tree, Verdict
+from tree import Job, Tree, Verdict, WorldsJob
 
 #: A test that passes whatever settings do.
 ELSEWHERE = "tests/mutants/test_rows.py::test_functions_by_line"
@@ -110,10 +110,21 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
             Job(constant, job.tests, 120),
             *broken,
         ]
-        found = {id(job): result.verdict for job, result, _ in try_by_tests(tree, jobs)}
+        found = {id(job): result.verdict for job, result, _ in try_each(tree, jobs)}
         assert [found[id(job)].name for job in jobs] == [
             *("FOUND", "SURVIVED", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND"),
             *("UNDECIDED", "FOUND", "SURVIVED"),
         ]
         assert tree.try_anew(job)[0] == (Verdict.FOUND, looks)
         assert tree.before(row) != row.source
+
+
+def test_worlds_find_what_they_can_see(tmp_path: Path) -> None:
+    """Planted by swapped code and from the start; what does not differ breaks no world."""
+    row = next(row for row in read_rows("engine/") if row.name == "engine_queues/got-counts-no-unacked")
+    with Tree(tmp_path / "tree") as tree:
+        before = tree.before(row)
+        raises = before.replace("class ", "raise ValueError\n\n\nclass ", 1)
+        sources = {row.source: "found", before: "SURVIVED", raises: "found"}
+        jobs = [WorldsJob(replace(row, source=source), range(7, 9), 60) for source in sources]
+        assert [result.verdict.value for _, result, _ in try_each(tree, jobs)] == list(sources.values())

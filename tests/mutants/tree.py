@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from time import monotonic
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from mutant import ROOT, Mutant
@@ -42,8 +40,8 @@ PARTS = (
 )
 #: A test that waits for so many seconds has failed.
 WAITS_S = 300
-#: Where pytest ended before the first test: a fault of which this comes is found.
-NOTHING = "no test was collected"
+#: Where the process ended before the first test or world: a fault of which this comes is found.
+NOTHING = "there was no result"
 
 
 class Verdict(Enum):
@@ -68,6 +66,18 @@ class Job:
     mutant: Mutant
     tests: list[str]
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorldsJob:
+    """A fault, and the simulated worlds that look for it, one after the other, for `seconds` of CPU time at most."""
+
+    mutant: Mutant
+    seeds: range
+    seconds: float
+
+
+AnyJob = Job | WorldsJob
 
 
 class Tree:
@@ -113,15 +123,16 @@ class Tree:
             return self._planted[1]
         return (self.directory / mutant.file).read_text()
 
-    def try_jobs(self, jobs: list[Job]) -> Iterator[tuple[Result, float]]:
-        """What becomes of each, and the seconds that it takes: one process collects all their tests (`lane.py`)."""
-        files = dict.fromkeys(test.partition("::")[0] for job in jobs for test in job.tests)
-        there = [file for file in files if (self.directory / file).exists()]
-        (self.directory / ".jobs").write_bytes(pickle.dumps(jobs))
+    def try_jobs(self, jobs: Sequence[AnyJob]) -> Iterator[tuple[Result, float]]:
+        """What becomes of each, and the seconds that it takes, in one process: one that collects all their tests
+        (`lane.py`), or one that imports the simulation (`worlds.py`)."""
+        file = self.directory / ".jobs"
+        file.write_bytes(pickle.dumps(jobs))
         read, write = os.pipe()
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "lane"]
-        command += [f"--timeout={WAITS_S}", f"--jobs={self.directory}/.jobs", f"--results={write}"]
-        command += there or ["tests/mutants"]  # some test, or pytest would take all
+        if tested := [job for job in jobs if isinstance(job, Job)]:
+            command = [*self._collecting(tested), f"--jobs={file}", f"--results={write}"]
+        else:
+            command = [sys.executable, "tests/mutants/worlds.py", str(file), str(write)]
         with open(self.directory / ".said", "w+") as said, open(read, "rb") as results:
             process = self._start(command, stdout=said, pass_fds=(write,))
             os.close(write)
@@ -129,7 +140,14 @@ class Tree:
                 yield _next_result(results, said)
             process.wait()
 
-    def try_anew(self, job: Job) -> tuple[Result, float]:
+    def _collecting(self, jobs: list[Job]) -> list[str]:
+        """Pytest, with the files that have their tests."""
+        files = dict.fromkeys(test.partition("::")[0] for job in jobs for test in job.tests)
+        there = [file for file in files if (self.directory / file).exists()]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "lane"]
+        return [*command, f"--timeout={WAITS_S}", *(there or ["tests/mutants"])]  # some test, or pytest would take all
+
+    def try_anew(self, job: AnyJob) -> tuple[Result, float]:
         """In a process that has the fault from the start."""
         self.plant(job.mutant)
         try:
@@ -137,27 +155,6 @@ class Tree:
             return (Result(Verdict.FOUND, result.how) if result.how.startswith(NOTHING) else result), seconds
         finally:
             self.remove()
-
-    def run_simulation(self, seed: int, seconds: float) -> Result:
-        """Run worlds from this seed on, for so many seconds."""
-        program = "tests/simulation/simulate.py"
-        limits = ["--seed", str(seed), "--seconds", str(seconds), "--shorten", "0", "--keep", str(self.directory)]
-        code, printed = self.run([sys.executable, program, *limits], seconds * 4)
-        lines = [line for line in printed.splitlines() if "BROKEN" in line or "Error" in line]
-        if code in (0, None):
-            return Result(Verdict.SURVIVED, "no world broke")
-        return Result(Verdict.FOUND, lines[-1] if lines else printed.strip()[-200:])
-
-    def run(self, command: list[str], seconds: float) -> tuple[int | None, str]:
-        """Exit status and what was printed; None: the time was over."""
-        end = monotonic() + seconds
-        process = self._start(command, stdout=subprocess.PIPE)
-        try:
-            printed, _ = process.communicate(timeout=max(0, end - monotonic()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return None, process.communicate()[0]
-        return process.returncode, printed
 
     def _start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": f"{self.directory}/src:{Path(__file__).parent}"}
