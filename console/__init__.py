@@ -1,5 +1,5 @@
-"""The console: RabbitMQ's HTTP API beside the AMQP frontend, for the tools that people have. An optional extra.
+"""The console: RabbitMQ's HTTP API beside the AMQP frontend, for existing tools. An optional extra.
 
-What waits and what knows sockets stands in server.py; everything else is called by it, and is pure.
+server.py and connection.py wait and use sockets; they call everything else, which is pure.
 Source: management page.
 """

@@ -1,6 +1,6 @@
 """The API as a whole: `open` checks a request before its body is read; `Call.steps` then answers it.
 
-The order of the checks: path, method, origin, what is accepted, login, tag, virtual host, content type, body.
+The order of the checks: path, method, origin, Accept, login, tag, virtual host, content type, body.
 Source: management page 1.9, 20.
 """
 
@@ -29,9 +29,9 @@ logger = logging.getLogger("leveret.console")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PAGE = "/api/index.html"
 EVENT_STREAM = "text/event-stream"
-#: Octets of a body that are read without a login.
+#: Maximum octets of a body that are read without a login.
 STRANGERS_BODY_MAX = 16 * 1024
-#: Paths that lead elsewhere.
+#: Paths that are redirected.
 MOVED = {
     "/api": _PAGE,
     "/api/": _PAGE,
@@ -45,7 +45,7 @@ MOVED = {
 
 @dataclass(slots=True, frozen=True)
 class Call:
-    """A request that passed the checks: `steps` answers it. `answer`: the answer, if it needs no action."""
+    """A request that passed the checks; `steps` answers it. `answer`: the answer, if no action is needed."""
 
     api: "Api"
     request: Request
@@ -54,7 +54,7 @@ class Call:
 
     @property
     def body_max(self) -> int:
-        """Octets of the body that are read; 0: none is."""
+        """Maximum octets of the body; 0: the body is not read."""
         if self.action is None or self.request.method in _SAFE:
             return 0
         most = self.api.options.body_max
@@ -62,11 +62,11 @@ class Call:
 
     @property
     def work(self) -> Work:
-        """Which limit on concurrent work it counts against."""
+        """The limit on concurrent work that applies."""
         return Work.PROBE if self.action is not None and self.action.is_probe else Work.REQUEST
 
     def steps(self, body: bytes) -> Steps:
-        """The steps to its answer; the last gives an `Answer`. Errors are answers."""
+        """The steps to the answer; the last step returns an `Answer`. Errors are answers, too."""
         if self.answer is not None or self.action is None:
             return self.answer
         request = replace(self.request, body=body)
@@ -87,7 +87,7 @@ class Call:
 
 
 def refusal_of(refused: CommandRefused) -> Refusal:
-    """How the refusal of a command is answered (management page 1.5, 10)."""
+    """The answer to a refused command (management page 1.5, 10)."""
     if refused.code == 403:
         return not_authorised("Access refused.")
     text = refused.reason.partition(" - ")[2] if refused.code else refused.reason
@@ -97,7 +97,7 @@ def refusal_of(refused: CommandRefused) -> Refusal:
 
 
 class Api:
-    """What serves the requests of one console. `routes`: all of them."""
+    """The API of one console. `routes`: all routes."""
 
     def __init__(
         self,
@@ -120,12 +120,12 @@ class Api:
 
     @property
     def broker(self) -> Broker:
-        """The broker as it is now."""
+        """The current broker."""
         return self._broker()
 
     @property
     def options(self) -> ConsoleOptions:
-        """As configured now."""
+        """The current options."""
         return self._options()
 
     # -- before the body --------------------------------------------------------------------------------------------
@@ -178,7 +178,9 @@ class Api:
         return answer
 
     def check_host(self, host: str, options: ConsoleOptions) -> None:
-        """A name that somebody else may have pointed here is refused: DNS rebinding. Raises: Refusal."""
+        """Refuse names in the Host header that may have been made to resolve to this machine: DNS rebinding. Raises:
+        Refusal.
+        """
         name = host.strip().lower()
         name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
         if not name or name == "localhost" or name in options.hosts:
@@ -212,19 +214,19 @@ class Api:
     # -- for the resources ------------------------------------------------------------------------------------------
 
     def ask(self, command: str, **arguments: Any) -> Any:
-        """The result of a read-only command of the control table. Raises: CommandRefused."""
+        """The result of a read-only command. Raises: CommandRefused."""
         return self.options.control.ask(command, _given(arguments))
 
     def run(self, command: str, **arguments: Any) -> Steps:
-        """Run a command of the control table; arguments that are None are left out. Raises: CommandRefused."""
+        """Run a command; arguments that are None are left out. Raises: CommandRefused."""
         return self.options.control.steps(command, _given(arguments))
 
     def is_node(self, name: str) -> bool:
-        """Whether the name means this node; tools invent the part behind the @."""
+        """Whether the name means this node; tools invent the part after the @."""
         return name == self.options.node or name.startswith("rabbit@")
 
     def vhost(self, request: Request) -> VirtualHost:
-        """The virtual host of the path. Raises: Refusal."""
+        """The virtual host in the path. Raises: Refusal."""
         found = self.broker.virtual_hosts.get(request.names["V"])
         if found is None:
             raise not_found()
@@ -238,14 +240,16 @@ class Api:
         return found
 
     def queue(self, request: Request) -> Queue:
-        """The queue of the path. Raises: Refusal."""
+        """The queue in the path. Raises: Refusal."""
         found = self.vhost(request).queues.get(request.names["Q"])
         if found is None:
             raise not_found()
         return found
 
     def vhosts_to_list(self, request: Request) -> list[VirtualHost]:
-        """Whose objects a list shows: that of the path, or of the page's menu, or all that the user may see."""
+        """The virtual hosts whose objects a list shows: that of the path, or of the page's menu, or all that the user
+        may see.
+        """
         if "V" in request.names:
             return [self.vhost(request)]
         wanted = request.headers.get("x-vhost")
@@ -261,7 +265,7 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def wants_stream(request: Request) -> bool:
-    """Whether a stream of events is asked for, as browsers do."""
+    """Whether the client asks for a stream of events, as browsers do."""
     return EVENT_STREAM in request.headers.get("accept", "")
 
 

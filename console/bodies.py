@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON whatever the content type says, and what may be wrong with it, in RabbitMQ's words.
+"""Bodies of requests: JSON whatever the content type is; faults are reported in RabbitMQ's words.
 
 Source: management page 1.3, 10, 20.
 """
@@ -9,11 +9,11 @@ from typing import Any
 
 from .messages import Request, bad_request
 
-#: Levels of arrays and objects in each other, and digits of a number; more is no JSON to us.
+#: Maximum nesting of arrays and objects, and maximum digits of a number; JSON with more is refused.
 DEPTH_MAX, DIGITS_MAX = 100, 30
-#: Of a name.
+#: Maximum octets of a name.
 OCTETS_MAX = 255
-#: Erlang's printer breaks a list that is longer.
+#: Columns after which Erlang's printer breaks a list.
 _LINE = 80
 _DOUBLY = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 
@@ -21,7 +21,7 @@ _DOUBLY = "invalid payload: the request body JSON-decoded to a string. Is the in
 def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> Any:
     """The value of a JSON text. Raises: Refusal with `fault` as the reason.
 
-    `is_strict`: an object with one key twice is a fault.
+    `is_strict`: refuse objects with duplicate keys.
     """
     try:
         text = body.decode()
@@ -41,7 +41,7 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
 
 
 def checked_integer(text: str) -> int:
-    """Raises: ValueError, where it is too long: reading it costs the square of that."""
+    """An integer of limited length. Raises: ValueError if it is longer: the cost of parsing is quadratic."""
     if len(text) > DIGITS_MAX:
         raise ValueError
     return int(text)
@@ -49,11 +49,11 @@ def checked_integer(text: str) -> int:
 
 def checked_constant(text: str) -> object:
     """Raises: ValueError."""
-    raise ValueError(text)  # NaN and Infinity, which Python reads but JSON does not have
+    raise ValueError(text)  # NaN and Infinity, which Python's parser accepts but JSON does not have
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. Raises: ValueError, where it has a key twice."""
+    """An object. Raises: ValueError if it has duplicate keys."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError
@@ -61,7 +61,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def is_deep(value: object, levels: int) -> bool:
-    """Whether there are more levels of arrays and objects in each other."""
+    """Whether arrays and objects are nested more than `levels` deep."""
     level: list[Any] = [value]
     for _ in range(levels):
         level = [
@@ -76,7 +76,7 @@ def is_deep(value: object, levels: int) -> bool:
 
 
 def json_object(request: Request) -> dict[str, Any]:
-    """The object that a body holds; none, null and `undefined` are an empty one. Raises: Refusal."""
+    """The object in a body. An empty body, null and `undefined` are an empty object. Raises: Refusal."""
     body = request.body.strip()
     if body in (b"", b"null", b"undefined"):
         return {}
@@ -89,7 +89,7 @@ def json_object(request: Request) -> dict[str, Any]:
 
 
 def require(given: dict[str, Any], *keys: str) -> list[Any]:
-    """The values of these keys. Raises: Refusal that names all that are missing."""
+    """The values of these keys. Raises: Refusal that names all missing keys."""
     missing = [f"{{key_missing,{key}}}" for key in keys if key not in given]
     if missing:
         line = f"[{','.join(missing)}]"
@@ -98,7 +98,7 @@ def require(given: dict[str, Any], *keys: str) -> list[Any]:
 
 
 def boolean(value: object) -> bool:
-    """A boolean, or its word. Raises: Refusal."""
+    """A boolean, or "true" or "false". Raises: Refusal."""
     if isinstance(value, bool):
         return value
     if value in ("true", "false"):
@@ -107,7 +107,7 @@ def boolean(value: object) -> bool:
 
 
 def integer(value: object) -> int:
-    """An integer, or its digits. Raises: Refusal."""
+    """An integer, or a text of its digits. Raises: Refusal."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and value.removeprefix("-").isascii() and value.removeprefix("-").isdigit():
@@ -116,21 +116,21 @@ def integer(value: object) -> int:
 
 
 def text(value: object, name: str) -> str:
-    """Raises: Refusal."""
+    """A text. Raises: Refusal."""
     if not isinstance(value, str):
         raise bad_request(["not_string", name])
     return value
 
 
 def check_size(what: str, name: str) -> None:
-    """Raises: Refusal, where a name is too long for AMQP."""
+    """Raises: Refusal, if a name is too long for AMQP."""
     size = len(name.encode())
     if size > OCTETS_MAX:
         raise bad_request(f"{what} should be less than 255 bytes, actually was {size}\n")
 
 
 def arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The table of arguments; an empty list and null are an empty one. Raises: Refusal."""
+    """The table of arguments; an empty list and null are an empty table. Raises: Refusal."""
     value = given.get("arguments")
     if value is None or value == []:
         return {}
@@ -142,7 +142,7 @@ def arguments(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def any_in(value: object, is_meant: Callable[[object], bool]) -> bool:
-    """Whether a value, or one in it, is meant."""
+    """Whether the predicate is true of a value, or of a value inside it."""
     if is_meant(value):
         return True
     inner: Iterable[object] = ()
@@ -154,7 +154,7 @@ def any_in(value: object, is_meant: Callable[[object], bool]) -> bool:
 
 
 def content_type(request: Request) -> str | None:
-    """The media type in lower case; None: none was sent; empty: it is malformed."""
+    """The media type in lower case; None: no header; empty: malformed."""
     header = request.headers.get("content-type")
     if header is None:
         return None

@@ -1,8 +1,8 @@
-"""Routes made from commands: a command's list of arguments says how its request is read.
+"""Routes made from commands: the arguments of a command define how its request is read.
 
-Only what RabbitMQ's API does otherwise is written by hand, beside the other routes of the resource: `Before` rewrites
-the body or query, `View` the result. At RabbitMQ's paths a value of the wrong type is refused in RabbitMQ's words, at
-ours (leveret/...) in the command's.
+Deviations of RabbitMQ's API are written by hand, beside the other routes of the resource: `Before` rewrites the body or
+query, `View` the result. At RabbitMQ's paths a value of the wrong type is refused in RabbitMQ's words, at ours
+(leveret/...) in the command's.
 """
 
 import json
@@ -19,9 +19,9 @@ from .options import Steps
 Before = Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]
 View = Callable[[Api, Request, Any], Any]
 
-#: Path letter -> argument names; the first that the command has is used.
+#: Letter in the path -> argument names; the first one that the command has is used.
 _PLACES = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name")}
-#: Arguments that only a path, or the login, says: they decide what the user may do.
+#: Arguments that come only from the path or the login: they decide what the user may do.
 _NEVER_GIVEN = frozenset({"vhost", "as-user"})
 _HAVE_BODIES = frozenset({"PUT", "POST"})
 _WITHOUT_BODIES = frozenset({201, 204})
@@ -30,7 +30,7 @@ _WITHOUT_BODIES = frozenset({201, 204})
 def with_commands(
     routes: Iterable[Route], commands: Iterable[CommandRoute], before: Mapping[str, Before], views: Mapping[str, View]
 ) -> list[Route]:
-    """All routes, those of commands among the others. `before`, `views`: by the words of the command."""
+    """All routes, with those of commands inserted. `before`, `views`: by the words of the command."""
     found = {route.pattern: route for route in routes}
     for one in commands:
         http = one.http
@@ -60,7 +60,9 @@ def _handler(command: CommandRoute, before: Before | None, view: View | None) ->
 
 
 def _places(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]:
-    """The arguments in the path. Raises: Refusal, if an object in it is missing that the request does not create."""
+    """The arguments in the path. Raises: Refusal, if an object in it does not exist and the request does not create
+    it.
+    """
     names = request.names
     creates = request.method == "PUT" and command.http.path.rpartition("/")[2].isupper()
     if "V" in names:
@@ -79,7 +81,7 @@ def _places(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]
 
 
 def _read(command: CommandRoute, request: Request, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments in a body or query; whatever else is there has no meaning. Raises: Refusal."""
+    """The arguments in a body or query; unknown keys are ignored. Raises: Refusal."""
     is_body, is_ours = request.method in _HAVE_BODIES, command.http.path.startswith("leveret/")
     values: dict[str, Any] = {}
     for name, kind in command.arguments.items():
@@ -90,7 +92,7 @@ def _read(command: CommandRoute, request: Request, given: Mapping[str, Any]) -> 
         if kind == "JSON" and name == "arguments":
             value = arguments(dict(given))
         elif kind == "JSON" and is_body and (value is None or isinstance(value, str)):
-            value = json.dumps(value)  # a command reads text as JSON, and null as nothing
+            value = json.dumps(value)  # a command parses text as JSON, and null as nothing
         elif kind == "BOOLEAN" and not is_body:
             value = value == "true"
         elif kind == "BOOLEAN" and not is_ours:

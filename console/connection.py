@@ -1,4 +1,5 @@
-"""One connection of the console: requests are read, answered, and answered in time. h11 knows HTTP/1.1, this waits.
+"""One connection of the console: reads requests, and answers them within time limits. h11 parses HTTP/1.1; only this
+file waits.
 
 Loaded with the first connection. Source: management page 20.
 """
@@ -46,37 +47,37 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leveret.console")
 
-#: What a port answers a request with. Raises: Refusal.
+#: Makes a call from a request at one of the ports. Raises: Refusal.
 Opens = Callable[[Request], "Call | MetricsCall"]
 
 READ_SIZE = 64 * 1024
 HEAD_MAX = 16 * 1024
-#: Seconds for a request's head, which are those between two requests as well; for a body, and for an answer.
+#: Seconds for a request's head, including the time between two requests; for a body, and for an answer.
 HEAD_S, BODY_S, ANSWER_S = 5.0, 30.0, 30.0
-#: A body may be as slow as it likes for so long; then it must come at so many octets a second.
+#: Grace period for a body in seconds, then the minimum upload rate in octets per second.
 SLOW_S, SLOWEST = 10.0, 1024
-#: Requests at once, beside them health checks and pages of metrics, and answers without an end; seconds between two
-#: pieces of those.
+#: Maximum concurrent requests; beside them health checks, pages of metrics, and streams. Seconds between two pieces of
+#: a stream.
 AT_ONCE_MAX, PROBES_MAX, METRICS_MAX, STREAMS_MAX, PIECE_S = 10, 10, 4, 20, 0.5
-#: A connection that is closed before its peer has sent all is read on for so long, and so much.
+#: Limits on further input of a connection that is closed before its peer has sent everything, in seconds and octets.
 PARTING_S, PARTING_MAX = 1.0, 1024 * 1024
-#: An answer that is shorter is not worth packing.
+#: Minimum octets of an answer that is compressed.
 PACKED_MIN = 1024
-#: Octets of a body that are packed, and sent, in one step.
+#: Octets of a body that are compressed, and sent, in one step.
 PACKED_AT_ONCE, SENT_AT_ONCE = 64 * 1024, 256 * 1024
 
 
 class Runtime(Protocol):
-    """What a frontend gets from the composition root."""
+    """The services that the composition root gives to a frontend."""
 
     broker: Broker
 
     def end_turn(self) -> None:
-        """Dispatch and flush after a turn; what does not fit into it is done soon after."""
+        """Dispatch and flush after a turn; unfinished work continues soon after."""
 
 
 class Answering:
-    """What all connections of a console share: the API, and how much goes on at once."""
+    """The shared state of all connections of a console: the API, and the counts of concurrent work."""
 
     def __init__(
         self,
@@ -92,22 +93,22 @@ class Answering:
         self._metrics: Metrics | None = None
         self._at_once = dict.fromkeys(Work, 0)
         self.streams = 0
-        self.unfinished = 0  # octets of bodies that are not whole yet
-        self.turn = trio.Lock()  # of all connections one is at work, and others of the broker have theirs in between
+        self.unfinished = 0  # octets of incomplete bodies
+        self.turn = trio.Lock()  # one connection works at a time, with turns of the broker's other tasks in between
 
     async def serve(self, stream: trio.abc.Stream, peer: Peer, place: Place, *, is_metrics: bool) -> None:
-        """One connection, to its end. `is_metrics`: it came to their port."""
+        """Serve one connection to its end. `is_metrics`: it uses the metrics port."""
         await Connection(self, stream, peer, place, self.open_metrics if is_metrics else self.open).serve()
 
     # -- what is served -----------------------------------------------------------------------------------------------
 
     @property
     def metrics(self) -> "Metrics":
-        """Made when somebody asks for it first. Raises: Refusal, where there is none."""
+        """The metrics, made on first use. Raises: Refusal, if metrics are off."""
         if self._facts is None:
             raise not_found()
         if self._metrics is None:
-            from .metrics.requests import Metrics  # a broker that nobody scrapes does without
+            from .metrics.requests import Metrics  # loaded only if a broker is scraped
 
             self._metrics = Metrics(lambda: self.runtime.broker, self.options, self._facts, self._require_monitor)
         return self._metrics
@@ -118,7 +119,7 @@ class Answering:
             raise not_authorised("Not monitor user")
 
     def open(self, request: Request) -> "Call | MetricsCall":
-        """At the console's port: the API, and with a login the metrics as well. Raises: Refusal."""
+        """A request at the console's port: the API, and with a login also the metrics. Raises: Refusal."""
         if not request.path.startswith(("/metrics", "/health/")):
             return self.api.open(request)
         call = self.open_metrics(request)
@@ -127,7 +128,7 @@ class Answering:
         return call
 
     def open_metrics(self, request: Request) -> "MetricsCall":
-        """At the port of the metrics. Raises: Refusal."""
+        """A request at the metrics port. Raises: Refusal."""
         self.api.check_host(request.headers.get("host", ""), self.options())
         return self.metrics.open(request)
 
@@ -135,7 +136,7 @@ class Answering:
 
     @contextmanager
     def at_work(self, work: Work) -> Iterator[None]:
-        """A request that is whole is answered. Raises: Refusal, when too many of its kind are."""
+        """Count a complete request while it is answered. Raises: Refusal, if too many of its kind are answered now."""
         at_once = self._at_once
         if at_once[work] >= {Work.REQUEST: AT_ONCE_MAX, Work.METRICS: METRICS_MAX, Work.PROBE: PROBES_MAX}[work]:
             raise Refusal(503, "busy", "too many requests at once", (("retry-after", "1"),))
@@ -147,7 +148,7 @@ class Answering:
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """One more answer without an end."""
+        """Count a stream."""
         self.streams += 1
         try:
             yield
@@ -156,9 +157,9 @@ class Answering:
 
 
 async def in_turns(steps: Generator[None, None, Answer], turn: trio.Lock, end_turn: Callable[[], None]) -> Answer:
-    """Take the steps to an answer, each behind one of every other who has some; then the broker's turn is ended.
+    """Take the steps to an answer, taking turns with other answers, and end the broker's turn after each.
 
-    However many requests are under way, others of the broker wait for one step. Raises: as the steps do.
+    However many requests are served, other tasks of the broker wait for one step at most. Raises: as the steps do.
     """
     while True:
         async with turn:
@@ -172,7 +173,7 @@ async def in_turns(steps: Generator[None, None, Answer], turn: trio.Lock, end_tu
 
 
 class Connection:
-    """One accepted stream, request after request."""
+    """One accepted connection, which serves request after request."""
 
     def __init__(self, server: Answering, stream: trio.abc.Stream, peer: Peer, place: Place, open_: "Opens") -> None:
         self._server = server
@@ -183,7 +184,7 @@ class Connection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
 
     async def serve(self) -> None:
-        """Until either side is done with it."""
+        """Serve until either side ends the connection."""
         http = self._http
         try:
             while True:
@@ -201,8 +202,8 @@ class Connection:
                 await self._send_in_time(Answer(error.error_status_hint), head=False, is_packed=False)
 
     async def _part(self) -> None:
-        """Close so that the answer arrives, also when the peer is still sending."""
-        if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS is none
+        """Close so that the peer receives the answer, even if it is still sending."""
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS streams are not
             await self._stream.send_eof()
         with trio.move_on_after(PARTING_S):
             unread = PARTING_MAX
@@ -218,7 +219,7 @@ class Connection:
             self._http.receive_data(bytes(await self._stream.receive_some(READ_SIZE)))
 
     async def _answer(self, event: h11.Request) -> bool:
-        """Whether the answer was taken in time."""
+        """Send an answer. Returns whether the peer took it in time."""
         is_packed = False
         request: Request | None = None
         try:
@@ -235,7 +236,7 @@ class Connection:
         return await self._send_in_time(answer, head=is_head, is_packed=is_packed)
 
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
-        """Piece by piece, until either side ends it; False: the peer takes nothing any more."""
+        """Send a stream piece by piece, until either side ends it. Returns False if the peer no longer reads."""
         http = self._http
         headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", date_of(time.time()))]
         raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers))) or b""
@@ -266,7 +267,7 @@ class Connection:
             raise bad_request("the request is not text") from None
         if len(target) + sum(len(name) + len(value) for name, value in headers.items()) > HEAD_MAX:
             raise Refusal(431, "head_too_large", f"the head of a request is at most {HEAD_MAX} octets")
-        if {"content-length", "transfer-encoding"} <= headers.keys():  # a proxy may see the body end elsewhere
+        if {"content-length", "transfer-encoding"} <= headers.keys():  # a proxy may disagree about the end of the body
             raise Refusal(400, "bad_request", "content-length beside transfer-encoding", (("connection", "close"),))
         path, _, query = target.partition("?")
         peer, proxies = self._peer, self._server.options().proxies
@@ -354,7 +355,7 @@ class Connection:
         await self._stream.send_all(raw)
 
     def _must_close(self) -> bool:
-        """Whether more of the request is to come, which nobody wants to read."""
+        """Whether an unread part of the request follows, so that the connection cannot be reused."""
         http = self._http
         if http.their_state is not h11.SEND_BODY:
             return False
@@ -367,7 +368,7 @@ class Connection:
 
 
 async def _packed(parts: list[bytes]) -> list[bytes]:
-    """As gzip has it."""
+    """Compress with gzip."""
     import zlib
 
     packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)

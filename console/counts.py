@@ -1,4 +1,4 @@
-"""What is counted of an object, as rows of integers under RabbitMQ's names. Source: management page 5.2, 14."""
+"""Counters of objects, as rows of integers under RabbitMQ's names. Source: management page 5.2, 14."""
 
 from collections.abc import Generator, Iterable, Sequence
 from operator import attrgetter
@@ -6,7 +6,7 @@ from operator import attrgetter
 from ..engine import Broker, Client, PastSessions, Queue, Session, VirtualHost
 from .slices import mapped
 
-#: Queues that are counted in one step: less than a millisecond.
+#: Queues counted in one step: less than a millisecond.
 QUEUES_A_STEP = 500
 
 PUBLISHES = ("publish", "confirm", "return_unroutable", "drop_unroutable")
@@ -33,7 +33,7 @@ BROKER_NAMES = (*PUBLISHES, *DELIVERIES, *LENGTHS, *CHURN, *DISK)
 
 
 def queue_values(queue: Queue) -> tuple[int, ...]:
-    """In the order of `QUEUE_NAMES`."""
+    """The counters in the order of `QUEUE_NAMES`."""
     counts = queue.counters
     ready, unacked = queue.ready_count, queue.unacked
     get_no_ack, get = counts.got_no_ack, counts.got - counts.got_no_ack
@@ -55,7 +55,7 @@ def queue_values(queue: Queue) -> tuple[int, ...]:
 
 
 def session_values(session: Session | PastSessions) -> tuple[int, ...]:
-    """In the order of `SESSION_NAMES`."""
+    """The counters in the order of `SESSION_NAMES`."""
     get_no_ack, get = session.got_no_ack, session.got - session.got_no_ack
     no_ack = session.no_ack - get_no_ack
     return (
@@ -78,14 +78,14 @@ def _sum(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*rows)))
 
 
-#: How many messages are ready, and how many are out.
+#: Numbers of ready and of unacknowledged messages.
 Lengths = tuple[int, int]
 Values = Generator[None, None, tuple[int, ...]]
 _ready, _unacked = attrgetter("ready_count"), attrgetter("events.unacked")
 
 
 def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:
-    """In steps."""
+    """The numbers of messages in some queues, counted in steps."""
     found = list(queues)
     ready = unacked = 0
     for start in range(0, len(found), QUEUES_A_STEP):
@@ -97,7 +97,7 @@ def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:
 
 
 def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths) -> Values:
-    """In the order of `VHOST_NAMES`, in steps. `clients`: all, or those that are in it."""
+    """The counters in the order of `VHOST_NAMES`, in steps. `clients`: all, or those of the virtual host."""
     mine = [client for client in clients if client.vhost is vhost]
     sessions = yield from mapped(session_values, [session for client in mine for session in client.sessions])
     ready, unacked = lengths
@@ -112,7 +112,7 @@ def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths
 
 
 def broker_values(broker: Broker, lengths: Lengths) -> Values:
-    """In the order of `BROKER_NAMES`, in steps. O(sessions)."""
+    """The counters in the order of `BROKER_NAMES`, in steps. O(sessions)."""
     open_now = [session for client in broker.connections for session in client.sessions]
     sessions = yield from mapped(session_values, open_now)
     ready, unacked = lengths
@@ -128,7 +128,7 @@ def broker_values(broker: Broker, lengths: Lengths) -> Values:
 
 
 def churn_values(broker: Broker) -> tuple[int, ...]:
-    """In the order of `CHURN`."""
+    """The counters in the order of `CHURN`."""
     activity = broker.context.activity
     return (
         activity.channels_closed,

@@ -1,8 +1,8 @@
-"""From a path to what serves it: segments are split on the raw path, then decoded once.
+"""Dispatch of paths to routes: segments are split on the raw path, then decoded once.
 
 A pattern is written as in the page: `queues/V/Q/get`. Words in capitals are variable, all others literal; a literal
-word wins. One trailing slash is allowed. An empty segment is the default exchange where one of these is expected (so
-rabbitmqadmin 2 publishes to it), and no other name. Source: management page 1.1, 1.2.
+word has precedence. One trailing slash is allowed. An empty segment is the default exchange where an exchange is
+expected (so rabbitmqadmin 2 publishes to it), and an error elsewhere. Source: management page 1.1, 1.2.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,33 +13,33 @@ from urllib.parse import unquote
 
 from .messages import Request
 
-#: In this order they stand in `allow`.
+#: The methods, in their order in the header `allow`.
 METHODS = ("HEAD", "GET", "PUT", "POST", "DELETE", "OPTIONS")
-#: Stands for the exchange without a name in paths, where a segment is an exchange.
+#: The name of the default exchange in paths.
 DEFAULT_EXCHANGE = "amq.default"
 _EXCHANGES = frozenset({"X", "SOURCE", "TARGET"})
 
 
 class Level(Enum):
-    """Who may (management page 1.5)."""
+    """The users who may use a route (management page 1.5)."""
 
-    OPEN = auto()  # anybody
-    ANY = auto()  # one of the four tags
-    VHOST = auto()  # and permissions in the virtual host of the path; administrators may see without
+    OPEN = auto()  # everybody
+    ANY = auto()  # users with one of the four tags
+    VHOST = auto()  # and with permissions in the virtual host of the path; administrators need none
     MONITORING = auto()
-    POLICYMAKER = auto()  # and permissions in the virtual host of the path, if there is one
+    POLICYMAKER = auto()  # and with permissions in the virtual host of the path, if there is one
     ADMINISTRATOR = auto()
 
 
-#: Serves a request: the answer at once, or the steps that come to it.
+#: Serves a request. Returns the answer, or the steps to it.
 Handler = Callable[[Any, Request], Any]
 
 
 @dataclass(slots=True, frozen=True)
 class Action:
-    """What a method of a route does. `content_types`: only these are taken, else 415.
+    """The action of a method of a route. `content_types`: only these are accepted, else 415.
 
-    `may_stream`: it can answer with events as well, to whom asks for those. `is_probe`: a health check.
+    `may_stream`: it can answer with a stream of events, if the client accepts one. `is_probe`: a health check.
     """
 
     level: Level
@@ -59,14 +59,14 @@ class Route:
 
     @property
     def allow(self) -> str:
-        """The methods, as the header has them."""
+        """The methods, as the header `allow` lists them."""
         known = {*self.actions, "OPTIONS"}
         if self.has_head and "GET" in known:
             known.add("HEAD")
         return ", ".join(method for method in METHODS if method in known)
 
     def action(self, method: str) -> Action | None:
-        """What a method does; None: the route lacks it."""
+        """The action of a method; None: the route does not have the method."""
         return self.actions.get("GET" if method == "HEAD" and self.has_head else method)
 
 
@@ -74,7 +74,7 @@ class Route:
 class Http:
     """The route of a command. Words in capitals of the path, and the body or query, are its arguments.
 
-    `status`: of the answer, which has the result if it is 200; a function of the result, where it depends on that.
+    `status`: of the answer, which contains the result if it is 200; or a function from the result to the status.
     """
 
     method: str
@@ -85,7 +85,7 @@ class Http:
 
 @dataclass(slots=True, frozen=True)
 class CommandRoute:
-    """A command that has a route. `arguments`: name -> the word of its kind, as in usage lines."""
+    """A command with a route. `arguments`: name -> the word of its kind, as in usage lines."""
 
     words: str
     http: Http
@@ -94,12 +94,12 @@ class CommandRoute:
 
 @dataclass(slots=True)
 class Dispatcher:
-    """Routes by the number of their segments, those with the most literal words first."""
+    """The routes by their number of segments, those with the most literal words first."""
 
     _routes: dict[int, list[tuple[tuple[str, ...], Route]]] = field(default_factory=dict)
 
     def add(self, routes: list[Route]) -> None:
-        """Serve these as well."""
+        """Add routes."""
         for route in routes:
             words = tuple(route.pattern.split("/"))
             known = self._routes.setdefault(len(words), [])
@@ -110,7 +110,7 @@ class Dispatcher:
         return iter([route for known in self._routes.values() for _, route in known])
 
     def find(self, path: str) -> tuple[Route, dict[str, str]] | None:
-        """The route of a raw path behind `/api/`, and its variable parts; None: there is none."""
+        """The route of a raw path after `/api/`, and its variable parts; None: there is no such route."""
         segments = path.split("/")
         if len(segments) > 1 and not segments[-1]:
             segments.pop()

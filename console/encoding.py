@@ -1,4 +1,4 @@
-"""Values as JSON, in steps where they are long."""
+"""Encoding of values as JSON, in steps if they are long."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,26 +10,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: A list with more entries is encoded one by one.
+#: Lists with more entries are encoded entry by entry.
 FEW = 20
-#: Entries of a list in one part: neither many small parts nor one big part are sent.
+#: Entries of a list in one part, so that parts are neither small nor large.
 PART_ENTRIES = 100
 
 _encoder: "json.JSONEncoder | None" = None
 
 
 def encoded(value: Any) -> bytes:
-    """JSON, compact, in UTF-8."""
+    """Compact JSON in UTF-8."""
     global _encoder
     if _encoder is None:
-        import json  # with the first answer: a broker that is never asked does without
+        import json  # loaded with the first answer
 
         _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
     return _encoder.encode(value).encode("utf-8", "replace")
 
 
 def encoded_in_steps(value: Any, *, is_own: bool = False) -> Listing[bytes]:
-    """The same in parts: long lists, and those that are fields of an object, an entry at a time.
+    """The JSON in parts: long lists, and lists that are fields of an object, entry by entry.
 
     `is_own`: the lists belong to the caller alone, and are emptied on the way.
     """

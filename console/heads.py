@@ -1,4 +1,4 @@
-"""Headers of an answer that depend on the moment and on who asks. Source: management page 1.4, 20."""
+"""Headers of an answer that depend on the time and on the client. Source: management page 1.4, 20."""
 
 import time
 
@@ -6,12 +6,12 @@ from .messages import Answer, Request
 from .options import ConsoleOptions
 from .origins import cross_origin
 
-#: Over TLS: a browser does not ask this host without it any more, for a year.
+#: HSTS, over TLS: browsers use only TLS for this host, for a year.
 STRICT = ("strict-transport-security", "max-age=31536000")
 
 
 def headers_for(request: Request, answer: Answer, options: ConsoleOptions) -> tuple[tuple[str, str], ...]:
-    """What is added to the answer's own ones."""
+    """The headers to add to those of the answer."""
     found = cross_origin(request, dict(answer.headers).get("allow"), options)
     return (*found, STRICT) if request.peer.is_secure else found
 
@@ -21,12 +21,12 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def date_of(seconds: float) -> str:
-    """As HTTP has it, in English whatever the locale."""
+    """A date in HTTP's format, in English whatever the locale."""
     at = time.gmtime(seconds)
     day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year}"
     return f"{day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
 
 
 def clean(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Names of objects may be in a header: no control characters."""
+    """Remove control characters, because names of objects may be in a header."""
     return [(name, "".join(c if " " <= c <= "~" else "?" for c in value)) for name, value in headers]

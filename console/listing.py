@@ -19,14 +19,14 @@ NAME_MAX = 1024
 
 
 class Columns:
-    """The fields that a request wants; dots go into objects."""
+    """The fields that a request asks for; dots lead into objects."""
 
     def __init__(self, request: Request) -> None:
         text = request.query.get("columns")
         self._paths = None if text is None else [path.split(".") for path in text.split(",") if path]
 
     def of(self, value: Any) -> Any:
-        """The wanted part of an object, or of each in a list."""
+        """The requested fields of an object, or of each object in a list."""
         if self._paths is None:
             return value
         if isinstance(value, list):
@@ -49,7 +49,7 @@ def _copy(source: Any, path: list[str], kept: dict[str, Any]) -> None:
 
 
 class Pages:
-    """Which part of a list a request wants. Raises: Refusal."""
+    """The page of a list that a request asks for. Raises: Refusal."""
 
     def __init__(self, request: Request) -> None:
         query = request.query
@@ -97,7 +97,7 @@ def _number(text: str | None) -> Any:
 
 
 def _filter(name: str, *, is_regex: bool) -> Callable[[str], bool]:
-    """Part of a name, or a regular expression on the linear-time engine; both without regard to case."""
+    """A filter by part of a name, or by a regular expression on the linear-time engine; both ignore case."""
     if len(name) > NAME_MAX:
         raise bad_request("Pagination parameters are invalid")
     if not is_regex:
@@ -107,7 +107,7 @@ def _filter(name: str, *, is_regex: bool) -> Callable[[str], bool]:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a text has a match of a regular expression, whatever its case. Raises: Refusal."""
+    """Whether a text has a match of a regular expression, ignoring case. Raises: Refusal."""
     from ..expressions.patterns.pattern_syntax import PatternFault
     from ..expressions.patterns.patterns import Pattern
 
@@ -119,7 +119,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def sort_key(path: str) -> Callable[[Mapping[str, Any]], tuple[int, Any]]:
-    """Orders rows by a field: numbers, then texts, then the rest. A missing value or null counts as 0."""
+    """The sort key of a row by a field: numbers, then texts, then the rest. A missing value or null counts as 0."""
     words = path.split(".")
 
     def key(row: Any) -> tuple[int, Any]:
@@ -144,10 +144,10 @@ def listed(
     has_pages: bool = False,
     quick: Mapping[str, Callable[[T], Any]] | None = None,
 ) -> Steps:
-    """The steps to a list, or to a page of one, as its request wants it: an `Answer`.
+    """The steps to a list, or to a page of one: an `Answer`.
 
-    `objects`: a list may be emptied; any other iterable must not change meanwhile. `order`: the sort key of the objects
-    when the request names none. `name`: the text that a page's filter matches. `quick`: fields that are known without a
+    `objects`: a list is emptied; any other iterable must not change meanwhile. `order`: the sort key of the objects
+    if the request names none. `name`: the text that a page's filter matches. `quick`: fields that are known without a
     row. Each row becomes JSON at once and is not kept: the rows of all queues would take 100 MB.
     """
     columns, query = Columns(request), request.query

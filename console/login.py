@@ -1,7 +1,7 @@
-"""Who asks, and what the tags of a user allow. Source: management page 1.5, 20.
+"""Logins, and the permissions that a user's tags give. Source: management page 1.5, 20.
 
-Hashes are of one round, as RabbitMQ's are: to check one takes microseconds, so that nothing is cached, and a changed
-password counts at once.
+Hashes have one round, as RabbitMQ's: a check takes microseconds, so nothing is cached, and a changed password takes
+effect at once.
 """
 
 import base64
@@ -11,39 +11,39 @@ from collections.abc import Callable
 from ..engine import HTTP, Broker, User, errors
 from .messages import CHALLENGE, Peer, Refusal, not_authorised
 
-#: Tags with which the API may be used at all.
+#: Tags that admit a user to the API.
 TAGS = frozenset({"administrator", "monitoring", "policymaker", "management"})
 _MONITORS, _POLICYMAKERS = frozenset({"administrator", "monitoring"}), frozenset({"administrator", "policymaker"})
 _NS_A_SECOND = 1_000_000_000
 
 
 def is_administrator(user: User) -> bool:
-    """Whether everything is open."""
+    """Whether the user may do everything."""
     return "administrator" in user.tags
 
 
 def is_monitor(user: User) -> bool:
-    """Whether nodes, and all connections and channels, may be seen."""
+    """Whether the user may see nodes, and all connections and channels."""
     return not _MONITORS.isdisjoint(user.tags)
 
 
 def is_policymaker(user: User) -> bool:
-    """Whether policies and parameters may be set."""
+    """Whether the user may set policies and parameters."""
     return not _POLICYMAKERS.isdisjoint(user.tags)
 
 
 def has_vhost(user: User, vhost: str) -> bool:
-    """Whether the user has a permission entry there."""
+    """Whether the user has a permission entry in the virtual host."""
     return user.permissions is None or vhost in user.permissions
 
 
 def may_see(user: User, vhost: str) -> bool:
-    """Whether objects of a virtual host are shown."""
+    """Whether the user may see objects of a virtual host."""
     return is_administrator(user) or has_vhost(user, vhost)
 
 
 def credentials(header: str) -> tuple[str, str] | None:
-    """Name and password of a Basic header; None: it is none."""
+    """Name and password of a Basic header; None: it is another header."""
     scheme, _, text = header.partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -55,7 +55,7 @@ def credentials(header: str) -> tuple[str, str] | None:
 
 
 def login_failed(*, challenges: bool = True) -> Refusal:
-    """Wrong password or unknown user: nobody learns which."""
+    """The answer to a wrong password and to an unknown user, which must not differ."""
     return Refusal(401, "not_authorized", "Login failed", (CHALLENGE,) if challenges else ())
 
 
@@ -68,7 +68,7 @@ class Logins:
     def log_in(self, header: str | None, peer: Peer, *, challenges: bool = True) -> User:
         """The user of an `authorization` header. Raises: Refusal.
 
-        `challenges`: a browser may ask for a password; not for requests of the page itself.
+        `challenges`: let a browser ask for a password; not for requests of the page itself.
         """
         challenge = (CHALLENGE,) if challenges else ()
         if header is None:
@@ -80,7 +80,9 @@ class Logins:
         return self.admitted(user, peer)
 
     def check(self, name: str, password: str, peer: Peer) -> User | None:
-        """The user whose password it is, wherever he is; None: it is not. Raises: Refusal, while none is looked at."""
+        """The user, if the password is right, from any address; None: it is not. Raises: Refusal, while logins are
+        throttled.
+        """
         try:
             return self._broker().users.log_in(name, password, mechanism=HTTP, is_loopback=True, origin=peer.origin)
         except errors.LoginBraked as braked:
@@ -93,7 +95,7 @@ class Logins:
             return None
 
     def admitted(self, user: User, peer: Peer) -> User:
-        """The user, if he may use the API from there. Raises: Refusal."""
+        """Check that the user may use the API from the peer's address. Raises: Refusal."""
         if user.loopback_only and not peer.is_loopback:
             raise not_authorised("User can only log in via localhost")
         if TAGS.isdisjoint(user.tags):

@@ -1,6 +1,6 @@
-"""Long JSON, read in steps: an entry of each list of the outermost object at a time.
+"""Parsing of long JSON in steps: one entry of each list in the outermost object at a time.
 
-The same texts are refused as where a body is read at once. Source: management page 1.3, 20.
+It refuses the same texts as `bodies.parsed`. Source: management page 1.3, 20.
 """
 
 import json
@@ -13,11 +13,11 @@ from . import slices
 from .bodies import DEPTH_MAX, checked_constant, checked_integer, is_deep, parsed, unique
 from .messages import bad_request
 
-#: Octets that are read at once: some 2 ms.
+#: Octets parsed in one step: about 2 ms.
 AT_ONCE_MAX = 128 * 1024
 _SPACE = re.compile(r"[ \t\n\r]*")
 
-#: The steps to a value, and where its text ends.
+#: The steps to a value, and the end of its text.
 _Read = Generator[None, None, tuple[Any, int]]
 
 
@@ -38,7 +38,7 @@ def parsed_in_steps(body: bytes, fault: str = "not_json", *, is_strict: bool = F
 
 
 class _Reader:
-    """Raises ValueError or RecursionError for what is no JSON to us."""
+    """The parser. Raises ValueError or RecursionError for invalid JSON."""
 
     def __init__(self, text: str, *, is_strict: bool) -> None:
         self._text = text
@@ -50,13 +50,13 @@ class _Reader:
         self._until = perf_counter() + slices.STEP_S
 
     def space(self, at: int) -> int:
-        """Behind white space."""
+        """The position after white space."""
         found = _SPACE.match(self._text, at)
         assert found is not None
         return found.end()
 
     def read(self, at: int, *, is_outermost: bool = True) -> _Read:
-        """A value that begins there; of objects only the outermost is read by its fields."""
+        """The value at a position. Only the outermost object is parsed field by field."""
         first = self._text[at : at + 1]
         depth = 0 if is_outermost else 1
         if first == "[":

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from ..engine import User, address_origin
 
-#: Of every answer. Source: management page 1.4, 20.
+#: Headers of every answer. Source: management page 1.4, 20.
 HEADERS = (
     ("cache-control", "no-cache, no-store"),
     ("vary", "accept, accept-encoding, origin"),
@@ -23,14 +23,14 @@ HEADERS = (
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
     ),
 )
-#: The only content type that a few routes take.
+#: The only content type that some routes accept.
 JSON_MEDIA = ("application/json",)
 JSON_TYPE = ("content-type", "application/json")
 CHALLENGE = ("www-authenticate", 'Basic realm="RabbitMQ Management"')
 
 
 class Work(Enum):
-    """What keeps the broker busy: of each kind so much goes on at once, whatever there is of the others."""
+    """Kinds of work, each with its own limit on concurrent requests."""
 
     REQUEST = auto()
     METRICS = auto()
@@ -39,7 +39,7 @@ class Work(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """Who asks. `address`: without a port. `is_secure`: by TLS, to us or to a proxy that we trust."""
+    """The client. `address`: without a port. `is_secure`: it uses TLS, to us or to a trusted proxy."""
 
     address: str
     is_loopback: bool
@@ -47,15 +47,15 @@ class Peer:
 
     @property
     def origin(self) -> str:
-        """Whom it is counted as, with all who come from there: this machine, an address, of IPv6 a /64."""
+        """The origin under which the client is counted: this machine, an IPv4 address, or an IPv6 /64."""
         return address_origin(self.address, is_loopback=self.is_loopback)
 
 
 @dataclass(slots=True, frozen=True)
 class Request:
-    """`path`: percent-encoded, as it was sent. `headers`: by lower-case names, the last of several.
+    """`path`: percent-encoded, as sent. `headers`: by lower-case names, the last of several.
 
-    `user`: who asks, set when the login is checked. `names`: the variable parts of the path, decoded.
+    `user`: set when the login is checked. `names`: the variable parts of the path, decoded.
     """
 
     method: str
@@ -66,7 +66,7 @@ class Request:
     body: bytes = b""
     user: User = field(default=User(""))
     names: Mapping[str, str] = field(default_factory=dict)
-    raw_query: str = ""  # as it was sent
+    raw_query: str = ""  # as sent
 
     def flag(self, name: str) -> bool:
         """Whether a parameter of the query is `true`."""
@@ -75,10 +75,10 @@ class Request:
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What is sent. `value`: encoded as JSON if `body` is None; no body at all if both are None. A long body is in
-    parts, which are never put together.
+    """An answer. `value`: encoded as JSON if `body` is None; without both there is no body. A long body is in parts,
+    which are never joined.
 
-    `stream`: what follows, for ever.
+    `stream`: follows the body, without an end.
     """
 
     status: int
@@ -89,12 +89,12 @@ class Answer:
 
 
 class Stream(Protocol):
-    """An answer without an end, in pieces. `is_behind`: there is more already."""
+    """An answer without an end, in pieces. `is_behind`: the next piece is ready."""
 
     is_behind: bool
 
     def piece(self) -> bytes | None:
-        """What is new since the last one, perhaps nothing; None: it ends."""
+        """The news since the last piece, possibly empty; None: the stream ends."""
 
 
 class Refusal(Exception):
@@ -110,7 +110,7 @@ class Refusal(Exception):
         self.headers = headers
 
     def answer(self) -> Answer:
-        """What is sent."""
+        """The answer to send."""
         value = {"error": self.error, "reason": self.reason} if self.error else None
         return Answer(self.status, value, self.headers)
 
@@ -126,12 +126,12 @@ def not_found() -> Refusal:
 
 
 def not_authorised(reason: str) -> Refusal:
-    """The login is right, the user may not: 401, there is no 403 (management page 1.5)."""
+    """401 for a user who lacks the permission: RabbitMQ has no 403 here (management page 1.5)."""
     return Refusal(401, "not_authorised", reason)
 
 
 def query_of(text: str) -> dict[str, str]:
-    """The parameters behind the question mark; of several with one name the first. Raises: Refusal."""
+    """The parameters after the question mark; of duplicates the first. Raises: Refusal."""
     found: dict[str, str] = {}
     try:
         for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=100):

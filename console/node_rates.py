@@ -1,4 +1,4 @@
-"""How fast figures of the node change: between two requests, as nobody measures them while nobody asks.
+"""Rates of the node's figures, measured between two requests: without requests nothing is measured.
 
 Source: management page 4, 5.1.
 """
@@ -6,7 +6,7 @@ Source: management page 4, 5.1.
 from collections.abc import Mapping
 from typing import Any
 
-#: Figures of the node that have a rate beside them.
+#: Figures of the node that have a rate.
 RATED = (
     "context_switches",
     "disk_free",
@@ -17,19 +17,19 @@ RATED = (
     "proc_used",
     "sockets_used",
 )
-#: Requests that follow each other faster see the same rates.
+#: Requests within this time of each other see the same rates.
 APART_MS = 1_000
 
 
 class NodeRates:
-    """Remembers the figures of an earlier request."""
+    """The figures at an earlier request."""
 
     def __init__(self) -> None:
         self._before: tuple[int, dict[str, int]] | None = None
         self._rates = dict.fromkeys(RATED, 0.0)
 
     def of(self, view: Mapping[str, Any], now_ms: int) -> dict[str, dict[str, float]]:
-        """Name with `_details` -> its rate in a second; 0.0 until there are two requests a second apart."""
+        """Name with `_details` -> its rate per second; 0.0 until there are two requests a second apart."""
         if self._before is None or now_ms - self._before[0] >= APART_MS:
             values = {name: int(view[name]) for name in RATED}
             if self._before is not None:

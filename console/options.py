@@ -1,6 +1,6 @@
-"""What the console is given: its configuration, what it knows of the process, and the table of commands.
+"""The interface of the console: its configuration, the facts of the process, and the table of commands.
 
-The console imports nothing of the composition root: what it needs of it is handed in here.
+The console imports nothing of the composition root, which passes all of these in.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 Network = IPv4Network | IPv6Network
 
-#: Work in short steps: the turn is ended after each, and others have theirs. Returns what it comes to.
+#: Work in short steps, after each of which the turn is ended. Returns the result.
 Steps = Generator[None, None, Any]
 
 
 class CommandRefused(Exception):
-    """A command did nothing. `code`: the reply code of the engine's refusal, whose text is `reason`; 0: the command's
-    own words."""
+    """A command was refused. `code`: the reply code of the engine's refusal, whose text is `reason`; 0: the command's
+    own text.
+    """
 
     def __init__(self, reason: str, code: int = 0) -> None:
         super().__init__(reason)
@@ -30,14 +31,15 @@ class CommandRefused(Exception):
 
 
 class Control(Protocol):
-    """The table of commands of the running broker: the only way in which the console changes anything."""
+    """The table of commands of the running broker. The console changes the broker only through it."""
 
     def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
-        """Run a command that only reads. Raises: CommandRefused."""
+        """Run a read-only command. Raises: CommandRefused."""
 
     def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
-        """Run a command; the last step comes when what it did is safe. Also those that only read, and take long where
-        there is much. Raises: CommandRefused."""
+        """Run a command; the last step comes when its effects are safe. Also for read-only commands that may take long.
+        Raises: CommandRefused.
+        """
 
     def routes(self) -> "list[CommandRoute]":
         """The commands that have routes."""
@@ -55,8 +57,9 @@ class Listening:
 
 @dataclass(slots=True, frozen=True)
 class Certificate:
-    """What a listener with TLS shows, and by whom it knows clients' certificates: paths, and the moments in wall time
-    at which each certificate in them ends."""
+    """The certificate of a TLS listener, and the authorities for clients' certificates: paths, and the expiry in wall
+    time of each certificate in them.
+    """
 
     listening: Listening
     file: str
@@ -67,7 +70,7 @@ class Certificate:
 
 @dataclass(slots=True, frozen=True)
 class HostFacts:
-    """What the operating system and the event loop say of the process; octets where they are memory or disk."""
+    """Facts about the process from the operating system and the event loop; octets for memory and disk."""
 
     process_id: int
     descriptors: int
@@ -83,10 +86,10 @@ class HostFacts:
 
 @dataclass(slots=True, frozen=True)
 class ConsoleOptions:
-    """`version`: of RabbitMQ, as clients are to see it. `product_version`: our own.
+    """`version`: of RabbitMQ, as shown to clients. `product_version`: our own.
 
-    `hosts`: names that may stand in Host, beside addresses and localhost. `origins`: of pages elsewhere that may ask.
-    `proxies`: whose word on who asks is taken. `tls`: for the next connection of a listener with TLS.
+    `hosts`: names accepted in Host, beside addresses and localhost. `origins`: accepted origins of pages elsewhere.
+    `proxies`: trusted proxies, which name the client. `tls`: for the next connection of a TLS listener.
     """
 
     control: Control

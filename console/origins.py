@@ -1,4 +1,4 @@
-"""Pages elsewhere: what they may ask, and that they change nothing unless they are listed.
+"""Requests of web pages of other origins: they change nothing unless their origin is listed.
 
 Source: management page 20 (CSRF, CORS).
 """
@@ -6,14 +6,14 @@ Source: management page 20 (CSRF, CORS).
 from .messages import Request
 from .options import ConsoleOptions
 
-#: All pages may ask, without the browser's login, and none may change anything.
+#: All pages may send requests without the browser's login; none may change anything.
 ANY = "*"
-#: What a script may send beside what every page may, and for how long a browser remembers the answer, in seconds.
+#: Headers that a script may send, and the seconds for which a browser caches the answer.
 _HEADERS, _MAX_AGE = "accept, authorization, content-type, x-requested-with, x-reason, x-vhost", "1800"
 
 
 def may_change(request: Request, options: ConsoleOptions) -> bool:
-    """Whether a request may change something: a page elsewhere must not do so with a browser's login."""
+    """Whether a request may change anything: a page elsewhere must not use a browser's login for that."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     if origin is not None:
         host = request.headers.get("host", "")
@@ -23,8 +23,9 @@ def may_change(request: Request, options: ConsoleOptions) -> bool:
 
 
 def cross_origin(request: Request, allow: str | None, options: ConsoleOptions) -> tuple[tuple[str, str], ...]:
-    """What lets the page that asks read the answer. `allow`: the methods of the path, where a browser asks for them
-    beforehand."""
+    """The headers that let the requesting page read the answer. `allow`: the methods of the path, for a preflight
+    request.
+    """
     origin = request.headers.get("origin")
     if origin is None or not options.origins:
         return ()

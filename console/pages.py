@@ -1,7 +1,7 @@
-"""What is served beside the API: the page for people, and two lists.
+"""The page for people, and two lists, which are served beside the API.
 
-Paths are looked up in a table that is made once, when the first is asked for; none is ever joined to a folder.
-Source: management page 1.1, 18, 20.
+Paths are looked up in a table, made on first use; they are never joined to a folder. Source: management page 1.1, 18,
+20.
 """
 
 import html
@@ -13,7 +13,7 @@ from ..vendored import UPLOT
 from .dispatcher import Route
 from .messages import Answer
 
-#: The files of the page, as they are: nothing is built.
+#: The files of the page; none is generated.
 FOLDER = Path(__file__).with_name("page")
 _TEXT = "text/plain; charset=utf-8"
 _HTML = "text/html; charset=utf-8"
@@ -26,7 +26,7 @@ _TYPES = {
 
 
 class Pages:
-    """By path."""
+    """The pages by path."""
 
     def __init__(self) -> None:
         self._known: dict[str, Answer] = {}

@@ -1,8 +1,8 @@
-"""Connections of a kind of listener: who has a place, and who loses it when a newcomer needs one. Pure.
+"""Slots for connections of one kind of listener. A newcomer may take the slot of a waiting connection. Pure.
 
-A connection that waits for its peer costs a socket and nothing else, so the oldest of them makes room: of the
-newcomer's own address if that has its share, otherwise of the address that has most. One that is at work, or streams,
-keeps its place: of these there are few. Source: management page 20.
+A waiting connection costs only a socket, so the oldest one is closed for a newcomer: one of the newcomer's own address
+if that has used its share, otherwise one of the address with the most. Connections that are served or stream keep their
+slots; they are few. Source: management page 20.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 
 class NoPlace(Exception):
-    """Nobody can make room; the message is for the log."""
+    """No slot is free, and none can be taken; the message is for the log."""
 
 
 class Place:
-    """One connection's. `end`: closes it, when another needs the place."""
+    """The slot of one connection. `end`: closes the connection when another one takes the slot."""
 
     __slots__ = ("_places", "end", "origin")
 
@@ -25,7 +25,7 @@ class Place:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Nobody takes it meanwhile."""
+        """Keep the slot while the connection is served."""
         self._places.move(self, is_waiting=False)
         try:
             yield
@@ -33,12 +33,12 @@ class Place:
             self._places.move(self, is_waiting=True)
 
     def leave(self) -> None:
-        """The connection is over. Idempotent."""
+        """The connection has ended. Idempotent."""
         self._places.forget(self)
 
 
 class Places:
-    """All of them. `share`: what one address may have, unless it is this machine's or a listed proxy's."""
+    """All slots. `share`: maximum of one address, except for this machine and listed proxies."""
 
     def __init__(self, share: int) -> None:
         self._share = share
@@ -46,7 +46,7 @@ class Places:
         self._working: dict[Place, None] = {}
 
     def enter(self, origin: str, end: Callable[[], None], *, places: int, is_shared: bool) -> Place:
-        """A newcomer's place, perhaps that of another. `is_shared`: by many who come from one address.
+        """A slot for a newcomer, possibly taken from another connection. `is_shared`: many clients use this address.
 
         Raises: NoPlace.
         """
@@ -71,13 +71,13 @@ class Places:
         oldest.end()
 
     def move(self, place: Place, *, is_waiting: bool) -> None:
-        """It begins to wait, or to work; nothing if it has lost its place."""
+        """The connection begins to wait, or to be served. Ignored if it has lost its slot."""
         here, there = (self._working, self._waiting) if is_waiting else (self._waiting, self._working)
         if place in here:
             del here[place]
             there[place] = None
 
     def forget(self, place: Place) -> None:
-        """It is over. Idempotent."""
+        """Remove a connection that has ended. Idempotent."""
         self._waiting.pop(place, None)
         self._working.pop(place, None)

@@ -1,4 +1,4 @@
-"""Who asks behind a proxy: only the word of proxies that are listed is taken. Source: management page 20, 21."""
+"""The client behind a proxy. Only listed proxies are trusted to name it. Source: management page 20, 21."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -10,16 +10,16 @@ Address = IPv4Address | IPv6Address
 
 
 def is_trusted(address: str, proxies: Sequence[Network]) -> bool:
-    """Whether an address is of a listed proxy."""
+    """Whether an address belongs to a listed proxy."""
     found = _read(address) if proxies else None
     return found is not None and any(found in network for network in proxies)
 
 
 def behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Network]) -> Peer:
-    """Who asks, for a request that came from `peer`.
+    """The client of a request that came from `peer`.
 
-    `forwarded`: X-Forwarded-For, to which each proxy adds whom it heard: the last one that is no proxy of ours asks.
-    `scheme`: X-Forwarded-Proto. One who is not named as an address may be anywhere, so it is not taken for loopback.
+    `forwarded`: X-Forwarded-For, to which each proxy appends its peer: the client is the last entry that is no listed
+    proxy. `scheme`: X-Forwarded-Proto. An entry that is no address may be anywhere, so it does not count as loopback.
     """
     if not is_trusted(peer.address, proxies):
         return peer
@@ -36,7 +36,7 @@ def behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Network]) 
 
 
 def _read(text: str) -> Address | None:
-    """An address, as proxies write it: also with a port, or in brackets."""
+    """An address as proxies write it, possibly with a port or in brackets."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

@@ -1,24 +1,24 @@
-"""Ranges of samples that a request asks for: how far back, in which steps. Source: management page 5.3."""
+"""Ranges of samples in a request: the age of the oldest sample, and the step. Source: management page 5.3."""
 
 from dataclasses import dataclass
 
 from .messages import Refusal, Request
 
-#: What can be asked for, by the beginning of the parameters.
+#: The kinds of ranges, by the prefix of their parameters.
 KINDS = ("lengths", "msg_rates", "data_rates", "node_stats")
 POINTS_MAX = 500
 
 
 @dataclass(slots=True, frozen=True)
 class Range:
-    """Seconds back, and between two samples."""
+    """Age of the oldest sample, and step, in seconds."""
 
     age: int
     step: int
 
 
 def ranges_of(request: Request, error: str = "bad_request") -> dict[str, Range]:
-    """By kind; a pair of which one is missing or no number is ignored. Raises: Refusal with this error."""
+    """Ranges by kind; a pair with a missing or invalid number is ignored. Raises: Refusal with this error."""
     found = {}
     for kind in KINDS:
         age, step = (_seconds(request.query.get(f"{kind}_{word}")) for word in ("age", "incr"))

@@ -1,4 +1,4 @@
-"""All routes of the API, family by family: those that commands have, and the others."""
+"""All routes of the API, family by family: those of commands, and the others."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
-"""Samples of what is counted, once a second, and their rates. Source: management page 5, 14.
+"""Samples of counters, once a second, and their rates. Source: management page 5, 14.
 
-Counts that are shown are always those of the moment; only rates and ranges come from here. An object is followed from
-when something happened to it; of more than `FOLLOWED_MAX` queues only the rates are known, no ranges.
+Counts are always shown as they are now; only rates and ranges come from here. An object is sampled from its first
+activity on. With more than `FOLLOWED_MAX` queues, only their rates are known, and no ranges.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,27 +33,27 @@ from .ranges import Range
 from .series import LONG, SHORT, Series
 
 PERIOD_S = 1.0
-#: Objects that are looked at in one step, about a millisecond.
+#: Objects sampled in one step, about a millisecond.
 LOOKED_A_STEP = 250
 FOLLOWED_MAX = 2_000
-#: Whether consumers have room is averaged over about so many looks.
+#: Samples over which the room of consumers is averaged, roughly.
 LOOKS_OF_ROOM = 5
 CONSUMERS_ASKED = 50
-#: While nothing happens one look in so many is done.
+#: While nothing happens only one of this many samples is taken.
 LOOKS_SKIPPED = 5
-#: Of `Broker.activity`: what changes where something happens.
+#: Fields of `Broker.activity` that change with any activity.
 _SIGNS = ("connections_closed", "channels_opened", "channels_closed", "queues_declared", "queues_deleted", "own")
 NO_RANGES: Mapping[str, Range] = {}
 MS = 1_000_000
 
-#: Of these ranges are asked for by which parameters.
+#: The parameters that ask for ranges, by kind.
 _KIND_OF = {
     **dict.fromkeys((*PUBLISHES, *DELIVERIES, *DISK, "publish_in", "publish_out"), "msg_rates"),
     **dict.fromkeys(LENGTHS, "lengths"),
     **dict.fromkeys(OCTETS, "data_rates"),
 }
 
-#: What RabbitMQ's queues show of their own averages, and which rate that is here.
+#: The averages that RabbitMQ's queues show, and the rates that replace them here.
 _AVERAGES = {
     "avg_ingress_rate": "publish",
     "avg_egress_rate": "deliver_get",
@@ -63,26 +63,26 @@ _AVERAGES = {
 
 
 def _has_room(queue: Queue) -> float:
-    """1 if nothing waits for a consumer now: one could have a message, or there is none."""
+    """1 if no message waits for a consumer now, else 0."""
     return float(not queue.has_ready or any(one.credit() > 0 for one in queue.served_consumers[:CONSUMERS_ASKED]))
 
 
 class Sampler:
-    """Follows the objects of one broker, or of the one that takes its place."""
+    """Samples the objects of one broker, or of the one that replaces it."""
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all samples."""
         self._of: Broker | None = None
         self._whole: Series | None = None
         self._signs: tuple[int, ...] = ()
-        self._same = 0  # looks that found the same signs
+        self._same = 0  # samples without any activity
         self._series: dict[Any, Series] = {}
         self._room: dict[Queue, float] = {}
-        self._fresh: dict[Any, Series] = {}  # of the look that is under way: what is gone is not in it
+        self._fresh: dict[Any, Series] = {}  # of the current round, which leaves out objects that are gone
 
     def _now_ms(self) -> int:
         return self._broker().context.clock.monotonic_ns() // MS
@@ -90,7 +90,7 @@ class Sampler:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def looks(self) -> Iterator[None]:
-        """Look at everything, in steps; while nothing happens only now and then."""
+        """Sample all objects, in steps; less often while nothing happens."""
         broker = self._broker()
         if broker is not self._of:
             self.forget()
@@ -135,9 +135,9 @@ class Sampler:
         self._series, self._room = self._fresh, room
 
     def _is_quiet(self, broker: Broker) -> bool:
-        """Whether nothing was published, delivered, acknowledged or declared since the last two looks.
+        """Whether nothing was published, delivered, acknowledged or declared since the last two samples.
 
-        What happens without clients (expiry, purges) is seen with the next look, at most `LOOKS_SKIPPED` later.
+        Events without clients (expiry, purges) are seen by the next sample, at most `LOOKS_SKIPPED` later.
         """
         signs = (
             broker.context.next_id,
@@ -173,7 +173,7 @@ class Sampler:
     # -- what is shown ------------------------------------------------------------------------------------------------
 
     def queue(self, queue: Queue, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
-        """Rates of a queue, its `message_stats` and `idle_since`, as far as there is anything to say."""
+        """Rates of a queue, its `message_stats` and `idle_since`, if they are known."""
         values = queue_values(queue)
         shown = self._shown(QUEUE_NAMES, values, self._series.get(queue), ranges)
         series = self._series.get(queue)
@@ -195,7 +195,7 @@ class Sampler:
         return found
 
     def _capacity(self, queue: Queue) -> float:
-        """Share of the last looks at which no message waited for consumers; 0 without any."""
+        """The share of the last samples at which no message waited for consumers; 0 without consumers."""
         if not queue.consumers:
             return 0.0
         known = self._room.get(queue)
@@ -206,7 +206,7 @@ class Sampler:
         return max(0, self._now_ms() - since_ms)
 
     def exchange(self, exchange: Exchange, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
-        """`message_stats` of an exchange that something was published to."""
+        """`message_stats` of an exchange that was published to."""
         if not exchange.published_in:
             return {}
         values = (exchange.published_in, exchange.published_out)
@@ -248,7 +248,7 @@ class Sampler:
         )
 
     def whole_at_last_look(self) -> dict[str, Any]:
-        """The same without steps, as it was up to a second ago."""
+        """The same without steps, up to a second old."""
         return self._whole_of((0,) * len(BROKER_NAMES) if self._whole is None else self._whole.latest, NO_RANGES)
 
     def _whole_of(self, values: Sequence[int], ranges: Mapping[str, Range]) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class Sampler:
         }
 
     def churn(self) -> dict[str, Any]:
-        """`churn_rates` alone, which the node has as its own."""
+        """`churn_rates` alone, for the node."""
         before = (0,) * BROKER_NAMES.index(CHURN[0])
         shown = self._shown(BROKER_NAMES, (*before, *churn_values(self._broker()), 0, 0), self._whole, NO_RANGES)
         return _some(shown, CHURN)
@@ -269,7 +269,7 @@ class Sampler:
     def _shown(
         self, names: Sequence[str], values: Sequence[int], series: Series | None, ranges: Mapping[str, Range]
     ) -> dict[str, Any]:
-        """Each value, and beside it its details."""
+        """Each value, with its details."""
         found: dict[str, Any] = {}
         for index, (name, value) in enumerate(zip(names, values)):
             found[name] = value
@@ -283,7 +283,7 @@ class Sampler:
     def _samples(
         self, index: int, value: int, series: Series | None, wanted: Range, *, is_length: bool
     ) -> dict[str, Any]:
-        """The newest first. Lengths end at the next multiple of the step, others at the last."""
+        """The samples, newest first. Lengths end at the next multiple of the step, rates at the last one."""
         clock = self._broker().context.clock
         wall_ms, step_ms = clock.wall_ms(), wanted.step * 1000
         end_ms = wall_ms // step_ms * step_ms + (step_ms if is_length and wall_ms % step_ms else 0)
@@ -310,7 +310,7 @@ def _families(
     values: Sequence[int],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """Counts that belong together appear together, with the first event of one of them (management page 5.2)."""
+    """Counters that belong together appear together, with the first event of any of them (management page 5.2)."""
     by_name = dict(zip(names, values))
     found: dict[str, Any] = {}
     for family in families:

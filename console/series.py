@@ -1,6 +1,6 @@
-"""Samples of some integers over time: two at least, and as many as a range may ask for. Source: management page 5.
+"""Samples of integers over time: two at least, and as many as a range may ask for. Source: management page 5.
 
-A sample is noted only when something has changed: between two notes nothing did, so that an idle object costs nothing.
+A sample is stored only when a value has changed, so that an idle object costs nothing.
 """
 
 from array import array
@@ -8,14 +8,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: (seconds between two samples, how many of them): five minutes, an hour, a day.
+#: (seconds between two samples, number of samples): five minutes, an hour, a day.
 LONG = ((1, 300), (5, 720), (60, 1440))
 SHORT = ((1, 61),)
 
 
 @dataclass(slots=True)
 class _Level:
-    """Samples with at least so many seconds between them, the oldest first."""
+    """Samples with at least this many seconds between them, oldest first."""
 
     step_ms: int
     count_max: int
@@ -32,7 +32,7 @@ class _Level:
 
 
 class Series:
-    """Of one object. `latest`: the values at the last look; `changed_ms`: when they were not as before."""
+    """The samples of one object. `latest`: the newest values; `changed_ms`: when they changed."""
 
     __slots__ = ("_before", "_levels", "_looked_ms", "_period_ms", "changed_ms", "latest")
 
@@ -45,13 +45,13 @@ class Series:
         self._note(at_ms)
 
     def look(self, at_ms: int, values: Sequence[int]) -> None:
-        """What the values are now."""
+        """Store the current values."""
         self._before, self.latest = self.latest, tuple(values)
         before_ms = self._looked_ms
         self._period_ms, self._looked_ms = at_ms - before_ms, at_ms
         if self.latest != self._before:
             if self.changed_ms < before_ms:
-                self._note(before_ms, self._before)  # until then it was as it had been
+                self._note(before_ms, self._before)  # the values were the same until then
             self.changed_ms = at_ms
             self._note(at_ms)
 
@@ -61,13 +61,13 @@ class Series:
             level.add(at_ms, sample)
 
     def rate(self, index: int) -> float:
-        """Per second, between the last two looks; 0 until there were two."""
+        """Per second, between the last two samples; 0 until there are two."""
         if self._period_ms <= 0:
             return 0.0
         return round((self.latest[index] - self._before[index]) * 1000 / self._period_ms, 3)
 
     def at(self, index: int, at_ms: int) -> int | None:
-        """The value at a time; None: before the first sample that is kept."""
+        """The value at a time; None: before the first stored sample."""
         for level in self._levels:
             place = bisect_right(level.times, at_ms)
             if place:

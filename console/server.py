@@ -1,6 +1,6 @@
-"""The console as a server: listeners, who may connect, and the sampler's clock.
+"""The console as a server: listeners, admission of connections, and the sampler's clock.
 
-This file and connection.py wait; nothing else in the room does. Source: management page 20; docs/frontends.md.
+Only this file and connection.py of this room wait. Source: management page 20; docs/frontends.md.
 """
 
 import functools
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leveret.console")
 
-#: Connections of one address, unless it is this machine's or a listed proxy's; at the ports of the metrics, all.
+#: Maximum connections of one address, except this machine and listed proxies; and at the metrics ports, of all.
 AN_ADDRESS_MAX, METRICS_MAX = 20, 50
 _ACCEPT_PAUSE_S = 0.1
-#: Seconds for the handshake of TLS, and for its goodbye.
+#: Seconds for the TLS handshake, and for closing TLS.
 HANDSHAKE_S, CLOSING_S = 5.0, 1.0
 
 
@@ -50,16 +50,16 @@ class Server:
         self._places: dict[bool, Places] = {}
 
     async def answering(self) -> "Answering":
-        """What answers. It is loaded for the first connection, beside the loop: 50 ms, 3 MiB."""
+        """The shared state of connections, loaded with the first one in a thread: 50 ms, 3 MiB."""
         if self._answering is None:
             make = await trio.to_thread.run_sync(_load, self.options)
-            if self._answering is None:  # nobody was faster
+            if self._answering is None:  # no other task has loaded it meanwhile
                 facts = None if self._facts is None else self._facts(self.delays)
                 self._answering = make(self.runtime, self.options, self.sampler(), facts)
         return self._answering
 
     def sampler(self) -> "Sampler":
-        """What follows the counts, made when there is something to count, or somebody asks."""
+        """The sampler, made when there is something to count, or a client asks."""
         if self._sampler is None:
             from .sampler import Sampler
 
@@ -67,7 +67,7 @@ class Server:
         return self._sampler
 
     async def accept_from(self, listener: socket.socket, *, is_metrics: bool, is_tls: bool = False) -> None:
-        """For ever; who is one too many is closed at once. `is_metrics`: nothing else is served there."""
+        """Accept connections until cancelled; one too many is closed at once. `is_metrics`: a metrics port."""
         while True:
             await trio.lowlevel.wait_readable(listener)
             try:
@@ -79,7 +79,7 @@ class Server:
                 await trio.sleep(_ACCEPT_PAUSE_S)
                 continue
             try:
-                await self.answering()  # from the first connection on it is there
+                await self.answering()  # loads it with the first connection
             except Exception:
                 logger.exception("the console cannot be loaded")
                 sock.close()
@@ -104,7 +104,9 @@ class Server:
             self._nursery.start_soon(self._serve, stream, peer, is_metrics, place, scope)
 
     def _places_of(self, *, is_metrics: bool) -> "Places":
-        """The ports of the metrics have theirs, so that probes come in whatever goes on at the console's."""
+        """The slots of a kind of port. Metrics ports have their own, so that probes succeed while the console is
+        busy.
+        """
         if is_metrics not in self._places:
             from .places import Places
 
@@ -120,7 +122,7 @@ class Server:
                     stream = await self._secured(stream)
                 await (await self.answering()).serve(stream, peer, place, is_metrics=is_metrics)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-            logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer is gone, or speaks no TLS
+            logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer is gone, or does not use TLS
         except Exception:
             logger.exception("%s: internal error", peer.address)
         finally:
@@ -133,9 +135,9 @@ class Server:
                     await stream.aclose()
 
     async def _secured(self, stream: trio.abc.Stream) -> trio.abc.Stream:
-        """TLS over it, with the certificate that is in force now. Raises: OSError, trio.BrokenResourceError."""
+        """The stream wrapped in TLS, with the current certificate. Raises: OSError, trio.BrokenResourceError."""
         context = self.options().tls
-        assert context is not None  # or the configuration would have been refused
+        assert context is not None  # a configuration without a certificate is refused
         secured = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
         with trio.move_on_after(HANDSHAKE_S) as scope:
             await secured.do_handshake()
@@ -145,7 +147,7 @@ class Server:
         return secured
 
     async def sample(self) -> None:
-        """For ever: a look at what is counted, once a second, as soon as there is anything."""
+        """Take samples once a second, until cancelled. Starts when there is anything to count."""
         while self._sampler is None and not self._is_alive():
             await trio.sleep(ASLEEP_S)
         sampler = self.sampler()
@@ -164,18 +166,18 @@ class Server:
 def _load(options: "Callable[[], ConsoleOptions]") -> "type[Answering]":
     from .connection import Answering
 
-    options()  # imports something as well
+    options()  # imports modules
     return Answering
 
 
-#: Seconds between two looks whether anything is there yet.
+#: Seconds between two checks whether there is anything to sample.
 ASLEEP_S = 0.5
-#: Seconds between two looks at how late the event loop is.
+#: Seconds between two measurements of the event loop's delay.
 LOOK_S = 0.25
 
 
 async def watch_delays(delays: Buckets) -> None:
-    """Note how late a sleep ends: what a turn that was under way took at most."""
+    """Measure the delay of sleeps, which is at most the length of the turn that ran then."""
     while True:
         due_s = trio.current_time() + LOOK_S
         await trio.sleep_until(due_s)
@@ -183,7 +185,7 @@ async def watch_delays(delays: Buckets) -> None:
 
 
 def peer_of(address: object, *, is_tls: bool = False) -> "Peer":
-    """Who is at the other end; a Unix socket counts as loopback."""
+    """The client at the other end; a Unix socket counts as loopback."""
     from .messages import Peer
 
     if not isinstance(address, tuple):
@@ -205,10 +207,10 @@ async def serve(
 ) -> None:
     """Serve the API on bound and listening sockets until `stopping` is set.
 
-    `metrics_listeners`: where only metrics and health are served, without a login; `tls_listeners`: those of both that
-    speak TLS, with the context that the options have; `facts`: makes what metrics are told, with the loop's delays.
+    `metrics_listeners`: for metrics and health only, without a login; `tls_listeners`: those of both that use TLS,
+    with the context in the options; `facts`: makes the facts for metrics from the loop's delays.
 
-    This is what the entry point `console` in the group `leveret.frontends` names; see docs/frontends.md.
+    The entry point `console` in the group `leveret.frontends`; see docs/frontends.md.
     """
     async with trio.open_nursery() as nursery:
         server = Server(runtime, options, nursery, facts)

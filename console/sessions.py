@@ -1,4 +1,4 @@
-"""Sessions of people who logged in by the page: an opaque name in a cookie, nothing else.
+"""Sessions of people who logged in by the page: an opaque name in a cookie.
 
 Source: management page 20.
 """
@@ -24,7 +24,7 @@ class _Session:
 
 
 class Sessions:
-    """Kept in memory: a restart ends them, and so does a change of the user or of its password."""
+    """The sessions, in memory: a restart ends them, and so does a change of the user or the password."""
 
     def __init__(self, now_ns: Callable[[], int], broker: Callable[[], Broker]) -> None:
         self._now_ns = now_ns
@@ -32,7 +32,7 @@ class Sessions:
         self._known: dict[str, _Session] = {}
 
     def open(self, user: User, path: str, *, is_secure: bool = False) -> str:
-        """A new one; the cookie that names it. `path`: below which the browser sends it. `is_secure`: over TLS only."""
+        """Open a session. Returns the cookie that names it. `path`: the cookie's scope. `is_secure`: over TLS only."""
         if len(self._known) >= SESSIONS_MAX:
             del self._known[next(iter(self._known))]
         name = secrets.token_urlsafe(_OCTETS)
@@ -58,7 +58,7 @@ class Sessions:
         return current
 
     def close(self, header: str | None, path: str) -> str:
-        """The end of one; the cookie that takes its name away."""
+        """End a session. Returns the cookie that removes its name."""
         name = _named(header)
         if name is not None:
             self._known.pop(name, None)

@@ -1,7 +1,7 @@
 """Work on many objects in short steps, between which clients have their turns.
 
-A step ends by the clock, not after a count: a row of one list takes 5 us, of another a millisecond. What is iterated
-must be the caller's own list: between two steps anything may be declared or deleted.
+The clock ends a step, not a count: a row of one list takes 5 us, of another a millisecond. The iterated list must
+be the caller's own: between two steps objects may be declared or deleted.
 Source: management page 12.3, 20.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds of a step. What takes at least the second is a step of its own also when nothing follows.
+#: Seconds of a step. Work that takes the second is a step of its own, even at the end.
 STEP_S, PART_S = 0.003, 0.001
-#: Objects that are put in order, and at most in ordered runs of which two are merged, in one go: a millisecond or two
-#: where keys are tuples of texts. More runs are merged one object after the other, which costs four times as much.
+#: Objects that are sorted in one go, and maximum objects of two sorted runs that are merged in one go: one or two
+#: milliseconds if keys are tuples of texts. Longer runs are merged object by object, which costs four times as much.
 SORTED_AT_ONCE, MERGED_AT_ONCE = 1_000, 8_000
 #: Objects that are freed in one step.
 LET_GO_AT_ONCE = 5_000
@@ -27,7 +27,7 @@ Listing = Generator[None, None, list[T]]
 
 
 def mapped(make: Callable[[T], R], items: Iterable[T]) -> Listing[R]:
-    """What `make` makes of each."""
+    """The results of `make` for the items."""
     made: list[R] = []
     append = made.append
     until = perf_counter() + STEP_S
@@ -42,20 +42,20 @@ def mapped(make: Callable[[T], R], items: Iterable[T]) -> Listing[R]:
 
 
 def chosen(is_meant: Callable[[T], bool], items: Sequence[T]) -> Listing[T]:
-    """Those that are meant."""
+    """The items that the predicate selects."""
     answers = yield from mapped(is_meant, items)
     return [one for one, is_one in zip(items, answers) if is_one]
 
 
 def ordered(key: Callable[[T], Any], items: Sequence[T]) -> Listing[T]:
-    """By their keys; those with the same key as they came."""
+    """The items sorted by their keys; the order of equal keys stays."""
     keys = yield from mapped(key, items)
     key_of = keys.__getitem__
     starts = range(0, len(items), SORTED_AT_ONCE)
     runs = yield from mapped(
         lambda start: sorted(range(start, min(start + SORTED_AT_ONCE, len(items))), key=key_of), starts
     )
-    # Of two runs that are in order Python's sort compares each element once.
+    # Python's sort compares each element of two sorted runs once.
     while len(runs) > 1 and len(runs[0]) < MERGED_AT_ONCE:
         pairs = [runs[at : at + 2] for at in range(0, len(runs), 2)]
         runs = yield from mapped(lambda pair: sorted(chain(*pair), key=key_of), pairs)
@@ -66,7 +66,7 @@ def ordered(key: Callable[[T], Any], items: Sequence[T]) -> Listing[T]:
 
 
 def let_go(items: list[Any]) -> Generator[None, None, None]:
-    """Forget them: to free 60,000 rows at once would take 10 ms."""
+    """Free a list in steps: freeing 60,000 rows at once would take 10 ms."""
     while items:
         del items[-LET_GO_AT_ONCE:]
         if items:

@@ -1,1 +1,1 @@
-"""What Prometheus scrapes: RabbitMQ's families under their names, and ours beside them. Source: management page 12."""
+"""Metrics for Prometheus: RabbitMQ's families under their names, and our own. Source: management page 12."""

@@ -1,4 +1,4 @@
-"""`/metrics`: sums over all objects, RabbitMQ's names first, ours behind them. Source: management page 12.1."""
+"""`/metrics`: sums over all objects, RabbitMQ's families first, then ours. Source: management page 12.1."""
 
 from collections.abc import Generator, Iterator
 
@@ -13,12 +13,12 @@ from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
 
 PREFIX = "rabbitmq_"
 AMQP, STREAM = '{protocol="amqp091"}', '{protocol="stream"}'
-#: What a target for dead letters is called.
+#: Names of dead-letter strategies.
 STRATEGIES = {"disabled": False, "at_most_once": True}
 
 
 def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Generator[None, None, list[str]]:
-    """In steps; the last gives the text, in parts."""
+    """The page, in steps; the last step returns the text, in parts."""
     queues = yield from queue_sums(broker)
     channels = yield from channel_sums(broker)
     process, journal = facts.process(), facts.journal()
@@ -37,12 +37,12 @@ def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
 
 
 def table(prefix: str, group: tuple[Family, ...], values: Iterator[float] | tuple[float, ...]) -> str:
-    """A group without labels, one value each."""
+    """A group of families without labels, one value each."""
     return "".join(rendered(prefix, family, [Sample(value)]) for family, value in zip(group, values, strict=True))
 
 
 def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str) -> str:
-    """Who this is. Dashboards join everything with it."""
+    """The identity of the node. Dashboards join all families with it."""
     name = options.control.ask("cluster-name", {})["name"]
     build, who = f.IDENTITY
     versions = {
@@ -63,7 +63,7 @@ def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str
 
 
 def churn_page(broker: Broker, prefix: str) -> str:
-    """Clients and queues that came and went."""
+    """Clients and queues created and closed."""
     now = broker.context.activity
     counts = (
         now.connections_opened,
@@ -78,7 +78,7 @@ def churn_page(broker: Broker, prefix: str) -> str:
 
 
 def logins_page(broker: Broker, prefix: str) -> str:
-    """By protocol."""
+    """Logins by protocol."""
     rows = {f'{{protocol="{protocol}"}}': counts for protocol, counts in broker.users.attempts.items()}
     every, right, wrong = f.LOGINS
     return "".join(
@@ -93,7 +93,7 @@ def logins_page(broker: Broker, prefix: str) -> str:
 def node_page(
     broker: Broker, options: ConsoleOptions, process: ProcessFigures, journal: JournalFigures | None, prefix: str
 ) -> str:
-    """Process, disk, alarms, and what came and went."""
+    """Process, disk, alarms, and churn of the node."""
     is_low = is_memory_alarm(broker)
     is_short = 0 < process.descriptors_max <= process.descriptors
     sockets = len(broker.connections) + len(options.listeners())
@@ -151,7 +151,7 @@ def _queues(sums: QueueSums) -> str:
         "queue_consumers": sums.consumers,
     }
     parts = [table(PREFIX, f.QUEUE_COARSE, (sums.ready, sums.unacked, all_))]
-    for family in f.QUEUE_METRICS:  # those that make no sum have no sample
+    for family in f.QUEUE_METRICS:  # families without a sum have no sample
         samples = [Sample(values[family.name])] if family.name in values else []
         parts.append(rendered(PREFIX, family, samples))
     parts.append(table(PREFIX, f.QUEUE_COUNTERS, (0, 0)))
@@ -159,19 +159,19 @@ def _queues(sums: QueueSums) -> str:
 
 
 def memory_of(queues: int, messages: int) -> int:
-    """Octets that queues and their messages take beside the bodies."""
+    """Octets of queues and their messages without the bodies."""
     from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS
 
     return queues * EMPTY_QUEUE_OCTETS + messages * MESSAGE_OCTETS
 
 
 def into_queues(sums: QueueSums) -> int:
-    """Publishes of clients, as often as there are queues that got them."""
+    """Publishes of clients, counted once for each queue that got them."""
     return sums.count("enqueued") - sums.count("own")
 
 
 def published(broker: Broker) -> int:
-    """By clients; `Counters.published` has what the broker publishes itself as well."""
+    """Messages published by clients; `Counters.published` includes those of the broker itself."""
     return broker.context.counters.published - broker.context.activity.own
 
 
@@ -215,7 +215,7 @@ def _consumed(queues: QueueSums) -> int:
 
 
 def global_page(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:
-    """By protocol and type of queue: the same at each page, as no object has a share of it."""
+    """Counts by protocol and type of queue: the same on each page, because no object has a share of them."""
     activity = broker.context.activity
     by_protocol = (
         published(broker),
@@ -239,7 +239,7 @@ def global_page(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str
 
 
 def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
-    """In the order of `GLOBAL_BY_TYPE`."""
+    """The counts in the order of `GLOBAL_BY_TYPE`."""
     got, got_no_ack, no_ack, delivered = (counts[name] for name in ("got", "got_no_ack", "no_ack", "delivered"))
     return (
         delivered,
@@ -254,7 +254,7 @@ def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
 
 
 def _sizes(broker: Broker) -> str:
-    """Counted from the first scrape on: who is not scraped does not pay for it."""
+    """Sizes of messages, counted from the first scrape on: a broker without scrapes has no cost."""
     sizes = broker.count_sizes()
     samples = histogram(BOUNDS, sizes.counts, sizes.octets, 'protocol="amqp091"')
     return rendered(PREFIX, f.MESSAGE_SIZE, samples)

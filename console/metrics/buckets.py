@@ -1,22 +1,22 @@
-"""A histogram that is filled while nobody asks."""
+"""A histogram that is filled between scrapes."""
 
 from bisect import bisect_left
 
-#: Of the event loop's delays, in seconds; a turn has a budget of 5 ms.
+#: Bounds for the event loop's delays, in seconds; a turn has a budget of 5 ms.
 DELAYS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
 class Buckets:
-    """A histogram: how often a value was at most each of the bounds, which rise. `add` costs a bisect and two sums."""
+    """A histogram: counts of values up to each of the rising bounds. `add` costs a bisect and two sums."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # the last one: above all of them
+        self.counts = [0] * (len(bounds) + 1)  # the last one: above all bounds
         self.total = 0.0
 
     def add(self, value: float, times: int = 1) -> None:
-        """`value` was seen."""
+        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.total += value * times

@@ -1,4 +1,4 @@
-"""The text that Prometheus reads: families, samples, labels. Source: management page 12; text format 0.0.4."""
+"""Prometheus' text format: families, samples, labels. Source: management page 12; text format 0.0.4."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Family(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """`suffix`: behind the family's name, of histograms. `labels`: as text, with their braces."""
+    """`suffix`: after the family's name, for histograms. `labels`: as text, with their braces."""
 
     value: float
     labels: str = ""
@@ -24,9 +24,9 @@ class Sample(NamedTuple):
 
 
 def escaped(text: str) -> str:
-    """A label's value. Names of queues are hostile: a quote ends no label, a new line no sample.
+    """A label's value, escaped: names of queues may contain quotes and line ends.
 
-    NUL, at which Prometheus' reader would stop, is written out.
+    NUL, at which Prometheus' reader would stop, is spelled out.
     """
     if text.isalnum():
         return text
@@ -35,14 +35,14 @@ def escaped(text: str) -> str:
 
 
 def labelled(values: Mapping[str, str]) -> str:
-    """Labels with their braces; none: nothing."""
+    """Labels with their braces; empty without labels."""
     if not values:
         return ""
     return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in values.items()) + "}"
 
 
 def number(value: float) -> str:
-    """As it is written; not a number: NaN."""
+    """A number as text; not a number: NaN."""
     if value != value:
         return "NaN"
     return repr(value) if isinstance(value, float) else str(int(value))
@@ -62,18 +62,19 @@ def rendered(prefix: str, family: Family, samples: list[Sample]) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """What is sent; half of a surrogate pair, which is no text, becomes a question mark."""
+    """The octets to send; half of a surrogate pair, which is no text, becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 
 def _bound(value: float) -> str:
-    """As dashboards have it: 100.0, 1e+06."""
+    """A bound in the form that dashboards expect: 100.0, 1e+06."""
     return str(float(value)) if value < 1_000_000 else f"{value:g}"
 
 
 def histogram(bounds: tuple[float, ...], counts: list[int], total: float, labels: str = "") -> list[Sample]:
     """The samples of a histogram. `counts`: of each bucket alone; the last one is above all bounds. `labels`: as text,
-    without braces."""
+    without braces.
+    """
     samples, sum_so_far, comma = [], 0, "," if labels else ""
     for bound, count in zip((*map(_bound, bounds), "+Inf"), counts):
         sum_so_far += count

@@ -1,4 +1,4 @@
-"""What pages of metrics are told beside the broker: of the process, the journal, and how the event loop gets on."""
+"""Facts for pages of metrics beside the broker: process, journal, and delays of the event loop."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from .buckets import Buckets
 
 @dataclass(slots=True, frozen=True)
 class ProcessFigures:
-    """Octets, seconds, numbers. Limits: 0 where there is none."""
+    """Octets, seconds, numbers. Limits: 0 for none."""
 
     descriptors: int
     descriptors_max: int
@@ -40,8 +40,9 @@ class JournalFigures:
 
 @dataclass(slots=True, frozen=True)
 class MetricsFacts:
-    """`journal` gives None for a broker without one. `is_open`: objects' names are shown to anybody, also from
-    elsewhere."""
+    """`journal` gives None for a broker without one. `is_open`: everybody may see the names of objects, also from
+    elsewhere.
+    """
 
     process: Callable[[], ProcessFigures]
     journal: Callable[[], JournalFigures | None]

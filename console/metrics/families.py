@@ -1,4 +1,4 @@
-"""RabbitMQ's families, by groups, with what they say here. Names and types are theirs (management page 12.1)."""
+"""RabbitMQ's families, in groups, with our help texts. Names and types are RabbitMQ's (management page 12.1)."""
 
 from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Family
 
@@ -90,7 +90,7 @@ LOGINS = _families(
         "auth_attempts_failed": "Logins that failed",
     },
 )
-#: Of queues; sums at /metrics.
+#: Families of queues; sums at /metrics.
 QUEUE_COARSE = _families(
     GAUGE,
     {

@@ -1,4 +1,4 @@
-"""`/metrics/per-object` and `/metrics/detailed`: a sample for each queue, channel and connection. In slices.
+"""`/metrics/per-object` and `/metrics/detailed`: samples for each queue, channel and connection. In slices.
 
 Source: management page 12.2, 12.3.
 """
@@ -17,10 +17,10 @@ from .facts import MetricsFacts
 from .sums import channel_sums, octets_of, queue_sums
 
 DETAILED, CLUSTER = "rabbitmq_detailed_", "rabbitmq_cluster_"
-#: Objects whose lines are made in one step, and messages of a queue whose bodies are looked at.
+#: Objects whose lines are made in one step, and messages of a queue whose bodies are measured.
 OBJECTS_A_STEP, MESSAGES_A_QUEUE = 50, 10
 NAN = float("nan")
-#: How many of a channel's counters are of publishing; they come first.
+#: Number of a channel's counters of publishing; they come first.
 PUBLISHING = 4
 
 #: Parts of a text: together they may be too long to be joined in one step.
@@ -33,7 +33,7 @@ _BINDINGS = Family("exchange_bindings", GAUGE, "Bindings from the exchange")
 
 
 def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Text:
-    """In steps; the last gives the text."""
+    """The page, in steps; the last step returns the text."""
     queues = list(broker.virtual_hosts.queues())
     parts = [
         identity(options, broker, "per-object", PREFIX),
@@ -60,12 +60,12 @@ def detailed_page(
     families: Iterable[str],
     vhosts: Sequence[str],
 ) -> Text:
-    """Only what is asked for. `vhosts`: whose queues and exchanges; none: all. Unknown words are passed over."""
+    """The requested families only. `vhosts`: of queues and exchanges; none: all. Unknown words are ignored."""
     wanted, clients = set(families), list(broker.connections)
     row: Row
     chosen = [one for one in broker.virtual_hosts.values() if not vhosts or one.name in vhosts]
     queues = yield from _with_metrics(broker, [queue for vhost in chosen for queue in vhost.queues.values()])
-    parts = [identity(options, broker, "detailed", PREFIX)]  # dashboards join all with it, whatever the page
+    parts = [identity(options, broker, "detailed", PREFIX)]  # dashboards join all families with it
     if wanted & {"node_metrics", "node_coarse_metrics", "node_persister_metrics"}:
         parts.append(node_page(broker, options, facts.process(), facts.journal(), DETAILED))
     elif "connection_churn_metrics" in wanted:
@@ -153,7 +153,7 @@ def _totals(broker: Broker, queues: list[Queue]) -> tuple[float, ...]:
 
 
 def _with_metrics(broker: Broker, queues: list[Queue]) -> Generator[None, None, list[Queue]]:
-    """Those whose address-settings do not say `enable-metrics = false`."""
+    """The queues whose address-settings do not have `enable-metrics = false`."""
     if not broker.context.settings.hides_metrics:
         return queues
     found: list[Queue] = []
@@ -178,7 +178,7 @@ def _coarse_queue(queue: Queue) -> tuple[float, ...]:
 
 
 def _fine_queue(queue: Queue) -> tuple[float, ...]:
-    """In the order of `QUEUE_METRICS` and `QUEUE_COUNTERS`."""
+    """The values in the order of `QUEUE_METRICS` and `QUEUE_COUNTERS`."""
     ready, unacked, consumers = queue.ready_count, queue.unacked, len(queue.consumers)
     if not ready and not unacked:
         free = int(consumers > 0)
@@ -245,7 +245,7 @@ def _channel(session: Session) -> tuple[float, ...]:
 
 
 def _counts_of_channel(session: Session) -> tuple[float, ...]:
-    """In the order of `CHANNEL_COUNTERS`."""
+    """The counters in the order of `CHANNEL_COUNTERS`."""
     got, got_no_ack, no_ack = session.got, session.got_no_ack, session.no_ack
     return (
         session.published,

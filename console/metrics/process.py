@@ -1,4 +1,4 @@
-"""What only this broker has: rings, delays, leases, who is blocked, the journal, and how the event loop gets on."""
+"""Metrics that only this broker has: rings, delays, leases, blocked clients, the journal, and the event loop."""
 
 from collections import Counter
 from operator import attrgetter
@@ -24,7 +24,7 @@ def process_page(
     process: ProcessFigures,
     journal: JournalFigures | None,
 ) -> str:
-    """Ours, and those that every process has."""
+    """Our own families, and those of every process."""
     parts = [
         _one("build_info", UNTYPED, "The version", 1, labelled({"version": options.product_version})),
         _one("vhosts", GAUGE, "Virtual hosts", len(broker.virtual_hosts)),
@@ -135,7 +135,7 @@ def _journal(journal: JournalFigures) -> list[str]:
 
 
 def _process(process: ProcessFigures, options: ConsoleOptions) -> str:
-    """As client libraries of Prometheus name them."""
+    """The families of a process, as Prometheus' client libraries name them."""
     rows = (
         Family("cpu_seconds_total", COUNTER, "CPU time, user and system"),
         Family("resident_memory_bytes", GAUGE, "Resident memory"),

@@ -1,4 +1,4 @@
-"""What the port of the metrics answers: three pages for Prometheus, and health for orchestrators.
+"""Answers of the metrics port: three pages for Prometheus, and health for orchestrators.
 
 Source: management page 12, 20.
 """
@@ -16,7 +16,7 @@ from .facts import MetricsFacts
 from .objects import detailed_page, per_object_page
 
 PER_OBJECT, DETAILED = "/metrics/per-object", "/metrics/detailed"
-#: What one request may ask for.
+#: Maximum words in one request.
 WORDS_MAX = 200
 
 Page = Generator[None, None, list[str]]
@@ -24,7 +24,7 @@ Page = Generator[None, None, list[str]]
 
 @dataclass(slots=True, frozen=True)
 class MetricsCall:
-    """A request that may be made. It has no body. `page` None: the answer is known."""
+    """An accepted request, which has no body. `page` None: the answer is known."""
 
     request: Request
     page: Callable[[], Page] | None = None
@@ -34,7 +34,7 @@ class MetricsCall:
 
     @property
     def work(self) -> Work:
-        """Pages take turns; health is known at once."""
+        """Pages take turns; health is answered at once."""
         return Work.PROBE if self.page is None else Work.METRICS
 
     def steps(self, body: bytes) -> Steps:
@@ -66,7 +66,7 @@ class Metrics:
         self._log_in = log_in
 
     def open(self, request: Request) -> MetricsCall:
-        """What a request is answered with. Raises: Refusal."""
+        """The call that answers a request. Raises: Refusal."""
         path = request.path.removesuffix("/") or "/"
         pages: dict[str, Callable[[], Page]] = {
             "/metrics": self._aggregated,
@@ -91,7 +91,7 @@ class Metrics:
         return per_object_page(self._broker(), self._options(), self._facts)
 
     def _detailed(self, request: Request) -> Page:
-        """Families and virtual hosts may stand in the query more than once."""
+        """The detailed page. Families and virtual hosts may be repeated in the query."""
         try:
             words = parse_qsl(request.raw_query, keep_blank_values=True, max_num_fields=WORDS_MAX)
         except ValueError:
@@ -101,11 +101,11 @@ class Metrics:
         return detailed_page(self._broker(), self._options(), self._facts, families, vhosts)
 
     def _live(self) -> Answer:
-        """The event loop turns: who gets this answer knows."""
+        """Liveness: an answer proves that the event loop runs."""
         return Answer(200, {"status": "ok"})
 
     def _ready(self) -> Answer:
-        """Whether clients can do their work here; full queues and limits are theirs to wait for, and no reason."""
+        """Readiness: whether clients can work. Full queues and limits do not count: clients can wait for them."""
         durability = self._broker().context.storage.durability
         if durability is not None and durability.has_failed:
             reason = "the journal takes nothing"

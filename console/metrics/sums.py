@@ -1,6 +1,6 @@
 """Sums over all queues, channels and connections: in slices, and in C where there are many queues.
 
-At 10,000 queues a loop in Python alone would take what the whole page may take. Source: management page 12.1.
+At 10,000 queues a loop in Python would take the time that the whole page may take. Source: management page 12.1.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -9,14 +9,14 @@ from operator import attrgetter
 
 from ...engine import Broker, Message, Queue, Session
 
-#: Queues, and channels, that one step looks at: about a millisecond.
+#: Queues, and channels, summed in one step: about a millisecond.
 QUEUES_A_STEP, CHANNELS_A_STEP = 500, 500
-#: Of so many queues the bodies are looked at, and of so many messages of them all; the rest is taken to be like them.
+#: Queues, and messages of them together, whose bodies are measured; the rest is estimated from them.
 SAMPLED_QUEUES, SAMPLED_MESSAGES = 200, 1_000
-#: How RabbitMQ calls a queue's type; all others are classic ones there.
+#: RabbitMQ's names of queue types; all other types are classic there.
 TYPES = {"quorum": "rabbit_quorum_queue", "stream": "rabbit_stream_queue"}
 CLASSIC = "rabbit_classic_queue"
-LEASED = "amps"  # where what is ready is not what its store holds
+LEASED = "amps"  # its store does not hold all ready messages
 ALL_TYPES = (CLASSIC, *TYPES.values())
 
 COUNTS = (
@@ -38,10 +38,10 @@ COUNTS = (
     "requeued",
 )
 _counts_of = attrgetter(*COUNTS)
-#: Attributes, not properties: each of these would cost a call of Python for every queue.
+#: Attributes, not properties: a property would cost a call of Python for every queue.
 _events, _store, _type = map(attrgetter, ("events", "store", "type"))
 _consumers, _scheduled = map(attrgetter, ("consumer_list.consumers", "scheduled"))
-_counters, _deaths, _unacked = map(attrgetter, ("counters", "counters.deaths", "unacked"))  # of all_events
+_counters, _deaths, _unacked = map(attrgetter, ("counters", "counters.deaths", "unacked"))  # of all events
 _ready = attrgetter("ready_count")
 
 Deaths = dict[tuple[str, bool], int]
@@ -49,7 +49,7 @@ Deaths = dict[tuple[str, bool], int]
 
 @dataclass(slots=True)
 class Octets:
-    """Of bodies, estimated from some of them. `share`: of the messages those that a restart brings back."""
+    """Octets of bodies, estimated from a sample. `share`: of durable messages."""
 
     ready: int = 0
     unacked: int = 0
@@ -74,11 +74,11 @@ class QueueSums:
     deaths: dict[str, Deaths] = field(default_factory=dict)
 
     def count(self, name: str) -> int:
-        """Over all types."""
+        """The sum of a counter over all types."""
         return sum(counts[name] for counts in self.counts.values())
 
     def died(self) -> Deaths:
-        """Over all types."""
+        """Deaths over all types."""
         found: Deaths = {}
         for deaths in self.deaths.values():
             _add_deaths(found, deaths)
@@ -99,7 +99,7 @@ def _add_deaths(known: Deaths, more: Deaths) -> None:
 
 
 def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
-    """Over all queues, those that are gone included in what is counted."""
+    """Sums over all queues. Counters include deleted queues."""
     sums = QueueSums()
     for kind in ALL_TYPES:
         sums.counts[kind] = dict.fromkeys(COUNTS, 0)
@@ -150,7 +150,7 @@ def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> No
 
 
 def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None, Octets]:
-    """Of the bodies in queues that have any, from some of the queues and some messages of each."""
+    """Octets of the bodies in queues with messages, from a sample of queues and of messages in each."""
     if not busy:
         return Octets()
     step = -(-len(busy) // SAMPLED_QUEUES)
@@ -183,7 +183,7 @@ def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None
 
 
 def octets_of(queue: Queue, counted_max: int) -> Octets:
-    """Of one queue, from its first ready messages; where there are none, from some that are out."""
+    """Octets of one queue, from its first ready messages; without any, from unacknowledged ones."""
     ready, unacked = queue.ready_count, queue.unacked
     messages: list[Message] = queue.first_messages(counted_max) if ready else []
     if not messages and unacked:
@@ -204,7 +204,7 @@ def octets_of(queue: Queue, counted_max: int) -> Octets:
 
 @dataclass(slots=True)
 class ChannelSums:
-    """Over open channels and connections; what only rises, over those that are closed as well."""
+    """Sums over open channels and connections. Counters include closed ones."""
 
     connections: int = 0
     channels: int = 0
@@ -227,7 +227,7 @@ class ChannelSums:
 
 
 def channel_sums(broker: Broker) -> Generator[None, None, ChannelSums]:
-    """Over all connections. Who closes meanwhile is counted as it was, so that no counter falls."""
+    """Sums over all connections. One that closes meanwhile counts as before, so that no counter falls."""
     past = broker.context.activity
     sums = ChannelSums(confirmable=past.confirmable, confirmed=past.confirmed)
     clients = list(broker.connections)

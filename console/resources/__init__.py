@@ -1,1 +1,1 @@
-"""What the API does: one file a family of paths, each with its routes. Source: management page 2."""
+"""The resources of the API: one file for a family of paths, with its routes. Source: management page 2."""

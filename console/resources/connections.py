@@ -16,13 +16,13 @@ from ..views.overview import clients_of
 from ..views.tables import channel_name, with_time
 
 REASON_MAX = 255
-#: Consumers that the list of what is unacknowledged has; later than any time in it.
+#: Maximum consumers in the list of unacknowledged deliveries; later than any time in it.
 UNSETTLED_MAX, _LATELY = 200, 1 << 62
 _NOT_YOURS = "User not authorised to access object"
 
 
 def _clients(api: Api, request: Request) -> list[Client]:
-    """Those that the user sees, of the virtual host of the path, or of the page's menu."""
+    """The connections that the user sees, in the virtual host of the path, or of the page's menu."""
     wanted: str | None = api.vhost(request).name if "V" in request.names else request.headers.get("x-vhost") or None
     return [client for client in clients_of(api.broker, request.user) if wanted in (None, client.vhost.name)]
 
@@ -44,7 +44,7 @@ def _list(api: Api, request: Request) -> Steps:
 
 
 def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
-    """Raises: Refusal."""
+    """The connection in the path. Raises: Refusal."""
     name, user = request.names["NAME"], request.user
     found = next((client for client in api.broker.connections if client.name == name), None)
     if found is None:
@@ -62,7 +62,7 @@ def _show(api: Api, request: Request) -> Any:
 
 
 def _reason(request: Request) -> str:
-    """Goes into the text of a close: no control characters, and not too long."""
+    """The reason for the text of a close: without control characters, and not too long."""
     text = request.headers.get("x-reason", "Closed via management plugin")
     clean = "".join(character if character.isprintable() else "?" for character in text)
     return clean.encode()[: REASON_MAX - 64].decode(errors="ignore")
@@ -80,7 +80,7 @@ def _channels_of(api: Api, request: Request) -> Steps:
 
 
 def _sessions_of(api: Api, request: Request) -> list[Any]:
-    """Those of AMQP 1.0, which no connection has."""
+    """Sessions of AMQP 1.0, which no connection has."""
     _client(api, request)
     return []
 

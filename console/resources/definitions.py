@@ -1,4 +1,4 @@
-"""Definitions out and in, of the broker or of one virtual host. Source: management page 7."""
+"""Export and import of definitions, of the broker or of one virtual host. Source: management page 7."""
 
 from codecs import BOM_UTF8
 from typing import Any
@@ -15,9 +15,9 @@ from ..slices import let_go
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
 _FAULT = "failed_to_parse_json"
-#: How many entries an answer names.
+#: Maximum entries that an answer names.
 FAULTS_MAX = 50
-#: Parts of a form, and octets of the head of each.
+#: Maximum parts of a form, and maximum octets of the head of each.
 PARTS_MAX, PART_HEAD_MAX = 3, 16 * 1024
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+= ")
 
@@ -94,7 +94,7 @@ def _document(request: Request) -> Steps:
 
 def _file_of(request: Request) -> bytes:
     """The field `file` of a form. Raises: Refusal."""
-    # Few ask for it, and it is 1 MiB.
+    # Rarely used, and 1 MiB.
     from email.message import EmailMessage
     from email.parser import BytesParser
     from email.policy import HTTP

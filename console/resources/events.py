@@ -1,7 +1,7 @@
-"""What happens in the broker, as a list and as a stream of server-sent events. Source: management page 16.
+"""The broker's events, as a list and as a stream of server-sent events. Source: management page 16.
 
-A stream has no queue of its own: it goes on where it was in the events that the broker keeps. Who reads more slowly
-than they come is told so, and cut.
+A stream has no queue: it continues at its position in the events that the broker keeps. A client that reads too slowly
+is told so, and its stream ends.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from ..login import is_monitor
 from ..messages import Answer, Request, bad_request
 from ..options import CommandRefused
 
-#: Events in one piece of a stream.
+#: Maximum events in one piece of a stream.
 PIECE_MAX = 500
 #: Milliseconds between two totals.
 TOTALS_MS = 1000
@@ -30,7 +30,7 @@ def _events(api: Api, request: Request) -> Any:
     if not wants_stream(request):
         return api.ask("events", **given)
     last = request.headers.get("last-event-id", "")
-    if last.isdigit():  # a browser goes on where it was
+    if last.isdigit():  # a browser continues at its last event
         given["since"] = int(last)
     given.pop("count", None)
     stream = EventStream(api, request, given)
@@ -38,7 +38,7 @@ def _events(api: Api, request: Request) -> Any:
 
 
 class EventStream:
-    """One reader. See `messages.Stream`."""
+    """The stream of one client. See `messages.Stream`."""
 
     def __init__(self, api: Api, request: Request, given: dict[str, Any]) -> None:
         """`given`: arguments of the command `events`. Raises: CommandRefused."""
@@ -53,7 +53,7 @@ class EventStream:
             self._given["since"] = api.ask("events", **given, count=0)["next"]
 
     def piece(self) -> bytes | None:
-        """New events, and totals now and then. The last piece of one who is cut says why."""
+        """New events, and totals once a second. The last piece of a stream that is cut has the reason."""
         if self._is_cut:
             return None
         user = self._api.broker.users.find(self._user)
@@ -74,7 +74,7 @@ class EventStream:
         self.is_behind = len(found["items"]) == PIECE_MAX
         if not found["dropped"]:
             return b"".join(parts)
-        if self._pieces == 1:  # it asked for more than there is
+        if self._pieces == 1:  # it asked for older events than are kept
             return b"".join([_event("gap", {"dropped": found["dropped"]}), *parts])
         return self._cut(f"read too slowly: {found['dropped']} events were not kept")
 
@@ -93,7 +93,7 @@ class EventStream:
 
 
 def _event(name: str, value: Any, number: int | None = None) -> bytes:
-    """JSON has no line ends, so that it is one line of data."""
+    """One event. JSON has no line ends, so it is one line of data."""
     id_ = b"" if number is None else b"id: %d\n" % number
     return b"event: %s\n%sdata: %s\n\n" % (name.encode(), id_, encoded(value))
 

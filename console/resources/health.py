@@ -10,7 +10,7 @@ from ..views.nodes import is_disk_alarm, is_memory_alarm
 
 _DAY_MS = 86_400_000
 _UNITS = {"days": 1, "weeks": 7, "months": 30, "years": 365}
-#: How the protocol of a listener may be called beside its name.
+#: Other names of protocols of listeners.
 _FOLDED = {
     "amqp091": "amqp",
     "amqp0-9-1": "amqp",
@@ -85,7 +85,7 @@ def _port(api: Api, request: Request) -> Any:
 
 
 def _protocol(api: Api, request: Request) -> Any:
-    """One, or several with commas, as in 4.2."""
+    """The protocol in the path, or several with commas, as in 4.2."""
     protocols = sorted({one.protocol for one in api.options.listeners()})
     names = request.names["PROTOCOL"].split(",")
     wanted = [_FOLDED.get(name.lower(), name.lower()) for name in names]
@@ -100,7 +100,7 @@ def _protocol(api: Api, request: Request) -> Any:
 
 
 def _fine(api: Api, request: Request) -> Any:
-    """What cannot be otherwise while the one node answers."""
+    """Checks that cannot fail while the one node answers."""
     return OK
 
 

@@ -1,4 +1,4 @@
-"""Logging in and out by a form: the page keeps a cookie, never a password. Source: management page 2, 20."""
+"""Login and logout by a form: the page keeps a cookie, never a password. Source: management page 2, 20."""
 
 from urllib.parse import parse_qsl
 
@@ -12,9 +12,9 @@ _FIELDS_MAX = 10
 
 
 def _log_in(api: Api, request: Request) -> Answer:
-    """Also with a form that says nothing of what it is, as RabbitMQ does: it is a failed login."""
+    """Log in. A form without a content type is a failed login, as in RabbitMQ."""
     form: dict[str, str] = {}
-    challenges = "x-requested-with" not in request.headers  # for the page itself no dialogue of the browser
+    challenges = "x-requested-with" not in request.headers  # the page itself must not open the browser's dialogue
     if content_type(request) == "application/x-www-form-urlencoded":
         try:
             form = dict(parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))

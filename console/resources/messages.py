@@ -1,4 +1,4 @@
-"""Getting messages out of a queue, and the check that one goes through the broker. Source: management page 6, 9."""
+"""Getting messages from a queue, and the check that one passes through the broker. Source: management page 6, 9."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ..options import CommandRefused, Steps
 
 ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 NOT_IMPLEMENTED, NOT_FOUND, ACCESS_REFUSED = 540, 404, 403
-#: The queue by which the broker is tried; it stays.
+#: The queue of the check; it stays.
 TEST_QUEUE = "aliveness-test"
 
 
@@ -49,13 +49,13 @@ def _refusal(refused: CommandRefused) -> Exception:
         return refused
     if refused.code == NOT_FOUND:
         return Refusal(404, "not_found", refused.reason)
-    # RabbitMQ's error of that code never was a channel's: its text lacks the name.
+    # RabbitMQ's error with that code is not a channel error: its text lacks the name.
     text = refused.reason.partition(" - ")[2] if refused.code == NOT_IMPLEMENTED else refused.reason
     return bad_request(f"{refused.code} {text}")
 
 
 def _is_alive(api: Api, request: Request) -> Steps:
-    """Declares a queue, publishes, gets."""
+    """Check that the broker works: declare a queue, publish, get."""
     vhost = api.vhost(request).name
     as_user = request.user.name
     yield from api.run("declare-queue", queue=TEST_QUEUE, vhost=vhost, as_user=as_user)

@@ -1,6 +1,6 @@
-"""What changes many messages, as jobs: move, replay, discard; which dead letters there are; pause and resume.
+"""Changes of many messages, as jobs: move, replay, discard; lists of dead letters; pause and resume.
 
-Each is a command of the control table, as `leveret ctl` has it. Source: management page 16.
+Each is a command, as `leveret ctl` has it. Source: management page 16.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from ..login import is_administrator, is_monitor
 from ..messages import Answer, Request, bad_request, not_authorised
 from ..options import Steps
 
-#: What a body may say beside what one command knows alone. "count" is what management page 16 calls "limit".
+#: Keys of a body that several commands share. "count" is called "limit" in management page 16.
 _SHARED = ("filter", "header", "routing_key", "text", "cause", "origin", "positions", "limit", "count", "rate", "dry")
 _NO_CONTENT = 204
 
 
 def _checked(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
-    """The arguments of a command. Raises: Refusal (an unknown word: without it, too many messages would be meant)."""
+    """The arguments of a command. Raises: Refusal (ignoring an unknown word would select too many messages)."""
     unknown = next((name for name in given if name not in (*_SHARED, *own)), None)
     if unknown is not None:
         raise bad_request(f"{unknown[:80]}: unknown, expected some of {', '.join((*own, *_SHARED))}")
@@ -42,7 +42,7 @@ def _before_replaying(api: Api, request: Request, given: Mapping[str, Any]) -> M
 
 
 def _place(to: object) -> dict[str, Any]:
-    """Where messages go, for the command. Raises: Refusal."""
+    """The destination of messages, for the command. Raises: Refusal."""
     if not isinstance(to, dict) or not to.keys() <= {"queue", "exchange", "routing_key"}:
         raise bad_request('to: expected {"queue"} or {"exchange", "routing_key"}')
     return {"to_queue": to.get("queue"), "to_exchange": to.get("exchange"), "to_key": to.get("routing_key")}
@@ -53,12 +53,12 @@ def _before_discarding(api: Api, request: Request, given: Mapping[str, Any]) -> 
 
 
 def _started(api: Api, request: Request, found: dict[str, Any]) -> dict[str, Any]:
-    """The job's id, or what a dry run found."""
+    """The job's id, or the result of a dry run."""
     return {"job": found["id"]} if "id" in found else found
 
 
 def _dead_letters(api: Api, request: Request) -> Steps:
-    """Of the virtual hosts that the user may see, and that the page's menu chose."""
+    """Dead letters of the virtual hosts that the user may see, and that the page's menu chose."""
     items: list[dict[str, Any]] = []
     count = 0
     for vhost in api.vhosts_to_list(request):
@@ -70,7 +70,7 @@ def _dead_letters(api: Api, request: Request) -> Steps:
 
 
 def _jobs(api: Api, request: Request) -> list[dict[str, Any]]:
-    """The newest first; of others only for those who may see all."""
+    """The jobs, newest first; other users' jobs only for users who may see all."""
     return [row for row in reversed(api.ask("jobs list")) if _may_see(request, row)]
 
 

@@ -1,4 +1,4 @@
-"""The node, and what only nodes of RabbitMQ have. Source: management page 2, 4."""
+"""The node, and resources that only nodes of RabbitMQ have. Source: management page 2, 4."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..options import Steps
 from ..views.nodes import binary_view, memory_view, node_view
 
 NS_A_MS = 1_000_000
-#: Switches of RabbitMQ 3.10 that are all on: what they are about is there.
+#: Feature flags of RabbitMQ 3.10, all on: we have these features.
 FEATURES = (
     "classic_mirrored_queue_version",
     "drop_unroutable_metric",
@@ -55,7 +55,7 @@ def _memory(api: Api, request: Request) -> Any:
 
 
 def _relative(api: Api, request: Request) -> Any:
-    """Per cent of the whole."""
+    """Memory in per cent of the whole."""
     _check(api, request)
     view = memory_view(api.options.machine(), api.broker)
     total, strategy = view.pop("total"), view.pop("strategy")
@@ -65,7 +65,7 @@ def _relative(api: Api, request: Request) -> Any:
 
 
 def _tables(api: Api, request: Request) -> Any:
-    """Erlang's, of which there are none."""
+    """Erlang's tables: there are none."""
     _check(api, request)
     return {"ets_tables_memory": "no_tables"}
 
@@ -108,7 +108,7 @@ def _forget_attempts(api: Api, request: Request) -> Answer:
 
 
 def _by_source(api: Api, request: Request) -> list[Any]:
-    """They are not tracked."""
+    """Connections by source, which are not tracked."""
     _check(api, request)
     return []
 
@@ -125,7 +125,7 @@ _MONITORING, _ADMINISTRATOR = Level.MONITORING, Level.ADMINISTRATOR
 
 
 def _turns(api: Api, request: Request) -> dict[str, Any]:
-    """How late the event loop was, four times a second since the start: `counts` of each bucket alone."""
+    """Delays of the event loop, measured four times a second since the start: `counts` of each bucket alone."""
     if api.facts is None:
         raise not_found()
     delays = api.facts.delays

@@ -1,6 +1,6 @@
-"""What only Leveret has: sessions of the page, settings explained, who is blocked, what is leased and scheduled.
+"""Resources that only Leveret has: sessions of the page, explanations of settings, blocked clients, leases, schedules.
 
-Everything is a command of the control table, as `leveret ctl` has it. Source: management page 16, 20.
+Everything is a command, as `leveret ctl` has it. Source: management page 16, 20.
 """
 
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ from ..login import is_administrator, is_monitor, may_see
 from ..messages import Request, bad_request, not_authorised
 from ..options import Steps
 
-#: Names that a search gives, of each kind.
+#: Maximum names of each kind in the result of a search.
 FOUND_MAX = 50
-#: Queues, and messages of each, that one list of all virtual hosts shows.
+#: Maximum queues, and messages of each, in a list over all virtual hosts.
 QUEUES_MAX, MESSAGES_MAX = 200, 100
 PAGE_MAX = 500
-#: Of commands that say which messages are meant.
+#: Arguments of commands that select messages.
 _FILTERS = ("filter", "routing_key", "text", "cause", "origin")
 _ACTIONS = ("fire", "cancel", "reschedule")
 
 
 def _session(api: Api, request: Request) -> dict[str, Any]:
-    """Whose it is; empty without one, which is no fault: the page asks before it shows a login."""
+    """The user of the session; empty without one, because the page asks before it shows a login."""
     user = api.sessions.find(request.headers.get("cookie"))
     return {} if user is None else _who(api, replace(request, user=user))
 
@@ -42,7 +42,7 @@ def _blocked(api: Api, request: Request) -> Steps:
 
 
 def _draft(api: Api, request: Request) -> Steps:
-    """What settings that are not in force would give: TOML (or XML) in `text`, or `files`; and `policies`."""
+    """The effect of settings that are not in force: TOML (or XML) in `text`, or `files`; and `policies`."""
     given = json_object(request)
     files = [["draft", text(given["text"], "text")]] if "text" in given else given.get("files")
     return (
@@ -59,15 +59,16 @@ def _draft(api: Api, request: Request) -> Steps:
 
 
 def _queues(api: Api, request: Request) -> list[Queue]:
-    """Those that the user may see, with the text of `?queue=` in their names, whatever its case."""
+    """The queues that the user may see, with the text of `?queue=` in their names, ignoring case."""
     part = request.query.get("queue", "").lower()
     queues = (queue for vhost in api.vhosts_to_list(request) for queue in vhost.queues.values())
     return [queue for queue in queues if part in queue.name.lower()]
 
 
 def _scheduled(api: Api, request: Request) -> Steps:
-    """Of the queues with the most; soonest first in each. `?routing_key=`: only with this one, of those that are
-    listed."""
+    """Scheduled messages of the queues with the most, soonest first in each. `?routing_key=`: only these of the listed
+    ones.
+    """
     key = request.query.get("routing_key") or None
     found = [queue for queue in _queues(api, request) if len(queue.scheduled)]
     found.sort(key=lambda queue: (-len(queue.scheduled), queue.vhost_name, queue.name))
@@ -155,7 +156,7 @@ def _numbers(given: Mapping[str, Any], *names: str) -> dict[str, int]:
 
 
 def _filters(given: Mapping[str, Any], *more: str) -> dict[str, Any]:
-    """Which messages are meant. Raises: Refusal."""
+    """The selection of messages. Raises: Refusal."""
     found = {name: text(given[name], name) for name in (*_FILTERS, *more) if given.get(name) not in (None, "")}
     header = given.get("header")
     if header is not None and not isinstance(header, dict):
@@ -164,7 +165,7 @@ def _filters(given: Mapping[str, Any], *more: str) -> dict[str, Any]:
 
 
 def _find(api: Api, request: Request) -> Steps:
-    """Where a message is. Events are for monitors."""
+    """The location of a message. Only monitors see events."""
     given = json_object(request)
     filters = _filters(given, "message_id", "correlation_id", "vhost", "queue")
     numbers = _numbers(given, "id", "count")
@@ -173,7 +174,7 @@ def _find(api: Api, request: Request) -> Steps:
 
 
 def _readable(api: Api, request: Request) -> Queue:
-    """The queue of the path, if the user may read from it. Raises: Refusal."""
+    """The queue in the path, if the user may read from it. Raises: Refusal."""
     queue = api.queue(request)
     if not request.user.may("read", "queue", queue.name, queue.vhost_name):
         raise not_authorised("Access refused.")
@@ -206,7 +207,7 @@ def _paged(rows: list[Any], page: dict[str, int], total: int) -> dict[str, Any]:
 
 
 def _before_routing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The body is as for publish, with `exchange`, and nothing of it is required. Raises: Refusal."""
+    """The body is as for publish, with `exchange`; no key is required. Raises: Refusal."""
     texts = {name: text(given[name], name) for name in ("exchange", "routing_key", "payload") if name in given}
     properties = given.get("properties", {})
     if not isinstance(properties, dict):
@@ -218,7 +219,7 @@ def _before_routing(api: Api, request: Request, given: Mapping[str, Any]) -> Map
 
 
 def _search(api: Api, request: Request) -> dict[str, Any]:
-    """Names with the text in them, whatever its case."""
+    """Names that contain the text, ignoring case."""
     part = request.query.get("q", "").lower()
     if not part:
         raise bad_request("q: expected text")

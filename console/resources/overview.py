@@ -1,4 +1,4 @@
-"""Overview, who asks, the cluster's name, and what tools expect to be there. Source: management page 2, 3."""
+"""Overview, the current user, the cluster's name, and constants that tools expect. Source: management page 2, 3."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..options import Steps
 from ..ranges import ranges_of
 from ..views.overview import overview_view, totals_of
 
-#: What the one extension of RabbitMQ's own page is called.
+#: The extension of RabbitMQ's own page.
 _EXTENSIONS = [{"javascript": "dispatcher.js"}]
 
 
@@ -49,12 +49,12 @@ def _auth(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _nothing(api: Api, request: Request) -> list[Any]:
-    """Of plug-ins that are not there, and features that are never used."""
+    """An empty list, for plug-ins and features that do not exist here."""
     return []
 
 
 def _nothing_of_vhost(api: Api, request: Request) -> list[Any]:
-    """The same, of one virtual host."""
+    """An empty list, for a virtual host."""
     api.vhost(request)
     return []
 

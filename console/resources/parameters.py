@@ -1,4 +1,4 @@
-"""Parameters of plug-ins and global ones; limits and operator policies can be reached as parameters, too.
+"""Parameters of plug-ins and global ones; limits and operator policies are also accessible as parameters.
 
 Source: management page 8.2, 8.3.
 """
@@ -45,7 +45,7 @@ def _own_parameters(api: Api) -> list[dict[str, Any]]:
 
 
 def _policies(api: Api) -> list[dict[str, Any]]:
-    """They are parameters where somebody asks for that component."""
+    """Policies, as parameters of the component that the request names."""
     return [_as_parameter(policy, _POLICY) for policy in api.broker.context.policies if not policy.is_operator]
 
 
@@ -105,13 +105,13 @@ def _clear_parameter(api: Api, request: Request) -> Steps:
 
 
 def _for_administrators(request: Request) -> None:
-    """Whoever may set these by their own paths. Raises: Refusal."""
+    """Refuse users who may not set these by their own paths. Raises: Refusal."""
     if not is_administrator(request.user):
         raise not_authorised("User not authorised to access object")
 
 
 def _as_word(value: Any) -> Any:
-    """Text is JSON for a command: it is quoted once more. Null is no value there."""
+    """Text is JSON for a command, so it is quoted once more. Null is not allowed."""
     return json.dumps(value) if value is None or isinstance(value, str) else value
 
 

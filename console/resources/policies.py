@@ -55,7 +55,7 @@ class _Policies:
         return self.put_value(api, request, json_object(request))
 
     def put_value(self, api: Api, request: Request, given: dict[str, Any]) -> Steps:
-        """Set it as this object says."""
+        """Set a policy from the object in the body."""
         vhost, name = api.vhost_to_change(request).name, request.names["NAME"]
         pattern, definition = require(given, "pattern", "definition")
         if not isinstance(definition, dict):
@@ -70,7 +70,7 @@ class _Policies:
                 pattern=pattern,
                 definition=definition,
                 apply_to=given.get("apply-to"),
-                # The command line's words are JSON there: what is text here must stay text.
+                # Commands parse words as JSON: a text must stay a text.
                 priority=f'"{priority}"' if isinstance(priority, str) else priority,
             )
         except CommandRefused as refused:
@@ -79,7 +79,7 @@ class _Policies:
         return Answer(204 if is_there else 201)
 
     def before_clearing(self, api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """It is there. Raises: Refusal."""
+        """Check that the policy exists. Raises: Refusal."""
         self._find(api, request)
         return given
 

@@ -1,4 +1,4 @@
-"""Replicas of quorum queues: each has one here, and why it gets no other. Source: management page 3."""
+"""Replicas of quorum queues: each queue has one here; the refusal of others. Source: management page 3."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ _ONE_NODE = "there is one node: a queue has one replica, no more and no less"
 
 
 def _status(api: Api, request: Request) -> list[dict[str, Any]]:
-    """Its one member."""
+    """The status of its only member."""
     if api.queue(request).type != "quorum":
         raise bad_request("not a quorum queue")
     return [{"Node Name": api.options.node, "Raft State": "leader", "Membership": "voter"}]
 
 
 def _change(api: Api, request: Request) -> Any:
-    """Of one queue. Raises: Refusal."""
+    """Refuse a change of one queue's replicas. Raises: Refusal."""
     json_object(request)
     api.queue(request)
     raise bad_request(_ONE_NODE)
 
 
 def _change_all(api: Api, request: Request) -> Any:
-    """Of all on a node. Raises: Refusal."""
+    """Refuse a change of all replicas on a node. Raises: Refusal."""
     json_object(request)
     if not api.is_node(request.names["N"]):
         raise not_found()

@@ -59,7 +59,7 @@ def _put(api: Api, request: Request) -> Steps:
 
 
 def _password(given: dict[str, Any]) -> dict[str, str]:
-    """The arguments of the command that say it; none: nobody can log in by password."""
+    """The command's arguments for the password; without one, login by password is impossible."""
     password, hashed = given.get("password"), given.get("password_hash")
     if password is not None and hashed is not None:
         raise bad_request("both_password_and_password_hash_are_provided")

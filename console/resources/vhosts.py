@@ -46,7 +46,7 @@ def _show(api: Api, request: Request) -> Steps:
 
 
 def _put(api: Api, request: Request) -> Steps:
-    """New, or another description; whoever makes it may do everything in it, as in RabbitMQ."""
+    """Create a virtual host, or change its description. Its creator may do everything in it, as in RabbitMQ."""
     given, name = json_object(request), request.names["V"]
     tracing = boolean(given["tracing"]) if "tracing" in given else None
     description, tags = given.get("description", ""), given.get("tags", "")
@@ -72,7 +72,7 @@ def _put(api: Api, request: Request) -> Steps:
 
 
 def _start(api: Api, request: Request) -> Answer:
-    """It runs; there is nothing to start."""
+    """Start a virtual host: it runs already."""
     api.vhost(request)
     node = request.names["N"]
     if not api.is_node(node):
@@ -97,7 +97,7 @@ def _set_limit(api: Api, request: Request) -> Steps:
 
 
 def change_limits(api: Api, vhost: str, limits: Mapping[str, Any]) -> Steps:
-    """Set these of a virtual host; -1 is none. Raises: Refusal."""
+    """Set limits of a virtual host; -1: no limit. Raises: Refusal."""
     for name, value in limits.items():
         if name not in LIMITS:
             raise bad_request(f'Validation failed\n\nUnrecognised terms [{{<<"{name}">>,{erlang(value)}}}] in limits\n')

@@ -7,7 +7,7 @@ from ...engine import Broker, Grant, User, VirtualHost
 
 
 def user_view(user: User) -> dict[str, Any]:
-    """With the hash: only administrators ask."""
+    """A user with the password's hash: only administrators see it."""
     return {
         "name": user.name,
         "password_hash": user.password.text(),
@@ -18,26 +18,26 @@ def user_view(user: User) -> dict[str, Any]:
 
 
 def user_limits(user: User) -> dict[str, int]:
-    """As far as there are any."""
+    """The limits of a user that are set."""
     limits = {"max-connections": user.max_connections, "max-channels": user.max_channels}
     return {name: value for name, value in limits.items() if value is not None}
 
 
 def vhost_limits(vhost: VirtualHost) -> dict[str, int]:
-    """As far as there are any."""
+    """The limits of a virtual host that are set."""
     limits = {"max-connections": vhost.context.limits.max_connections, "max-queues": vhost.context.limits.max_queues}
     return {name: value for name, value in limits.items() if value is not None}
 
 
 def grants_of(user: User, broker: Broker) -> dict[str, Grant]:
-    """By virtual host; one who may do everything everywhere has one in each."""
+    """Permissions by virtual host; an administrator of everything has one in each."""
     if user.permissions is None:
         return {name: Grant() for name in broker.virtual_hosts}
     return {vhost: permissions.grant for vhost, permissions in user.permissions.items()}
 
 
 def permission_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
-    """One for each virtual host."""
+    """Permissions, one row for each virtual host."""
     for vhost, grant in grants_of(user, broker).items():
         yield {
             "user": user.name,
@@ -49,13 +49,13 @@ def permission_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
 
 
 def topic_rows(user: User) -> Iterator[dict[str, Any]]:
-    """One for each exchange that has one."""
+    """Topic permissions, one row for each exchange."""
     for vhost, exchange, topic in user.topics():
         yield {"user": user.name, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
 
 
 def vhost_view(vhost: VirtualHost, node: str, about: dict[str, Any]) -> dict[str, Any]:
-    """A virtual host, without what the sampler knows. `about`: its description and tags."""
+    """A virtual host, without the sampler's values. `about`: its description and tags."""
     default = vhost.context.limits.default_queue_type
     metadata: dict[str, Any] = dict(about)
     if default is not None:

@@ -22,7 +22,7 @@ def properties_key(binding: Binding) -> str:
 
 
 def location_of(binding: Binding) -> str:
-    """Where a new binding is, relative to what it was posted to."""
+    """The path of a new binding, relative to the path of the request."""
     return f"{quote(binding.destination.name, safe='')}/{quote(properties_key(binding), safe='~')}"
 
 
@@ -40,7 +40,7 @@ def binding_view(binding: Binding, vhost: str) -> dict[str, Any]:
 
 
 def default_binding_view(queue: Queue) -> dict[str, Any]:
-    """The one to the default exchange, that every queue has."""
+    """The binding of a queue to the default exchange."""
     return {
         "source": "",
         "vhost": queue.vhost_name,

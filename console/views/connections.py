@@ -1,4 +1,4 @@
-"""Connections and channels. Fields that only Erlang can fill have the constants that tools read.
+"""Connections and channels. Fields that only Erlang has contain the constants that tools expect.
 
 Source: management page 4.
 """
@@ -24,14 +24,14 @@ _TLS = (
 
 
 def state_of(client: Client, broker: Broker) -> str:
-    """In RabbitMQ's words."""
+    """The state of a connection in RabbitMQ's words."""
     if client.is_blocked:
         return "blocked"
     return "running" if broker.flow.alarm_reason is None else "blocking"
 
 
 def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool = False) -> dict[str, Any]:
-    """A connection, without what the sampler knows. `is_alone`: not in a list."""
+    """A connection, without the sampler's values. `is_alone`: not in a list."""
     host, port = host_of(client)
     peer_host, peer_port = peer_of(client)
     link = client.link
@@ -75,20 +75,21 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
 
 
 def cipher_parts(cipher: str) -> dict[str, str]:
-    """How keys are exchanged, and the hash, by OpenSSL's name: TLS_AES_256_GCM_SHA384 (TLS 1.3, where any exchange goes
-    with any cipher), ECDHE-RSA-AES256-GCM-SHA384. A name without a hash means SHA-256."""
+    """Key exchange and hash from OpenSSL's name of a cipher: TLS_AES_256_GCM_SHA384 (TLS 1.3, where any exchange goes
+    with any cipher), ECDHE-RSA-AES256-GCM-SHA384. A name without a hash means SHA-256.
+    """
     exchange = "any" if cipher.startswith("TLS_") else "_".join(cipher.lower().split("-")[:2])
     last = cipher.lower().replace("_", "-").rpartition("-")[2]
     return {"ssl_key_exchange": exchange, "ssl_hash": last if last.startswith("sha") else "sha256"}
 
 
 def plain_connection_view(client: Client, node: str) -> dict[str, Any]:
-    """What is known without statistics."""
+    """A connection without statistics."""
     return {"name": client.name, "node": node, "user": client.user.name, "vhost": client.vhost.name}
 
 
 def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
-    """A channel as it stands in lists, without what the sampler knows."""
+    """A channel in a list, without the sampler's values."""
     client = session.client
     assert isinstance(client, Client)
     host, port = peer_of(client)
@@ -118,6 +119,6 @@ def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
 
 
 def channel_details(session: Session, node: str) -> Steps:
-    """The steps to what one channel shows beside what it does in lists."""
+    """The steps to the fields that a single channel has beside those in lists."""
     consumers = yield from mapped(lambda consumer: consumer_view(consumer, node), list(session.consumers.values()))
     return {"consumer_details": consumers, "deliveries": [], "publishes": []}

@@ -1,4 +1,4 @@
-"""A subscription, as it stands in lists, and in its queue and channel. Source: management page 4."""
+"""A consumer, in lists, and in its queue and channel. Source: management page 4."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from .tables import arguments_view, channel_name, peer_of
 
 
 def active_consumer(queue: Queue) -> Consumer | None:
-    """Of a queue with a single active consumer."""
+    """The active consumer of a queue with a single active consumer."""
     return next(iter(queue.served_consumers or queue.consumers), None)
 
 

@@ -9,7 +9,7 @@ _PREDECLARED = frozenset(name for name, _, _ in PREDECLARED)
 
 
 def exchange_view(exchange: Exchange, vhost: str) -> dict[str, Any]:
-    """An exchange as it stands in lists, without what the sampler knows."""
+    """An exchange in a list, without the sampler's values."""
     is_own = exchange.name in _PREDECLARED or isinstance(exchange, ServiceExchange)
     view: dict[str, Any] = {
         "arguments": arguments_view(exchange.arguments),

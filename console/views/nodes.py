@@ -1,4 +1,4 @@
-"""The one node. Fields that only Erlang can fill have the constants that tools read. Source: management page 4."""
+"""The node. Fields that only Erlang has contain the constants that tools expect. Source: management page 4."""
 
 import gc
 from typing import Any
@@ -7,9 +7,9 @@ from ...engine import Broker
 from ..options import ConsoleOptions, HostFacts
 from .overview import contexts_view, exchange_types_view
 
-#: What Erlang may have of its processes; tools divide by it.
+#: Maximum Erlang processes; tools divide by it.
 PROCESSES_MAX = 1_048_576
-#: What the parts of the memory are called; those that are not known are 0.
+#: The names of the parts of memory; unknown ones are 0.
 _MEMORY = (
     "connection_readers",
     "connection_writers",
@@ -64,19 +64,19 @@ _BINARY = (
 
 
 def is_memory_alarm(broker: Broker) -> bool:
-    """Whether publishers are blocked for want of memory, or by hand."""
+    """Whether the memory alarm is on, or an operator blocks publishers."""
     return broker.flow.alarm_reason is not None or any(
         node.is_full and node.limit_name == "memory" for node in broker.flow.nodes()
     )
 
 
 def is_disk_alarm(broker: Broker) -> bool:
-    """Whether publishers are blocked because the disk takes nothing."""
+    """Whether publishers are blocked because the disk is full or fails."""
     return broker.flow.disk.is_full
 
 
 def memory_view(machine: HostFacts, broker: Broker) -> dict[str, Any]:
-    """Octets by the names of RabbitMQ: bodies of messages, and all else together."""
+    """Octets by RabbitMQ's names: bodies of messages, and the rest of the process."""
     bodies = min(broker.context.storage.memory.total, machine.memory)
     parts = dict.fromkeys(_MEMORY, 0) | {"binary": bodies, "other_proc": machine.memory - bodies}
     total = {"erlang": machine.memory, "rss": machine.memory, "allocated": machine.memory}
@@ -89,7 +89,7 @@ def binary_view(broker: Broker) -> dict[str, int]:
 
 
 def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
-    """The node, without what the sampler knows."""
+    """The node, without the sampler's values."""
     machine = options.machine()
     garbage = gc.get_stats()
     return {
@@ -98,7 +98,7 @@ def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
             {"name": name, "description": description, "enabled": name in options.mechanisms}
             for name, description in _MECHANISMS.items()
         ],
-        "being_drained": False,  # since 3.13; rabbitmqadmin 2 reads no node without it
+        "being_drained": False,  # since 3.13; rabbitmqadmin 2 requires it
         "cluster_links": [],
         "config_files": list(options.config_files),
         "context_switches": machine.context_switches,

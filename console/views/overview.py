@@ -13,12 +13,12 @@ _DESCRIPTIONS = {
     "topic": "AMQP topic exchange, as per the AMQP specification",
     "headers": "AMQP headers exchange, as per the AMQP specification",
 }
-#: Seconds for which samples are kept, by kind; the page offers ranges by them.
+#: Seconds for which samples are kept, by kind; the page offers these ranges.
 RETENTION = {"global": [600, 3600, 28800, 86400], "basic": [600, 3600], "detailed": [600]}
 
 
 def exchange_types_view() -> list[dict[str, Any]]:
-    """What can be declared."""
+    """The types that clients can declare."""
     return [
         {"name": name, "description": _DESCRIPTIONS.get(name, ""), "enabled": True} for name in sorted(EXCHANGE_TYPES)
     ]
@@ -58,7 +58,7 @@ def _context(one: Listening, options: ConsoleOptions) -> dict[str, Any]:
 
 
 def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
-    """The files of a listener with TLS; an empty list without, as in RabbitMQ."""
+    """The files of a TLS listener; an empty list without TLS, as in RabbitMQ."""
     for shown in options.certificates() if one.is_tls else ():
         authority = {"cacertfile": shown.authority} if shown.authority else {}
         return {"certfile": shown.file, **authority}
@@ -66,14 +66,14 @@ def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
 
 
 def clients_of(broker: Broker, user: User) -> list[Client]:
-    """The connections that a user sees: all of them, or his own."""
+    """The connections that a user sees: all, or the user's own."""
     if is_monitor(user):
         return list(broker.connections)
     return [client for client in broker.connections if client.user.name == user.name]
 
 
 def totals_of(broker: Broker, user: User) -> Steps:
-    """The steps to how many objects of each kind a user sees."""
+    """The steps to the numbers of objects of each kind that a user sees."""
     clients = clients_of(broker, user)
     vhosts = [
         vhost
@@ -93,8 +93,9 @@ def totals_of(broker: Broker, user: User) -> Steps:
 def overview_view(
     totals: dict[str, int], options: ConsoleOptions, user: User, cluster_name: str, *, has_statistics: bool
 ) -> dict[str, Any]:
-    """What everybody with a tag may see, and for monitors the listeners; without what the sampler knows. `totals`: see
-    `totals_of`."""
+    """The overview for every user with a tag, and for monitors the listeners; without the sampler's values. `totals`:
+    see `totals_of`.
+    """
     view: dict[str, Any] = {
         "management_version": options.version,
         "rates_mode": "basic",

@@ -1,4 +1,4 @@
-"""A queue. Fields that only Erlang can fill have the constants that tools read. Source: management page 4."""
+"""A queue. Fields that only Erlang has contain the constants that tools expect. Source: management page 4."""
 
 from itertools import islice
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ from ..slices import mapped
 from .consumers import active_consumer, consumer_view
 from .tables import arguments_view, peer_of
 
-#: Octets are counted of so many messages; what is more is taken to be like them.
+#: Messages whose octets are counted; the others are estimated from them.
 COUNTED_MAX = 2_000
-#: What a queue without a message takes, in octets (a measured mean).
+#: Octets of a queue without messages (a measured mean).
 EMPTY_QUEUE_OCTETS = 3_000
-#: What a message takes beside its content, in octets.
+#: Octets of a message beside its content.
 MESSAGE_OCTETS = 150
 
 NO_GARBAGE_COLLECTION = {
@@ -27,7 +27,7 @@ CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 
 
 class Octets(NamedTuple):
-    """Of the bodies in a queue, as far as they are counted or estimated."""
+    """Octets of the bodies in a queue, counted or estimated."""
 
     ready: int
     unacked: int
@@ -37,7 +37,7 @@ class Octets(NamedTuple):
 
 
 def plain_queue_view(queue: Queue, node: str) -> dict[str, Any]:
-    """What is known without statistics (management page 1.7)."""
+    """A queue without statistics (management page 1.7)."""
     view = {
         "arguments": arguments_view(queue.arguments),
         "auto_delete": queue.auto_delete,
@@ -55,12 +55,12 @@ def plain_queue_view(queue: Queue, node: str) -> dict[str, Any]:
 
 
 def totals_view(queue: Queue, node: str) -> dict[str, Any]:
-    """The same with what is in it."""
+    """The same with the numbers of its messages."""
     return {**plain_queue_view(queue, node), **_counts(queue), "state": "running"}
 
 
 def queue_view(queue: Queue, node: str) -> dict[str, Any]:
-    """A queue as it stands in lists, without what the sampler knows."""
+    """A queue in a list, without the sampler's values."""
     octets, paged = octets_of(queue), queue.paged_count
     ready, unacked = queue.ready_count, queue.unacked
     consumers = queue.consumers
@@ -133,13 +133,13 @@ def queue_view(queue: Queue, node: str) -> dict[str, Any]:
 
 
 def queue_details(queue: Queue, node: str) -> Steps:
-    """The steps to what one queue shows beside what it does in lists."""
+    """The steps to the fields that a single queue has beside those in lists."""
     consumers = yield from mapped(lambda consumer: consumer_view(consumer, node), list(queue.consumers))
     return {"consumer_details": consumers, "deliveries": [], "incoming": []}
 
 
 def octets_of(queue: Queue) -> Octets:
-    """Octets of bodies. Where the broker does not count them: of the first messages, and as many more like them."""
+    """Octets of bodies. If the broker does not count them, they are estimated from the first messages."""
     ready, ready_persistent, ready_count = _counted(queue, queue.first_messages(COUNTED_MAX))
     out, out_persistent, out_count = _counted(queue, islice(queue.unacked_messages(), COUNTED_MAX))
     total, unacked = queue.ready_count, queue.unacked
@@ -179,7 +179,7 @@ def _counts(queue: Queue) -> dict[str, int]:
 
 
 def head_timestamp(queue: Queue) -> int | None:
-    """Of the first message, which may be with a consumer; None: there is none, or it has no timestamp."""
+    """The timestamp of the first message, which may be unacknowledged; None: there is no message or no timestamp."""
     from ...engine import ContentError, decode_properties
 
     first = min((*queue.first_messages(1), *queue.unacked_messages()), key=lambda one: one.id, default=None)

@@ -1,4 +1,4 @@
-"""What several views share: argument tables, names of connections and channels, and times."""
+"""Parts that several views share: argument tables, names of connections and channels, and times."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +12,12 @@ def arguments_view(table: FieldTable) -> dict[str, Any]:
 
 
 def peer_of(client: Client) -> tuple[str, int]:
-    """Host and port of a client, from its name; port 0 where it has none (a Unix socket)."""
+    """Host and port of a client, from its name; port 0 without one (a Unix socket)."""
     return _address(client.name.partition(" -> ")[0])
 
 
 def host_of(client: Client) -> tuple[str, int]:
-    """The address of ours that it is connected to."""
+    """Our address to which the client is connected."""
     return _address(client.name.partition(" -> ")[2])
 
 
@@ -27,7 +27,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def channel_name(session: Session) -> str:
-    """As RabbitMQ calls a channel."""
+    """The name of a channel, as RabbitMQ forms it."""
     return f"{session.client.name} ({session.number})"
 
 
@@ -37,6 +37,6 @@ def with_time(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def iso_time(wall_ms: int) -> str:
-    """A time, as `idle_since` is written."""
+    """A time in the format of `idle_since`."""
     moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds")

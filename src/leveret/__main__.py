@@ -1,7 +1,7 @@
-"""The command line: each command is a module of its own, of which only that of the given word is imported.
+"""The command line: each command is a module, and only the module of the given word is imported.
 
-A module has `add_arguments(parser)` and `run(options)`, which returns the exit code; one without the first reads its
-own arguments. Source: interfaces page.
+A module has `add_arguments(parser)` and `run(options)`, which returns the exit code; a module without the first reads
+its arguments itself. Source: interfaces page.
 """
 
 import argparse
@@ -28,7 +28,7 @@ COMMANDS = {
     "test-server": ("testing.remote.command", "a broker for tests in any language, controlled by HTTP"),
     "ctl": ("cli.ctl_command", "manage a running broker"),
 }
-#: Options that may be given more than once, or not at all.
+#: Options that may be repeated or left out.
 REPEATED = frozenset({"arguments", "config", "files", "listen"})
 
 
@@ -37,19 +37,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # no traceback for names that the terminal's encoding lacks
+            stream.reconfigure(errors="backslashreplace")  # names that the terminal cannot encode must not raise
     word = arguments[0] if arguments else ""
     command = import_module(f".{COMMANDS[word][0]}", __package__) if word in COMMANDS else None
     if command is not None and not hasattr(command, "add_arguments"):
         try:
             return int(command.run(arguments[1:]))
-        except KeyboardInterrupt:  # before it listens to signals, or a second one after it has
+        except KeyboardInterrupt:  # before the command listens to signals, or a second one after
             return EXIT_INTERRUPTED
     parser = _parser(word, command)
     _refuse_unknown(parser, word)
     options = parser.parse_args(arguments)
     refuse_empty(parser, options)
-    assert command is not None  # or the parser would have ended this
+    assert command is not None  # otherwise the parser has exited
     try:
         return int(command.run(options))
     except KeyboardInterrupt:
@@ -66,7 +66,7 @@ def refuse_empty(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def _parser(word: str, command: ModuleType | None) -> argparse.ArgumentParser:
-    """Of all commands; of the one that is given with its arguments."""
+    """The parser of all commands, with the arguments of the given one."""
     parser = NearestParser(prog="leveret", description="An AMQP 0-9-1 broker.")
     if word in ("-h", "--help"):
         from .cli.build_facts import pages
@@ -83,7 +83,7 @@ def _parser(word: str, command: ModuleType | None) -> argparse.ArgumentParser:
 
 
 def _refuse_unknown(parser: argparse.ArgumentParser, word: str) -> None:
-    """Name the nearest command, or option, for a first word that is none."""
+    """Name the nearest command, or option, for an unknown first word."""
     if not word or word in COMMANDS or word == "-h" or any(one.startswith(word) for one in ("--help", "--version")):
         return
     from .settings.faults import nearest
@@ -94,7 +94,7 @@ def _refuse_unknown(parser: argparse.ArgumentParser, word: str) -> None:
 
 
 class _Version(argparse.Action):
-    """Prints the facts of the build, and nothing else is done."""
+    """Prints the facts of the build, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from .cli.build_facts import build_facts

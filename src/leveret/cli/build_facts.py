@@ -1,4 +1,4 @@
-"""What `leveret --version` tells: which code this is, on what it runs, and what it needs."""
+"""The facts of `leveret --version`: code, interpreter and dependencies."""
 
 import hashlib
 import os
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from .. import __version__
 
-#: Beside ours; those that are not installed are left out.
+#: Dependencies that are listed if they are installed.
 DISTRIBUTIONS = ("trio", "pamqp", "numpy", "pyarrow", "pyspark")
-#: Rooms of the distribution that a broker runs, and those that it does not.
+#: Rooms of the distribution that a broker runs, and the others.
 ROOMS = ("engine", "expressions", "settings", "journal", "amqp_frontend", "console", "vendored")
 NOT_OF_THE_BROKER = ("interop", "pipeline")
 
 
 def build_facts() -> str:
-    """Lines; the first is `leveret VERSION` and nothing else."""
+    """The lines; the first is `leveret VERSION` alone."""
     lines = [f"leveret {__version__}", f"code {_digest()}"]
     build = "profile-guided" if "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "") else "plain"
     lines.append(f"{platform.python_implementation()} {platform.python_version()} ({build} build)")
@@ -37,14 +37,14 @@ def build_facts() -> str:
 
 
 def pages() -> Path | None:
-    """The directory with the pages that messages name (docs/...): the wheel brings it, and a clone is one."""
+    """The directory of the pages that messages name (docs/...), in a wheel or in a clone."""
     clone = next((parent for parent in Path(__file__).parents if (parent / "pyproject.toml").is_file()), None)
     places = [Path(sysconfig.get_path("data")) / "share" / "doc" / "leveret", *((clone,) if clone else ())]
     return next((place for place in reversed(places) if (place / "docs" / "installing.md").is_file()), None)
 
 
 def _digest() -> str:
-    """Short for the contents of all modules of a broker: two installations that have the same run the same."""
+    """A short digest of all modules of a broker: equal digests mean equal code."""
     digest, count = hashlib.sha256(), 0
     for label, folder in sorted(_folders().items()):
         for path in sorted(folder.rglob("*.py")):
@@ -56,7 +56,7 @@ def _digest() -> str:
 
 
 def _folders() -> dict[str, Path]:
-    """Room -> where it is; "": the package itself. In a development installation they do not stand together."""
+    """Room -> its folder; "": the package itself. In a development installation they are in different places."""
     home = Path(sys.modules[__package__.partition(".")[0]].__file__ or "").parent
     specs = {room: find_spec(f"{home.name}.{room}") for room in ROOMS}
     rooms = {room: Path(spec.origin).parent for room, spec in specs.items() if spec is not None and spec.origin}

@@ -41,7 +41,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple[list[str], list[str]]:
-    """Faults and warnings of the file that `definitions` names; without a sound configuration, whether it is JSON."""
+    """Faults and warnings of the file that `definitions` names; without a sound configuration, only whether it is
+    JSON.
+    """
     from ..operator.definitions import looked_through
     from ..operator.definitions_reader import DefinitionsFault
 

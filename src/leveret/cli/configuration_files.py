@@ -1,4 +1,4 @@
-"""Configuration files as commands of this program read them: their texts, their faults, and the addresses in them."""
+"""Configuration files as commands read them: their texts, their faults, and the addresses in them."""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ..settings.faults import Origin, in_order
 if TYPE_CHECKING:
     from ..operator.json_file import JsonFile
 
-#: Of a file that another one includes, in characters.
+#: Maximum characters of an included file.
 INCLUDED_SIZE_MAX = 1024**2
 
 
@@ -42,7 +42,7 @@ def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
 
 
 def _fetch(file: str, path: str) -> tuple[str, str]:
-    """Name and text of a file that another one includes. Raises: ValueError with what is wrong."""
+    """Name and text of an included file. Raises: ValueError with the fault."""
     name = os.path.normpath(os.path.join(os.path.dirname(file), path))
     try:
         if not os.path.isfile(name):
@@ -59,7 +59,7 @@ def _fetch(file: str, path: str) -> tuple[str, str]:
 
 
 def load_definitions(configuration: Configuration) -> "tuple[JsonFile | None, list[str]]":
-    """The file that `definitions` names, and why it cannot be read; None without that key."""
+    """The file that `definitions` names, and the reason why it cannot be read; None without that key."""
     name = configuration.broker.definitions
     if name is None:
         return None, []
@@ -80,7 +80,7 @@ def configured_at(configuration: Configuration, key: str, table: str = "broker")
 
 
 def addresses_of(texts: Sequence[str], configuration: Configuration) -> tuple[list[Address], list[str]]:
-    """The addresses to listen on, and what is wrong with them."""
+    """The addresses to listen on, and their faults."""
     listen: list[Address] = []
     problems: list[str] = []
     for text in texts:
@@ -97,7 +97,7 @@ def addresses_of(texts: Sequence[str], configuration: Configuration) -> tuple[li
 def console_places(
     given: str | None, configuration: Configuration
 ) -> tuple[tuple[list[Address], list[Address]] | None, list[str]]:
-    """The addresses of the console and of its metrics, and what is wrong; None where the console is off."""
+    """The addresses of the console and of its metrics, and their faults; None if the console is off."""
     from importlib.util import find_spec
 
     origins = [origin for (table, _), origin in configuration.origins.items() if table == "management"]
@@ -120,7 +120,7 @@ def console_places(
 def _consoleaddresses_of(
     where: str, texts: Sequence[str], configuration: Configuration
 ) -> tuple[list[Address], list[str]]:
-    """Addresses of HTTP, and what is wrong with them."""
+    """Addresses of HTTP, and their faults."""
     listen: list[Address] = []
     faults: list[str] = []
     for text in texts:

@@ -39,7 +39,7 @@ RABBITMQCTL = {
 ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
 
 
-#: `--help` has an argument here.
+#: `--help` is an argument here.
 PARSER = {"add_help": False}
 
 
@@ -179,7 +179,7 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
 
 
 def _read_from_elsewhere(command: Command, arguments: dict[str, Any]) -> None:
-    """A password from the terminal or standard input, since everybody can see command lines."""
+    """Read a password from the terminal or standard input, because command lines are visible to all users."""
     from getpass import getpass
 
     if command.words in ("users add", "users passwd") and not {"password", "password-hash"} & arguments.keys():

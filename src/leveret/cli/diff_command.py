@@ -1,4 +1,4 @@
-"""`leveret diff`: what another configuration would change. Source: interfaces page."""
+"""`leveret diff`: the changes that another configuration would make. Source: interfaces page."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _live(options: argparse.Namespace) -> int:
-    """The broker compares, since it knows its queues; the files are read here, where the command is given."""
+    """The broker compares, because it knows its queues; the files are read here, where the command runs."""
     from .control_client import DEFAULT_URL, ControlFailed, request
 
     new, faults = load(options.files)

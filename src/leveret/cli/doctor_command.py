@@ -1,4 +1,4 @@
-"""`leveret doctor`: what is wrong with a machine, a configuration or a data directory, before or beside a broker."""
+"""`leveret doctor`: problems of a machine, a configuration or a data directory, without or beside a broker."""
 
 import argparse
 import json
@@ -23,20 +23,20 @@ EXIT_OK, EXIT_FAULT = 0, 2
 
 #: Below this many descriptors a broker of some size runs out of them.
 DESCRIPTORS_MIN = 4096
-#: An fsync that takes longer, in milliseconds, is what publishers wait for.
+#: Milliseconds of an fsync above which publishers notice it.
 FSYNC_SLOW_MS = 20.0
 FSYNC_ROUNDS, FSYNC_OCTETS = 9, 4096
-#: Journals up to this many octets are read whole.
+#: Maximum octets of journals that are read whole.
 JOURNAL_READ_MAX = 256 * 1024**2
-#: File systems that do not keep what is written, or whose locks and fsyncs depend on another machine.
+#: File systems that lose data, or whose locks and fsyncs depend on another machine.
 FORGETTING, REMOTE = {"tmpfs", "ramfs"}, {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
-#: No machine whose clock is right shows an earlier time: 2026-01-01.
+#: A machine whose clock is right shows no earlier time: 2026-01-01.
 CLOCK_MIN_S = 1_767_225_600
 
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """One thing that was looked at. `advice`: what to do; "" when nothing is to be done."""
+    """The result of one check. `advice`: what to do; "": nothing."""
 
     verdict: str
     what: str
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look at everything, and print what was found."""
+    """Check everything, and print the findings."""
     configuration, faults = load(options.config)
     found = [*_configuration(configuration, faults)]
     if faults:
@@ -155,7 +155,7 @@ def _directory(configuration: Configuration, data: str) -> Iterator[Finding]:
 
 
 def _fsync(place: str) -> Finding:
-    """The median of some writes of a block, each forced to disk."""
+    """The median duration of some writes of a block, each forced to disk."""
     name = os.path.join(place, f".leveret-doctor-{os.getpid()}")
     times: list[float] = []
     try:
@@ -210,7 +210,7 @@ def _journal(data: str) -> Iterator[Finding]:
 
 
 def _file_system(place: str) -> str:
-    """Its kind, as the system calls it; "" where the system does not say."""
+    """The type of a file system, in the system's words; "" if the system does not tell."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
             mounts = [line.split(" ")[1:3] for line in file if line.count(" ") >= 2]

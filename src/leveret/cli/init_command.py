@@ -1,4 +1,4 @@
-"""`leveret init`: a configuration to begin with, with every key of the broker, its default and what it does."""
+"""`leveret init`: a first configuration, with every key of the broker, its default and its meaning."""
 
 import argparse
 import os
@@ -13,14 +13,14 @@ from ..settings.values import value_text
 EXIT_OK, EXIT_FAILED = 0, 1
 WIDTH = 100
 
-#: What stands above it all. A key that is commented out has no space behind its "#".
+#: The head of the file. A commented-out key has no space after its "#".
 HEAD = """\
 # Configuration of a Leveret broker: leveret serve --config THIS-FILE
 # Every key of the broker is here with its default, commented out. docs/configuration.md has the rest.
 # leveret check THIS-FILE says what is wrong with it; a running broker reads it again when it changes.
 """
 
-#: What most people add first.
+#: Common additions.
 EXAMPLES = """\
 # Users. Without one there is guest with the password guest, from this machine only.
 #[[user]]
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write it, unless it is there."""
+    """Write the file, unless it exists."""
     text = commented_configuration(options.data)
     if options.file == "-":
         print(text, end="")
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         with open(options.file, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        if error.filename != options.file:  # where its folder should be
+        if error.filename != options.file:  # its folder
             print(f"leveret init: {options.file}: cannot be written: {error.filename} is a file", file=sys.stderr)
             return EXIT_FAILED
         print(f"leveret init: {options.file}: is there already, and stays as it is", file=sys.stderr)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def commented_configuration(data: str | None = None) -> str:
-    """TOML; as it stands it changes nothing but, if that is given, the directory of the data."""
+    """The TOML text. Unchanged it sets nothing but, if given, the directory of the data."""
     given = {} if data is None else {("broker", "data"): value_text(data)}
     tables = ["\n".join(_table(table, keys, given)) for table, keys in KEYS.items() if table != "system-usage"]
     return "\n".join([HEAD, EXAMPLES, *tables])
@@ -99,7 +99,7 @@ def _table(table: str, keys: dict[str, Key], given: dict[tuple[str, str], str]) 
 
 
 def _default(key: Key) -> object:
-    """As a file has it: where nothing is listed, some keys take no empty list, but false."""
+    """The default as in a file: some keys use false for an empty list."""
     value = key.kind.rendered(key.default)
     if value == ():
         try:

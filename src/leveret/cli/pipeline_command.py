@@ -1,7 +1,7 @@
 """`leveret pipeline JOB ...`: Spark runs in a child process, never in the broker's process or this one.
 
-When this process ends, so does the child, and the child ends Spark's Java: SIGINT and SIGTERM are passed on once (the
-child is in a session of its own, so that Ctrl-C does not reach it twice), and a kill closes the pipe that is its stdin.
+When this process ends, the child ends, and the child ends Spark's Java: SIGINT and SIGTERM are passed on once (the
+child is in its own session, so that Ctrl-C does not reach it twice), and a kill closes the pipe that is its stdin.
 Source: Spark page 6.
 """
 
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import trio
 
 EXIT_FAILED = 1
-#: How long Spark may take to stop after a SIGTERM.
+#: Maximum seconds for Spark to stop after a SIGTERM.
 TIMEOUT_SECONDS = 20
 
 

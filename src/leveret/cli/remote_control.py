@@ -10,15 +10,15 @@ from urllib.parse import unquote, urlsplit
 from ..operator.command_error import CommandError
 from .control_client import ControlFailed
 
-#: As `leveret test-server` has it.
+#: As in `leveret test-server`.
 TOKEN_VARIABLE = "LEVERET_TEST_TOKEN"
-#: Of a request, in seconds: turning time may take long.
+#: Maximum seconds of a request: advancing the clock may take long.
 TIMEOUT_S = 600.0
 ANSWER_MAX = 256 << 20
 
 
 def remote_request(url: str, operation: str, items: Sequence[str], timeout_s: float | None = None) -> Any:
-    """The result of one operation, with arguments as NAME=VALUE; a value is JSON, or text where it is not.
+    """The result of one operation, with arguments as NAME=VALUE; a value is JSON, or else text.
 
     Args: url: http://HOST:PORT, or http://:TOKEN@HOST:PORT; else the token is LEVERET_TEST_TOKEN.
     Raises: CommandError (the command line); ControlFailed (no answer, or a refusal).
@@ -50,7 +50,7 @@ def remote_request(url: str, operation: str, items: Sequence[str], timeout_s: fl
             return content["result"]
         raise ControlFailed(content["error"])
     except (http.client.HTTPException, ConnectionResetError, BrokenPipeError, ValueError, LookupError, TypeError):
-        raise ControlFailed(f"{host}:{port} is no test server") from None  # it may hang up before its answer is read
+        raise ControlFailed(f"{host}:{port} is no test server") from None  # it may close before its answer is read
     except OSError as error:
         raise ControlFailed(f"{host}:{port}: {error.strerror or error}") from None
     finally:

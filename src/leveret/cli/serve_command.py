@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from tempfile import gettempdir
 
     from ..configured.host_facts import fitted_to_host
-    from ..serving.app import ServeOptions, serve  # heavy: only when a broker is started
+    from ..serving.app import ServeOptions, serve  # large: only when a broker is started
     from ..serving.file_watch import FileWatch, marks_of
     from ..serving.log_tail import LogTail
     from ..serving.tls_files import load_tls
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     def data_of(configuration: Configuration) -> str | None:
         return None if options.memory else options.data or configuration.broker.data
 
-    watch = FileWatch(marks_of(options.config)) if options.config else None  # before they are read
+    watch = FileWatch(marks_of(options.config)) if options.config else None  # taken before reading
     configuration, faults = read()
     if watch is not None:
         watch.follow(marks_of(configuration.included))
@@ -103,7 +103,7 @@ class PrintableFormatter(logging.Formatter):
 
 
 def console_addresses(given: str | None, configuration: Configuration) -> "tuple[ConsoleAddresses | None, list[str]]":
-    """Where the console is served, and what is wrong with that; None where it is not installed, or not wanted."""
+    """The addresses of the console, and their faults; None if it is not installed, or off."""
     from ..serving.app import ConsoleAddresses
 
     places, faults = console_places(given, configuration)

@@ -1,9 +1,9 @@
-"""What the configuration declares, created in a broker: virtual hosts, fanout exchanges, queues, diverts.
+"""Objects that the configuration declares, created in a broker: virtual hosts, fanout exchanges, queues, diverts.
 
-`ConfiguredObjects.apply` does it at the start and again after each reload. Pure: nothing here waits or reads a file.
-What it made, or found as declared, is configuration-managed: such a queue follows the configuration's changes, and is
-deleted with its messages when the configuration lets it go and config-delete-queues is FORCE. A queue of the same
-name that a client declared otherwise is left alone.
+`ConfiguredObjects.apply` runs at the start and after each reload. Pure: it neither waits nor reads files. Objects that
+it made, or found as declared, are configuration-managed: such a queue follows the configuration's changes, and is
+deleted with its messages when the configuration no longer declares it and config-delete-queues is FORCE. A queue of the
+same name that a client declared differently is not changed.
 Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 """
 
@@ -38,7 +38,7 @@ from .typed_arguments import fields_of, plain_of
 
 RING = "x-ring-size"
 LATER = "takes effect when the queue is created anew"
-#: Arguments of leased queues that a start changes, and what is said of them while the broker runs.
+#: Arguments of leased queues that take effect at a start, and the remark about them while the broker runs.
 AT_START = frozenset(argument for argument, acts in ACTS.items() if acts is RESTART)
 POINT = "x-recovery-point"
 AFTER_RESTART = "takes effect when the broker starts anew"
@@ -49,10 +49,10 @@ Key = tuple[str, str]
 
 @dataclass(slots=True, frozen=True)
 class Report:
-    """What came of a configuration, a line each.
+    """The results of applying a configuration, one line each.
 
-    `faults`: why nothing was done. `done`: what changed. `warnings`: what could not be done as configured, and
-    what was lost; one that still holds at the next reload is not repeated.
+    `faults`: why nothing was done. `done`: changes. `warnings`: differences from the configuration, and losses; one
+    that persists at the next reload is not repeated.
     """
 
     faults: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Report:
 
 @dataclass(slots=True)
 class _ManagedQueue:
-    """`exchange`: what it is bound to because of its routing type; empty for none."""
+    """`exchange`: the exchange that it is bound to because of its routing type; empty for none."""
 
     queue: Queue
     declaration: QueueDeclaration
@@ -87,20 +87,20 @@ class ConfiguredObjects:
         self._vhosts: set[str] = set()
         self._users = ConfiguredUsers(broker)
         self._policies = ConfiguredPolicies(broker)
-        self._is_starting = True  # the queues that are there were there before the broker was stopped
+        self._is_starting = True  # existing queues are from before the restart
         self._done: list[str] = []
         self._lost: list[str] = []
-        self._remarks: dict[str, None] = {}  # of this `apply`; those of the one before are not repeated
+        self._remarks: dict[str, None] = {}  # of this `apply`; those of the previous one are not repeated
 
     def is_managed(self, queue: Queue) -> bool:
-        """Whether this queue is managed by the configuration."""
+        """Whether the configuration manages this queue."""
         managed = self._queues.get((queue.vhost_name, queue.name))
         return managed is not None and managed.queue is queue
 
     def apply(self, configuration: Configuration) -> Report:
-        """Put a configuration in force: settings, then what it declares. O(queues).
+        """Put a configuration in force: settings, then the declared objects. O(queues).
 
-        The caller ends the broker's turn. `faults_of` has found nothing wrong with the configuration.
+        The caller ends the broker's turn. `faults_of` must have found no fault.
         """
         broker = self.broker
         before, self._remarks = self._remarks, {}
@@ -126,7 +126,7 @@ class ConfiguredObjects:
         return Report((), tuple(self._done), (*self._lost, *news))
 
     def policies_after(self, configuration: Configuration) -> Policies:
-        """What the broker's policies would be with another configuration. Nothing is changed."""
+        """The broker's policies with another configuration. Changes nothing."""
         return self._policies.policies_after(configuration)
 
     def _remark(self, text: str) -> None:
@@ -141,14 +141,14 @@ class ConfiguredObjects:
     # -- there to be ------------------------------------------------------------------------------------------------
 
     def _vhost(self, name: str) -> bool:
-        """True when it is new."""
+        """Declare a virtual host. Returns whether it is new."""
         is_new = name not in self.broker.virtual_hosts
         self.broker.virtual_hosts.create(name)
         self._vhosts.add(name)
         return is_new
 
     def _exchange(self, declared: ExchangeDeclaration) -> bool:
-        """True when it is new."""
+        """Declare an exchange. Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
         is_new = declared.name not in vhost.exchanges
         try:
@@ -161,7 +161,7 @@ class ConfiguredObjects:
         return is_new
 
     def _queue(self, declared: QueueDeclaration) -> bool:
-        """True when it is new."""
+        """Declare a queue. Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
         current = vhost.queues.get(declared.name)
         managed = self._queues.get((declared.vhost, declared.name))
@@ -208,7 +208,7 @@ class ConfiguredObjects:
     # -- changed ----------------------------------------------------------------------------------------------------
 
     def _update(self, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
-        """Bring a queue of the configuration's own to what is declared now, as far as that is possible without loss."""
+        """Change a managed queue to its new declaration, as far as that is possible without loss."""
         queue, managed.declaration = managed.queue, declared
         if queue.durable != declared.durable:
             self._later(declared, "durable", queue.durable, declared.durable)
@@ -236,14 +236,14 @@ class ConfiguredObjects:
             self._change(queue, declared, merged, changed)
 
     def _change(self, queue: Queue, declared: QueueDeclaration, arguments: FieldTable, changed: list[str]) -> None:
-        """Other arguments for a queue that exists, all of them of the kind that acts at once."""
+        """Change arguments of an existing queue, all of the kind that acts at once."""
         while True:
             try:
                 own = own_settings(arguments)
                 if is_leased(declared.arguments):
                     leased_settings(queue.name, plain_of(arguments))
                 break
-            except (ArgumentFault, LeasedFault) as fault:  # with one that stays, because it can't be changed
+            except (ArgumentFault, LeasedFault) as fault:  # with another argument, which cannot be changed
                 at_fault = fault.argument if isinstance(fault, LeasedFault) else fault.key
                 key = at_fault if at_fault in changed else changed[-1]
                 self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {fault} stays; {key} {LATER}")
@@ -258,7 +258,7 @@ class ConfiguredObjects:
             before, after = _value(queue.arguments.get(key)), _value(arguments.get(key))
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
         reconfigure.redeclare(queue, arguments, own)
-        if RING in changed:  # removed: back to what the address settings have now
+        if RING in changed:  # removed: the address settings apply again
             set_ring_size(queue, reconfigure.resolved(queue).default_ring_size)
 
     def _later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
@@ -267,7 +267,9 @@ class ConfiguredObjects:
         self._remark(f"{origin}: queue {shown(declared.name)}: {key}: {before} -> {after} {later}")
 
     def _replace_diverts(self, configuration: Configuration) -> None:
-        """All at once; one that is no longer declared stays unless config-delete-diverts is FORCE for its address."""
+        """Replace all diverts; one that is no longer declared stays unless config-delete-diverts is FORCE for its
+        address.
+        """
         declared = {(divert.vhost, divert.name): divert for divert in configuration.diverts}
         kept: dict[Key, Divert] = {}
         for key in [key for key in self._diverts if key not in declared]:
@@ -321,7 +323,7 @@ class ConfiguredObjects:
 
 
 def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
-    """E-RP-UNKNOWN: recovery points of queues that are to be built which the log does not have, a line each."""
+    """E-RP-UNKNOWN: recovery points of queues to be built that the log does not have, one line each."""
     found: list[str] = []
     for declared in configuration.queues:
         if is_leased(declared.arguments):
@@ -335,9 +337,9 @@ def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
 
 
 def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list[str]:
-    """What no broker could declare, as FILE:LINE: KEY: why; found by doing it in an empty one.
+    """Faults that any broker would find, as FILE:LINE: KEY: why; found by applying the configuration to an empty one.
 
-    `known`: FILE:LINE of faults that were found before: those are not said twice.
+    `known`: FILE:LINE of faults that were found before, which are not repeated.
     """
     broker = Broker(ManualClock(), settings=configuration.repository)
     found: list[tuple[Origin, str]] = []
@@ -354,7 +356,7 @@ def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list
         except EngineError as error:
             key = vars(error).get("key", "queue")
             found.append((queue.origin_of(key), f"{key}: {text_of(error)}"))
-        except ValueError:  # among those that were found before
+        except ValueError:  # among the known faults
             continue
     placed = [f"{origin}: {text}" for origin, text in sorted(found) if str(origin) not in known]
     return placed + faults_of_users(configuration)
@@ -370,9 +372,9 @@ def suspicious_arguments(configuration: Configuration) -> list[str]:
 
 
 def _follows(queue: Queue, declared: QueueDeclaration) -> bool:
-    """Whether a durable queue has all that is declared but for arguments that can change on one that exists.
+    """Whether a durable queue has all that is declared, except for arguments that can be changed.
 
-    So it may follow a configuration that was changed while the broker was stopped, or just before it was killed.
+    Then it may follow a configuration that was changed while the broker was stopped, or just before it was killed.
     """
     wanted, live = fields_of(declared.arguments), live_arguments(declared.arguments) | AT_START
     keys = (queue.arguments.keys() | wanted.keys()) - live
@@ -386,16 +388,16 @@ def set_ring_size(queue: Queue, size: int) -> None:
 
 
 def text_of(error: EngineError) -> str:
-    """A refusal in words: those that a client would read, without the reply's name."""
+    """The text of a refusal, as clients would read it, without the reply's name."""
     return reply_for(error).text.partition(" - ")[2] or str(error)
 
 
 def _differ(key: str, is_now: Field | None, wanted: Field | None) -> bool:
     if is_now is not None and wanted is not None:
         return is_now.comparable() != wanted.comparable()
-    if key == "x-queue-type":  # classic is what a queue is anyway
+    if key == "x-queue-type":  # classic is the default type
         return any(field is not None and field.value != b"classic" for field in (is_now, wanted))
-    # A queue that was there before may have arguments that mean nothing to anybody.
+    # A queue that existed before may have arguments without a meaning.
     return wanted is not None or (is_now is not None and key in ARGUMENTS)
 
 

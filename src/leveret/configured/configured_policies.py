@@ -1,7 +1,7 @@
 """The policies that the configuration declares, created in a broker, again after each reload.
 
-A policy of the configuration is brought back to its entry whenever that changes; what `leveret ctl` did to it
-since then holds until then. One that is no longer declared is gone. Source: behaviour page 3.12; ruling 11.
+A policy of the configuration is reset to its entry whenever the entry changes; changes by `leveret ctl` last until
+then. One that is no longer declared is deleted. Source: behaviour page 3.12; ruling 11.
 """
 
 from ..engine import Broker
@@ -10,14 +10,14 @@ from ..settings.values import shown
 
 
 class ConfiguredPolicies:
-    """Which policies of one broker are the configuration's."""
+    """The policies of one broker that the configuration declares."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._declared: dict[tuple[str, bool, str], Policy] = {}
 
     def apply(self, configuration: Configuration) -> list[str]:
-        """Apply all of them at once; returns a line for everything that changed."""
+        """Apply all of them at once. Returns a line for each change."""
         changed, gone = self._changed_by(configuration)
         lines = [f"{one.title} {'changed' if one.identity in self._declared else 'set'}" for one in changed]
         lines += [f"{_kind(one)} {shown(one.name)} is no longer declared: cleared" for one in gone]
@@ -28,12 +28,12 @@ class ConfiguredPolicies:
         return lines
 
     def policies_after(self, configuration: Configuration) -> Policies:
-        """What the broker's policies would be with another configuration. Nothing is changed."""
+        """The broker's policies with another configuration. Changes nothing."""
         changed, gone = self._changed_by(configuration)
         return self.broker.context.policies.without(one.identity for one in gone).with_these(changed)
 
     def _changed_by(self, configuration: Configuration) -> tuple[list[Policy], list[Policy]]:
-        """Those to set, and those to clear."""
+        """The policies to set, and those to clear."""
         now = self.broker.context.policies
         wanted = {policy.identity: policy for policy in configuration.policies}
         changed = [

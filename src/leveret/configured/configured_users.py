@@ -1,8 +1,8 @@
 """The users and limits that the configuration declares, created in a broker, again after each reload.
 
-A user of the configuration is brought back to its entry whenever that changes; what `leveret ctl` did to it
-since then holds until then, or until the broker starts again. One that is no longer declared is deleted, and its
-connections end. The default guest is there while the configuration names no user.
+A user of the configuration is reset to its entry whenever the entry changes; changes by `leveret ctl` last until then,
+or until a restart. One that is no longer declared is deleted, and its connections are closed. The default guest exists
+while the configuration names no user.
 Source: interfaces page; behaviour page 3.13 to 3.15.
 """
 
@@ -36,7 +36,7 @@ def new_hash(password: str) -> PasswordHash:
 
 
 class ConfiguredUsers:
-    """Which users and limits of one broker are the configuration's."""
+    """The users and limits of one broker that the configuration declares."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -44,14 +44,14 @@ class ConfiguredUsers:
         self._limited: set[str] = set()
 
     def apply(self, configuration: Configuration) -> list[str]:
-        """Apply them; returns a line for everything that changed. The virtual hosts are there."""
+        """Apply them. Returns a line for each change. The virtual hosts must exist."""
         return [*self._limit(configuration), *self._change(configuration), *self._drop(configuration)]
 
     def _limit(self, configuration: Configuration) -> Iterator[str]:
         for name, vhost in self.broker.virtual_hosts.items():
             said = configuration.limits.get(name)
             if said is None and name not in self._limited:
-                continue  # by hand, if at all
+                continue  # only by hand
             limits = NO_LIMITS
             if said is not None:
                 limits = VirtualHostLimits(
@@ -88,7 +88,7 @@ class ConfiguredUsers:
 
 
 def user_of(declared: UserDeclaration) -> User:
-    """The user that is meant. `faults_of_users` has found nothing wrong."""
+    """The user of an entry. `faults_of_users` must have found no fault."""
     if declared.password:
         password = new_hash(declared.password)
     else:
@@ -117,7 +117,7 @@ def user_of(declared: UserDeclaration) -> User:
 
 
 def faults_of_users(configuration: Configuration) -> list[str]:
-    """What is wrong with users beyond what their loader saw, as FILE:LINE: KEY: why."""
+    """Faults of users that their loader did not check, as FILE:LINE: KEY: why."""
     found: list[str] = []
     for user in configuration.users:
         try:
@@ -128,7 +128,7 @@ def faults_of_users(configuration: Configuration) -> list[str]:
 
 
 def open_secrets(configuration: Configuration, is_private: "dict[str, bool]") -> list[str]:
-    """Passwords in clear in files that others can read, as FILE:LINE: KEY: why. `is_private`: by file."""
+    """Plain passwords in files that others can read, as FILE:LINE: KEY: why. `is_private`: by file."""
     return [
         f"{user.password_origin}: password: stands in a file that others than its owner can read: "
         "chmod 600, or give password-hash"

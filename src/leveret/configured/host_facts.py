@@ -1,4 +1,4 @@
-"""What this machine can give, and [system-usage] fitted to it: percentages in octets, no limit above what there is.
+"""The memory and disk of this machine, and [system-usage] fitted to them: percentages in octets, no limit above them.
 
 Source: queues page E.1, "memory limit > process memory", and H.3, "percent" and "reject".
 """
@@ -10,18 +10,19 @@ from dataclasses import dataclass, replace
 
 from ..settings import Configuration, SystemUsage
 
-#: Of the memory, where the limit would be above it; and of the disk, as the journal may exceed its limit a little.
+#: Per cent of the memory for a limit that would be above it; and of the disk, because the journal may exceed its limit
+#: a little.
 SHARE_PERCENT = 70
 
-#: More than any machine has: version 1 of cgroups says it for "no limit".
+#: More than any machine has: version 1 of cgroups reports it for "no limit".
 _ENDLESS = 2**60
 
 
 @dataclass(slots=True, frozen=True)
 class HostFacts:
-    """Octets. `memory`: that the process may use; `disk`: the size of the directory's disk; `free`: of it, unused.
+    """Octets. `memory`: that the process may use; `disk`: the size of the directory's disk; `free`: its free space.
 
-    `stored`: in the files of the directory already.
+    `stored`: in the files of the directory.
     """
 
     memory: int
@@ -31,14 +32,16 @@ class HostFacts:
 
 
 def fitted_to_host(configuration: Configuration, directory: str) -> Configuration:
-    """With limits that this machine can give. Args: directory: where the journal is, or the temporary store alone."""
+    """The configuration with limits within this machine's. Args: directory: of the journal, or of the temporary store
+    alone.
+    """
     if configuration.system_usage is None:
-        return configuration  # and nothing is looked at
+        return configuration  # without a look at the machine
     return fitted(configuration, host_facts_of(directory))
 
 
 def fitted(configuration: Configuration, machine: HostFacts) -> Configuration:
-    """With limits that a machine can give, and a warning for each that the files set too high."""
+    """The configuration with limits within a machine's, and a warning for each limit in files that was too high."""
     usage = configuration.system_usage
     if usage is None:
         return configuration
@@ -54,14 +57,14 @@ def fitted(configuration: Configuration, machine: HostFacts) -> Configuration:
 
 
 def _at_most(limit: int, most: int, instead: int | None = None) -> int:
-    """`limit` if it is within `most`; 0 is no limit, and stays."""
+    """`limit` if it is at most `most`, else `instead`; 0 (no limit) stays."""
     return limit if limit <= most else most if instead is None else instead
 
 
 def _warnings(
     configuration: Configuration, wanted: SystemUsage, given: SystemUsage, machine: HostFacts
 ) -> Iterator[str]:
-    """Of limits that the files set; the defaults are lowered without a word."""
+    """Warnings about limits in files; defaults are lowered silently."""
     for key, problem in (
         ("memory", f"is more than the process may use: it gets {SHARE_PERCENT} % of that"),
         ("store", "is more than the disk has free: the limit is what is free"),
@@ -85,7 +88,7 @@ def _warnings(
 
 
 def host_facts_of(directory: str) -> HostFacts:
-    """What there is for a directory, which need not exist yet."""
+    """The facts for a directory, which need not exist."""
     place = os.path.abspath(directory)
     while not os.path.isdir(place) and os.path.dirname(place) != place:
         place = os.path.dirname(place)
@@ -104,7 +107,7 @@ def _stored(directory: str) -> int:
 def process_memory(root: str = "/") -> int:
     """Octets that the process may use: the lowest limit of its control groups, else the machine's memory.
 
-    Args: root: of the file system that has proc and sys.
+    Args: root: of the file system with proc and sys.
     """
     return min([_physical(), *_group_limits(root)])
 
@@ -113,11 +116,11 @@ def _physical() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return _ENDLESS  # a system that does not say it
+        return _ENDLESS  # a system that does not tell
 
 
 def _group_limits(root: str) -> Iterator[int]:
-    """Of the process' control group and those around it, in version 1 and 2."""
+    """Limits of the process' control group and its ancestors, in version 1 and 2."""
     try:
         with open(os.path.join(root, "proc/self/cgroup"), encoding="ascii", errors="replace") as file:
             groups = [line.rstrip("\n").split(":", 2) for line in file]

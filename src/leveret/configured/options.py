@@ -1,6 +1,6 @@
-"""From the configuration to the options of each part: the one place that knows which key is which field.
+"""Options of each part from the configuration: this file alone maps keys to fields.
 
-Each function reads only the keys of its part, so that what a reload changes, and when, can be looked up per part.
+Each function reads only the keys of its part, so that the effects of a reload can be looked up per part.
 Source: interfaces page, "Configuration keys".
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def broker_options(configuration: Configuration) -> BrokerOptions:
-    """What the engine does in general, by the [broker] and [limits] tables and the profile."""
+    """The engine's options, from the [broker] and [limits] tables and the profile."""
     broker, limits, profile = configuration.broker, configuration.broker_limits, configuration.profile
     scan_ms, timeout_ms = broker.address_queue_scan_period_ms, broker.consumer_timeout_ms
     return BrokerOptions(
@@ -51,17 +51,17 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
 
 
 def unsent_max(configuration: Configuration) -> int:
-    """Octets that wait for one connection before its queues wait, too; fixed when the broker is made."""
+    """Maximum octets that wait for one connection before its deliveries pause; fixed when the broker is made."""
     return configuration.broker_limits.unsent_per_connection
 
 
 def frontend_options(
     configuration: Configuration, *, tls: ssl.SSLContext | None = None, descriptor_max: int | None = None
 ) -> FrontendOptions:
-    """What the AMQP frontend needs to know of a configuration.
+    """The options of the AMQP frontend.
 
     Args:
-        tls: what the configuration's certificate files came to.
+        tls: from the configuration's certificate files.
         descriptor_max: as in `FrontendOptions`.
     """
     broker, limits = configuration.broker, configuration.broker_limits
@@ -94,8 +94,8 @@ def frontend_options(
 
 
 def journal_options(configuration: Configuration) -> "JournalOptions":
-    """As the [journal] table says."""
-    from ..journal import JournalOptions  # not for a broker that keeps everything in memory
+    """The options of the [journal] table."""
+    from ..journal import JournalOptions  # not loaded for a broker in memory
 
     journal = configuration.journal
     return JournalOptions(
@@ -111,9 +111,9 @@ def journal_options(configuration: Configuration) -> "JournalOptions":
 
 @dataclass(slots=True, frozen=True)
 class RecordingOptions:
-    """What is recorded beside what recovery needs, and how much memory ready messages may take.
+    """Records beyond those that recovery needs, and the memory for ready messages.
 
-    `counts_max`: larger delivery counts are not written; -1: all are. `keeps_ids`: duplicate ids outlive a restart.
+    `counts_max`: larger delivery counts are not written; -1: all are. `keeps_ids`: duplicate ids survive a restart.
     `memory_size`: octets.
     """
 
@@ -124,7 +124,7 @@ class RecordingOptions:
 
 
 def recording_options(configuration: Configuration) -> RecordingOptions:
-    """What is fixed when a broker's journal is opened, beside the journal's own options."""
+    """Options fixed when a broker's journal is opened, beside the journal's own options."""
     broker = configuration.broker
     return RecordingOptions(
         persists_deliveries=broker.persist_delivery_count_before_delivery,
@@ -135,10 +135,10 @@ def recording_options(configuration: Configuration) -> RecordingOptions:
 
 
 def log_lines_per_second(configuration: Configuration) -> int:
-    """How many lines the AMQP frontend may log; 0: any number."""
+    """Maximum log lines per second of the AMQP frontend; 0: no limit."""
     return configuration.broker_limits.log_lines_per_second
 
 
 def refresh_period_ms(configuration: Configuration) -> int:
-    """How often the configuration's files are looked at; negative: never."""
+    """Period of checks of the configuration's files; negative: no checks."""
     return configuration.broker.configuration_file_refresh_period_ms

@@ -1,4 +1,4 @@
-"""Queue arguments between the two forms that they have: plain values of a configuration, typed fields of AMQP."""
+"""Conversion of queue arguments between their two forms: plain values of a configuration, typed fields of AMQP."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from ..settings.addresses.queue_arguments import plain_values
 def fields_of(arguments: Mapping[str, object]) -> FieldTable:
     """The fields that a client would send: longstr, bool, double, and signed integers of 32 or 64 bits.
 
-    Args: arguments: as configurations have them; a loader has looked at their values.
+    Args: arguments: as in configurations; a loader has checked their values.
     """
     return {key: _field(value) for key, value in plain_values(arguments).items()}
 
@@ -26,7 +26,7 @@ def _field(value: object) -> Field:
 
 
 def plain_of(table: FieldTable) -> dict[str, object]:
-    """The values of a queue's arguments as settings read them: int, bool, float, str; tables and arrays as they are."""
+    """The values of a queue's arguments as settings read them: int, bool, float, str; tables and arrays unchanged."""
     return {key: _plain(field) for key, field in table.items()}
 
 

@@ -1,4 +1,4 @@
-"""Addresses to listen on: parsing, binding, and how they are written back."""
+"""Addresses to listen on: parsing, binding, and their text form."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class AddressError(ValueError):
-    """The text is no address. Its message names what was expected."""
+    """The text is no address. The message names the expected form."""
 
 
 class AddressTaken(Exception):
@@ -17,9 +17,9 @@ class AddressTaken(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Address:
-    """Where to listen: `path` for a Unix socket, else host and port (0: any free one), with or without TLS.
+    """An address to listen on: `path` for a Unix socket, else host and port (0: any free one), with or without TLS.
 
-    `is_http`: not for AMQP.
+    `is_http`: for HTTP, not for AMQP.
     """
 
     host: str = ""
@@ -35,12 +35,12 @@ class Address:
         return f"{scheme}[{self.host}]:{self.port}" if ":" in self.host else f"{scheme}{self.host}:{self.port}"
 
 
-#: Of AMQP, and of HTTP.
+#: The schemes of AMQP, and of HTTP.
 _SCHEMES = ("amqp", "http")
 
 
 def parse_address(text: str, *, is_http: bool = False) -> Address:
-    """HOST:PORT, [IPV6]:PORT, both after amqp:// or amqps:// as well, or unix:PATH. Raises: AddressError.
+    """Parse HOST:PORT, [IPV6]:PORT, both optionally after amqp:// or amqps://, or unix:PATH. Raises: AddressError.
 
     `is_http`: the schemes are http:// and https://.
     """
@@ -62,13 +62,13 @@ def bind(address: Address, backlog: int) -> socket.socket:
     try:
         if address.path:
             return _bind_unix(address.path, backlog)
-        host = address.host.encode() if address.host.isascii() else address.host  # text would load all of IDNA
+        host = address.host.encode() if address.host.isascii() else address.host  # a text would load all of IDNA
         family, kind, protocol, _, name = socket.getaddrinfo(
             host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
         try:
-            if os.name != "nt":  # there it would mean sharing the port
+            if os.name != "nt":  # on Windows it would share the port
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(name)
             listener.listen(backlog)
@@ -92,7 +92,7 @@ def _bind_unix(path: str, backlog: int) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode) and not _is_answered(path):
-            os.unlink(path)  # left behind by a killed process
+            os.unlink(path)  # left by a killed process
         listener.bind(path)
         listener.listen(backlog)
     except OSError:

@@ -1,6 +1,6 @@
-"""Memory that the C library keeps is given back to the system after much was freed: an old backlog costs nothing.
+"""Return of free memory from the C library to the system after much was freed: an old backlog costs nothing.
 
-Only with glibc, whose heap keeps free pages between used ones; with other libraries nothing is done.
+Only with glibc, whose heap keeps free pages between used ones; other libraries need nothing.
 """
 
 import mmap
@@ -8,23 +8,23 @@ from collections.abc import Callable
 
 import trio
 
-#: How often it is looked at.
+#: Seconds between two checks.
 INTERVAL_S = 10
-#: Fewer free octets are left for what comes next; so is less than a quarter of what is in use.
+#: Fewer free octets, or less than a quarter of those in use, are kept for reuse.
 FREE_MIN = 16 * 1024 * 1024
 PART_MIN = 4
-#: Smaller processes are not looked at.
+#: Smaller processes are not checked.
 LARGE = 64 * 1024 * 1024
 #: Fields of mallinfo2(3), all of them size_t.
 FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 
 
 def trimmer() -> Callable[[], bool] | None:
-    """Gives free memory back if there is much of it, and returns whether it did; None: it cannot be done here.
+    """A function that returns free memory if there is much of it, and tells whether it did; None: not supported here.
 
-    150 ms for 200 MiB in a million pieces; the interpreter is not held meanwhile.
+    150 ms for 200 MiB in a million pieces; the interpreter lock is released meanwhile.
     """
-    import ctypes  # 5 ms and 1 MB that a small broker need not pay
+    import ctypes  # 5 ms and 1 MB that a small broker saves
 
     class Mallinfo2(ctypes.Structure):
         _fields_ = [(name, ctypes.c_size_t) for name in FIELDS]
@@ -36,7 +36,7 @@ def trimmer() -> Callable[[], bool] | None:
     except (OSError, AttributeError, TypeError):
         return None
 
-    given = 0  # of what is free, what the system has already: the library goes on counting it
+    given = 0  # free octets that the system has already: the library still counts them
 
     def trim() -> bool:
         nonlocal given
@@ -52,7 +52,7 @@ def trimmer() -> Callable[[], bool] | None:
 
 
 async def give_back() -> None:
-    """For as long as a broker runs. Who never was large pays for nothing but the look at how large he is."""
+    """Check until cancelled. A process that was never large only reads its size."""
     trim: Callable[[], bool] | None = None
     while True:
         await trio.sleep(INTERVAL_S)
@@ -65,7 +65,7 @@ async def give_back() -> None:
 
 
 def resident_octets() -> int:
-    """What this process takes of the machine's memory; 0 where the system does not say."""
+    """Resident memory of this process in octets; 0 if the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * mmap.PAGESIZE

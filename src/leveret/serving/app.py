@@ -50,8 +50,9 @@ class DefinitionsRefused(Exception):
 
 @dataclass(slots=True, frozen=True)
 class ConsoleAddresses:
-    """Where the console is to listen, and where its metrics are scraped. `.._named`: somebody said so, and must have
-    it; else it is left out if it cannot listen there."""
+    """The addresses of the console and of its metrics. `.._named`: named explicitly, so that failing to listen there is
+    an error; else the listener is left out.
+    """
 
     listen: list[Address]
     is_named: bool = False
@@ -61,14 +62,14 @@ class ConsoleAddresses:
 
 @dataclass(slots=True)
 class ServeOptions:
-    """What `leveret serve` was asked for.
+    """The options of `leveret serve`.
 
-    `load` reads the configuration files again. `watch` knows them as they were before.
-    `tls`: what the configuration's `[tls]` came to.
+    `load` reads the configuration files again. `watch` knows their state before that.
+    `tls`: from the configuration's `[tls]`.
     `definitions`: a file in RabbitMQ's form, imported at the start.
-    `console`: where it is served; None: nowhere.
+    `console`: its addresses; None: no console.
     `is_forced`, `rebuilds_queues`, `log_lines`: see `build_broker`.
-    `checks_invariants`: the broker stops when its engine contradicts itself.
+    `checks_invariants`: the broker stops when an invariant of its engine is broken.
     """
 
     configuration: Configuration
@@ -88,7 +89,7 @@ class ServeOptions:
 
 def find_frontend(name: str) -> Frontend:
     """The frontend that is registered under `name`. Raises: FrontendMissing."""
-    if name == "amqp":  # our own comes with this distribution: to look for it would take a tenth of the start
+    if name == "amqp":  # our own comes with this distribution: searching it would take a tenth of the start
         from ..amqp_frontend.edge.server import serve as serve_amqp
 
         return serve_amqp
@@ -107,14 +108,14 @@ def find_frontend(name: str) -> Frontend:
 def serve(options: ServeOptions) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
-    Returns the exit code: 0; 1 when an address is taken, the data directory cannot be used (any more), or the engine
-    contradicts itself; 2 when the file of definitions is refused.
+    Returns the exit code: 0; 1 when an address is taken, the data directory is or becomes unusable, or an invariant of
+    the engine is broken; 2 when the file of definitions is refused.
     """
     try:
         frontend = find_frontend("amqp")
     except FrontendMissing as error:
         return _refused(error)
-    ignore(RELOADS)  # the configuration has just been read, and the journal may take a while
+    ignore(RELOADS)  # the configuration was read just now, and opening the journal may take a while
     try:
         listeners = _bind_all(options.listen)
         console = options.console or ConsoleAddresses([])
@@ -151,7 +152,7 @@ def _refused(error: Exception) -> int:
 
 
 def _bind_all(addresses: list[Address]) -> list[socket.socket]:
-    """A listener for each address, in their order, or none at all. Raises: AddressTaken."""
+    """A listener for each address, in order; if one cannot be bound, none stays. Raises: AddressTaken."""
     listeners: list[socket.socket] = []
     try:
         for address in addresses:
@@ -175,7 +176,7 @@ def _bind_console(what: str, addresses: list[Address], *, is_named: bool) -> lis
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """The errors in a group, however deep."""
+    """The errors in a group, at any depth."""
     return [
         leaf for one in group.exceptions for leaf in (leaves(one) if isinstance(one, BaseExceptionGroup) else [one])
     ]
@@ -192,7 +193,7 @@ async def _serve(
 
 
 class _Serving:
-    """One broker in this process: built when this is made, served and closed by `run`. Raises: DataUnusable."""
+    """One broker in this process: built by the constructor, served and closed by `run`. Raises: DataUnusable."""
 
     def __init__(
         self,
@@ -229,15 +230,15 @@ class _Serving:
             log_report(Report(warnings=tuple(self._import(options.definitions))))
         self._current = CurrentConfiguration(configuration, options.tls)
         self._runtime = Runtime(built.broker, built.supervisor.commit if built.supervisor is not None else None)
-        self._runtime.end_turn()  # what the start left to do
+        self._runtime.end_turn()  # unfinished work of the start
         self._ended, self._stopping, self._has_served = trio.Event(), trio.Event(), trio.Event()
-        self._lost: DataUnusable | Unreadable | None = None  # why it had to stop
+        self._lost: DataUnusable | Unreadable | None = None  # the reason why it had to stop
         if built.supervisor is None:
             built.broker.context.storage.on_unreadable = self._lose
         self._manager = _service_manager()
 
     def _import(self, file: "JsonFile") -> list[str]:
-        """What was left out. Raises: DefinitionsRefused."""
+        """Import definitions. Returns the entries that were left out. Raises: DefinitionsRefused."""
         from ..operator.definitions_reader import DefinitionsFault
 
         is_whole = self._options.configuration.broker.definitions_all_or_nothing
@@ -248,7 +249,7 @@ class _Serving:
         return file.placed([*(f"{one} (left out)" for one in imported["faults"]), *imported["remarks"]])
 
     async def run(self) -> None:
-        """Until a signal comes, or the data directory is lost. Raises: DataUnusable, Unreadable."""
+        """Run until a signal, or the loss of the data directory. Raises: DataUnusable, Unreadable."""
         options = self._options
         async with trio.open_nursery() as nursery:
             with open_signal_queue((*STOPS, *RELOADS)) as signals:
@@ -295,7 +296,7 @@ class _Serving:
         self._has_served.set()
 
     async def _run_console(self) -> None:
-        """Once AMQP is served: what it imports must not keep clients waiting."""
+        """Start the console after AMQP: its imports must not keep clients waiting."""
         from .console_parts import ConsoleParts
 
         options, supervisor = self._options, self._built.supervisor
@@ -342,7 +343,7 @@ class _Serving:
         self._ended.set()
 
     async def _tend_journal(self) -> None:
-        """For as long as the broker runs. Raises: Unreadable."""
+        """Serve the journal as long as the broker runs. Raises: Unreadable."""
         from ..journal import DirectoryLost
         from .supervisor import why_unusable
 
@@ -355,12 +356,12 @@ class _Serving:
             self._ended.set()
 
     def _lose(self, error: Unreadable) -> None:
-        """What was spooled is lost: the broker must not go on without it, as with a journal."""
+        """Stop, because spooled messages are lost, as after a failure of the journal."""
         self._lost = error
         self._ended.set()
 
     def _reload(self) -> Report:
-        """For the control table, which ends the turn by itself."""
+        """Reload for a command, which ends the turn itself."""
         options = self._options
         assert options.load is not None
         return reload(options.load, options.watch, self._current, self._built.objects, needs_tls=self._needs_tls)
@@ -403,7 +404,7 @@ def _service_manager() -> "ServiceManager | None":
 
 
 def _edge_status() -> dict[str, Any]:
-    """What of `status` is of this process."""
+    """The part of `status` about this process."""
     limits = descriptor_limits()
     return {
         "tasks": trio.lowlevel.current_statistics().tasks_living,

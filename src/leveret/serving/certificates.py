@@ -1,7 +1,7 @@
-"""When certificates end. The standard library decodes none that was not verified, so their few octets are read here.
+"""Expiry of certificates. The standard library decodes only verified ones, so the few octets needed are parsed here.
 
-Source: RFC 5280, 4.1: a certificate is a sequence of which the first part is another one: version, serial number,
-algorithm, issuer, validity (two times), and what follows.
+Source: RFC 5280, 4.1: a certificate is a sequence whose first part is another sequence: version, serial number,
+algorithm, issuer, validity (two times), and more.
 """
 
 import base64
@@ -18,7 +18,7 @@ _CENTURY_FROM = 50
 
 
 def expiry_times(text: str) -> tuple[int, ...]:
-    """When each certificate of a file in PEM form ends, in milliseconds of wall time; unreadable ones are left out."""
+    """The expiry of each certificate in a PEM file, in milliseconds of wall time; invalid ones are left out."""
     found = []
     for body in _PEM.findall(text):
         try:
@@ -29,7 +29,7 @@ def expiry_times(text: str) -> tuple[int, ...]:
 
 
 def expiry_of(certificate: bytes) -> int:
-    """The same of one certificate in DER form. Raises: ValueError, IndexError."""
+    """The expiry of one certificate in DER form. Raises: ValueError, IndexError."""
     signed, _ = _opened(_opened(certificate, _SEQUENCE)[0], _SEQUENCE)
     if signed[0] == _VERSION:
         signed = _opened(signed, _VERSION)[1]
@@ -47,7 +47,7 @@ def expiry_of(certificate: bytes) -> int:
 
 
 def _opened(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """What is in the first element, and what is behind it."""
+    """The content of the first element, and the rest after it."""
     if data[0] != tag:
         raise ValueError("another kind of element")
     size, start = data[1], 2

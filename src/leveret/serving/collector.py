@@ -1,6 +1,6 @@
-"""The garbage collector's part in a broker: what it looks through, how much at a time, and when.
+"""The garbage collector in a broker: which objects it examines, how many at a time, and when.
 
-Messages, and queues with their parts, come and go by counting; little else that was declared leaves cycles.
+Messages, and queues with their parts, are freed by reference counts; few other objects leave cycles.
 """
 
 import gc
@@ -8,26 +8,27 @@ import sys
 
 import trio
 
-#: Thresholds of its generations. It looks through 20,000 objects at a time at most (2 to 10 ms): that is as much in all
-#: for a message that stays as 100,000 at a time, for which everybody would wait. The old ones, which may be millions of
-#: messages, take seconds: they are looked through when there are 200 million more objects, or when they are few.
+#: Thresholds of the generations. A collection examines 20,000 objects at most (2 to 10 ms). The total cost for a
+#: message that stays is the same as with 100,000, which would delay everybody. A collection of old objects, possibly
+#: millions of messages, takes seconds: it runs after 200 million new objects, or when there are few.
 THRESHOLDS = 10_000, 0, 10_000
-#: How often it is asked whether they are few, and how many blocks of memory more than at the start that is (10 ms).
+#: Seconds between two checks whether there are few; and the number of memory blocks above that of the start that counts
+#: as few (10 ms).
 INTERVAL_S = 10
 FEW_BLOCKS = 100_000
 
 
 def set_up() -> None:
-    """What is there stays for ever, and is not looked through (0.39 us a queued message instead of 0.97: performance
-    page 2). The garbage of imports is collected by now: to look at everything once more would take a twentieth of the
-    start and find nothing."""
+    """Exempt the existing objects from collection (0.39 us a queued message instead of 0.97: performance page 2). The
+    garbage of imports is collected already: another full collection would take a twentieth of the start.
+    """
     gc.collect(1)
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
 
 
 def collect_if_few(blocks_before: int) -> bool:
-    """Look through all objects if some have become old since that was last done, and all are few. Returns whether."""
+    """Collect all objects if some have become old since the last time, and all are few. Returns whether it did."""
     if not gc.get_count()[2] or sys.getallocatedblocks() - blocks_before > FEW_BLOCKS:
         return False
     gc.collect()
@@ -35,7 +36,7 @@ def collect_if_few(blocks_before: int) -> bool:
 
 
 async def collect() -> None:
-    """For as long as a broker runs."""
+    """Check until cancelled."""
     blocks = sys.getallocatedblocks()
     while True:
         await trio.sleep(INTERVAL_S)

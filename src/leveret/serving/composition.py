@@ -1,4 +1,4 @@
-"""The composition root: a broker as its configuration wants it, for `leveret serve` and for test brokers alike."""
+"""The composition root: a broker made from its configuration, for `leveret serve` and for test brokers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ class DataUnusable(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Data:
-    """Where what is durable is kept: the directory of a journal.
+    """The directory of a journal.
 
-    `holds_reserve`: room is held back for what makes room on a full disk.
-    `files`: what the journal is on instead of the operating system's files. Then no thread writes it: whoever simulates
-    the disk makes the commits of `supervisor.journal.writer`. Then there is no temp store, either.
+    `holds_reserve`: reserve space on disk, so that a full disk can be freed.
+    `files`: a replacement of the operating system's files. Then there is no writer thread and no temp store: the
+    simulated disk makes the commits of `supervisor.journal.writer`.
     """
 
     path: str
@@ -40,7 +40,7 @@ class Data:
 class BuiltBroker:
     """A broker that is ready to be served. `supervisor`: of its journal; None: everything is in memory.
 
-    `report`: what came of what the configuration declares.
+    `report`: the results of applying the configuration.
     """
 
     broker: Broker
@@ -50,7 +50,7 @@ class BuiltBroker:
     report: Report
 
     def close(self) -> None:
-        """The broker has stopped: what is durable is on disk, and nothing else stays there."""
+        """Close the files of a broker that has stopped; its durable state is on disk."""
         if self.supervisor is not None:
             self.supervisor.close()
         else:
@@ -58,7 +58,7 @@ class BuiltBroker:
 
 
 def default_users(*, from_anywhere: bool = False) -> Users:
-    """guest / guest: administrator, from loopback only unless a test broker listens for others."""
+    """guest / guest: administrator, from loopback only, unless a test broker listens on other addresses."""
     return Users([replace(DEFAULT_GUEST, loopback_only=False) if from_anywhere else DEFAULT_GUEST])
 
 
@@ -75,16 +75,16 @@ def build_broker(
     is_forced: bool = False,
     rebuilds_all: bool = False,
 ) -> BuiltBroker:
-    """A broker as the configuration wants it: with what is in its directory, and what the configuration declares.
+    """Make a broker from its directory and its configuration.
 
     Args:
         chance: a number in [0, 1), see `Broker`.
         data: None: everything in memory.
         users: those of the start; None: those of the journal, and guest if none is configured or restored, with a
-            brake against guessed passwords.
+            throttle against guessed passwords.
         reload, edge_status, log_lines: see `ControlTable`.
-        is_forced: recovery points that the log does not have stand for now.
-        rebuilds_all: leased queues are built from their recovery points, as if nothing was known of them.
+        is_forced: treat recovery points that the log does not have as now.
+        rebuilds_all: build leased queues from their recovery points, without their stored state.
     Raises: DataUnusable.
     """
     control = ControlTable(reload=reload, edge_status=edge_status, log_lines=log_lines)
@@ -133,7 +133,7 @@ def _open_temp_store(broker: Broker, directory: str | None) -> TempStore:
 
 
 def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "Supervisor":
-    from ..journal import JournalError  # 15 ms that a broker which keeps everything in memory does without
+    from ..journal import JournalError  # 15 ms that a broker in memory saves
     from .supervisor import Supervisor, why_unusable
 
     try:

@@ -1,4 +1,4 @@
-"""The console in this process: what it is told of the broker, the machine and the configuration.
+"""The console in this process: its options from the broker, the machine and the configuration.
 
 Without the extra `leveret[console]` nothing of this is imported. Source: management page 21.
 """
@@ -31,7 +31,7 @@ from .addresses import Address
 from .descriptors import descriptor_limits, open_descriptors
 from .tls_files import NO_TLS, TlsFiles
 
-#: The reply code of what a user may not do.
+#: The reply code for missing permissions.
 ACCESS_REFUSED = 403
 
 
@@ -47,7 +47,7 @@ def refused(error: CommandError) -> CommandRefused:
 
 @dataclass(slots=True, frozen=True)
 class Commands:
-    """The control table as the console knows it (`console.options.Control`)."""
+    """The table of commands, with the interface of the console (`console.options.Control`)."""
 
     table: ControlTable
 
@@ -77,12 +77,12 @@ def _words(command: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, A
     return name, {**arguments, **({"action": action} if action else {})}
 
 
-#: Protocols as RabbitMQ calls them over TLS.
+#: RabbitMQ's names of protocols over TLS.
 _OVER_TLS = {"amqp": "amqp/ssl", "http": "https", "http/prometheus": "https/prometheus"}
 
 
 def listening(listeners: Mapping[socket.socket, Address], protocol: str = "amqp") -> list[Listening]:
-    """Sockets that are listened on, Unix sockets aside: they have no port."""
+    """Listening sockets except Unix sockets, which have no port."""
     found = []
     for listener, address in listeners.items():
         if not address.path:
@@ -93,7 +93,7 @@ def listening(listeners: Mapping[socket.socket, Address], protocol: str = "amqp"
 
 
 def certificates_of(tls: TlsFiles, listeners: list[Listening]) -> list[Certificate]:
-    """What each listener with TLS shows, as it was read last."""
+    """The certificates of each TLS listener, as read last."""
     from .certificates import expiry_times
 
     chain, authorities = tls.chain, tls.authorities
@@ -105,7 +105,7 @@ def certificates_of(tls: TlsFiles, listeners: list[Listening]) -> list[Certifica
 
 
 def host_facts_of(data: str | None) -> HostFacts:
-    """What the operating system says of this process now."""
+    """Facts about this process from the operating system."""
     loop = trio.lowlevel.current_statistics()
     return HostFacts(
         os.getpid(),
@@ -122,7 +122,7 @@ def host_facts_of(data: str | None) -> HostFacts:
 
 
 def _context_switches() -> int:
-    """Since the process started; 0 where the system does not say."""
+    """Context switches since the process started; 0 if the system does not tell."""
     try:
         import resource
     except ImportError:
@@ -133,12 +133,12 @@ def _context_switches() -> int:
 
 @lru_cache(1)
 def _memory_max() -> int:
-    """What the process may have."""
+    """The memory limit of the process."""
     return process_memory()
 
 
 def _memory() -> int:
-    """Octets that are resident; 0 where the system does not say."""
+    """Resident memory in octets; 0 if the system does not tell."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * mmap.PAGESIZE
@@ -148,7 +148,7 @@ def _memory() -> int:
 
 @dataclass(slots=True)
 class ConsoleFacts:
-    """What makes the options of the console, whenever they are asked for."""
+    """Makes the options of the console on each request."""
 
     table: Callable[[], ControlTable]
     configuration: Callable[[], Configuration]
@@ -159,7 +159,7 @@ class ConsoleFacts:
     files: Callable[[], tuple[str, ...]] = tuple
 
     def options(self) -> ConsoleOptions:
-        """As configured now."""
+        """The options from the current configuration."""
         configuration = self.configuration()
         management = configuration.management
         return ConsoleOptions(

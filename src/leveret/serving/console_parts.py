@@ -1,4 +1,4 @@
-"""What the console is told, made when the first client asks: an idle broker does without what that imports (0.5 MB).
+"""The interfaces of the console, made for the first client: an idle broker saves their imports (0.5 MB).
 
 Source: management page 21.
 """
@@ -40,11 +40,11 @@ class ConsoleParts:
     _facts: "ConsoleFacts | None" = None
 
     def options(self) -> "ConsoleOptions":
-        """As configured now."""
+        """The options from the current configuration."""
         if self._facts is None:
             from .console import ConsoleFacts, listening
 
-            self.control().load()  # imports as much as all of the above, and not when a client waits
+            self.control().load()  # imports as much as the above, and must not delay a client
             self._facts = ConsoleFacts(
                 self.control,
                 self.configuration,
@@ -61,12 +61,12 @@ class ConsoleParts:
         return self._facts.options()
 
     def facts(self, delays: "Buckets") -> "MetricsFacts":
-        """For metrics. `delays`: of the event loop."""
+        """The facts for metrics. `delays`: of the event loop."""
         from .metrics_facts import metrics_facts
 
         return metrics_facts(self.configuration, self.data, self.journal, delays)
 
     @property
     def over_tls(self) -> list[socket.socket]:
-        """Listeners of HTTP that speak TLS."""
+        """The TLS listeners of HTTP."""
         return [listener for listener, address in {**self.http, **self.metrics}.items() if address.is_tls]

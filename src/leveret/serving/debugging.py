@@ -1,4 +1,4 @@
-"""`leveret serve --debug`: the engine's invariants are checked while the broker runs."""
+"""`leveret serve --debug`: checks the engine's invariants while the broker runs."""
 
 import trio
 
@@ -6,7 +6,7 @@ from ..engine import Broker
 from ..engine.invariants import check_broker
 
 INTERVAL_S = 1.0
-#: Of queues with more messages only the counts are checked: a check of all takes some microseconds a message.
+#: Of queues with more messages only the counts are checked: a full check takes some microseconds a message.
 MESSAGES_MAX = 10_000
 
 

@@ -1,18 +1,18 @@
-"""How many of the process's descriptors connections may take: the rest is for the journal, deep queues and files.
+"""Limits on the descriptors that connections may use: the rest is for the journal, deep queues and files.
 
-The system gives the lowest number that is free, so the number of a new descriptor shows how many there are at least.
+The system assigns the lowest free number, so the number of a new descriptor is a lower bound of their count.
 """
 
 import os
 from dataclasses import dataclass
 
-#: What connections leave, at most and as a part of all.
+#: Descriptors that connections leave free: at most, and as a fraction (1 / n) of all.
 RESERVE_MAX, RESERVE_PART = 64, 4
 
 
 @dataclass(slots=True, frozen=True)
 class DescriptorLimits:
-    """A descriptor of a kind is kept if its number is below the kind's limit. None: the system names no limit."""
+    """A descriptor of a kind is kept if its number is below the kind's limit. None: the system has no limit."""
 
     process: int | None
     connections: int | None
@@ -20,10 +20,10 @@ class DescriptorLimits:
 
 
 def descriptor_limits() -> DescriptorLimits:
-    """As they are now."""
+    """The current limits."""
     try:
         import resource
-    except ImportError:  # Windows knows handles, of which there are enough
+    except ImportError:  # Windows has handles, of which there are enough
         return DescriptorLimits(None, None, None)
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
@@ -33,9 +33,9 @@ def descriptor_limits() -> DescriptorLimits:
 
 
 def open_descriptors() -> int:
-    """How many are open; 0 where the system does not say."""
+    """The number of open descriptors; 0 if the system does not tell."""
     try:
-        # Since Linux 6.2 the directory's size is their number; before that it is 0, and each has to be listed.
+        # Since Linux 6.2 the directory's size is their number; before, it is 0, and they have to be listed.
         return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
     except OSError:
         return 0

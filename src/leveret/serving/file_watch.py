@@ -1,7 +1,7 @@
-"""Which configuration files changed: the decision (pure) and the look at the disk that it needs.
+"""Detection of changed configuration files: the decision (pure), and the reading of marks from disk.
 
-A file counts as changed when its modification time, size or identity is another one, so that a file which is replaced
-by rename is noticed as well as one that is written in place. Source: address-settings page 3.8.
+A file counts as changed if its modification time, size or inode differs, so that a replacement by rename is noticed as
+well as writing in place. Source: address-settings page 3.8.
 """
 
 import os
@@ -18,16 +18,16 @@ class FileMark:
     identity: int  # the inode
 
 
-#: File name -> its mark; None when the file can't be looked at.
+#: File name -> its mark; None: the file cannot be read.
 Marks = Mapping[str, FileMark | None]
 
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """What a look shows.
+    """The result of a check.
 
-    `changed`: these are other than what was loaded, and at rest: load them now. `missing`: they are gone since the
-    last look. `is_settling`: something changes just now; look again soon.
+    `changed`: files that differ from the loaded ones and no longer change: load them now. `missing`: files that have
+    disappeared since the last check. `is_settling`: a file is changing; check again soon.
     """
 
     changed: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ def _mark(name: str) -> FileMark | None:
 
 
 class FileWatch:
-    """Compares marks with those of what was loaded. Pure: `look` is given the marks."""
+    """Compares marks with those of the loaded files. Pure: `look` gets the marks."""
 
     def __init__(self, loaded: Marks) -> None:
         self._given = frozenset(loaded)
@@ -66,12 +66,12 @@ class FileWatch:
         return tuple(self._loaded)
 
     def note_loaded(self, marks: Marks) -> None:
-        """The files are being loaded, for whatever reason; take the marks before reading."""
+        """The files are being loaded. Take the marks before reading."""
         self._loaded = dict(marks)
         self._last = dict(marks)
 
     def follow(self, marks: Marks) -> None:
-        """Watch beside the given files those that they include now, and no others."""
+        """Watch the given files, and those that they include now."""
         for known in (self._loaded, self._last):
             for name in [name for name in known if name not in self._given and name not in marks]:
                 del known[name]
@@ -79,11 +79,11 @@ class FileWatch:
                 known.setdefault(name, mark)
 
     def look(self, marks: Marks) -> Finding:
-        """What is to be done, each change and each disappearance reported once.
+        """Compare the marks. Each change and each disappearance is reported once.
 
-        A change is reported when two looks in a row see the same, because a file that is being written in place may be
-        empty for a moment, and an empty configuration is a valid one that lets all queues go. While a file is missing
-        nothing is reported: the other files may belong to its successor.
+        A change is reported when two checks in a row see the same, because a file that is written in place may be empty
+        for a moment, and an empty configuration is valid and removes all queues. While a file is missing, nothing is
+        reported: the other files may belong to its successor.
         """
         last, self._last = self._last, dict(marks)
         missing = {name for name, mark in marks.items() if mark is None}

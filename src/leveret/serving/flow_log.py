@@ -6,7 +6,7 @@ from ..engine import BlockedWarning, Broker, Queue, SlowConsumer, Unroutable
 from ..settings.printable import printable
 from ..settings.values import shown
 
-#: Peers cause these lines: they share the budget of the others about peers.
+#: Peers cause these lines, so they share the budget of lines about peers.
 logger = logging.getLogger("leveret.amqp")
 
 
@@ -71,7 +71,7 @@ def _log_unlogged(queue: Queue, topic: str) -> None:
 class _UnknownArguments:
     """One line for each unknown argument, however many queues, consumers or exchanges have it."""
 
-    #: Clients may invent as many as they like.
+    #: Maximum different names, because clients can invent them.
     NAMES_MAX = 1_000
 
     def __init__(self) -> None:
@@ -92,5 +92,5 @@ class _UnknownArguments:
 
 
 def unknown_argument(name: str, like: str) -> str:
-    """In words."""
+    """The warning as text."""
     return f"{printable(name)} (did you mean {like}?)" if like else printable(name)

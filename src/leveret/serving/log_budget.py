@@ -1,6 +1,6 @@
-"""How much peers may make the broker log: a peer that errs in a loop must not fill the disk.
+"""A limit on log lines that peers cause: a peer that errs in a loop must not fill the disk.
 
-Lines about peers (those of the frontend) share a budget; lines beyond it are counted, and one line reports how many.
+Lines about peers (those of the frontend) share a budget; further lines are counted, and one line reports their number.
 """
 
 import logging
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class LogBudget(logging.Filter):
-    """A bucket of ten seconds' lines, filled again at `lines_per_second`; 0: no limit.
+    """A token bucket of ten seconds' lines, refilled at `lines_per_second`; 0: no limit.
 
     The rate may be changed at any time. `now`: seconds, rising.
     """
@@ -27,7 +27,7 @@ class LogBudget(logging.Filter):
         return 10 * self.lines_per_second
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written; the first one after some were left out reports how many."""
+        """Whether the line is written. The first one after omissions reports their number."""
         if not self.lines_per_second:
             return True
         now = self._now()

@@ -1,15 +1,15 @@
-"""The last lines of the log, for operators who are not at the machine. Source: management page 15."""
+"""The last lines of the log, for operators without access to the machine. Source: management page 15."""
 
 import logging
 from collections import deque
 from typing import Any
 
-#: Lines that are kept, and characters of each.
+#: Lines that are kept, and maximum characters of each.
 LINES, LINE_MAX = 200, 2000
 
 
 class LogTail(logging.Handler):
-    """A handler beside that which writes them. Its formatter makes lines safe to be shown."""
+    """A handler beside the one that writes the log. Its formatter makes lines safe for terminals."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,5 +26,5 @@ class LogTail(logging.Handler):
         self._lines.append({"at_ms": at_ms, "level": record.levelname.lower(), "logger": record.name, "text": text})
 
     def lines(self) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """The lines, oldest first."""
         return list(self._lines)

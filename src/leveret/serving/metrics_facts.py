@@ -1,4 +1,4 @@
-"""What metrics are told of this process and its journal. Imported with the console, never without it."""
+"""Facts about this process and its journal, for metrics. Imported only with the console."""
 
 import gc
 import shutil
@@ -26,7 +26,7 @@ def metrics_facts(
     journal: "Callable[[], Journal | None]",
     delays: Buckets,
 ) -> MetricsFacts:
-    """`data`: the directory of the journal. `journal` gives None where there is none. `delays`: of the event loop."""
+    """`data`: the directory of the journal. `journal` gives None without one. `delays`: of the event loop."""
     memory_max = process_memory()
     place = data or gettempdir()
 
@@ -52,8 +52,8 @@ def metrics_facts(
 
 
 def journal_figures(journal: "Journal") -> JournalFigures:
-    """As they are now."""
-    from ..journal import SYNC_SECONDS  # it is there already: a broker without a journal does without
+    """The current figures."""
+    from ..journal import SYNC_SECONDS  # already loaded if there is a journal
 
     now = journal.statistics()
     return JournalFigures(

@@ -1,8 +1,8 @@
-"""The signals that a broker process obeys, as values that a task waits for.
+"""The signals of a broker process, as values that a task waits for.
 
-No handler here is written in Python. Such a handler runs between two instructions of whatever the process does just
-now, another call of the same handler included: signals that come faster than it returns (an impatient supervisor)
-nest until the stack is full, and the error comes out of any line of the program.
+No handler here is written in Python. Such a handler runs between any two instructions of the process, also inside
+another call of the same handler: signals that arrive faster than it returns (from an impatient supervisor) nest until
+the stack overflows, and the error appears in any line of the program.
 """
 
 import signal
@@ -18,19 +18,19 @@ import trio
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-#: What asks the broker to stop.
+#: Signals that stop the broker.
 STOPS = (signal.SIGINT, signal.SIGTERM)
-#: What makes the broker read its configuration again; Windows has none.
+#: Signals that make the broker read its configuration again; Windows has none.
 RELOADS = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
 
 
 class SignalQueue:
-    """Signals that arrived and were not asked for yet; each number once, however often it came."""
+    """Signals that arrived and were not read yet; each number once."""
 
     def __init__(self, wakeups: trio.socket.SocketType) -> None:
         self._wakeups = wakeups
         self._arrived: dict[int, FrameType | None] = {}
-        #: To be called with what a signal handler is called with. A method of a dict: it is written in C.
+        #: A signal handler: a method of a dict, because that is written in C.
         self.handler = self._arrived.setdefault
 
     def __aiter__(self) -> "SignalQueue":
@@ -51,16 +51,16 @@ class SignalQueue:
 
 @contextmanager
 def open_signal_queue(numbers: Iterable[signal.Signals]) -> Iterator[SignalQueue]:
-    """Receive these signals; after the block they are ignored for as long as the process lives.
+    """Receive these signals; after the block they are ignored as long as the process lives.
 
-    In Python's main thread, within `trio.run`. Iteration over the queue ends after the block.
+    Call it in Python's main thread, within `trio.run`. Iteration over the queue ends after the block.
     """
     writer, reader = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)
     wakeups = trio.socket.from_stdlib_socket(reader)
     queue = SignalQueue(wakeups)
-    # A full buffer is no fault: its reader takes everything that arrived.
+    # A full buffer is no error: its reader takes everything that arrived.
     previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:
         for number in numbers:
@@ -81,6 +81,6 @@ def ignore(numbers: Iterable[signal.Signals]) -> None:
 
 
 def _without_late_signals(unraisable: "UnraisableHookArgs") -> None:
-    """Python reports a signal that came while its handler was replaced by SIG_IGN: the report is dropped."""
+    """Drop Python's report of a signal that arrived while its handler was replaced by SIG_IGN."""
     if not (isinstance(unraisable.exc_value, OSError) and "ignored due to race condition" in str(unraisable.exc_value)):
         sys.__unraisablehook__(unraisable)

@@ -1,4 +1,4 @@
-"""Reloading: the configuration's files and the certificates are read again, on request or when they have changed."""
+"""Reloading of configuration files and certificates, on request or when they have changed."""
 
 import logging
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from .tls_files import TlsFiles, load_tls
 
 logger = logging.getLogger("leveret")
 
-#: The configuration files are not looked at more often than this, whatever the period.
+#: Minimum period of checks of the configuration files.
 PERIOD_MIN_MS = 50
-#: A file that is being written is looked at again after this time at most.
+#: Maximum time until a file that is being written is checked again.
 SETTLING_S = 0.25
 
 #: Reads the configuration files again: (configuration, faults).
@@ -29,7 +29,7 @@ Load = Callable[[], tuple[Configuration, list[str]]]
 
 
 class CurrentConfiguration:
-    """The configuration in force: what a reload replaces, and new connections look at."""
+    """The configuration in force, which a reload replaces and new connections read."""
 
     def __init__(self, configuration: Configuration, tls: TlsFiles) -> None:
         self.replaced = trio.Event()
@@ -48,7 +48,7 @@ class CurrentConfiguration:
         self.replaced = trio.Event()
 
     def frontend_options(self) -> FrontendOptions:
-        """For the next connection."""
+        """The options for the next connection."""
         return self._frontend_options
 
 
@@ -60,11 +60,11 @@ def reload(
     *,
     needs_tls: bool,
 ) -> Report:
-    """Read the files, and put into force what they say if there is no fault. The caller ends the broker's turn.
+    """Read the files, and put them into force if they have no fault. The caller ends the broker's turn.
 
     Args:
-        watch: knows the files as they were before.
-        needs_tls: there are listeners with TLS, so a configuration without a certificate is refused.
+        watch: knows the state of the files before.
+        needs_tls: there are TLS listeners, so a configuration without a certificate is refused.
     """
     if watch is not None:
         watch.note_loaded(marks_of(watch.files))
@@ -93,7 +93,7 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
         period_ms = refresh_period_ms(current.configuration)
         pause_s = max(period_ms, PERIOD_MIN_MS) / 1000 if period_ms >= 0 else float("inf")
         with trio.move_on_after(min(pause_s, SETTLING_S) if is_settling else pause_s):
-            await current.replaced.wait()  # reloaded by hand: the period may be another one
+            await current.replaced.wait()  # reloaded by hand: the period may have changed
             continue
         findings = [one.look(marks_of(one.files)) for one in (watch, current.certificates)]
         is_settling = any(finding.is_settling for finding in findings)
@@ -104,7 +104,7 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
 
 
 def run_reload(control: ControlTable, why: str) -> None:
-    """Reload and log how it went; the broker stays up whatever fails."""
+    """Reload and log the result; the broker stays up after any error."""
     try:
         control.run("reload")
         logger.info("configuration reloaded: %s", why)
@@ -115,7 +115,7 @@ def run_reload(control: ControlTable, why: str) -> None:
 
 
 def log_report(report: Report) -> None:
-    """What was done, and what could not be done as it was configured."""
+    """Log what was done, and what could not be done as configured."""
     for line in report.done:
         logger.info("%s", line)
     for line in report.warnings:

@@ -1,4 +1,4 @@
-"""The edge that all frontends share: the end of a turn, the sleep until the next deadline, what is left over."""
+"""The edge that all frontends share: the end of a turn, the sleep until the next deadline, and unfinished work."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class SystemClock:
 
 
 class Alarm:
-    """Wakes up for the first of a heap of deadlines, and does what is due. `done`: called after each look."""
+    """Wakes up for the first of a heap of deadlines, and runs what is due. `done`: called after each check."""
 
     def __init__(self, clock: Clock, deadlines: Deadlines | None, done: Callable[[], object]) -> None:
         self._done = done
@@ -32,7 +32,7 @@ class Alarm:
         self.watch(clock, deadlines)
 
     def watch(self, clock: Clock, deadlines: Deadlines | None) -> None:
-        """Watch other deadlines, by this clock; None: none, because time only moves by hand."""
+        """Watch other deadlines, by this clock; None: none, because a virtual clock only moves by hand."""
         self._clock = clock
         self._deadlines = deadlines
         if deadlines is not None:
@@ -40,14 +40,14 @@ class Alarm:
         self._wake.set()
 
     def _moved(self) -> None:
-        """The first deadline is a new one: wake up only if it is before the one that is slept for."""
+        """The first deadline has changed: wake up only if it is earlier than the one waited for."""
         deadlines = self._deadlines
         due_ns = None if deadlines is None else deadlines.next_ns()
         if self._sleeping_until_ns is None or (due_ns is not None and due_ns < self._sleeping_until_ns):
             self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             deadlines, clock = self._deadlines, self._clock
             self._sleeping_until_ns = due_ns = None if deadlines is None else deadlines.next_ns()
@@ -63,15 +63,14 @@ class Alarm:
 class Runtime:
     """Runs a broker inside trio; frontends call `end_turn`.
 
-    `commit`: hands what a turn recorded to the journal. `sleeps`: deadlines are waited for; else time only moves by
-    hand.
+    `commit`: passes the records of a turn to the journal. `sleeps`: wait for deadlines; else time only moves by hand.
     """
 
     def __init__(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
         self.broker = broker
         self._commit = commit
         self._more = trio.Event()
-        self._has_leftovers = False  # those have a turn in each round of the loop
+        self._has_leftovers = False  # its work continues in each round of the loop
         self._alarm = Alarm(broker.context.clock, broker.context.deadlines if sleeps else None, self.end_turn)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
@@ -81,18 +80,18 @@ class Runtime:
         self._alarm.watch(broker.context.clock, broker.context.deadlines if sleeps else None)
 
     def end_turn(self) -> None:
-        """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
+        """Dispatch and flush after a turn; unfinished work continues soon after."""
         broker = self.broker
         try:
             if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.hungry:
                 self._has_leftovers = True
                 self._more.set()
-        finally:  # also when a message could not be read back: other turns come before the broker stops
+        finally:  # also after an unreadable message: other turns run before the broker stops
             if self._commit is not None:
                 self._commit()
 
     def _do_more(self) -> bool:
-        """Such a turn for what is left over. Returns whether there is still more to do."""
+        """Run a turn for unfinished work. Returns whether some is left."""
         broker = self.broker
         try:
             return broker.end_turn() or broker.scheduler.load() or bool(broker.scheduler.hungry)
@@ -101,7 +100,7 @@ class Runtime:
                 self._commit()
 
     async def run(self) -> None:
-        """Do what is due, and what turns left over, until cancelled."""
+        """Run what is due, and unfinished work, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._do_leftovers)

@@ -1,7 +1,7 @@
-"""What a service manager (systemd, or another that set NOTIFY_SOCKET) is told: ready, reloading, stopping, alive.
+"""Notifications to a service manager (systemd, or another that set NOTIFY_SOCKET): ready, reloading, stopping, alive.
 
-Datagrams of `KEY=value` lines, as sd_notify(3) describes. A manager that does not listen is no reason to stop serving.
-Imported only where NOTIFY_SOCKET is set.
+Datagrams of `KEY=value` lines, as in sd_notify(3). A manager that does not listen does not stop the broker. Imported
+only if NOTIFY_SOCKET is set.
 """
 
 import logging
@@ -18,7 +18,7 @@ _US_A_SECOND = 1_000_000
 
 
 class ServiceManager:
-    """Tells `address`: a path or, with @ before it, an abstract name. `watchdog_s` None: no watchdog."""
+    """Notifies `address`: a path or, with @ before it, an abstract name. `watchdog_s` None: no watchdog."""
 
     def __init__(self, address: str, watchdog_s: float | None = None) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
@@ -27,7 +27,7 @@ class ServiceManager:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "ServiceManager | None":
-        """As the process was started; None: without a manager, or with one that speaks in no way that we know."""
+        """The manager that the environment names; None: there is none, or its address has an unknown form."""
         address = environment.get("NOTIFY_SOCKET", "")
         if not address.startswith(("/", "@")) or not hasattr(socket, "AF_UNIX"):
             return None
@@ -37,19 +37,19 @@ class ServiceManager:
         return cls(address, int(period) / _US_A_SECOND if is_watched else None)
 
     def ready(self, status: str) -> None:
-        """Clients are served. `status`: for people, one line."""
+        """Clients are served. `status`: one line for people."""
         self._tell(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}")
 
     def reloading(self) -> None:
-        """The configuration is read again; `ready` ends it."""
+        """The configuration is being read again; `ready` ends it."""
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """Connections are closed, the journal is written."""
+        """Connections are being closed, the journal is being written."""
         self._tell("STOPPING=1\nSTATUS=stopping")
 
     async def show_life(self) -> None:
-        """Twice in the period that the manager waits, for as long as the event loop turns."""
+        """Report life twice in the manager's period, as long as the event loop runs."""
         if self.watchdog_s is None:
             return
         while True:
@@ -62,6 +62,6 @@ class ServiceManager:
                 sender.setblocking(False)
                 sender.sendto(text.encode(), self._address)
         except OSError as error:
-            if not self._has_failed:  # once is enough
+            if not self._has_failed:  # log it once
                 self._has_failed = True
                 logger.warning("the service manager at NOTIFY_SOCKET cannot be told: %s", error.strerror or error)

@@ -1,6 +1,6 @@
-"""The keeper of the journal: opens it, gives the broker back what was there, and tends it while the broker runs.
+"""The supervisor of the journal: opens it, restores the broker from it, and serves it while the broker runs.
 
-The journal's thread reports how far it is; everything else happens in the broker's own thread, between turns.
+The journal's thread reports its progress; everything else runs in the broker's thread, between turns.
 Source: ruling 21; interfaces page, [journal].
 """
 
@@ -25,16 +25,16 @@ from ..settings import Configuration
 
 logger = logging.getLogger("leveret.journal")
 
-#: While the disk is full: how long until the same octets are tried again.
+#: While the disk is full: seconds until the same octets are tried again.
 RETRY_SECONDS = 1.0
-#: Descriptors that are held back for writing (the next segment, the directory, readers' offsets), and for reading.
+#: Descriptors reserved for writing (the next segment, the directory, readers' offsets), and for reading.
 WRITER_SPARES, READER_SPARES = 4, 1
-#: After so long an idle broker lets readers of the journal know that its last records are durable.
+#: Idle time in seconds after which readers of the journal learn that its last records are durable.
 TICK_SECONDS = 0.25
 
 
 def why_unusable(path: str, error: JournalError | OSError) -> str:
-    """A sentence for the operator: that it is about the data directory, which one, and what is wrong with it."""
+    """A sentence for the operator: the data directory, and the reason why it is unusable."""
     if isinstance(error, JournalError):
         what = str(error).removeprefix(f"{path}: ")
     else:
@@ -45,7 +45,7 @@ def why_unusable(path: str, error: JournalError | OSError) -> str:
 
 
 class Supervisor:
-    """Made by `open`. `commit` ends each turn; `tend` is a task for as long as the broker runs."""
+    """Made by `open`. `commit` ends each turn; `tend` is a task that runs as long as the broker."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class Supervisor:
         self._spares = spares
         broker.context.storage.on_unreadable = self._lost
         self._unreadable: Unreadable | DirectoryLost | None = None
-        self._failure: JournalFull | None = None  # that came in the middle of what is recorded as one
+        self._failure: JournalFull | None = None  # occurred in the middle of an atomic record
         self._wake = trio.Event()
         self._checkpoint: Iterator[None] | None = None
         self._is_to_state = False
         self._is_to_tick = False
         self._is_to_retry = False
-        self._ticked_lsn = 0  # up to here readers know that it is durable
+        self._ticked_lsn = 0  # readers know that records up to here are durable
         if journal.has_spent_reserve:
             self._begin_low()
         if journal.recovered.is_moved:
-            self._state_all()  # by this clock: else they are moved again at the next start
+            self._state_all()  # with this clock: else they are moved again at the next start
 
     @classmethod
     def open(
@@ -131,17 +131,17 @@ class Supervisor:
         return cls(broker, journal, recorder, spares)
 
     def commit(self) -> None:
-        """The turn is over: what it recorded is written."""
+        """Commit the records of a turn."""
         self._end_turn()
         if self._checkpoint is None and self.journal.checkpoints.is_due:
             self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
             self._wake.set()
 
     def _end_turn(self) -> int:
-        """What was recorded may be written. Returns the LSN behind it.
+        """Release the records for writing. Returns the LSN behind them.
 
-        Not before all dead letters are out, which may take more than one turn: the deaths that they are of are recorded
-        already, and after a kill between the two the messages would be lost. Nor in the middle of a transaction.
+        Only when all dead letters are published, which may take more than one turn: their deaths are recorded already,
+        and a kill between the two would lose the messages. Nor in the middle of a transaction.
         """
         if self.broker.is_unfinished:
             return self.journal.next_lsn
@@ -154,10 +154,10 @@ class Supervisor:
         return lsn
 
     async def tend(self) -> None:
-        """Listen to the journal's thread, make checkpoints, reclaim. Ends by being cancelled.
+        """Handle reports of the journal's thread, make checkpoints, reclaim, until cancelled.
 
-        Raises: Unreadable, when what only the disk has could not be read: the broker must not go on without it;
-        DirectoryLost, when nothing can be kept any more.
+        Raises: Unreadable, when content that is only on disk could not be read: the broker must not go on without it;
+        DirectoryLost, when nothing can be stored any longer.
         """
         token = trio.lowlevel.current_trio_token()
 
@@ -184,7 +184,7 @@ class Supervisor:
             if self._checkpoint is not None:
                 await self._make_checkpoint(self._checkpoint)
                 self._checkpoint = None
-            if self._is_to_state and not self.recorder.takes_nothing:  # also when one was under way meanwhile
+            if self._is_to_state and not self.recorder.takes_nothing:  # also if one is in progress
                 self._is_to_state = False
                 self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
                 if await self._make_checkpoint(self._checkpoint):
@@ -211,18 +211,18 @@ class Supervisor:
         self.broker.more_is_safe()
 
     def _state_all(self) -> None:
-        """Begin a checkpoint: what happened while the disk was full is in no record."""
+        """Begin a checkpoint: changes made while the disk was full have no records."""
         self._is_to_state = True
         self._wake.set()
 
     def _tick(self) -> None:
-        """Nothing was recorded for a while: write that the last records are durable, which only a later block can."""
+        """After idle time, write that the last records are durable, which only a later block can state."""
         journal = self.journal
         lsn = journal.next_lsn
         if journal.state is not WriterState.RUNNING:
             self._is_to_tick = False
         elif journal.durable_lsn < lsn:
-            self._set(TICK_SECONDS, self._tick)  # there is more under way
+            self._set(TICK_SECONDS, self._tick)  # more is being written
         else:
             self._is_to_tick = False
             if self._ticked_lsn < lsn:
@@ -233,7 +233,7 @@ class Supervisor:
         self.broker.context.deadlines.set(self.broker.context.clock.monotonic_ns() + int(seconds * 1e9), action)
 
     def _failed(self, error: JournalError) -> None:
-        """Logged once; publishers that wait are refused, consumers are served on."""
+        """Handle a failure: log it once, refuse waiting publishers, and keep serving consumers."""
         if isinstance(error, JournalFull) and self.broker.is_unfinished:
             self._failure = error
             return
@@ -242,7 +242,7 @@ class Supervisor:
         if isinstance(error, JournalFull):
             self._retry_later()
             if is_known:
-                return  # tried again, and still no room; or again, before it was known that there had been some
+                return  # a retry that failed, or a repetition
             logger.error("%s; publishers of persistent messages are refused until there is room", error)
         elif isinstance(error, DirectoryLost):
             self._lost(error)
@@ -256,7 +256,9 @@ class Supervisor:
             self._set(RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
-        """There may be room now. If not, but consumers freed more than it takes to say so, the reserve is spent."""
+        """Try again, as there may be room now. If not, but consumers freed more than recording it takes, spend the
+        reserve.
+        """
         self._is_to_retry = False
         journal = self.journal
         if journal.state is not WriterState.FULL:
@@ -277,7 +279,7 @@ class Supervisor:
             return False
 
     def _begin_low(self) -> None:
-        """There is room only for what makes room, until the reserve is held back again."""
+        """Begin the low state: only records that free room are accepted, until the reserve is restored."""
         self.recorder.set_low(True)
         logger.warning(
             "what makes room is written in the %d octets that were held back; publishers of persistent messages are"
@@ -304,26 +306,26 @@ class Supervisor:
         self._set(RETRY_SECONDS, self._while_low)
 
     async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
-        """Whether it is durable."""
+        """Write a checkpoint. Returns whether it is durable."""
         while self.broker.is_unfinished:  # a checkpoint begins between turns
             await trio.lowlevel.checkpoint()
         try:
             for _ in checkpoint:
                 self._end_turn()
                 await trio.lowlevel.checkpoint()  # other connections' turns come between
-        except JournalFailed:  # meanwhile; its thread reports why
+        except JournalFailed:  # its thread reports why
             return False
         lsn = self._end_turn()
         is_sealed = self.journal.options.fsync != "never"
         while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:
             if not is_sealed and self.recorder.is_behind and not self.broker.is_unfinished:
-                is_sealed = True  # that alone is synced, and nobody fills the segment: all wait to hear what is stated
+                is_sealed = True  # that alone is synced, and no more records come: all wait for the sync
                 self.journal.begin_segment()
             await trio.sleep(0.01)
         if self.journal.state is not WriterState.RUNNING:
             return False
         while self.broker.is_unfinished:
-            await trio.lowlevel.checkpoint()  # what dead letters were made of may be in segments that nobody else needs
+            await trio.lowlevel.checkpoint()  # old segments may contain messages that only became dead letters
         try:
             gone = self.journal.old_segments.reclaim()
             base_lsn = self.journal.ledger.to_empty()
@@ -337,7 +339,7 @@ class Supervisor:
         return True
 
     async def _empty(self, base_lsn: int) -> None:
-        """Move what is alive in an old segment forward, so that the segment can go."""
+        """Move the live messages of an old segment forward, so that the segment can be deleted."""
         find = message_index(self.broker, self.recorder)
 
         def queues_of(id_: int) -> tuple[int, ...]:
@@ -349,7 +351,7 @@ class Supervisor:
             find = message_index(self.broker, self.recorder)
 
     def close(self) -> None:
-        """Write what waits, then a last checkpoint so that the next start is quick."""
+        """Write what waits, then a last checkpoint for a quick start."""
         try:
             while self.broker.is_unfinished:
                 self.broker.end_turn()

@@ -1,6 +1,6 @@
-"""The files that `[tls]` names, made into what listeners show and check: faults, warnings, an SSL context.
+"""The files that `[tls]` names, and the SSL context made of them: faults, warnings.
 
-A path is taken from the directory of the configuration file that sets it, so that `check` and `serve` agree wherever
+A path is relative to the directory of the configuration file that sets it, so that `check` and `serve` agree wherever
 they are started.
 """
 
@@ -15,7 +15,7 @@ from .file_watch import FileMark, marks_of
 
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
-#: For TLS 1.2; 1.3 has its own, all good. Forward secrecy and authenticated encryption, nothing else.
+#: For TLS 1.2 (all of 1.3's are good): only forward secrecy and authenticated encryption.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 _CERTIFICATE = re.compile(
@@ -23,32 +23,32 @@ _CERTIFICATE = re.compile(
 )
 _KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _FILE_SIZE_MAX = 1024 * 1024  # a pipe or a disk image named by mistake is not read to its end
-#: More than a handshake has, either way.
+#: More than a handshake has, in either direction.
 _FLIGHTS = 4
 
 
 class _Fault(Exception):
-    """(key, what is wrong with it)."""
+    """(key, the fault)."""
 
 
 @dataclass(slots=True, frozen=True)
 class TlsFiles:
-    """What `[tls]` comes to. `context` None: no TLS. Faults and warnings are lines, FILE:LINE: KEY: what.
+    """The result of `[tls]`. `context` None: no TLS. Faults and warnings are lines, FILE:LINE: KEY: text.
 
-    `chain`, `authorities`: the certificates that are shown, and those that clients' ones are checked by.
+    `chain`, `authorities`: our certificates, and the authorities for clients' certificates.
     """
 
     context: ssl.SSLContext | None = None
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    marks: dict[str, FileMark | None] = field(default_factory=dict)  # of the files, before they were read
+    marks: dict[str, FileMark | None] = field(default_factory=dict)  # of the files, taken before reading
     chain: "CertificateFile | None" = None
     authorities: "CertificateFile | None" = None
 
 
 @dataclass(slots=True, frozen=True)
 class CertificateFile:
-    """A file in PEM form as it was read: a later change of it has no effect before a reload."""
+    """A file in PEM form as it was read: later changes have no effect before a reload."""
 
     path: str
     text: str
@@ -58,7 +58,7 @@ NO_TLS = TlsFiles()
 
 
 def load_tls(configuration: Configuration) -> TlsFiles:
-    """Read the files of `[tls]`. Never raises: what is wrong is in `faults`."""
+    """Read the files of `[tls]`. Never raises: errors are in `faults`."""
     table = _TlsTable(configuration)
     marks = marks_of(path for key in ("certificate", "key", "client-ca") if (path := table.path(key)))
     warnings: list[str] = []
@@ -72,14 +72,14 @@ def load_tls(configuration: Configuration) -> TlsFiles:
 
 
 class _TlsTable:
-    """`[tls]` of a configuration, with the places where it is set."""
+    """`[tls]` of a configuration, with the positions of its keys."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self.keys = configuration.tls
 
     def path(self, key: str) -> str | None:
-        """The file that a key names."""
+        """The path that a key names."""
         value = self._configuration.value("tls", key)
         origin = self._configuration.origins.get(("tls", key))
         if value is None or origin is None:
@@ -87,7 +87,7 @@ class _TlsTable:
         return str(Path(origin.file).parent / os.path.expanduser(value))
 
     def origin(self, key: str) -> str:
-        """FILE:LINE of a key, or of `certificate` where it is not set."""
+        """FILE:LINE of a key, or of `certificate` if it is not set."""
         origins = self._configuration.origins
         origin = origins.get(("tls", key)) or origins.get(("tls", "certificate")) or next(iter(origins.values()), None)
         return str(origin) if origin is not None else "tls"
@@ -97,7 +97,7 @@ class _TlsTable:
 
 
 def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateFile]) -> ssl.SSLContext | None:
-    """`read`: gets the files of certificates, by key. Raises: _Fault."""
+    """`read`: receives the files of certificates, by key. Raises: _Fault."""
     certificate, key, client_ca = table.path("certificate"), table.path("key"), table.path("client-ca")
     verify = table.keys.verify
     if certificate is None:
@@ -109,8 +109,8 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
     context.minimum_version = _MINIMUM[table.keys.minimum]
     context.set_ciphers(_CIPHERS)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    # Every connection shows its certificate anew: nobody goes on with one that a reload has made worthless, and
-    # AMQP clients, which stay for hours, hardly ever resume.
+    # Every connection must show its certificate anew: none continues with a certificate that a reload has made invalid;
+    # and AMQP clients, which stay for hours, hardly ever resume.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     chain = _load_chain(context, certificate, key)
@@ -137,7 +137,7 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
 
 
 def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None) -> str:
-    """Put certificate and key into the context. Returns: the certificates' text. Raises: _Fault."""
+    """Load certificate and key into the context. Returns: the certificates' text. Raises: _Fault."""
     text = _read(certificate, "certificate", _CERTIFICATE, "certificate")
     if key is None and not _KEY.search(text):
         raise _Fault("certificate", f"{certificate!r} holds no private key, and [tls] key is missing")
@@ -158,7 +158,7 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None) -> s
 
 
 def _read(path: str, key: str, needed: re.Pattern[str], what: str) -> str:
-    """Raises: _Fault, in the operator's words; OpenSSL has one for all of it ("PEM lib")."""
+    """Raises: _Fault, in words for the operator; OpenSSL has one for all cases ("PEM lib")."""
     try:
         with open(path, encoding="latin-1") as file:
             text = file.read(_FILE_SIZE_MAX)
@@ -181,10 +181,11 @@ def _is_open_to_all(path: str) -> bool:
 
 
 def _problem(context: ssl.SSLContext, chain: str) -> str | None:
-    """Why clients will refuse our certificate, whichever authority they trust: expired, not yet valid, not for servers.
+    """The reason why clients will refuse our certificate, whichever authority they trust: expired, not yet valid, not
+    for servers.
 
-    The standard library decodes no certificate that was not verified; so a client in memory, which takes the
-    certificate for its own anchor, shakes hands with us.
+    The standard library decodes only verified certificates; so a client in memory, which trusts exactly this
+    certificate, shakes hands with us.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
