@@ -33,14 +33,14 @@ def of_group(name: bytes) -> dict[str, object]:
 def test_what_comes_to_the_head_expires_on_time(has_groups: bool) -> None:
     """Also where it stood behind a message that never expires, and that a consumer took."""
     world = World({}, {})
-    world.publish([b"stays"], of_group(b"g") if has_groups else {})
-    world.publish([b"expires"], {"expiration": b"500"})
-    world.consume("t", prefetch=1)
+    world.write([b"stays"], of_group(b"g") if has_groups else {})
+    world.write([b"expires"], {"expiration": b"500"})
+    world.join("t", prefetch=1)
     world.end_turn()
     world.advance(501)
     world.check()
-    assert world.queue.ready_count == 0
-    assert world.queue.counters.expired == 1
+    assert world.q.ready_count == 0
+    assert world.q.counters.expired == 1
 
 
 @pytest.mark.parametrize("dead_letters", [False, True])
@@ -52,28 +52,28 @@ def test_what_lives_behind_many_that_expired_is_handed_out(
     monkeypatch.setattr(queue_module, "EXPIRE_SLICE", 2)
     arguments = {"x-non-destructive": Field("t", True)} if way == "kept" else {}
     world = World(arguments, {"expiry_address": "dead"} if dead_letters else {})
-    world.publish([b"expires"] * 3, {"expiration": b"500"})
-    world.publish([b"lives"], of_group(b"g") if way == "groups" else {})
+    world.write([b"expires"] * 3, {"expiration": b"500"})
+    world.write([b"lives"], of_group(b"g") if way == "groups" else {})
     world.clock.advance_ns(500 * 1_000_000)
     for who in range(1 if way == "one" else 2):
         filter_ = {"x-filter": Field("S", b"1 = 1")} if way == "filters" else {}
-        world.sessions[who].consume(world.queue, f"t{who}", no_ack=True, exclusive=False, arguments=filter_)
+        world.sessions[who].consume(world.q, f"t{who}", no_ack=True, exclusive=False, arguments=filter_)
     world.end_turn()
     world.check()
     wanted = 2 if way == "kept" else 1
     assert [body for seen in world.seen.values() for _, (body, *_) in seen] == [b"lives"] * wanted
-    assert world.queue.counters.expired == 3
+    assert world.q.counters.expired == 3
 
 
 def published(world: World, way: str, bodies: list[bytes]) -> None:
     """A run of one kind, one with two kinds, or one after the other."""
     if way == "run":
-        world.publish(bodies, {"delivery_mode": 2})
+        world.write(bodies, {"delivery_mode": 2})
     elif way == "mixed run":
         world.publish_mixed([(body, {"delivery_mode": 1 + at % 2}) for at, body in enumerate(bodies)])
     else:
         for body in bodies:
-            world.publish([body], {"delivery_mode": 2})
+            world.write([body], {"delivery_mode": 2})
 
 
 WAYS = ["run", "mixed run", "one by one"]
@@ -84,7 +84,7 @@ WAYS = ["run", "mixed run", "one by one"]
 def test_the_rest_of_a_run_stands_where_it_was_published(way: str, prefetch: int) -> None:
     """A waiting consumer takes the first of it; what it gives back comes before the rest again."""
     world = World({}, {})
-    world.consume("t", prefetch=prefetch)
+    world.join("t", prefetch=prefetch)
     world.end_turn()
     bodies = [b"%d" % number for number in range(5)]
     published(world, way, bodies)
@@ -96,8 +96,8 @@ def test_the_rest_of_a_run_stands_where_it_was_published(way: str, prefetch: int
     world.sessions[0].reject(0, multiple=True, requeue=True)
     world.end_turn()
     world.check()
-    got = [world.get()[3][0] for _ in bodies]
-    assert (got, world.get()) == (bodies, None)
+    got = [world.fetch()[3][0] for _ in bodies]
+    assert (got, world.fetch()) == (bodies, None)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x-max-priority": Field("l", 2)}], ids=["plain", "priorities"])
@@ -106,14 +106,14 @@ def test_what_comes_stays_behind_what_is_paged_out(way: str, arguments: FieldTab
     """Also while nothing is in memory, and a consumer waits."""
     world = World(arguments, {}, memory=0)
     bodies = [b"%d" % number for number in range(12)]
-    world.publish(bodies[:8], {"delivery_mode": 2})
+    world.write(bodies[:8], {"delivery_mode": 2})
     world.end_turn()
-    store = world.queue.store
-    first = [world.get()[3][0]]
+    store = world.q.store
+    first = [world.fetch()[3][0]]
     while store.ready:
-        first.append(world.get()[3][0])
+        first.append(world.fetch()[3][0])
     assert store.has_tail
-    world.consume("t", no_ack=True)
+    world.join("t", no_ack=True)
     published(world, way, bodies[8:])
     world.end_turn()
     world.check()
@@ -127,11 +127,11 @@ def test_every_queue_goes_on_after_a_large_return(names: list[str], monkeypatch:
         monkeypatch.setattr(module, "REQUEUE_SLICE", 2)
     world = World({}, {})
     for name in names:
-        world.publish([b"1", b"2", b"3"], {}, f"{name}.x")
-        world.consume(name, name)
+        world.write([b"1", b"2", b"3"], {}, f"{name}.x")
+        world.join(name, name)
         world.end_turn()
     for name in names:
-        world.consume(f"next {name}", name, who=1)
+        world.join(f"next {name}", name, who=1)
     world.sessions[0].close(failed=True)
     world.end_turn()
     world.check()
@@ -147,24 +147,24 @@ def test_a_get_finds_what_lives_behind_what_expired(
     """Wherever both are, and however many slices of them expire just now."""
     monkeypatch.setattr(queue_module, "EXPIRE_SLICE", 2)
     world = World({}, {"expiry_address": "dead"} if is_dead_wanted else {}, memory=depth)
-    world.publish([b"expires"] * 7, {"delivery_mode": 2, "expiration": b"500"})
-    world.publish([b"1", b"2"], {"delivery_mode": 2})
+    world.write([b"expires"] * 7, {"delivery_mode": 2, "expiration": b"500"})
+    world.write([b"1", b"2"], {"delivery_mode": 2})
     world.end_turn()
     world.clock.advance_ns(500 * 1_000_000)
-    assert [world.get()[3][0], world.get()[3][0], world.get()] == [b"1", b"2", None]
+    assert [world.fetch()[3][0], world.fetch()[3][0], world.fetch()] == [b"1", b"2", None]
     world.end_turn()
     world.check()
-    assert world.vhost.queues.named("dead").ready_count == 7 * is_dead_wanted
+    assert world.named("dead").ready_count == 7 * is_dead_wanted
 
 
 def test_groups_that_were_passed_over_keep_their_order() -> None:
     """Their consumer is busy; others have what stands behind. Later it gets them as they were published."""
     world = World({}, {})
     for who in range(2):
-        world.consume(f"t{who}", prefetch=1, who=who)
+        world.join(f"t{who}", prefetch=1, who=who)
     world.end_turn()
     for body, group in ((b"a1", b"a"), (b"b1", b"b"), (b"a2", b"a"), (b"a3", b"a"), (b"b2", b"b"), (b"a4", b"a")):
-        world.publish([body], of_group(group))
+        world.write([body], of_group(group))
         world.end_turn()
     world.sessions[1].ack(0, multiple=True)
     world.end_turn()
@@ -194,13 +194,13 @@ def test_the_rest_of_a_long_turn_goes_out_in_the_next(
     bodies = [b"%02d" % number for number in range(20)]
     for body in bodies:
         properties = of_group(b"g") if way == "groups" else {"delivery_mode": 2}
-        world.publish([body], properties | ({"expiration": b"500"} if expires else {}))
+        world.write([body], properties | ({"expiration": b"500"} if expires else {}))
     world.end_turn()
     for who in range(1 if way in ("one", "groups", "kept") else 2):
         taker = world.sessions[who]
         taker.limit(50 if way == "shared" else 0, total=way == "shared")
         filter_ = {"x-filter": Field("S", b"1 = 1")} if way == "filters" else {}
-        taker.consume(world.queue, f"t{who}", no_ack=False, exclusive=False, arguments=filter_)
+        taker.consume(world.q, f"t{who}", no_ack=False, exclusive=False, arguments=filter_)
     world.end_turn()
     world.check()
     seen = [[body for _, (body, *_) in of] for of in world.seen.values()]
@@ -214,9 +214,9 @@ def test_queues_that_share_a_prefetch_have_turns(names: list[str], monkeypatch: 
     monkeypatch.setattr(broker, "TURN_SPREAD", 2)
     world = World({}, {})
     for name in names:
-        world.publish([b"%d" % number for number in range(9)], {}, f"{name}.x")
+        world.write([b"%d" % number for number in range(9)], {}, f"{name}.x")
     for name in names:
-        world.consume(name, name, prefetch=4, total=True)
+        world.join(name, name, prefetch=4, total=True)
     left = 9 * len(names)
     while left:
         world.end_turn()
@@ -234,18 +234,18 @@ def test_queues_that_share_a_prefetch_have_turns(names: list[str], monkeypatch: 
 def test_a_client_that_does_not_read_has_no_more_than_its_room(way: str, width: int, comes: str) -> None:
     """Of a run it gets what its room allows, at least one; the rest is ready, and goes out when it reads again."""
     world = World({}, {}, unsent_max=1000)
-    world.is_read = False
+    world.stalled.add(world.client)
     bodies = [b"%02d" % number + bytes(98) for number in range(30)]
     if comes == "after":
         published(world, way, bodies)
     for who in range(width):
-        world.consume(f"t{who}", no_ack=True, who=who)
+        world.join(f"t{who}", no_ack=True, who=who)
     world.end_turn()
     if comes == "before":
         published(world, way, bodies)
     world.end_turn()
-    assert 5 <= 30 - world.queue.ready_count <= 10
-    world.is_read = True
+    assert 5 <= 30 - world.q.ready_count <= 10
+    world.stalled.clear()
     world.client.drained()
     world.end_turn()
     world.check()
@@ -256,11 +256,11 @@ def test_a_client_that_does_not_read_has_no_more_than_its_room(way: str, width: 
 def test_a_deleted_queue_counts_all_that_it_had(kind: str) -> None:
     """Ready, out and waiting; of what is kept that is ready, for what is out are copies."""
     world = World({"x-non-destructive": Field("t", True)} if kind == "kept" else {}, {})
-    world.publish([b"1", b"2", b"3", b"4", b"5"], {})
-    world.publish([b"waits"] * 2, {"headers": {"x-delay": Field("l", 5000)}})
-    world.consume("t", prefetch=3)
+    world.write([b"1", b"2", b"3", b"4", b"5"], {})
+    world.write([b"waits"] * 2, {"headers": {"x-delay": Field("l", 5000)}})
+    world.join("t", prefetch=3)
     world.end_turn()
-    assert world.queue.unacked == 3
+    assert world.q.unacked == 3
     ready = 5 if kind == "kept" else 2
     assert world.vhost.queues.delete("q", world.client) == ready + 2
     world.end_turn()
@@ -272,10 +272,10 @@ def test_a_deleted_queue_counts_all_that_it_had(kind: str) -> None:
 def test_nothing_is_kept_of_a_consumer_that_left(arguments: FieldTable, memory: int | None) -> None:
     """Consumers come and go for as long as their queue is there."""
     world = World(arguments, {}, memory=memory)
-    world.publish([b"%d" % number for number in range(60)], {"delivery_mode": 2})
+    world.write([b"%d" % number for number in range(60)], {"delivery_mode": 2})
     world.end_turn()
     for key in (None, b"a"):
-        world.consume("t", key=key)
+        world.join("t", key=key)
         world.end_turn()
         world.sessions[0].reject(0, multiple=True, requeue=True)
         world.sessions[0].cancel("t")
@@ -285,6 +285,6 @@ def test_nothing_is_kept_of_a_consumer_that_left(arguments: FieldTable, memory: 
         world.sessions[0] = world.client.open_session()
         world.end_turn()
         gc.collect()
-        left = [one for one in gc.get_objects() if isinstance(one, Consumer) and one.queue is world.queue]
-        assert len(left) <= world.queue.keeps  # whose turn it was
+        left = [one for one in gc.get_objects() if isinstance(one, Consumer) and one.queue is world.q]
+        assert len(left) <= world.q.keeps  # whose turn it was
     world.check()

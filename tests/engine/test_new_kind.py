@@ -36,6 +36,7 @@ from leveret.engine.invariants import check_broker
 from leveret.engine.queues.classic import INTAKE, SETTLEMENT, ClassicDispatch
 from leveret.engine.queues.kinds import CLASSIC, KINDS, OPTIONAL, register
 from leveret.engine.queues.parts import Parts
+from leveret.engine.stores.tailed_store import TailedStore
 from leveret.journal import JournalError
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.serving.composition import Data, DataUnusable, build_broker
@@ -67,8 +68,8 @@ class NewestFirstDispatch(ClassicDispatch):
 
 def _newest(queue: Queue) -> list[int]:
     """Its position; empty where nothing is ready."""
-    assert queue.pageable is not None
-    return queue.pageable.positions(0, len(queue.store))[-1:]
+    assert isinstance(queue.store, TailedStore)
+    return queue.store.positions(0, len(queue.store))[-1:]
 
 
 NEWEST_FIRST = replace(CLASSIC, name=TYPE, make_parts=lambda queue: Parts(INTAKE, NewestFirstDispatch(), SETTLEMENT))
@@ -200,11 +201,11 @@ def test_what_is_paged_out_goes_newest_first(registered: None) -> None:
     """Messages that have no room in memory are the newest ones: each is read when it is taken."""
     world = QueueWorld(ARGUMENTS, {}, memory=1 << 20)
     bodies = [b"%02d" % number for number in range(40)]
-    world.publish(bodies, {"delivery_mode": 2})
+    world.write(bodies, {"delivery_mode": 2})
     world.end_turn()
-    world.queue.pageable.page_out(1 << 20, count_max=10)
-    assert world.queue.paged_count == 10
-    world.consume("c", prefetch=3)
+    world.q.pageable.page_out(1 << 20, count_max=10)
+    assert world.q.paged_count == 10
+    world.join("c", prefetch=3)
     world.end_turn()
     world.sessions[0].reject(0, multiple=True, requeue=True)
     world.end_turn()

@@ -186,7 +186,7 @@ class Story:
             properties["expiration"] = choose([None, b"400", b"700", b"0"])
         if headers:
             properties["headers"] = headers
-        self.both(f"publish {bodies} {properties} to {to}", lambda world: world.publish(bodies, properties, to))
+        self.both(f"publish {bodies} {properties} to {to}", lambda world: world.write(bodies, properties, to))
 
     def publish_groups(self) -> None:
         """One by one, of some groups."""
@@ -198,7 +198,7 @@ class Story:
         def act(world: World) -> None:
             for body, group in zip(bodies, groups):
                 headers = {} if group is None else {"JMSXGroupID": Field("S", group)}
-                world.publish([body], {"delivery_mode": 2, "headers": headers})
+                world.write([body], {"delivery_mode": 2, "headers": headers})
 
         return self.both(f"publish {bodies} of groups {groups}", act)
 
@@ -213,7 +213,7 @@ class Story:
 
     def get(self) -> None:
         name, who, no_ack = self.name(), self.chance.randrange(3), self.chance.choice([True, False])
-        self.both(f"get {name} {who} {no_ack}", lambda world: world.get(name, no_ack=no_ack, who=who))
+        self.both(f"get {name} {who} {no_ack}", lambda world: world.fetch(name, no_ack=no_ack, who=who))
 
     def consume(self) -> None:
         self.number += 1
@@ -226,7 +226,7 @@ class Story:
 
         def act(world: World) -> None:
             if len(world.sessions[who].consumers) < 2 - self.is_exact:
-                world.consume(tag, name, prefetch=prefetch, no_ack=no_ack, total=total, who=who, key=key)
+                world.join(tag, name, prefetch=prefetch, no_ack=no_ack, total=total, who=who, key=key)
 
         self.both(f"consume {name} {tag} {who=} {prefetch=} {no_ack=} {total=} {key=}", act)
 
@@ -242,10 +242,11 @@ class Story:
         is_read = self.chance.choice([True, True, False])
 
         def act(world: World) -> None:
-            world.is_read = is_read
             if is_read:
+                world.stalled.clear()
                 world.client.drained()
             else:
+                world.stalled.add(world.client)
                 world.client.paused = True
 
         self.both(f"read {is_read}", act)
@@ -287,7 +288,7 @@ class Story:
 
     def purge(self) -> None:
         name = self.name()
-        self.both(f"purge {name}", lambda world: world.vhost.queues.named(name).purge())
+        self.both(f"purge {name}", lambda world: world.named(name).purge())
 
     def delete(self) -> None:
         """And declare it again."""
@@ -304,7 +305,7 @@ class Story:
         if self.is_exact or "x-non-destructive" in self.arguments:
             return
         size = self.chance.choice([None, 3, 5])
-        self.both(f"ring of {size}", lambda world: reconfigure.set_ring_size(world.queue, size))
+        self.both(f"ring of {size}", lambda world: reconfigure.set_ring_size(world.q, size))
 
     def configure(self) -> None:
         said = self.settings()
@@ -315,13 +316,13 @@ class Story:
         which, delay_ms = self.chance.randrange(10), self.chance.choice([None, 0, 50, 7000])
 
         def act(world: World) -> object:
-            waiting = world.queue.scheduled.entries()
+            waiting = world.q.scheduled.entries()
             if not waiting:
                 return None
             id_ = waiting[which % len(waiting)][1].id
             if delay_ms is None:
-                return scheduled.cancel(world.queue, id_)
-            return scheduled.reschedule(world.queue, id_, delay_ms)
+                return scheduled.cancel(world.q, id_)
+            return scheduled.reschedule(world.q, id_, delay_ms)
 
         self.both(f"reschedule {which} {delay_ms}", act)
 

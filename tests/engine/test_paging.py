@@ -38,7 +38,7 @@ def filled(kind: str, *, count: int = 20, durable: bool = True, mode: int = 2) -
     """A deep queue, metered."""
     world = World(KINDS[kind], {}, memory=0, durable=durable)
     for number in range(count):
-        world.publish([b"%02d" % number], {"delivery_mode": mode, "priority": number % 3})
+        world.write([b"%02d" % number], {"delivery_mode": mode, "priority": number % 3})
         world.end_turn()
     world.check()
     return world
@@ -52,7 +52,7 @@ def test_what_a_disk_did_not_take_leaves_when_it_is_well(kind: str, by_limit: bo
     world = World(KINDS[kind], said, memory=memory, durable=False)
     world.temp.give_room(0)
     for number in range(20):
-        world.publish([b"%02d" % number], {"priority": number % 3})
+        world.write([b"%02d" % number], {"priority": number % 3})
         world.end_turn()
     assert world.temp.used == 0
     world.advance(700)
@@ -61,9 +61,9 @@ def test_what_a_disk_did_not_take_leaves_when_it_is_well(kind: str, by_limit: bo
     before = world.temp.used
     for _ in range(12):
         world.advance(100)
-    stuck = [part for part in world.queue.store.paged_parts() if isinstance(part, Message)]
+    stuck = [part for part in world.q.store.paged_parts() if isinstance(part, Message)]
     assert (before, world.temp.used > 0, stuck) == (0, True, [])
-    assert world.queue.ready_count == 20
+    assert world.q.ready_count == 20
     world.check()
 
 
@@ -71,7 +71,7 @@ Way = Callable[[World], object]
 
 
 def got(world: World, *, no_ack: bool = True) -> None:
-    while world.get(no_ack=no_ack) is not None:
+    while world.fetch(no_ack=no_ack) is not None:
         pass
 
 
@@ -86,34 +86,34 @@ def rejected(world: World) -> None:
 
 
 def consumed(world: World) -> None:
-    world.consume("t", no_ack=True)
+    world.join("t", no_ack=True)
     world.end_turn()
 
 
 def expired(world: World) -> None:
-    world.publish([b"expires"] * 5, {"delivery_mode": 2, "expiration": b"500"})
+    world.write([b"expires"] * 5, {"delivery_mode": 2, "expiration": b"500"})
     world.end_turn()
     acked(world)
-    world.publish([b"expires"] * 5, {"delivery_mode": 2, "expiration": b"500"})
+    world.write([b"expires"] * 5, {"delivery_mode": 2, "expiration": b"500"})
     world.advance(1000)
 
 
 def in_ring(world: World) -> None:
-    reconfigure.set_ring_size(world.queue, 1)
-    world.publish([b"%d" % number for number in range(30)], {"delivery_mode": 2})
+    reconfigure.set_ring_size(world.q, 1)
+    world.write([b"%d" % number for number in range(30)], {"delivery_mode": 2})
     world.end_turn()
     acked(world)
 
 
 def cancelled(world: World) -> None:
     acked(world)
-    world.publish([b"waits"] * 3, {"delivery_mode": 2, "headers": {"x-delay": Field("l", 5000)}})
-    for _, message in world.queue.scheduled.entries():
-        assert scheduled.cancel(world.queue, message.id)
+    world.write([b"waits"] * 3, {"delivery_mode": 2, "headers": {"x-delay": Field("l", 5000)}})
+    for _, message in world.q.scheduled.entries():
+        assert scheduled.cancel(world.q, message.id)
 
 
 WAYS: dict[str, Way] = {
-    "purged": lambda world: world.queue.purge(),
+    "purged": lambda world: world.q.purge(),
     "deleted": lambda world: world.vhost.queues.delete("q", world.client),
     "got": got,
     "acknowledged": acked,
@@ -136,7 +136,7 @@ def usage(world: World) -> dict[str, int]:
 def test_an_empty_queue_uses_nothing(kind: str, way: str, mode: int) -> None:
     """Whatever way its messages went, and wherever they were: publishers that wait for room would wait for ever."""
     world = filled(kind, mode=mode)
-    assert world.queue.store.is_deep
+    assert world.q.store.is_deep
     before = usage(world)
     assert before["temp store"] > 0 or mode == 2
     WAYS[way](world)
@@ -154,10 +154,10 @@ def test_a_kept_queue_that_was_emptied_uses_nothing(kind: str, way: str) -> None
     """The same where acknowledged messages stay, and where values replace others."""
     world = World(KINDS[kind], {}, memory=4000)
     for number in range(60):
-        world.publish([b"%02d" % number], {"delivery_mode": 2, "headers": {"k": Field("l", number % 50)}})
+        world.write([b"%02d" % number], {"delivery_mode": 2, "headers": {"k": Field("l", number % 50)}})
     world.end_turn()
     world.check(is_displaced=True)
-    assert world.queue.store.is_deep
+    assert world.q.store.is_deep
     WAYS[way](world)
     world.end_turn()
     world.check()
@@ -169,16 +169,16 @@ def test_a_kept_queue_that_was_emptied_uses_nothing(kind: str, way: str) -> None
 def test_a_snapshot_of_what_is_paged_out_is_a_picture(kind: str, mode: int) -> None:
     """It names what was there when it was made, while others come and go: no more, and no less."""
     world = filled(kind, mode=mode)
-    parts = world.queue.store.paged_parts()
+    parts = world.q.store.paged_parts()
     taken = [(list(part.ids), list(part.sizes[:])) for part in parts if not isinstance(part, Message)]
-    world.publish([b"later"] * 9, {"delivery_mode": mode})
+    world.write([b"later"] * 9, {"delivery_mode": mode})
     for _ in range(11):
-        world.get()
+        world.fetch()
         world.end_turn()
     assert [(list(part.ids), list(part.sizes[:])) for part in parts if not isinstance(part, Message)] == taken
-    here = {id_ for part in world.queue.store.paged_parts() if not isinstance(part, Message) for id_ in part.ids}
+    here = {id_ for part in world.q.store.paged_parts() if not isinstance(part, Message) for id_ in part.ids}
     gone = {id_ for ids, _ in taken for id_ in ids} - here
-    assert gone and not gone & {message.id for message in world.queue.store if message.id in here}
+    assert gone and not gone & {message.id for message in world.q.store if message.id in here}
     world.check()
 
 
@@ -193,13 +193,13 @@ def test_each_message_keeps_its_time_and_its_content(kind: str, mode: int) -> No
         body, wait_ms = b"%02d" % number + bytes(number % 4), (0, 700, 500, 900, 600)[number % 5]
         expected[body.rstrip(b"\0")] = now_ns + wait_ms * 1_000_000 if wait_ms else 0
         expiration = b"%d" % wait_ms if wait_ms else None
-        world.publish([body], {"delivery_mode": mode, "priority": number // 10, "expiration": expiration})
+        world.write([body], {"delivery_mode": mode, "priority": number // 10, "expiration": expiration})
     world.end_turn()
-    assert world.queue.store.is_deep
+    assert world.q.store.is_deep
     session = world.sessions[2]
     for wanted in (7, 12, 30):
         for _ in range(wanted):
-            world.get(no_ack=False)
+            world.fetch(no_ack=False)
         out = dict(session.unacked)
         assert len(out) == wanted
         for message in out.values():
@@ -219,17 +219,17 @@ def test_what_stands_out_of_order_is_paged_out_and_read_back(kind: str, mode: in
     for number, wait in enumerate((0, 500, 0, 300, 500, 0)):
         headers = {"headers": {"x-delay": Field("l", wait)}} if wait else {}
         bodies = [b"%d.%d" % (number, at) + bytes(number) for at in range(3)]
-        world.publish(bodies, {"delivery_mode": mode, **headers})
+        world.write(bodies, {"delivery_mode": mode, **headers})
     world.end_turn()
     world.advance(600)
-    before = world.ready(world.queue)
+    before = world.ready(world.q)
     assert [one.id for one in before] != sorted(one.id for one in before)
     world.configure({"memory_limit": 1})
     world.end_turn()
-    assert world.queue.store.in_memory < 2 and world.queue.store.is_deep
+    assert world.q.store.in_memory < 2 and world.q.store.is_deep
     world.check(is_displaced=True)
-    assert world.ready(world.queue) == before
-    bodies = [world.get()[3][0] for _ in before]
+    assert world.ready(world.q) == before
+    bodies = [world.fetch()[3][0] for _ in before]
     assert bodies == [b"%d.%d" % (number, at) for number in (1, 4, 3, 0, 2, 5) for at in range(3)]
     world.check(is_displaced=True)
 
@@ -258,17 +258,17 @@ def test_what_comes_back_is_in_memory_within_its_limits(kind: str, by_limit: boo
     said, memory = ({"memory_limit": limit}, 1 << 40) if by_limit else ({}, limit)
     world = World(KINDS[kind], said, memory=memory)
     for number in range(40):
-        world.publish([bytes(100)], {"delivery_mode": 2, "priority": number % 3})
+        world.write([bytes(100)], {"delivery_mode": 2, "priority": number % 3})
         world.end_turn()
-    world.consume("t", who=2)
+    world.join("t", who=2)
     world.end_turn()
     world.sessions[2].cancel("t")
-    assert (world.queue.unacked, world.queue.store.in_memory) == (40, 0)
+    assert (world.q.unacked, world.q.store.in_memory) == (40, 0)
     returned(world, how)
     world.end_turn()
     world.check()
-    assert world.queue.ready_count == 40
-    octets = sum(len(message.content) for message in world.queue.store) if by_limit else world.queue.store.held_octets
+    assert world.q.ready_count == 40
+    octets = sum(len(message.content) for message in world.q.store) if by_limit else world.q.store.held_octets
     assert octets <= limit
 
 
@@ -278,16 +278,16 @@ def test_memory_of_an_emptied_queue_is_for_others(kind: str, way: str) -> None:
     """What it had, others may have: they do not page out."""
     world = World(KINDS[kind], {}, memory=20_000)
     for number in range(40):
-        world.publish([bytes(100)], {"delivery_mode": 2, "headers": {"k": Field("l", number)}})
+        world.write([bytes(100)], {"delivery_mode": 2, "headers": {"k": Field("l", number)}})
     world.end_turn()
     WAYS[way](world)
     world.end_turn()
     memory = world.broker.context.storage.memory
     assert memory.total == sum(charge[0] for charge in memory._charges.values()) == 0
     for _ in range(40):
-        world.publish([bytes(100)], {"delivery_mode": 2}, "other.x")
+        world.write([bytes(100)], {"delivery_mode": 2}, "other.x")
     world.end_turn()
-    other = world.vhost.queues.named("other")
+    other = world.named("other")
     assert (other.ready_count, other.store.is_deep) == (40, False)
     assert memory.total == sum(charge[0] for charge in memory._charges.values()) <= 20_000
 
@@ -297,17 +297,17 @@ def test_what_the_journal_does_not_have_stays_in_memory(kind: str) -> None:
     """While a disk is full nothing is recorded: nobody could read what left memory."""
     world = World(KINDS[kind], {}, memory=1 << 40)
     for number in range(20):
-        world.publish([b"%02d" % number], {"delivery_mode": 2, "priority": number // 7})
+        world.write([b"%02d" % number], {"delivery_mode": 2, "priority": number // 7})
     world.end_turn()
     pager: Any = world.broker.context.storage.pager
     pager.journal = {id_: one for id_, one in world.published.items() if id_ % 3}
     world.configure({"memory_limit": 1})
     world.end_turn()
-    assert world.queue.store.is_deep
-    parts = [part for part in world.queue.store.paged_parts() if not isinstance(part, Message)]
+    assert world.q.store.is_deep
+    parts = [part for part in world.q.store.paged_parts() if not isinstance(part, Message)]
     assert parts and {id_ for part in parts for id_ in part.ids} <= pager.journal.keys()
     world.check()
-    bodies = [world.get()[3][0] for _ in range(20)]
+    bodies = [world.fetch()[3][0] for _ in range(20)]
     assert sorted(bodies) == [b"%02d" % number for number in range(20)]
 
 
@@ -317,18 +317,18 @@ def test_what_the_journal_does_not_have_stays_in_memory(kind: str) -> None:
 def test_a_ring_has_no_more_than_its_size_after_returns(kind: str, memory: int | None, count: int) -> None:
     """However many come back at once, and wherever those are that have to go: the newest stay."""
     world = World(KINDS[kind], {}, memory=memory)
-    world.publish([b"%d" % number for number in range(count)], {"delivery_mode": 2})
-    world.consume("t", who=2)
+    world.write([b"%d" % number for number in range(count)], {"delivery_mode": 2})
+    world.join("t", who=2)
     world.end_turn()
     world.sessions[2].cancel("t")
-    reconfigure.set_ring_size(world.queue, 9)
-    world.publish([b"new %d" % number for number in range(9)], {"delivery_mode": 2})
+    reconfigure.set_ring_size(world.q, 9)
+    world.write([b"new %d" % number for number in range(9)], {"delivery_mode": 2})
     world.end_turn()
     world.sessions[2].reject(0, multiple=True, requeue=True)
     world.end_turn()
     world.check()
-    assert (world.queue.ready_count, world.queue.counters.replaced) == (9, count)
-    assert [world.get()[3][0] for _ in range(9)] == [b"new %d" % number for number in range(9)]
+    assert (world.q.ready_count, world.q.counters.replaced) == (9, count)
+    assert [world.fetch()[3][0] for _ in range(9)] == [b"new %d" % number for number in range(9)]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -339,22 +339,22 @@ def test_the_head_of_what_is_kept_is_there(how: str, order: tuple[int, ...]) -> 
     world = World(arguments, {}, memory=4000)
     for number in range(60):
         expiration = b"500" if how == "expires" else None
-        world.publish([b"%02d" % number], {"delivery_mode": 2, "expiration": expiration})
-    world.consume("t", prefetch=3)
+        world.write([b"%02d" % number], {"delivery_mode": 2, "expiration": expiration})
+    world.join("t", prefetch=3)
     world.end_turn()
-    assert world.queue.store.is_deep
+    assert world.q.store.is_deep
     world.sessions[0].cancel("t")
     tags = list(world.sessions[0].unacked)
     for at in order:
         world.sessions[0].reject(tags[at], requeue=False)
         world.end_turn()
-    assert world.get()[3][0] == b"03"
+    assert world.fetch()[3][0] == b"03"
     if how == "expires":
         world.advance(500)
-        assert (world.queue.ready_count, world.queue.counters.expired) == (0, 57)
+        assert (world.q.ready_count, world.q.counters.expired) == (0, 57)
     elif how == "ring":
-        world.publish([b"%02d" % number for number in range(60, 70)], {"delivery_mode": 2})
+        world.write([b"%02d" % number for number in range(60, 70)], {"delivery_mode": 2})
         world.end_turn()
-        assert world.get()[3][0] == b"10"
-        assert (world.queue.ready_count, world.queue.counters.replaced) == (60, 7)
+        assert world.fetch()[3][0] == b"10"
+        assert (world.q.ready_count, world.q.counters.replaced) == (60, 7)
     world.check()

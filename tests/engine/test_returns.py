@@ -19,7 +19,7 @@ ROOMY = {"address_full_policy": "FAIL", "max_size_messages": 5}
 
 def got(world: World) -> tuple[int, bytes, int]:
     """Tag, body and x-delivery-count of what a get gives."""
-    taken = world.sessions[2].get(world.queue, no_ack=False)
+    taken = world.sessions[2].get(world.q, no_ack=False)
     assert taken is not None
     tag, message, *_ = taken
     count = message.envelope.headers(message.content).get("x-delivery-count")
@@ -34,8 +34,8 @@ def test_a_refused_dead_letter_costs_no_attempt(how: str, refusals: int) -> None
     said: dict[str, Any] = {"max_delivery_attempts": 2, "dead_letter_address": "dead", "redelivery_delay_ms": 100}
     said |= {"redelivery_delay_multiplier": 2.0}
     world.configure(said, dead=FULL)
-    world.publish([b"in the way"], {}, "dead.x")
-    world.publish([b"m"], {})
+    world.write([b"in the way"], {}, "dead.x")
+    world.write([b"m"], {})
     world.end_turn()
     tag, _, count = got(world)
     world.sessions[2].reject(tag, requeue=True, why=NACKED)
@@ -46,26 +46,26 @@ def test_a_refused_dead_letter_costs_no_attempt(how: str, refusals: int) -> None
         counts.append(count)
         world.sessions[2].reject(tag, requeue=how == "nack", why=NACKED)
         world.end_turn()
-        ((due_ns, waiting),) = world.queue.scheduled.entries()
+        ((due_ns, waiting),) = world.q.scheduled.entries()
         assert waiting.deliveries - waiting.uncounted == 1
         assert due_ns - world.clock.monotonic_ns() == 100 * MS
         world.advance(100)
     assert counts == [0, *[1] * refusals]
-    assert world.queue.counters.killed == 0
+    assert world.q.counters.killed == 0
     world.configure(said, dead=ROOMY)
     world.end_turn()
     tag, _, count = got(world)
     assert count == 1
     world.sessions[2].reject(tag, requeue=True, why=NACKED)
     world.end_turn()
-    assert (world.queue.counters.killed, world.vhost.queues.named("dead").ready_count) == (1, 2)
+    assert (world.q.counters.killed, world.named("dead").ready_count) == (1, 2)
 
 
 @pytest.mark.parametrize("how", ["closed", "recovered", "failed"])
 def test_what_was_not_an_attempt_is_none_once_there_are_rules(how: str) -> None:
     """A queue without rules notes whose fault it was, too: settings that come later find the right number."""
     world = World({}, {})
-    world.publish([b"m"], {})
+    world.write([b"m"], {})
     world.end_turn()
     for _ in range(3):
         got(world)
@@ -81,7 +81,7 @@ def test_what_was_not_an_attempt_is_none_once_there_are_rules(how: str) -> None:
     tag, _, _ = got(world)
     world.sessions[2].reject(tag, requeue=True, why=NACKED)
     world.end_turn()
-    assert world.queue.ready_count == (how != "failed")
+    assert world.q.ready_count == (how != "failed")
 
 
 @pytest.mark.parametrize("is_ruled", [False, True])
@@ -89,7 +89,7 @@ def test_what_was_not_an_attempt_is_none_once_there_are_rules(how: str) -> None:
 def test_what_came_back_expires_on_time(how: str, is_ruled: bool) -> None:
     """It was out as its queue had nothing to wait for; back at the head, it is waited for again."""
     world = World({}, {"max_delivery_attempts": 5} if is_ruled else {})
-    world.publish([b"m", b"n"], {"expiration": b"500"})
+    world.write([b"m", b"n"], {"expiration": b"500"})
     world.end_turn()
     for _ in range(2):
         got(world)
@@ -106,28 +106,28 @@ def test_what_came_back_expires_on_time(how: str, is_ruled: bool) -> None:
     assert world.broker.next_deadline_ns() == 500 * MS
     world.advance(400)
     world.check()
-    assert (world.queue.ready_count, world.queue.counters.expired) == (0, 2)
+    assert (world.q.ready_count, world.q.counters.expired) == (0, 2)
 
 
 def test_what_came_back_expires_on_time_while_groups_are_dealt_again() -> None:
     """A consumer joined: nothing is handed out until all that is out is settled; what came back has its time."""
     rules = {"default_group_rebalance": True, "default_group_rebalance_pause_dispatch": True}
     world = World({}, rules)
-    world.consume("t0", prefetch=2)
+    world.join("t0", prefetch=2)
     world.end_turn()
     headers = {"JMSXGroupID": Field("S", b"g")}
-    world.publish([b"expires"], {"expiration": b"500", "headers": headers})
-    world.publish([b"stays"], {"headers": headers})
+    world.write([b"expires"], {"expiration": b"500", "headers": headers})
+    world.write([b"stays"], {"headers": headers})
     world.end_turn()
-    world.consume("t1", prefetch=1, who=1)
+    world.join("t1", prefetch=1, who=1)
     world.end_turn()
     world.sessions[0].reject(1, requeue=True, why=NACKED)
     world.end_turn()
-    assert (world.queue.ready_count, world.queue.unacked) == (1, 1)
+    assert (world.q.ready_count, world.q.unacked) == (1, 1)
     world.check()
     world.advance(500)
     world.check()
-    assert (world.queue.ready_count, world.queue.counters.expired) == (0, 1)
+    assert (world.q.ready_count, world.q.counters.expired) == (0, 1)
 
 
 @pytest.mark.parametrize("use", ["consumer", "get", "declare", "nothing"])
@@ -136,10 +136,10 @@ def test_a_queue_that_is_used_does_not_expire(use: str) -> None:
     world = World({"x-expires": Field("l", 1000)}, {})
     for _ in range(3):
         if use == "consumer":
-            if not world.queue.consumers:
-                world.consume("t")
+            if not world.q.consumers:
+                world.join("t")
         elif use == "get":
-            world.get()
+            world.fetch()
         elif use == "declare":
             world.declare("q")
         world.end_turn()
@@ -163,23 +163,23 @@ def test_a_queue_that_is_used_does_not_expire(use: str) -> None:
 def test_nothing_wakes_up_for_messages_that_are_gone(way: str) -> None:
     """Messages that waited for their time left otherwise: the broker has nothing to do then."""
     world = World({}, {"redelivery_delay_ms": 5000})
-    world.publish([b"m"], {})
+    world.write([b"m"], {})
     world.end_turn()
     tag, _, _ = got(world)
     world.sessions[2].reject(tag, requeue=True, why=NACKED)
     world.end_turn()
-    ((due_ns, message),) = world.queue.scheduled.entries()
+    ((due_ns, message),) = world.q.scheduled.entries()
     assert world.broker.next_deadline_ns() == due_ns == 5000 * MS
     if way == "purge":
-        assert world.queue.purge() == 1
+        assert world.q.purge() == 1
     elif way == "cancel":
-        assert scheduled.cancel(world.queue, message.id)
+        assert scheduled.cancel(world.q, message.id)
     elif way == "delete":
         assert world.vhost.queues.delete("q", world.client) == 1
     else:
-        scheduled.reschedule(world.queue, message.id, 0)
+        scheduled.reschedule(world.q, message.id, 0)
         world.end_turn()
-        world.get()
+        world.fetch()
     world.end_turn()
     world.check()
     next_ns = world.broker.next_deadline_ns()

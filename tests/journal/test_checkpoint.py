@@ -12,19 +12,17 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from depth_world import DepthWorld
+from depth_world import DepthWorld, page_early
 from effort import examples
 
 from leveret.engine import Choice, Field, FieldTable, Message, Moving, Queue, to_queue
 from leveret.engine.moving import why_not
-from leveret.engine.stores import memory_budget, tail_paging
 from leveret.journal import RecoveredQueue, recover
 from leveret.journal.recording import checkpoint as stating
 from leveret.journal.recording import message_index as indexes
 from leveret.journal.recording.message_index import message_index
 from leveret.journal.recovery import snapshot
 
-PATH = "j"
 PRIORITIES: FieldTable = {"x-max-priority": Field("l", 3)}
 #: Arguments and settings of the queue, and what may be in memory of it.
 KINDS: dict[str, tuple[FieldTable, dict[str, Any], int | None]] = {
@@ -46,9 +44,7 @@ KINDS: dict[str, tuple[FieldTable, dict[str, Any], int | None]] = {
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue is deep from its first messages on, and is stated two messages at a time."""
-    for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
-        monkeypatch.setattr(tail_paging, name, value)
-    monkeypatch.setattr(memory_budget, "SMALL", 0)
+    page_early(monkeypatch)
     for module, name in ((stating, "PART_MESSAGES"), (stating, "LOOK_SLICE"), (snapshot, "PART_MESSAGES")):
         monkeypatch.setattr(module, name, 2)
     monkeypatch.setattr(indexes, "KEEP_SLICE", 3)
@@ -96,7 +92,7 @@ class Life:
 
     @property
     def queue(self) -> Queue:
-        return self.world.client.vhost.queues.named("q")
+        return self.world.named("q")
 
     def publish(self) -> None:
         """Some persistent ones; a few expire, and some are transient."""
@@ -106,16 +102,16 @@ class Life:
         mode = 1 if self.chance.random() < 0.1 else 2
         sizes = [self.chance.choice((0, 7, 300)) for _ in range(self.chance.randrange(1, 6))]
         properties = {"delivery_mode": mode, "priority": self.chance.randrange(5), "headers": headers, **more}
-        self.world.publish(sizes, properties, self.number, self.chance.choice(("q.x", "q.x", "q.both")))
+        self.world.fill(sizes, properties, self.number, self.chance.choice(("q.x", "q.x", "q.both")))
 
     def take(self) -> None:
         """For good."""
         for _ in range(self.chance.randrange(1, 4)):
-            self.world.get()
+            self.world.fetch()
 
     def take_out(self) -> None:
         for _ in range(self.chance.randrange(1, 4)):
-            self.world.get(no_ack=False)
+            self.world.fetch(no_ack=False)
 
     def _tag(self) -> int | None:
         tags = list(self.world.sessions[2].unacked)
@@ -150,11 +146,9 @@ class Life:
 
     def declare_again(self) -> None:
         if self.chance.random() < 0.2:
-            vhost, client = self.world.client.vhost, self.world.client
-            vhost.queues.delete("q", client)
+            self.world.vhost.queues.delete("q", self.world.client)
             self.world.end_turn()
-            vhost.queues.declare("q", client=client, durable=True, arguments=self.world.arguments)
-            vhost.bindings.add("queue", "q", "e", "q.#", {})
+            self.world.declare("q")
 
     def act(self) -> None:
         verb = self.chance.choice(self.verbs)
@@ -176,11 +170,11 @@ class Life:
 
     def check(self, after: str) -> None:
         """What a kill now would leave is what there is."""
-        found = recover(self.world.files, PATH)
+        found = recover(self.world.files, self.world.path)
         queues = {found.names.text(id_): queue for id_, queue in found.queues.items()}
         where: dict[int, set[int]] = {}
         for name in ("q", "dead", "other"):
-            one = self.world.client.vhost.queues.named(name)
+            one = self.world.named(name)
             expected = told_of(self.world, one)
             assert self.told(queues.get(name, RecoveredQueue())) == expected, f"{name} after {after}"
             for id_ in expected:
@@ -244,7 +238,7 @@ def test_a_kill_at_any_step(kind: str, seed: int) -> None:
         life.checkpoint()
         life.publish()
         life.act()
-    life.world.restart()
+    life.world.kill(power_cut=True)
     life.check("a restart")
     life.checkpoint()
     life.world.close()

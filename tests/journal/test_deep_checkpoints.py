@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from depth_world import DepthWorld
+from depth_world import DepthWorld, page_early
 
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.stores import memory_budget, tail_paging
 from leveret.engine.stores.paged_run import Part
 from leveret.journal.recording import checkpoint as stating
 from leveret.journal.recovery import snapshot
@@ -22,9 +21,7 @@ KINDS = pytest.mark.parametrize("arguments", [PLAIN_QUEUE, LEVELS], ids=["plain"
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue is deep from its first messages on, and is stated two messages at a time."""
-    for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
-        monkeypatch.setattr(tail_paging, name, value)
-    monkeypatch.setattr(memory_budget, "SMALL", 0)
+    page_early(monkeypatch)
     for module, name in ((stating, "PART_MESSAGES"), (stating, "LOOK_SLICE"), (snapshot, "PART_MESSAGES")):
         monkeypatch.setattr(module, name, 2)
 
@@ -36,22 +33,22 @@ def filled(arguments: FieldTable) -> DepthWorld:
         more = {"expiration": b"90000"} if number == 3 else {}
         bodies = [10 * number, 7, 900, 3, 50]
         SIZES.update((world.broker.context.next_id + at, 3 + size) for at, size in enumerate(bodies))
-        world.publish(bodies, {"delivery_mode": 2, "priority": number % 4, **more}, number)
+        world.fill(bodies, {"delivery_mode": 2, "priority": number % 4, **more}, number)
         world.end_turn()
-    assert world.queue.store.is_deep
+    assert world.q.store.is_deep
     return world
 
 
 def sizes_paged(world: DepthWorld) -> dict[int, int]:
     """Octets of the bodies of what is paged out, as the queue counts them."""
-    parts = [part for part in world.queue.store.paged_parts() if isinstance(part, Part)]
+    parts = [part for part in world.q.store.paged_parts() if isinstance(part, Part)]
     return {id_: size for part in parts for id_, size in zip(part.ids, part.sizes)}
 
 
 def contents(world: DepthWorld) -> list[Any]:
     """Redelivered or not, and what a client sees, in order; the queue is empty then."""
     found = []
-    while (got := world.get()) is not None:
+    while (got := world.fetch()) is not None:
         found.append((got[1], got[3]))
         world.end_turn()
     return found
@@ -63,22 +60,22 @@ def restarted(world: DepthWorld) -> DepthWorld:
 
 
 def take_one(world: DepthWorld) -> None:
-    world.get()
+    world.fetch()
 
 
 def take_seven(world: DepthWorld) -> None:
     for _ in range(7):
-        world.get()
+        world.fetch()
         world.end_turn()
 
 
 def return_five(world: DepthWorld) -> None:
-    for tag in [world.get(no_ack=False)[0] for _ in range(5)]:
+    for tag in [world.fetch(no_ack=False)[0] for _ in range(5)]:
         world.sessions[2].reject(tag, requeue=True)
 
 
 def purge(world: DepthWorld) -> None:
-    world.queue.purge()
+    world.q.purge()
 
 
 def steps_of(world: DepthWorld) -> Iterator[None]:
@@ -112,7 +109,7 @@ def test_what_happens_between_two_steps(arguments: FieldTable, act: Callable[[De
 def test_what_is_stated_is_as_it_was(arguments: FieldTable) -> None:
     """Sizes, priorities and times of what is paged out, and of what is out to a consumer."""
     world = filled(arguments)
-    out = [world.get(no_ack=False)[0] for _ in range(2)]
+    out = [world.fetch(no_ack=False)[0] for _ in range(2)]
     world.end_turn()
     for _ in steps_of(world):
         pass

@@ -6,17 +6,15 @@ each consumer and get received, how much is ready, unacknowledged and waiting, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from depth_world import MS, PERSISTENT, DepthWorld
-from effort import examples
-from hypothesis import HealthCheck, settings
+from depth_world import PERSISTENT, DepthMachine, DepthWorld, stories
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from leveret.engine import reconfigure
+from leveret.engine import MS, Session
 from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import queue as queue_module
@@ -42,14 +40,14 @@ def _small() -> Iterator[None]:
 class World(DepthWorld):
     """With a queue that keeps its messages, unless it is one of last values alone (`is_kept` False)."""
 
-    has_spool = False
+    has_temp_store = False
 
     def __init__(
         self, arguments: FieldTable, said: dict[str, Any], *, memory: int | None, is_kept: bool = True
     ) -> None:
         self.is_kept = is_kept
         super().__init__(arguments, said, memory=memory)
-        assert isinstance(self.queue.store, NonDestructiveStore) is is_kept
+        assert isinstance(self.q.store, NonDestructiveStore) is is_kept
 
     def repository(self) -> SettingsRepository:
         return SettingsRepository([entry("q", **{"default_non_destructive": self.is_kept, **self.said})])
@@ -57,8 +55,8 @@ class World(DepthWorld):
     @property
     def log(self) -> NonDestructiveStore:
         """The messages of a queue that keeps them."""
-        assert isinstance(self.queue.store, NonDestructiveStore)
-        return self.queue.store
+        assert isinstance(self.q.store, NonDestructiveStore)
+        return self.q.store
 
 
 ARGUMENTS = st.sampled_from(
@@ -91,8 +89,8 @@ FIXED = {"default_last_value_key", "max_size_bytes", "address_full_policy"}
 SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
 
 
-class KeptMachine(RuleBasedStateMachine):
-    """Everything is done in both worlds."""
+class KeptMachine(DepthMachine):
+    """A queue that keeps its messages."""
 
     is_kept = True
     has_keys = False
@@ -112,13 +110,6 @@ class KeptMachine(RuleBasedStateMachine):
         self.number = 0
         for sizes, persistent in runs:
             self.publish(sizes, persistent, None, None, None, None, "q.x")
-
-    def both(self, act: Callable[[World], object]) -> None:
-        answers = []
-        for world in self.worlds:
-            answers.append(act(world))
-            world.end_turn()
-        assert answers[0] == answers[1]
 
     @rule(
         sizes=SIZES,
@@ -150,13 +141,13 @@ class KeptMachine(RuleBasedStateMachine):
             properties = {"delivery_mode": mode, "expiration": expiration, "priority": priority}
             if headers:
                 properties["headers"] = headers
-            world.publish(sizes, properties, self.number, routing_key)
+            world.fill(sizes, properties, self.number, routing_key)
 
         self.both(act)
 
     @rule(no_ack=st.booleans(), count=st.integers(1, 3), name=st.sampled_from(["q", "q", "dead", "other"]))
     def get(self, no_ack: bool, count: int, name: str) -> None:
-        self.both(lambda world: [world.get(name, no_ack=no_ack) for _ in range(count)])
+        self.both(lambda world: [world.fetch(name, no_ack=no_ack) for _ in range(count)])
 
     @rule(
         who=st.integers(0, 1),
@@ -170,99 +161,50 @@ class KeptMachine(RuleBasedStateMachine):
             if not world.sessions[who].consumers:
                 for number in range(count):
                     tag = f"t{self.number}.{number}"
-                    world.consume(tag, prefetch=prefetch, no_ack=no_ack, total=total, who=who)
+                    world.join(tag, prefetch=prefetch, no_ack=no_ack, total=total, who=who)
 
         self.number += 1
         self.both(act)
 
-    @rule(who=st.integers(0, 1))
-    def cancel(self, who: int) -> None:
-        self.both(lambda world: [world.sessions[who].cancel(tag) for tag in list(world.sessions[who].consumers)])
+    def settleable(self, session: Session) -> list[int]:
+        """Whose deliveries come first is no rule where several consumers share a channel."""
+        return [tag for _, _, tag in _held(session)]
 
-    @rule(
-        who=st.integers(0, 2),
-        which=st.integers(0, 9),
-        how=st.sampled_from(["ack", "ack", "nack", "nack", "reject"]),
-        multiple_=st.booleans(),
-    )
-    def settle(self, who: int, which: int, how: str, multiple_: bool) -> None:
-        def act(world: World) -> None:
-            session = world.sessions[who]
-            # Whose deliveries come first is no rule where several consumers share a channel.
-            held = sorted((getattr(one.holder, "tag", ""), one.id, tag) for tag, one in session.unacked.items())
-            if not held:
-                return
-            tag = held[which % len(held)][2]
-            multiple = multiple_ and held[0][0] == held[-1][0]
-            if how == "ack":
-                session.ack(tag, multiple=multiple)
-            else:
-                session.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
-
-        self.both(act)
-
-    @rule(who=st.integers(0, 2), failed=st.booleans())
-    def close(self, who: int, failed: bool) -> None:
-        def act(world: World) -> None:
-            world.sessions[who].close(failed=failed)
-            world.sessions[who] = world.client.open_session()
-
-        self.both(act)
+    def may_settle_many(self, session: Session) -> bool:
+        held = _held(session)
+        return held[0][0] == held[-1][0]
 
     @rule(what=st.sampled_from(["purge", "recover", "ring", "no ring", "settings", "delete"]), said=SETTINGS)
     def intervene(self, what: str, said: dict[str, Any]) -> None:
-        """What happens more seldom."""
-
         def delete(world: World) -> object:
-            count = world.client.vhost.queues.delete("q", client=world.client)
+            count = world.vhost.queues.delete("q", world.client)
             world.end_turn()
-            queue = world.client.vhost.queues.declare("q", client=world.client, durable=True, arguments=world.arguments)
-            world.queue = queue
-            world.client.vhost.bindings.add("queue", "q", "e", "q.#", {})
+            world.declare("q")
             return count
 
         def change(world: World) -> None:
             # A limit on octets that is new after a restart begins with an estimate of what only the journal has.
             fixed = {key: value for key, value in world.said.items() if key in FIXED}
-            world.said = {key: value for key, value in said.items() if key not in FIXED} | fixed
-            world.broker.reloading.replace_settings(world.repository())
+            world.configure({key: value for key, value in said.items() if key not in FIXED} | fixed)
 
-        acts: dict[str, Callable[[World], object]] = {
-            "purge": lambda world: world.queue.purge(),
-            "recover": lambda world: [session.recover() for session in world.sessions],
-            "ring": lambda world: reconfigure.set_ring_size(world.queue, 5),
-            "no ring": lambda world: reconfigure.set_ring_size(world.queue, None),
-            "settings": change,
-            "delete": delete,
-        }
-        self.both(acts[what])
-
-    @rule(ms=st.sampled_from([1, 400, 6000]))
-    def advance(self, ms: int) -> None:
-        self.both(lambda world: world.advance(ms))
-
-    @rule()
-    def state(self) -> None:
-        """Segments go and contents move under the deep queue."""
-        self.both(lambda world: world.state())
+        self.both({"settings": change, "delete": delete}.get(what) or self.intervention(what))
 
     @rule(ms=st.sampled_from([0, 500]))
     def restart(self, ms: int) -> None:
         """The power goes, for so long."""
         for world in self.worlds:
             world.clock.advance_ns(ms * MS)
-            world.restart()
+            world.kill(power_cut=True)
 
     @precondition(lambda self: hasattr(self, "worlds"))
     @invariant()
-    def no_difference(self) -> None:
-        shallow, deep = self.worlds
-        assert deep.facts() == shallow.facts()
-        assert not shallow.queue.store.is_deep
+    def nothing_leaves_the_memory_of_the_other(self) -> None:
+        assert not self.worlds[0].q.store.is_deep
 
-    def teardown(self) -> None:
-        for world in getattr(self, "worlds", ()):
-            world.journal.close()
+
+def _held(session: Session) -> list[tuple[str, int, int]]:
+    """Consumer, id and tag of what is out."""
+    return sorted((getattr(one.holder, "tag", ""), one.id, tag) for tag, one in session.unacked.items())
 
 
 class LastValueMachine(KeptMachine):
@@ -278,12 +220,7 @@ class KeptLastValueMachine(KeptMachine):
     has_keys = True
 
 
-STORIES = settings(
-    max_examples=examples(60),
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+STORIES = stories(60)
 
 
 class TestKept(KeptMachine.TestCase):  # type: ignore[misc,name-defined]
@@ -314,30 +251,30 @@ def test_the_keys_of_last_values_are_known_after_a_restart(memory: int | None, i
     """A value that comes then replaces the one from before."""
     world = World({}, {"default_last_value_key": "k"}, memory=memory, is_kept=is_kept)
     for number, key in enumerate((b"a", b"b", b"c")):
-        world.publish([50], of_key(key), number)
+        world.fill([50], of_key(key), number)
     world.end_turn()
-    world.restart()
-    assert world.queue.store.is_deep is (memory == 0)
-    world.publish([50], of_key(b"b"), 3)
+    world.kill(power_cut=True)
+    assert world.q.store.is_deep is (memory == 0)
+    world.fill([50], of_key(b"b"), 3)
     world.end_turn()
-    assert (world.queue.ready_count, world.queue.statistics().counters["replaced"]) == (3, 1)
-    world.consume("t")
+    assert (world.q.ready_count, world.q.statistics().counters["replaced"]) == (3, 1)
+    world.join("t")
     world.end_turn()
-    assert world.bodies("t") == ([b"0.0", b"2.0", b"3.0"] if is_kept else [b"0.0", b"3.0", b"2.0"])
+    assert world.got("t") == ([b"0.0", b"2.0", b"3.0"] if is_kept else [b"0.0", b"3.0", b"2.0"])
 
 
 def test_what_was_replaced_does_not_come_back() -> None:
     """A consumer gives back what has a newer value meanwhile; what is there still, comes again."""
     world = World({}, {"default_last_value_key": "k"}, memory=0)
     for number, key in enumerate((b"a", b"b", b"c", b"d")):
-        world.publish([50], of_key(key), number)
-    world.consume("t", no_ack=False)
+        world.fill([50], of_key(key), number)
+    world.join("t", no_ack=False)
     world.end_turn()
-    world.publish([50], of_key(b"b"), 4)
+    world.fill([50], of_key(b"b"), 4)
     world.end_turn()
     world.sessions[0].reject(3, multiple=True, requeue=True, why=NACKED)
     world.end_turn()
-    assert world.bodies("t") == [b"0.0", b"1.0", b"2.0", b"3.0", b"4.0", b"0.0", b"2.0"]
+    assert world.got("t") == [b"0.0", b"1.0", b"2.0", b"3.0", b"4.0", b"0.0", b"2.0"]
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
@@ -345,12 +282,12 @@ def test_a_full_disk(is_kept: bool) -> None:
     """What the journal does not have stays in memory, and leaves it when it has been stated; nothing is lost."""
     world = World({}, {"default_last_value_key": "k"}, memory=0, is_kept=is_kept)
     for number in range(5):
-        world.publish([50], of_key(b"%d" % number), number)
+        world.fill([50], of_key(b"%d" % number), number)
     arguments = {"x-dead-letter-exchange": Field("S", b"e"), "x-dead-letter-routing-key": Field("S", b"q.x")}
-    vhost, getter = world.client.vhost, world.sessions[2]
-    source = vhost.queues.declare("source", client=world.client, durable=True, arguments=arguments)
-    vhost.bindings.add("queue", "source", "e", "source", {})
-    world.publish([50], of_key(b"6"), 6, "source")
+    getter = world.sessions[2]
+    source = world.queue("source", **arguments)
+    world.bind("source", "e", "source")
+    world.fill([50], of_key(b"6"), 6, "source")
     world.end_turn()
 
     def fault(operation: str, path: str) -> None:
@@ -358,29 +295,29 @@ def test_a_full_disk(is_kept: bool) -> None:
             raise OSError(28, "No space left on device")
 
     world.files.fault = fault
-    world.publish([50], of_key(b"5"), 5)
+    world.fill([50], of_key(b"5"), 5)
     world.broker.end_turn()
     world.journal.commit()
     assert not world.journal.wait(world.journal.next_lsn)
     world.recorder.fail(for_good=False)
     getter.get(source, no_ack=False)
     getter.reject(1, requeue=False)  # the journal does not get what dies
-    world.consume("t", prefetch=9, no_ack=False)
-    while world.broker.end_turn() or world.broker.scheduler.load() or world.broker.scheduler.hungry:
+    world.join("t", prefetch=9, no_ack=False)
+    while world.broker.end_turn() or world.broker.scheduler.load():
         pass
-    assert world.bodies("t") == [b"%d.0" % number for number in range(7)]
+    assert world.got("t") == [b"%d.0" % number for number in range(7)]
     world.files.fault = lambda operation, path: None
     world.journal.retry()
     world.recorder.recover()
-    world.state()
+    world.checkpoint(reclaims=True)
     world.recorder.all_is_stated()
     world.sessions[0].reject(7, multiple=True, requeue=True, why=NACKED)
-    world.publish([50], of_key(b"7"), 7)
+    world.fill([50], of_key(b"7"), 7)
     world.end_turn()
-    world.restart()
-    world.consume("again")
+    world.kill(power_cut=True)
+    world.join("again")
     world.end_turn()
-    assert world.bodies("again") == [b"%d.0" % number for number in range(8)]
+    assert world.got("again") == [b"%d.0" % number for number in range(8)]
 
 
 @pytest.mark.parametrize("memory", [None, 0, 4000])
@@ -392,33 +329,33 @@ def test_messages_that_only_memory_has_stand_where_they_came(memory: int | None)
         if number == 4:
             due_ms = world.clock.wall_ms() + 300
             properties |= {"delivery_mode": 2, "headers": {"_AMQ_SCHED_DELIVERY": Field("l", due_ms)}}
-        world.publish([50] * 3, properties, number)
-    world.consume("before")
+        world.fill([50] * 3, properties, number)
+    world.join("before")
     world.end_turn()
     world.advance(400)
-    world.consume("after", who=1)
+    world.join("after", who=1)
     world.end_turn()
     expected = [b"%d.%d" % (number, at) for number in range(12) for at in range(3)]
     late = [b"4.0", b"4.1", b"4.2"]
-    assert world.bodies("after") == expected
-    assert world.bodies("before") == [body for body in expected if body not in late] + late
+    assert world.got("after") == expected
+    assert world.got("before") == [body for body in expected if body not in late] + late
 
 
 def test_the_tests_own_tools_see_all() -> None:
     """A picture of the queue, and messages taken out of its middle."""
     world = World({}, {}, memory=0)
     for number in range(6):
-        world.publish([50], {"delivery_mode": 1 if number == 3 else 2}, number)
+        world.fill([50], {"delivery_mode": 1 if number == 3 else 2}, number)
     world.end_turn()
-    picture = snapshot_of(world.queue, world.clock)
+    picture = snapshot_of(world.q, world.clock)
     assert [message.body.rstrip(b"\0") for message in picture.ready] == [b"%d.0" % number for number in range(6)]
-    take_ready(world.queue, lambda message: message.body[:1] in b"24")
+    take_ready(world.q, lambda message: message.body[:1] in b"24")
     world.end_turn()
-    assert world.queue.statistics().counters["purged"] == 2
-    world.restart()
-    world.consume("t")
+    assert world.q.statistics().counters["purged"] == 2
+    world.kill(power_cut=True)
+    world.join("t")
     world.end_turn()
-    assert world.bodies("t") == [b"0.0", b"1.0", b"5.0"]
+    assert world.got("t") == [b"0.0", b"1.0", b"5.0"]
 
 
 def test_a_checkpoint_before_dead_letters_are_made() -> None:
@@ -427,7 +364,7 @@ def test_a_checkpoint_before_dead_letters_are_made() -> None:
     arguments["x-dead-letter-routing-key"] = Field("S", b"dead")
     world = World(arguments, {"default_last_value_key": "k"}, memory=0, is_kept=False)
     for number in range(5):
-        world.publish([50], of_key(b"%d" % number), number)
+        world.fill([50], of_key(b"%d" % number), number)
     world.end_turn()
     world.clock.advance_ns(1000 * MS)
     world.broker.advance()
@@ -435,6 +372,6 @@ def test_a_checkpoint_before_dead_letters_are_made() -> None:
     world.journal.commit()
     for _ in checkpoint(world.broker, world.journal, world.recorder):
         world.journal.commit()
-    world.publish([50], PERSISTENT, 5, "other")
+    world.fill([50], PERSISTENT, 5, "other")
     world.end_turn()
-    assert [world.get("dead")[3][0].rstrip(b"\0") for _ in range(5)] == [b"%d.0" % number for number in range(5)]
+    assert [world.fetch("dead")[3][0].rstrip(b"\0") for _ in range(5)] == [b"%d.0" % number for number in range(5)]

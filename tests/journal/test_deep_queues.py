@@ -7,24 +7,20 @@ how much is ready, unacknowledged and waiting; all counters.
 from __future__ import annotations
 
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from depth_world import MEMORY_LIMITS, PERSISTENT
+from depth_world import MEMORY_LIMITS, PERSISTENT, DepthMachine, page_early, stories
 from depth_world import DepthWorld as World
-from effort import examples
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from leveret.engine import Message, reconfigure
-from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import classic
-from leveret.engine.stores import memory_budget, tail_paging
 from leveret.engine.stores.paged_run import octets_paged
 
 ARGUMENTS = st.sampled_from(
@@ -59,17 +55,14 @@ SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
 
 @pytest.fixture(autouse=True, scope="module")
 def _small() -> Iterator[None]:
-    """A queue is deep from its first messages on, and they come back in pairs."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
-            patch.setattr(tail_paging, name, value)
+        page_early(patch)
         patch.setattr(classic, "STRAIGHT_MIN", 2)
-        patch.setattr(memory_budget, "SMALL", 0)
         yield
 
 
-class DepthMachine(RuleBasedStateMachine):
-    """Everything is done in both worlds."""
+class QueueMachine(DepthMachine):
+    """A queue that pages."""
 
     @initialize(
         arguments=ARGUMENTS,
@@ -85,13 +78,6 @@ class DepthMachine(RuleBasedStateMachine):
         self.number = 0
         for sizes, persistent in runs:
             self.publish(sizes, persistent, None, len(sizes) % 4, 0)
-
-    def both(self, act: Callable[[World], object]) -> None:
-        answers = []
-        for world in self.worlds:
-            answers.append(act(world))
-            world.end_turn()
-        assert answers[0] == answers[1]
 
     @rule(
         sizes=SIZES,
@@ -109,11 +95,11 @@ class DepthMachine(RuleBasedStateMachine):
         if delay_ms:
             due_ms = self.worlds[0].clock.wall_ms() + delay_ms
             properties["headers"] = {SCHEDULED_DELIVERY: Field("l", due_ms)}
-        self.both(lambda world: world.publish(sizes, properties, self.number))
+        self.both(lambda world: world.fill(sizes, properties, self.number))
 
     @rule(no_ack=st.booleans(), count=st.integers(1, 3), name=st.sampled_from(["q", "q", "dead"]))
     def get(self, no_ack: bool, count: int, name: str) -> None:
-        self.both(lambda world: [world.get(name, no_ack=no_ack) for _ in range(count)])
+        self.both(lambda world: [world.fetch(name, no_ack=no_ack) for _ in range(count)])
 
     @rule(who=st.integers(0, 1), prefetch=st.integers(0, 4), no_ack=st.booleans())
     def consume(self, who: int, prefetch: int, no_ack: bool) -> None:
@@ -121,97 +107,34 @@ class DepthMachine(RuleBasedStateMachine):
         tag = f"t{self.number}"
 
         def act(world: World) -> None:
-            session = world.sessions[who]
-            if not session.consumers:
-                session.limit(prefetch, total=False)
-                session.consume(world.queue, tag, no_ack=no_ack, exclusive=False, arguments={})
-
-        self.both(act)
-
-    @rule(who=st.integers(0, 1))
-    def cancel(self, who: int) -> None:
-        self.both(lambda world: [world.sessions[who].cancel(tag) for tag in list(world.sessions[who].consumers)])
-
-    @rule(
-        who=st.integers(0, 2),
-        which=st.integers(0, 9),
-        how=st.sampled_from(["ack", "ack", "nack", "reject"]),
-        multiple=st.booleans(),
-    )
-    def settle(self, who: int, which: int, how: str, multiple: bool) -> None:
-        def act(world: World) -> None:
-            session = world.sessions[who]
-            tags = list(session.unacked)
-            if not tags:
-                return
-            tag = tags[which % len(tags)]
-            if how == "ack":
-                session.ack(tag, multiple=multiple)
-            else:
-                session.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
-
-        self.both(act)
-
-    @rule(who=st.integers(0, 2), failed=st.booleans())
-    def close(self, who: int, failed: bool) -> None:
-        def act(world: World) -> None:
-            world.sessions[who].close(failed=failed)
-            world.sessions[who] = world.client.open_session()
+            if not world.sessions[who].consumers:
+                world.join(tag, prefetch=prefetch, no_ack=no_ack, who=who)
 
         self.both(act)
 
     @rule(what=st.sampled_from(["purge", "recover", "recover", "ring", "no ring", "settings"]), said=SETTINGS)
     def intervene(self, what: str, said: dict[str, Any]) -> None:
-        """What happens more seldom."""
-        acts: dict[str, Callable[[World], object]] = {
-            "purge": lambda world: world.queue.purge(),
-            "recover": lambda world: [session.recover() for session in world.sessions],
-            "ring": lambda world: reconfigure.set_ring_size(world.queue, 5),
-            "no ring": lambda world: reconfigure.set_ring_size(world.queue, None),
-            "settings": lambda world: self.configure(world, said),
-        }
-        self.both(acts[what])
-
-    @staticmethod
-    def configure(world: World, said: dict[str, Any]) -> None:
-        """Other settings from now on."""
-        world.said = said
-        world.broker.reloading.replace_settings(world.repository())
-
-    @rule(ms=st.sampled_from([1, 400, 6000]))
-    def advance(self, ms: int) -> None:
-        self.both(lambda world: world.advance(ms))
-
-    @rule()
-    def checkpoint(self) -> None:
-        """Segments go and contents move under the deep queue."""
-        self.both(lambda world: world.state())
+        self.both((lambda world: world.configure(said)) if what == "settings" else self.intervention(what))
 
     @rule(said=SETTINGS)
     def restart(self, said: dict[str, Any]) -> None:
         """The power goes, and comes back."""
         for world in self.worlds:
             world.said = said
-            world.restart()
-
-    @precondition(lambda self: hasattr(self, "worlds"))
-    @invariant()
-    def no_difference(self) -> None:
-        shallow, deep_ = self.worlds
-        assert deep_.facts() == shallow.facts()
+            world.kill(power_cut=True)
 
     @precondition(lambda self: hasattr(self, "worlds"))
     @invariant()
     def what_is_there_is_counted(self) -> None:
         """To the octet, also after a restart: in memory, in the journal and in the temp store."""
         world = self.worlds[1]
-        meter, parts = world.queue.meter, world.queue.store.paged_parts()
+        meter, parts = world.q.meter, world.q.store.paged_parts()
         assert (meter is None) is (not MEMORY_LIMITS & world.said.keys())
         if meter is None:
             return
         paged = [part for part in parts if not isinstance(part, Message)]
         aside = [part for part in parts if isinstance(part, Message)]
-        here = [*world.queue.messages(), *aside, *world.queue.unacked_messages()]
+        here = [*world.q.messages(), *aside, *world.q.unacked_messages()]
         assert (meter.in_memory, meter.in_memory_octets) == (len(here), sum(len(one.content) for one in here))
         assert meter.paged == sum(len(part.ids) for part in paged)
         assert meter.paged_octets == sum(octets_paged(part.sizes[:], part.location) for part in paged)
@@ -227,27 +150,18 @@ class DepthMachine(RuleBasedStateMachine):
     @invariant()
     def memory_is_within_its_limits(self) -> None:
         """Whatever was ready has left it but for the last one that was read back, and what has to stay."""
-        queue = self.worlds[1].queue
+        queue = self.worlds[1].q
         is_stuck = any(isinstance(part, Message) for part in queue.store.paged_parts())
         if queue.meter is None or is_stuck or queue.consumer_list.groups is not None:
             return
         for bound in queue.meter.bounds:
             assert bound.room >= 0 or queue.store.in_memory <= 1 or bound.room + LARGEST >= 0
 
-    def teardown(self) -> None:
-        for world in getattr(self, "worlds", ()):
-            world.close()
 
-
-class TestDepth(DepthMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestDepth(QueueMachine.TestCase):  # type: ignore[misc,name-defined]
     """Many short stories."""
 
-    settings = settings(
-        max_examples=examples(80),
-        stateful_step_count=25,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    settings = stories(80)
 
 
 assert issubclass(TestDepth, unittest.TestCase)
@@ -257,30 +171,30 @@ assert issubclass(TestDepth, unittest.TestCase)
 def test_what_expires_behind_an_evicted_head(is_deep: bool) -> None:
     """A ring's arrival takes the head away; those behind it that have expired go at once."""
     world = World({}, {}, memory=0 if is_deep else None)
-    world.publish([0], PERSISTENT, 1)
-    world.publish([0, 0, 0], PERSISTENT | {"expiration": b"400"}, 2)
+    world.fill([0], PERSISTENT, 1)
+    world.fill([0, 0, 0], PERSISTENT | {"expiration": b"400"}, 2)
     world.end_turn()
     world.advance(500)
-    reconfigure.set_ring_size(world.queue, 4)
-    world.publish([0], PERSISTENT, 3)
+    reconfigure.set_ring_size(world.q, 4)
+    world.fill([0], PERSISTENT, 3)
     world.end_turn()
     world.advance(1)
-    counters = world.queue.statistics().counters
+    counters = world.q.statistics().counters
     world.close()
-    assert (world.queue.ready_count, counters["replaced"], counters["expired"]) == (1, 1, 3)
+    assert (world.q.ready_count, counters["replaced"], counters["expired"]) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("count", range(1, 12))
 def test_a_consumer_comes_when_gets_took_all_that_was_in_memory(count: int) -> None:
     """What is ready in the journal alone is ready."""
     world = World({}, {}, memory=0)
-    world.publish([0] * 12, PERSISTENT, 1)
-    world.publish([0] * 12, PERSISTENT, 2)
+    world.fill([0] * 12, PERSISTENT, 1)
+    world.fill([0] * 12, PERSISTENT, 2)
     world.end_turn()
     for _ in range(count):
-        world.sessions[2].get(world.queue, no_ack=True)
+        world.fetch()
     world.end_turn()
-    world.sessions[0].consume(world.queue, "late", no_ack=True, exclusive=False, arguments={})
+    world.join("late")
     world.end_turn()
     assert len(world.seen["late"]) == 24 - count
     world.close()
@@ -291,12 +205,11 @@ def test_groups_survive_a_restart(is_deep: bool) -> None:
     """Messages of a group that come back from the journal, paged or not, still go to one consumer."""
     before = World({}, {}, memory=None)
     for group in (b"a", b"b"):
-        before.publish([0] * 6, PERSISTENT | {"headers": {"JMSXGroupID": Field("S", group)}}, ord(group))
+        before.fill([0] * 6, PERSISTENT | {"headers": {"JMSXGroupID": Field("S", group)}}, ord(group))
     before.end_turn()
     world = World({}, {}, memory=0 if is_deep else None, files=before.files.power_cut())
-    for session, tag in zip(world.sessions, ("one", "two")):
-        session.limit(1, total=False)
-        session.consume(world.queue, tag, no_ack=False, exclusive=False, arguments={})
+    for who, tag in enumerate(("one", "two")):
+        world.join(tag, prefetch=1, no_ack=False, who=who)
     world.end_turn()
     for _ in range(12):
         for session in world.sessions[:2]:
@@ -311,7 +224,7 @@ def test_groups_survive_a_restart(is_deep: bool) -> None:
 def test_a_full_disk_under_a_deep_queue(recovers: bool) -> None:
     """What was taken before anybody heard that the disk is full is nowhere but in memory; consumers get it."""
     world = World(FieldTable(), {}, memory=0)
-    world.publish([3] * 7, {"delivery_mode": 2}, 0)
+    world.fill([3] * 7, {"delivery_mode": 2}, 0)
     world.end_turn()
 
     def fault(operation: str, path: str) -> None:
@@ -319,13 +232,13 @@ def test_a_full_disk_under_a_deep_queue(recovers: bool) -> None:
             raise OSError(28, "No space left on device")
 
     world.files.fault = fault
-    world.publish([3] * 6, {"delivery_mode": 2}, 1)
+    world.fill([3] * 6, {"delivery_mode": 2}, 1)
     world.broker.end_turn()
     world.journal.commit()
     assert not world.journal.wait(world.journal.next_lsn)
     world.recorder.fail(for_good=False)
-    world.sessions[0].consume(world.queue, "t", no_ack=True, exclusive=False, arguments={})
-    while world.broker.end_turn() or world.broker.scheduler.load() or world.broker.scheduler.hungry:
+    world.join("t")
+    while world.broker.end_turn() or world.broker.scheduler.load():
         pass
     expected = [b"%d.%d" % (run, at) for run, count in ((0, 7), (1, 6)) for at in range(count)]
     assert [body[:3] for _, (body, *_) in world.seen["t"]] == expected
@@ -345,11 +258,11 @@ def test_a_turn_that_reads_back_what_it_wrote_is_not_cut_in_two(arguments: Field
     """
     arguments = {**arguments, "x-dead-letter-exchange": Field("S", b"e")}
     world = World(arguments, {}, memory=0)
-    world.publish([50] * 8, PERSISTENT, 1)
+    world.fill([50] * 8, PERSISTENT, 1)
     world.end_turn()
     before = held(world)
-    world.publish([50] * 20, PERSISTENT, 2)
-    assert world.queue.store.is_deep
+    world.fill([50] * 20, PERSISTENT, 2)
+    assert world.q.store.is_deep
     world.journal.writer.run_once()  # its thread may write at any time
     assert held(World(arguments, {}, memory=0, files=world.files.crash())) == before
     world.end_turn()
@@ -361,7 +274,7 @@ def test_a_turn_that_reads_back_what_it_wrote_is_not_cut_in_two(arguments: Field
 def held(world: World) -> list[bytes]:
     """The bodies in the queue, oldest first."""
     bodies = []
-    while (taken := world.sessions[2].get(world.queue, no_ack=False)) is not None:
+    while (taken := world.get(no_ack=False, by=world.sessions[2])) is not None:
         bodies.append(taken[1].envelope.framing.split(taken[1].content)[1].rstrip(bytes(1)))
     world.sessions[2].recover()
     world.end_turn()
@@ -371,9 +284,9 @@ def held(world: World) -> list[bytes]:
 def test_deep_queues_are_fed_in_turns() -> None:
     """Two of them want messages in memory, several slices each: neither waits until the other one has enough."""
     world = World(FieldTable(), {}, memory=2_000_000)
-    world.publish([1] * 20_000, PERSISTENT, 1, "q.both")
+    world.fill([1] * 20_000, PERSISTENT, 1, "q.both")
     world.end_turn()
-    queues = [world.client.vhost.queues.named(name) for name in ("q", "other")]
+    queues = [world.named(name) for name in ("q", "other")]
     for queue in queues:
         assert queue.store.is_deep
         queue.context.broker.scheduler.load_later(queue)
@@ -397,13 +310,13 @@ def test_where_a_delayed_message_is_when_it_is_due(memory: int | None, arguments
     world = World(arguments, {}, memory=memory)
     headers = [{"x-delay": Field("l", wait)} for wait in (0, 500, 500, 300, 0)]
     for number, waits in enumerate(headers):
-        world.publish([1, 1], {**PERSISTENT, "headers": waits if waits["x-delay"].value else {}}, number)
+        world.fill([1, 1], {**PERSISTENT, "headers": waits if waits["x-delay"].value else {}}, number)
     world.end_turn()
-    assert world.queue.store.is_deep is (memory is not None)
+    assert world.q.store.is_deep is (memory is not None)
     world.clock.advance_ns(600 * 1_000_000)
     world.broker.advance()
     world.end_turn()
-    got = [world.get()[3][0][:3] for _ in range(10)]
+    got = [world.fetch()[3][0][:3] for _ in range(10)]
     assert got == [b"%d.%d" % (number, at) for number in (1, 2, 3, 0, 4) for at in range(2)]
     world.close()
 
@@ -414,14 +327,14 @@ def test_where_a_delayed_message_is_after_a_restart(memory: int | None) -> None:
     world = World(FieldTable(), {}, memory=memory)
     for number, wait in enumerate((0, 500, 1500, 0)):
         headers = {"headers": {"x-delay": Field("l", wait)}} if wait else {}
-        world.publish([1], {**PERSISTENT, **headers}, number)
+        world.fill([1], {**PERSISTENT, **headers}, number)
     world.end_turn()
     world.advance(600)
-    assert (world.queue.ready_count, len(world.queue.scheduled)) == (3, 1)
-    world.restart()
-    assert (world.queue.ready_count, len(world.queue.scheduled)) == (3, 1)
+    assert (world.q.ready_count, len(world.q.scheduled)) == (3, 1)
+    world.kill(power_cut=True)
+    assert (world.q.ready_count, len(world.q.scheduled)) == (3, 1)
     world.advance(1000)
-    assert [world.get()[3][0][:1] for _ in range(4)] == [b"2", b"0", b"1", b"3"]
+    assert [world.fetch()[3][0][:1] for _ in range(4)] == [b"2", b"0", b"1", b"3"]
     world.close()
 
 
@@ -430,11 +343,11 @@ def test_a_ring_counts_what_is_not_in_memory() -> None:
     said = {"max_size_bytes": 200, "address_full_policy": "PAGE"}
     world = World({"x-ring-size": Field("l", 6)}, said, memory=0)
     for number in range(20):
-        world.publish([100, 100], PERSISTENT, number)
+        world.fill([100, 100], PERSISTENT, number)
         world.end_turn()
-        assert world.queue.store.is_deep
-        assert world.queue.ready_count <= 6
-    assert world.queue.counters.replaced == 34
-    got = [world.get()[3][0][:4].rstrip(b"\0") for _ in range(6)]
+        assert world.q.store.is_deep
+        assert world.q.ready_count <= 6
+    assert world.q.counters.replaced == 34
+    got = [world.fetch()[3][0][:4].rstrip(b"\0") for _ in range(6)]
     assert got == [b"%d.%d" % (number, at) for number in (17, 18, 19) for at in (0, 1)]
     world.close()

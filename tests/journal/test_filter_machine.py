@@ -15,18 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from depth_world import PERSISTENT, USER, DepthWorld
-from effort import examples
-from hypothesis import HealthCheck, settings
+from depth_world import PERSISTENT, DepthMachine, DepthWorld, page_early, stories
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from leveret.engine import Envelope, Message, reconfigure
-from leveret.engine.clients.session import NACKED
-from leveret.engine.messages.content import PLAIN, SCHEDULED_DELIVERY, encode_header, scan_properties
+from leveret.engine import Message
+from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import searching, selection
-from leveret.engine.stores import memory_budget, scanning, tail_paging
+from leveret.engine.stores import scanning
 
 ARGUMENTS = st.sampled_from(
     [
@@ -66,11 +63,9 @@ PREFETCH = st.sampled_from([1, 1, 2, 4, 0])
 
 @pytest.fixture(autouse=True, scope="module")
 def _small() -> Iterator[None]:
-    """A queue is deep from its first messages on, windows are small, and turns are short."""
+    """Windows are small, and turns are short."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
-            patch.setattr(tail_paging, name, value)
-        patch.setattr(memory_budget, "SMALL", 0)
+        page_early(patch)
         patch.setattr(searching, "STEP", 3)
         patch.setattr(searching, "WINDOW", 4)
         patch.setattr(scanning, "NEAR", 2)
@@ -84,30 +79,23 @@ def _small() -> Iterator[None]:
 class FilterWorld(DepthWorld):
     """Messages are numbered, in bodies and by the order of their ids."""
 
-    def start(self) -> None:
-        super().start()
+    def begin(self) -> None:
         self.numbers: dict[bytes, tuple[int, int]] = getattr(self, "numbers", {})
+        super().begin()
 
     def publish_numbered(self, first: int, count: int, properties: dict[str, Any], k: int) -> None:
         """A run of them."""
         bodies = [b'{"n": %d}' % number for number in range(first, first + count)]
-        for number, body in enumerate(bodies, first):
-            self.numbers[body] = (number, k)
-        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
-        route = self.client.vhost.router.route("e", "q.x", USER)
-        self.sessions[2].publish(route, Envelope("e", "q.x", facts), contents, mandatory=False)
+        self.numbers.update({body: (number, k) for number, body in enumerate(bodies, first)})
+        self.publish(*bodies, key="q.x", exchange="e", by=self.sessions[2], **properties)
 
-    def subscribe(self, tag: str, text: str, *, prefetch: int, no_ack: bool, who: int) -> None:
+    def subscribe(self, tag: str, text: str, **how: Any) -> None:
         """A consumer with a filter."""
-        session = self.sessions[who]
-        session.limit(prefetch, total=False)
-        arguments = {"x-filter": Field("S", text.encode())} if text else {}
-        session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments=arguments)
+        self.join(tag, **how, **({"x_filter": text} if text else {}))
 
     def ready(self) -> dict[int, Message]:
         """All that is ready, by position."""
-        store, after = self.queue.store, 0
+        store, after = self.q.store, 0
         found: dict[int, Message] = {}
         while True:
             seen = store.scan(after, 3)
@@ -124,8 +112,8 @@ class FilterWorld(DepthWorld):
         return FILTERS[text](*self.numbers[message.body])
 
 
-class FilterMachine(RuleBasedStateMachine):
-    """Everything is done in a world in memory and in a deep one."""
+class FilterMachine(DepthMachine):
+    """Consumers with filters."""
 
     @initialize(
         arguments=ARGUMENTS,
@@ -196,7 +184,7 @@ class FilterMachine(RuleBasedStateMachine):
         tag = f"t{self.number}"
         if self.disjoint:
             text = list(FILTERS)[at]
-            if text in [self.texts[one.tag] for one in self.worlds[0].queue.consumers]:
+            if text in [self.texts[one.tag] for one in self.worlds[0].q.consumers]:
                 return
         self.texts[tag] = text
         self.subscribed[tag] = {"prefetch": prefetch, "no_ack": no_ack, "who": who}
@@ -211,71 +199,33 @@ class FilterMachine(RuleBasedStateMachine):
 
         self.both(act)
 
-    @rule(
-        who=st.integers(0, 2),
-        which=st.integers(0, 9),
-        how=st.sampled_from(["ack", "ack", "nack", "nack", "reject"]),
-        multiple=st.booleans(),
-    )
-    def settle(self, who: int, which: int, how: str, multiple: bool) -> None:
-        def act(world: FilterWorld) -> None:
-            session = world.sessions[who]
-            tags = list(session.unacked)
-            if not tags:
-                return
-            tag = tags[which % len(tags)]
-            if how == "ack":
-                session.ack(tag, multiple=multiple)
-            else:
-                session.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
-
-        self.both(act)
-
     @rule(no_ack=st.booleans(), count=st.integers(1, 3))
     def get(self, no_ack: bool, count: int) -> None:
         def act(world: FilterWorld) -> None:
             for _ in range(count):
-                world.sessions[2].get(world.queue, no_ack=no_ack)
-
-        self.both(act)
-
-    @rule(who=st.integers(0, 2), failed=st.booleans())
-    def close(self, who: int, failed: bool) -> None:
-        def act(world: FilterWorld) -> None:
-            world.sessions[who].close(failed=failed)
-            world.sessions[who] = world.client.open_session()
+                world.fetch(no_ack=no_ack)
 
         self.both(act)
 
     @rule(what=st.sampled_from(["purge", "recover", "recover", "ring", "no ring", "page out"]))
     def intervene(self, what: str) -> None:
-        """What happens more seldom."""
-        acts: dict[str, Callable[[FilterWorld], object]] = {
-            "purge": lambda world: world.queue.purge(),
-            "recover": lambda world: [session.recover() for session in world.sessions],
-            "ring": lambda world: reconfigure.set_ring_size(world.queue, 5),
-            "no ring": lambda world: reconfigure.set_ring_size(world.queue, None),
-            "page out": lambda world: world.memory is None or world.queue.pageable.page_out(1000),
-        }
         if what == "ring":
             self.disjoint = False  # a full ring may drop what comes back before a consumer has found it
-        self.both(acts[what])
-
-    @rule(ms=st.sampled_from([0, 1, 400, 6000]))
-    def advance(self, ms: int) -> None:
-        """Time goes by, or segments go and contents move under the deep queue."""
-        self.both(lambda world: world.advance(ms) if ms else world.state())
+        if what == "page out":
+            self.both(lambda world: world.memory is None or world.q.pageable.page_out(1000))
+        else:
+            self.both(self.intervention(what))
 
     @rule(said=SETTINGS, is_kill=st.booleans(), who=st.integers(0, 2), which=st.integers(0, 9), count=COUNTS)
     def start_again(self, said: dict[str, Any], is_kill: bool, who: int, which: int, count: int) -> None:
         """The power goes, and comes back, and so do the consumers."""
-        consumers = [one.tag for one in self.worlds[0].queue.consumers]
+        consumers = [one.tag for one in self.worlds[0].q.consumers]
         if is_kill:
             self.kill(who, which, count)
         else:
             for world in self.worlds:
                 world.said = said
-                world.restart()
+                world.kill(power_cut=True)
         for tag in consumers:
             for world in self.worlds:
                 world.subscribe(tag, self.texts[tag], **self.subscribed[tag])
@@ -289,20 +239,16 @@ class FilterMachine(RuleBasedStateMachine):
         for world in self.worlds:
             world.end_turn()
             safe = {message.body for message in world.ready().values() if message.envelope.summary.persistent}
-            scheduled = {message.body for message in world.queue.messages() if message.envelope.summary.persistent}
-            out = {one.body: one for one in world.queue.unacked_messages() if one.envelope.summary.persistent}
+            scheduled = {message.body for message in world.q.messages() if message.envelope.summary.persistent}
+            out = {one.body: one for one in world.q.unacked_messages() if one.envelope.summary.persistent}
             session = world.sessions[who]
             tags = list(session.unacked)
             if tags:
                 session.ack(tags[which % len(tags)], multiple=False)
             world.publish_numbered(self.number, count, PERSISTENT, 0)
             world.broker.end_turn()
-            after = world.files.crash()
-            world.close()
-            world.files = after
-            world.start()
-            world.end_turn()
-            there = {message.body for message in [*world.ready().values(), *world.queue.messages()]}
+            world.kill()
+            there = {message.body for message in [*world.ready().values(), *world.q.messages()]}
             new = {b'{"n": %d}' % number for number in range(self.number, self.number + count)}
             assert there <= safe | scheduled | set(out) | new
             if world.arguments == {} and not world.said:
@@ -318,7 +264,7 @@ class FilterMachine(RuleBasedStateMachine):
             for tag, got in world.seen.items():
                 for _, content in got:
                     assert FILTERS[self.texts[tag]](*world.numbers[content[0]]), (tag, content)
-            consumer_list = world.queue.consumer_list
+            consumer_list = world.q.consumer_list
             now_ns = world.clock.monotonic_ns()
             for consumer in consumer_list.served:
                 text = self.texts[consumer.tag]
@@ -330,39 +276,29 @@ class FilterMachine(RuleBasedStateMachine):
                     message = ready[position]
                     if world.takes(text, message) and not 0 < message.expires_ns <= now_ns:
                         assert all(one < position for one in got_ids), (text, message, got_ids)
-            assert len(ready) == world.queue.ready_count
+            assert len(ready) == world.q.ready_count
 
     @staticmethod
     def positions(world: FilterWorld) -> dict[bytes, int]:
         """Where messages that are out stood."""
         found = {}
-        for message in world.queue.unacked_messages():
-            found[message.body] = world.queue.store.position_of(message)
+        for message in world.q.unacked_messages():
+            found[message.body] = world.q.store.position_of(message)
         for body in world.numbers:
             found.setdefault(body, 0)  # gone: nothing is known of it
         return found
 
-    @precondition(lambda self: hasattr(self, "worlds"))
+    @precondition(lambda self: hasattr(self, "worlds") and self.disjoint)
     @invariant()
-    def depth_makes_no_difference(self) -> None:
-        if self.disjoint:
-            shallow, deep = self.worlds
-            assert deep.facts() == shallow.facts()
-
-    def teardown(self) -> None:
-        for world in getattr(self, "worlds", ()):
-            world.close()
+    def no_difference(self) -> None:
+        shallow, deep = self.worlds
+        assert deep.facts() == shallow.facts()
 
 
 class TestFilters(FilterMachine.TestCase):  # type: ignore[misc,name-defined]
     """Many short stories."""
 
-    settings = settings(
-        max_examples=examples(80),
-        stateful_step_count=25,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    settings = stories(80)
 
 
 assert issubclass(TestFilters, unittest.TestCase)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from depth_world import USER, DepthWorld
+from depth_world import DepthWorld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,7 +44,7 @@ step = st.one_of(
 class MixedWorld(DepthWorld):
     """`is_mixed`: runs are published whole; else message by message, queue by queue as a mixed run is."""
 
-    has_spool = False
+    has_temp_store = False
 
     def __init__(self, arguments: dict[str, Field], *, is_mixed: bool, memory: int | None) -> None:
         self.is_mixed = is_mixed
@@ -53,8 +53,8 @@ class MixedWorld(DepthWorld):
         self.number = 0
         super().__init__(arguments, {}, memory=memory)
 
-    def start(self) -> None:
-        super().start()
+    def begin(self) -> None:
+        super().begin()
         self.broker.context.listeners.append(self.heard.append)
         self.envelopes = [self._envelope(key, properties) for key, properties in [*KINDS, TRANSIENT]]
         self.sessions[2].select_confirms()
@@ -70,7 +70,7 @@ class MixedWorld(DepthWorld):
             body = b"%d" % self.number
             contents.append(PLAIN.join(encode_header(len(body), [*KINDS, TRANSIENT][kind][1]), body))
         envelopes = [self.envelopes[kind] for kind in kinds]
-        routes = [self.client.vhost.router.route("e", envelope.routing_key, USER) for envelope in envelopes]
+        routes = [self.route(envelope.routing_key, "e") for envelope in envelopes]
         queues = [route.only_queue for route in routes]
         session = self.sessions[2]
         if self.is_mixed:
@@ -81,7 +81,7 @@ class MixedWorld(DepthWorld):
                     if queues[at] is queue:
                         session.publish(route, envelopes[at], (contents[at],), mandatory=False)
         assert session.confirms is not None
-        self.broker.scheduler.mark(self.queue)
+        self.broker.scheduler.mark(self.q)
 
     def do(self, what: str, *arguments: Any) -> None:
         """A step."""
@@ -100,8 +100,7 @@ class MixedWorld(DepthWorld):
         if what == "consume":
             prefetch, no_ack = arguments
             if tag not in session.consumers:
-                session.limit(prefetch, total=False)
-                session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments={})
+                self.join(tag, prefetch=prefetch, no_ack=no_ack, who=who)
         elif what == "cancel":
             session.cancel(tag)
         elif session.unacked:
@@ -111,14 +110,23 @@ class MixedWorld(DepthWorld):
             else:
                 session.reject(oldest, requeue=True)
 
+    def restart(self) -> None:
+        """The power goes; all was safe."""
+        self.kill(power_cut=True)
+
+    def get(self, name: str) -> Any:
+        """What clients see of it."""
+        got = super().get(name, by=self.sessions[2])
+        return None if got is None else (got[0], *got[2:], self.content(got[1].envelope, got[1].content))
+
     def state(self) -> Any:
         """What is to be the same."""
         self.end_turn()
         confirms = self.sessions[2].confirms
         assert confirms is not None
         self.confirmed += confirms.take(1 << 60)
-        stats = [self.client.vhost.queues.named(name).statistics() for name in ("q", "other")]
-        in_memory = [self.content(one.envelope, one.content) for one in self.queue.store]
+        stats = [self.named(name).statistics() for name in ("q", "other")]
+        in_memory = [self.content(one.envelope, one.content) for one in self.q.store]
         counts = [(one.ready, one.unacked, one.counters) for one in stats]
         return self.seen, in_memory, counts, self.confirmed, _told(self.heard)
 
@@ -166,9 +174,9 @@ def test_envelopes_may_stand_in_any_sequence() -> None:
     world.do("consume", 0, 1, False)
     envelopes = (world.envelopes[0], world.envelopes[1], world.envelopes[0])
     contents = [PLAIN.join(encode_header(1), body) for body in (b"1", b"2", b"3")]
-    world.sessions[2].publish_mixed([world.queue] * 3, envelopes, contents)
+    world.sessions[2].publish_mixed([world.q] * 3, envelopes, contents)
     (effect,) = world.client.take_outbox()
     assert isinstance(effect, Delivered)
     assert list(effect.runs()) == [(1, envelopes[0], contents[:1])]
-    assert tuple(one.envelope for one in world.queue.store) == envelopes[1:]
+    assert tuple(one.envelope for one in world.q.store) == envelopes[1:]
     world.close()

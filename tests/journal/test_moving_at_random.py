@@ -77,7 +77,7 @@ class Life:
         self.chance.choice(verbs)()
         self.world.end_turn()
         there: Counter[bytes] = Counter()
-        for queue in self.world.client.vhost.queues.values():
+        for queue in self.world.vhost.queues.values():
             self.deep += queue.store.is_deep
             there.update(_bodies(queue))
         assert there + self.taken == self.published
@@ -85,7 +85,7 @@ class Life:
     def publish(self) -> None:
         sizes = [self.chance.choice((0, 3, 50)) for _ in range(self.chance.randrange(1, 8))]
         self.number += 1
-        self.world.publish(sizes, {**PERSISTENT, "priority": self.chance.randrange(5)}, self.number)
+        self.world.fill(sizes, {**PERSISTENT, "priority": self.chance.randrange(5)}, self.number)
         self.published.update(b"%d.%d" % (self.number, index) for index in range(len(sizes)))
 
     def move(self) -> None:
@@ -102,24 +102,24 @@ class Life:
         self.moved += self.moving.done - before
 
     def take(self) -> None:
-        got = self.world.get(self.chance.choice(("q", "other")))
+        got = self.world.fetch(self.chance.choice(("q", "other")))
         if got is not None:
             self.taken[got[3][0].rstrip(b"\0")] += 1
 
     def give_back(self) -> None:
         """Some are out, and come back in this turn or a later one."""
         if self.chance.random() < 0.5:
-            self.world.get("q", no_ack=False)
+            self.world.fetch("q", no_ack=False)
         elif self.world.sessions[2].unacked:
             self.world.sessions[2].reject(0, multiple=True, requeue=True)
 
     def fail(self) -> None:
         """The power goes, or a checkpoint is made and segments go."""
         if self.chance.random() < 0.3:
-            self.world.restart()
+            self.world.kill(power_cut=True)
             self.moving = None
         else:
-            self.world.state()
+            self.world.checkpoint(reclaims=True)
 
 
 @pytest.mark.parametrize("memory", [None, 0, 1500])

@@ -192,9 +192,9 @@ def test_a_deep_queue_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JournalPager, "pause", lambda self: pauses.append(1))
     world = DepthWorld({}, {}, memory=1000)
     for number in range(400):
-        world.publish([100], PERSISTENT, number)
+        world.fill([100], PERSISTENT, number)
         world.end_turn()
-    assert len(world.queue.store) - world.queue.store.in_memory > 200
+    assert len(world.q.store) - world.q.store.in_memory > 200
     left = [0]
 
     def fault(operation: str, path: str) -> None:
@@ -207,7 +207,7 @@ def test_a_deep_queue_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
     world.files.fault = fault
     world.journal.contents.close()
     got = []
-    while (message := world.queue.pop()) is not None:
+    while (message := world.q.pop()) is not None:
         got.append(bytes(world.content(message.envelope, message.content)[0]).partition(b".")[0])
     assert got == [b"%d" % number for number in range(400)]
     assert pauses

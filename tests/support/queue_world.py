@@ -8,33 +8,29 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
+from depth_world import DepthWorld
+
 from leveret.engine import (
-    Broker,
     BrokerOptions,
     Consumer,
-    Delivered,
     Envelope,
     Event,
-    ManualClock,
     Message,
     PublishedEvent,
     Queue,
-    Session,
-    User,
 )
 from leveret.engine.delivery.consumer import holder_of
 from leveret.engine.events import TERMINAL, EventKind
 from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header, scan_properties
-from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.messages.content import PropertySummary
+from leveret.engine.messages.field_table import FieldTable
 from leveret.engine.messages.levels import ONE_LEVEL
 from leveret.engine.queues.queue_events import AckedEvent, LeftEvent, RequeuedEvent, ScheduledEvent
 from leveret.engine.stores.paging import runs_of
 from leveret.settings import SettingsRepository, SystemUsage, entry
-from leveret.testing.memory_pager import MemoryPager, MemoryTempStore
+from leveret.testing.harness import messages
+from leveret.testing.memory_pager import MemoryTempStore
 
-USER = User("guest")
-MS = 1_000_000
 #: Settings that page messages out, and change nothing else here.
 MEMORY_LIMITS = frozenset({"memory_limit", "max_size_bytes", "max_size_messages"})
 #: What is counted -> the events that say it.
@@ -53,60 +49,34 @@ COUNTED = {
 }
 
 
-class QueueWorld:
-    """Queues `q`, `other` and `dead` behind a topic exchange `e`, and three sessions of one client.
+class QueueWorld(DepthWorld):
+    """A world without a journal. `memory`: octets that messages may take; None: nothing is metered, either.
 
-    `memory`: octets that messages may take; None: nothing leaves memory, and nothing is metered.
-    `said`: settings of `q`.
+    `temp`: the temp store; `published`: all that was, by id.
     """
 
+    checks = True
+    has_journal = False
+    memory_limits = MEMORY_LIMITS
+
     def __init__(
-        self,
-        arguments: FieldTable,
-        said: dict[str, Any],
-        *,
-        memory: int | None = None,
-        durable: bool = True,
-        unsent_max: int = 1 << 20,
+        self, arguments: FieldTable, said: dict[str, Any], *, memory: int | None = None, **options: Any
     ) -> None:
-        self.clock = ManualClock()
         self.others: dict[str, dict[str, Any]] = {}
-        self.arguments, self.said, self.memory, self.durable = arguments, said, memory, durable
         usage = None if memory is None else SystemUsage(memory=1 << 40, store=1 << 40, temp=1 << 40)
-        self.options = BrokerOptions(system_usage=usage)
         self.temp = MemoryTempStore(1 << 40)
         self.envelopes: dict[tuple[str, PropertySummary], Envelope] = {}
-        self.published: dict[int, tuple[Envelope, bytes]] = {}  # by id; the pager reads here what it is asked for
-        self.broker = Broker(self.clock, settings=self.repository(), options=self.options, unsent_max=unsent_max)
-        self.broker.context.listeners.append(self.listen)
-        if memory is not None:
-            self.broker.context.storage.open_temp = lambda: self.temp
-            self.broker.context.storage.pager = pager = MemoryPager(memory)
-            pager.journal = self.published
-        self.seen: dict[str, list[Any]] = {}
+        self.published: dict[int, tuple[Envelope, bytes]] = {}
         self.events: dict[str, dict[EventKind, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
         self.told: dict[str, Counter[EventKind]] = defaultdict(Counter)
         self.failed: dict[str, Counter[int]] = defaultdict(Counter)  # attempts that count, by queue and id
-        self.is_read = True
-        self.client = self.broker.connections.open("/", USER, name="c", flush=self.flush)
-        self.sessions: list[Session] = [self.client.open_session() for _ in range(3)]
-        self.vhost = self.client.vhost
-        self.vhost.exchanges.declare("e", "topic", durable=True)
-        for name in ("q", "other", "dead"):
-            self.declare(name)
-        self.vhost.bindings.add("queue", "other", "e", "q.both", {})
-        self.end_turn()
+        super().__init__(arguments, said, memory=memory, options=BrokerOptions(system_usage=usage), **options)
 
-    def declare(self, name: str) -> None:
-        """One of the queues, which may have been deleted."""
-        arguments, durable = (self.arguments, self.durable) if name == "q" else ({}, True)
-        self.vhost.queues.declare(name, client=self.client, durable=durable, arguments=arguments)
-        self.vhost.bindings.add("queue", name, "e", f"{name}.#", {})
-
-    @property
-    def queue(self) -> Queue:
-        """What it is about."""
-        return self.vhost.queues.named("q")
+    def begin(self) -> None:
+        super().begin()
+        self.broker.context.listeners.append(self.listen)
+        if self.memory is not None:
+            self.broker.context.storage.open_temp = lambda: self.temp
 
     @property
     def queues(self) -> list[Queue]:
@@ -114,36 +84,18 @@ class QueueWorld:
         return list(self.vhost.queues.values())
 
     def repository(self) -> SettingsRepository:
-        """The operator's settings; without limits on what is in memory where nothing leaves it."""
-        said = self.said
-        if self.memory is None:
-            said = {key: value for key, value in said.items() if key not in MEMORY_LIMITS}
         others = [entry(name, **of) for name, of in self.others.items()]
-        return SettingsRepository([entry("q", **said), *others])
+        return SettingsRepository([*super().repository().entries, *others])
 
     def configure(self, said: dict[str, Any], **others: dict[str, Any]) -> None:
         """Other settings from now on, of `q` and of other queues by name."""
-        self.said, self.others = said, others
-        self.broker.reloading.replace_settings(self.repository(), self.options)
+        self.others = others
+        super().configure(said)
 
     # -- what is told ---------------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """The client reads what was put for it."""
-        for effect in self.client.take_outbox():
-            if isinstance(effect, Delivered):
-                consumer: Any = effect.consumer
-                self.seen.setdefault(consumer.tag, []).extend(
-                    (effect.redelivered, self.content(envelope, content))
-                    for _, envelope, contents in effect.runs()
-                    for content in contents
-                )
-        if self.is_read:
-            self.client.drained()
-
     @staticmethod
     def content(envelope: Envelope, content: bytes) -> Any:
-        """What a client sees of a message."""
         return envelope.framing.split(content)[1].rstrip(b"\0"), sorted(envelope.headers(content)), envelope.routing_key
 
     def listen(self, event: Event) -> None:
@@ -162,66 +114,32 @@ class QueueWorld:
         if isinstance(event, RequeuedEvent | ScheduledEvent) and event.counted:
             self.failed[event.subject].update(event.messages)
 
-    # -- time -----------------------------------------------------------------------------------------------------
-
-    def end_turn(self) -> None:
-        """Until there is nothing to do now, what is due already included. No turn leaves a contradiction."""
-        self._end_turn()
-        while (due := self.broker.next_deadline_ns()) is not None and due <= self.clock.monotonic_ns():
-            self.broker.advance()
-            self._end_turn()
-
-    def _end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.scheduler.load() or self.broker.scheduler.hungry:
-            check_broker(self.broker)
-
-    def advance(self, ms: int) -> None:
-        """Time goes by, and what is due happens in time."""
-        until = self.clock.monotonic_ns() + ms * MS
-        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
-            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
-            self.broker.advance()
-            self.end_turn()
-        self.clock.advance_ns(until - self.clock.monotonic_ns())
-
     # -- messages -------------------------------------------------------------------------------------------------
 
-    def publish(self, bodies: list[bytes], properties: dict[str, Any], key: str = "q.x", session: int = 2) -> None:
+    def write(self, bodies: list[bytes], properties: dict[str, Any], key: str = "q.x", session: int = 2) -> None:
         """A run of messages that are alike."""
-        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
-        route = self.vhost.router.route("e", key, USER)
-        envelope = self.envelopes.setdefault((key, facts), Envelope("e", key, facts))  # as frontends have them
-        self.sessions[session].publish(route, envelope, contents, mandatory=False)
+        self.publish(*bodies, key=key, exchange="e", by=self.sessions[session], **properties)
+
+    def envelope(self, exchange: str, key: str, summary: PropertySummary) -> Envelope:
+        """One for all that are alike, as frontends have them."""
+        return self.envelopes.setdefault((key, summary), Envelope(exchange, key, summary))
 
     def publish_mixed(self, each: list[tuple[bytes, dict[str, Any]]], name: str = "q") -> None:
         """A run of messages that are not alike, of those that a frontend reads together."""
-        contents = [PLAIN.join(encode_header(len(body), properties), body) for body, properties in each]
-        facts = [scan_properties(PLAIN.split(content)[0][12:]) for content in contents]
-        envelopes = [Envelope("", name, of) for of in facts]
+        made = [messages([body], properties) for body, properties in each]
+        envelopes = [Envelope("", name, summary) for summary, _ in made]
         assert all(envelope.is_plain for envelope in envelopes)
-        queue = self.vhost.router.route("", name, USER).only_queue
+        queue = self.route(name).only_queue
         assert queue is not None
-        self.sessions[2].publish_mixed([queue] * len(contents), envelopes, contents)
+        self.sessions[2].publish_mixed([queue] * len(made), envelopes, [content for _, (content,) in made])
 
-    def get(self, name: str = "q", *, no_ack: bool = True, who: int = 2) -> Any:
-        """What a get gives."""
-        got = self.sessions[who].get(self.vhost.queues.named(name), no_ack=no_ack)
-        if got is None:
-            return None
-        tag, message, redelivered, left = got
-        return tag, redelivered, left, self.content(message.envelope, message.content)
-
-    def consume(
-        self, tag: str, name: str = "q", *, prefetch: int = 0, no_ack: bool = False, total: bool = False, who: int = 0,
-        key: bytes | None = None,
-    ) -> None:  # fmt: skip
+    def join(
+        self, tag: str, name: str = "q", *, no_ack: bool = False, key: bytes | None = None, **how: Any
+    ) -> Consumer:  # fmt: skip
         """A subscription. `key`: to messages whose header `k` is that, and to no others."""
-        arguments = {} if key is None else {"x-filter": Field("S", b"k = '%s'" % key)}
-        self.sessions[who].limit(prefetch, total=total)
-        self.sessions[who].consume(
-            self.vhost.queues.named(name), tag, no_ack=no_ack, exclusive=False, arguments=arguments
-        )
+        if key is not None:
+            how["x_filter"] = f"k = '{key.decode()}'"
+        return super().join(tag, name, no_ack=no_ack, **how)
 
     def is_wanted(self, consumer: Consumer, id_: int) -> bool:
         """Whether a subscription is to messages like this one."""
