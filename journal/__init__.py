@@ -6,9 +6,9 @@ docs/journal-format.md describes them) < `disk` < `recovery` (all readers) < `ap
 """
 
 from .appending.journal import Journal, JournalStatistics
-from .appending.turns import JournalOptions
 from .disk.directory import forget_journal, forget_reader, reader_offsets, register_reader
 from .disk.files import REAL, Files, RealFiles
+from .disk.options import JournalOptions
 from .disk.segment_file import SYNC_SECONDS
 from .disk.writer import WriterState
 from .format.errors import (

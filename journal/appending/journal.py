@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from ...engine import Clock
 from ..disk.directory import Directory
 from ..disk.files import REAL, Files
+from ..disk.options import JournalOptions
 from ..disk.reserve import Reserve
-from ..disk.segment_file import NO_ROOM, Hold, Tick
+from ..disk.segment_file import NO_ROOM, Hold, SegmentFile, Tick
 from ..disk.writer import Writer, WriterState
 from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
@@ -27,7 +28,7 @@ from ..recovery.recovery import prepare
 from ..recovery.replay import Recovered
 from .old_segments import OldSegments
 from .records import MessageRecords, ObjectRecords
-from .turns import Checkpoints, JournalOptions, Turns
+from .turns import Checkpoints, Turns
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,18 +68,8 @@ class Journal:
         self._reserve = reserve
         self.options = options
         self.recovered = recovered
-        self.writer = writer = Writer(
-            directory.files,
-            directory.path,
-            recovered.next_lsn,
-            mode=options.fsync,
-            scope=options.scope,
-            interval_ms=options.fsync_interval_ms,
-            preallocate_size=options.preallocate_size,
-            reserve=reserve,
-            now_s=time.monotonic if threaded else lambda: clock.monotonic_ns() / 1e9,
-            add_needs=directory.add_needs,
-        )
+        now_s = time.monotonic if threaded else lambda: clock.monotonic_ns() / 1e9
+        self.writer = writer = Writer(SegmentFile(directory, options, recovered.next_lsn, reserve, now_s))
         self.contents = ContentReader(
             directory.path,
             content_files,
@@ -92,7 +83,7 @@ class Journal:
         self.messages = MessageRecords(turns)
         self.objects = ObjectRecords(turns)
         self.checkpoints = Checkpoints(turns)
-        self.old_segments = OldSegments(turns, directory.files, directory.path, clock, reserve, self.contents)
+        self.old_segments = OldSegments(turns, directory, clock, reserve, self.contents)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -265,7 +256,7 @@ class Journal:
         return JournalStatistics(
             state=writer.state.name.lower(),
             next_lsn=self.next_lsn,
-            durable_lsn=writer.durable_lsn,
+            durable_lsn=writer.file.durable_lsn,
             backlog_bytes=writer.backlog_bytes,
             written_bytes=writer.file.written_bytes,
             commits=writer.commit_count,

@@ -166,17 +166,17 @@ class Ledger:
             assert self.rows[0].base_lsn == base_lsn and not self.rows[0].live
             del self.rows[0], self._bases[0], self._first_ids[0]
 
-    def to_empty(self, garbage_part: float = 0.5) -> int | None:
+    def to_empty(self) -> int | None:
         """The oldest segment, if moving its live contents forward pays; None: it does not.
 
-        It pays when more than `garbage_part` of all octets are dead: then at most as much is written as is freed.
+        It pays when more than half of all octets are dead: then at most as much is written as is freed.
         """
         if len(self.rows) < 3 or not self.rows[0].live:
             return None
         closed = self.rows[:-1]
         total = sum(row.size for row in closed)
         alive = sum(row.size * row.live / row.entered for row in closed if row.entered)
-        return self.rows[0].base_lsn if total and (total - alive) / total > garbage_part else None
+        return self.rows[0].base_lsn if total and (total - alive) / total > 0.5 else None
 
     def first_live_lsn(self, otherwise: int) -> int:
         """Base LSN of the first segment with a live content. O(segments)."""

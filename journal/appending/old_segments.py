@@ -1,15 +1,14 @@
 """Old segments: deleted when no longer needed; the last live contents of a segment can be moved out of it."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 from ...engine import Clock
-from ..disk.directory import reader_offsets
+from ..disk.directory import Directory, reader_offsets
 from ..disk.files import Files
 from ..disk.reserve import Reserve
-from ..disk.segment import Scan, path_of
+from ..disk.segment import Scan, opened, segment_name
 from ..disk.segment_file import Unlink
-from ..format.errors import BadRecord, Damaged, NotInJournal
+from ..format.errors import BadRecord, Damaged
 from ..format.heap import content_prefix, decode_content
 from ..format.record import DURABLE, MOVED, PUBLISHED, Record
 from ..recovery.content_reader import ContentReader
@@ -17,17 +16,19 @@ from .turns import Turns
 
 #: Octets that a checkpoint takes at most: for each message, for each name, and for the rest.
 SNAPSHOT_OCTETS, NAMED_OCTETS, HEAD_OCTETS = 64, 512, 64 * 1024
+#: Messages whose contents are moved in one turn.
+MOVED_SLICE = 256
 
 
 class OldSegments:
     """Deletes segments, and moves live contents forward so that a segment can be deleted."""
 
     def __init__(
-        self, turns: Turns, files: Files, path: str, clock: Clock, reserve: Reserve, contents: ContentReader
+        self, turns: Turns, directory: Directory, clock: Clock, reserve: Reserve, contents: ContentReader
     ) -> None:
         self._turns = turns
-        self._files = files
-        self._path = path
+        self._files = directory.files
+        self._path = directory.path
         self._clock = clock
         self._reserve = reserve
         self._contents = contents
@@ -40,7 +41,7 @@ class OldSegments:
         """
         turns = self._turns
         begin, end = turns.checkpoint
-        if not begin or turns.writer.durable_lsn < end:
+        if not begin or turns.writer.file.durable_lsn < end:
             return []
         keep, keep_us = self._kept()
         gone = turns.ledger.removable(begin, keep, keep_us)
@@ -56,14 +57,12 @@ class OldSegments:
         base_lsn: int,
         queues_of: Callable[[int], Sequence[int]],
         moved: Callable[[int, int], object],
-        *,
-        slice_messages: int = 256,
     ) -> Iterator[int]:
         """Copy the live contents of an old segment (`ledger.to_empty()`) forward, one slice a turn.
 
         queues_of(message id): ids of the durable queues that hold the message now. moved(message id, new content LSN).
         Yields: messages copied in the slice. The segment can be reclaimed after the next checkpoint.
-        Raises: NotInJournal, Damaged, OSError.
+        Raises: Damaged, OSError.
         """
         turns, count = self._turns, 0
         for lsn, record in contents_of(self._files, self._path, base_lsn):
@@ -75,7 +74,7 @@ class OldSegments:
                     turns.names.retire(record.address_id, moved_lsn + 1)
                 moved(record.msg_id, moved_lsn)
                 count += 1
-                if count == slice_messages:
+                if count == MOVED_SLICE:
                     yield count
                     count = 0
         yield count
@@ -107,16 +106,9 @@ class OldSegments:
 
 
 def contents_of(files: Files, directory: str, base_lsn: int) -> Iterator[tuple[int, Record]]:
-    """(LSN, record) of every `published` and `moved` in a sealed segment.
-
-    Raises: NotInJournal, Damaged, OSError.
-    """
-    path = path_of(directory, base_lsn)
-    try:
-        handle = files.open(path)
-    except FileNotFoundError as error:
-        raise NotInJournal(f"segment {base_lsn} is not in the journal any more") from error
-    try:
+    """(LSN, record) of every `published` and `moved` in a sealed segment. Raises: Damaged, OSError."""
+    name = segment_name(base_lsn)
+    with opened(files, directory, base_lsn) as handle:
         scan = Scan(files, handle, base_lsn)
         for block in scan:
             try:
@@ -124,10 +116,8 @@ def contents_of(files: Files, directory: str, base_lsn: int) -> Iterator[tuple[i
                     if record.kind in (PUBLISHED, MOVED):
                         yield lsn, record
             except BadRecord as error:
-                raise Damaged(os.path.basename(path), block.offset, str(error)) from error
-        scan.check_tail(os.path.basename(path), is_last=False)
-    finally:
-        files.close(handle)
+                raise Damaged(name, block.offset, str(error)) from error
+        scan.check_tail(name, is_last=False)
 
 
 def moved_record(lsn: int, record: Record, queue_ids: Sequence[int]) -> Record:

@@ -60,7 +60,6 @@ class MessageRecords:
         expires_ms: int = 0,
         cause_id: int = 0,
         priority: int = 0,
-        conn_id: int = 0,
         durable: bool = True,
     ) -> int:
         """Append a run of new messages with their contents; all other arguments are shared. O(messages).
@@ -80,7 +79,6 @@ class MessageRecords:
             flags=DURABLE if durable else 0,
             priorities=priority,
             address_ids=exchange_id,
-            conn_id=conn_id,
         )
 
     def published_mixed(

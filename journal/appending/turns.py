@@ -4,9 +4,9 @@ A checkpoint takes several turns.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from ...engine import Clock
+from ..disk.options import JournalOptions
 from ..disk.writer import Writer
 from ..format.block import BlockBuilder
 from ..format.heap import Head, encode_head
@@ -21,20 +21,6 @@ from .ledger import Ledger
 #: Octets that must be appended for each live message before the next checkpoint is due.
 STATED_OCTETS = 256
 PROGRAM = "leveret"
-
-
-@dataclass(slots=True, frozen=True)
-class JournalOptions:
-    """The configuration's `[journal]` table; sizes in octets, times in milliseconds."""
-
-    fsync: str = "commit"
-    fsync_interval_ms: int = 200
-    segment_size: int = 64 * 1024 * 1024
-    segment_age_ms: int = 3_600_000
-    retain_ms: int | None = None
-    scope: str = "durable"
-    preallocate_size: int = 4 * 1024 * 1024
-    reserve_size: int = 0  # room for the records that free room on a full disk
 
 
 class Turns:

@@ -17,6 +17,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from struct import Struct
 from struct import error as StructError
 
@@ -51,6 +52,21 @@ FOOTER_MAGIC = b"LVJF"
 def segment_name(base_lsn: int) -> str:
     """File name of the segment that begins at this LSN."""
     return f"{base_lsn:020d}.log"
+
+
+def path_of(directory: str, base_lsn: int) -> str:
+    """Path of a segment."""
+    return os.path.join(directory, segment_name(base_lsn))
+
+
+@contextmanager
+def opened(files: ReadableFiles, directory: str, base_lsn: int) -> Iterator[int]:
+    """The handle of a segment that is read. Raises: OSError."""
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        yield handle
+    finally:
+        files.close(handle)
 
 
 def segments_in(files: ReadableFiles, directory: str) -> list[int]:
@@ -156,7 +172,7 @@ class Segment:
                     self.heap_size,
                     self.checkpoint_begin,
                     self.checkpoint_end,
-                ),
+                ),  # fmt: skip
                 *(_KIND.pack(*item) for item in kinds.items()),
                 *(_INDEX.pack(lsn, offset, 0) for lsn, offset in index),
             )
@@ -171,25 +187,12 @@ class Segment:
         try:
             (fields,) = block.fields()
             heap = block.heap_of(fields)
-            (
-                version,
-                has_gaps,
-                kind_count,
-                index_count,
-                base,
-                end,
-                ts_min,
-                ts_max,
-                first,
-                last,
-                heap_size,
-                begin,
-                done,
-            ) = FOOTER_HEAD.unpack_from(heap)
+            fixed = FOOTER_HEAD.unpack_from(heap)
+            version, has_gaps, kind_count, index_count, base, end, ts_min, ts_max, first, last, heap_size = fixed[:11]
             if version != VERSION:
                 raise BadRecord(f"a footer of version {version}")
             position = FOOTER_HEAD.size
-            found = cls(base, begin, done)
+            found = cls(base, *fixed[11:])
             found.has_gaps = bool(has_gaps)
             for _ in range(kind_count):
                 kind, count = _KIND.unpack_from(heap, position)
@@ -222,6 +225,15 @@ def read_footer(files: ReadableFiles, handle: int) -> Segment | None:
     if block is None or not block.header.flags & IS_FOOTER or block.header.size != length:
         return None
     return Segment.from_footer(block)
+
+
+def footer_of(files: ReadableFiles, handle: int, base_lsn: int) -> Segment | None:
+    """The summary in the footer of this segment; None: it has none that is whole and its own."""
+    with suppress(BadRecord):
+        found = read_footer(files, handle)
+        if found is not None and found.base_lsn == base_lsn:
+            return found
+    return None
 
 
 class Scan:
@@ -355,8 +367,3 @@ def _is_sane(block: Block) -> bool:
     """Whether the block is no gap, or a gap with its end behind its begin."""
     header = block.header
     return not header.flags & IS_GAP or (header.heap_size >= 8 and block.end_lsn > header.base_lsn)
-
-
-def path_of(directory: str, base_lsn: int) -> str:
-    """Path of a segment."""
-    return os.path.join(directory, segment_name(base_lsn))

@@ -6,12 +6,14 @@ Source: docs/journal-format.md, "The crash model".
 
 import errno
 from bisect import bisect_left
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
+from .directory import Directory
 from .files import LATER, Files, SyncError, write_all
+from .options import JournalOptions
 from .reserve import Reserve
 from .segment import Segment, path_of
 
@@ -79,39 +81,32 @@ class SyncTimes:
 class SegmentFile:
     """Writes and syncs the open segment. Records below `written_lsn` can be read, below `durable_lsn` are fsynced.
 
-    `segment`: None before the first roll. `add_needs`: see `Directory`.
+    `segment`: None before the first roll.
     """
 
     def __init__(
         self,
-        files: Files,
-        directory: str,
+        directory: Directory,
+        options: JournalOptions,
         next_lsn: int,
-        *,
-        mode: str,
-        scope: str,
-        interval_ms: int,
-        preallocate_size: int,
-        reserve: Reserve | None,
+        reserve: Reserve,
         now_s: Callable[[], float],
-        add_needs: Callable[[Set[str]], object],
     ) -> None:
-        self._now_s = now_s
-        self.flags = MODES.index(mode) | (HAS_ALL if scope == "all" else 0)
-        self._mode = mode
-        self._interval_s = interval_ms / 1000
+        self.path = directory.path
+        self.flags = MODES.index(options.fsync) | (HAS_ALL if options.scope == "all" else 0)
         self.segment: Segment | None = None
-        self.written_lsn = next_lsn
-        self.durable_lsn = next_lsn
+        self.written_lsn = self.durable_lsn = next_lsn
+        self.written_bytes = 0
         self.sync_count = 0
         self.sync_times = SyncTimes()
-        self.written_bytes = 0
-        self._synced_at = 0.0
-        self._files = files
+        self.reserve = reserve
         self._directory = directory
-        self._preallocate_size = preallocate_size
-        self._reserve = reserve
-        self._add_needs = add_needs
+        self._files = directory.files
+        self._mode = options.fsync
+        self._interval_s = options.fsync_interval_ms / 1000
+        self._preallocate_size = options.preallocate_size
+        self._now_s = now_s
+        self._synced_at = 0.0
         self._handle = -1
         self._allocated = 0
         self._counts_links = True
@@ -137,22 +132,22 @@ class SegmentFile:
         """Do one job; it can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
         if isinstance(job, BlockBuilder):
             if job.needs:
-                self._add_needs(job.needs)
+                self._directory.add_needs(job.needs)
             self.write(job.encode(self.flags, self.durable_lsn))
         elif isinstance(job, Roll):
-            self._add_needs(job.head.needs)
+            self._directory.add_needs(job.head.needs)
             self.roll(job)
         elif isinstance(job, Tick):
             self.tick()
         elif isinstance(job, Hold):
-            self.hold_back()
+            self.reserve.hold()
         else:
             self.unlink(job.base_lsns)
 
     def _sync_directory(self) -> None:
         """Raises: SyncError; OSError if the directory is gone or cannot be opened for lack of descriptors or memory."""
         try:
-            self._files.sync_directory(self._directory)
+            self._files.sync_directory(self.path)
         except OSError as error:
             if error.errno in LATER or error.errno in LOST:
                 raise
@@ -189,7 +184,7 @@ class SegmentFile:
         _sync_file(self._files, self._handle)
         if self._counts_links and not self._files.is_linked(self._handle):
             # A file without a name is lost when the process ends.
-            raise DirectoryLost(f"{self._directory}: the open segment was deleted")
+            raise DirectoryLost(f"{self.path}: the open segment was deleted")
         self.sync_count += 1
         self._synced_at = self._now_s()
         self.sync_times.add(self._synced_at - began_s)
@@ -204,7 +199,7 @@ class SegmentFile:
         if self.segment is not None:
             self.seal(job.ts_us)
         base_lsn = job.head.base_lsn
-        handle = self._files.open(path_of(self._directory, base_lsn), create=True)
+        handle = self._files.open(path_of(self.path, base_lsn), create=True)
         try:
             self._files.truncate(handle, 0)
             data = job.head.encode(self.flags | IS_HEAD, base_lsn)
@@ -223,7 +218,7 @@ class SegmentFile:
         self.segment, self._handle, self._allocated = segment, handle, 0
         self.written_bytes += len(data)
         self.written_lsn = self.durable_lsn = segment.end_lsn
-        self.hold_back()
+        self.reserve.hold()
 
     def seal(self, ts_us: int) -> None:
         """Sync the records, write the footer (which calls them durable), sync again. Idempotent."""
@@ -251,18 +246,13 @@ class SegmentFile:
         """Delete segments, oldest first. Raises: SyncError, OSError: see `_sync_directory`."""
         for base_lsn in base_lsns:
             try:
-                self._files.unlink(path_of(self._directory, base_lsn))
+                self._files.unlink(path_of(self.path, base_lsn))
             except FileNotFoundError:
                 pass  # removed by an earlier attempt, which then failed to sync the directory
             except OSError:
                 break  # it stays, and so do the later ones, so that there is no gap; the next opening tries again
             self._sync_directory()  # after each one: a power cut could bring back any of several
-        self.hold_back()
-
-    def hold_back(self) -> None:
-        """Fill the reserve, if there is one and the disk has room for it."""
-        if self._reserve is not None:
-            self._reserve.hold()
+        self.reserve.hold()
 
     def close(self) -> None:
         """Close the file. Raises: OSError."""

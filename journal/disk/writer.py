@@ -14,13 +14,12 @@ Source: rulings 4 and 21; docs/journal-format.md, "The crash model".
 import logging
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from enum import Enum, auto
 
 from ..format.block import Block, BlockBuilder
 from ..format.errors import DirectoryLost, JournalClosed, JournalError, JournalFailed, JournalFull
-from .files import LATER, Files, SyncError
-from .reserve import Reserve
+from .files import LATER, SyncError
 from .segment_file import LOST, NO_ROOM, Job, Roll, SegmentFile, as_block
 
 logger = logging.getLogger("leveret.journal")
@@ -56,27 +55,10 @@ class Writer:
     thread, without a lock held, and must not raise.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        next_lsn: int,
-        *,
-        mode: str = "commit",
-        scope: str = "durable",
-        interval_ms: int = 200,
-        preallocate_size: int = 0,
-        reserve: Reserve | None = None,
-        now_s: Callable[[], float] = time.monotonic,
-        add_needs: Callable[[Set[str]], object] = lambda needs: None,
-        on_durable: Callable[[int], object] = lambda lsn: None,
-        on_failure: Callable[[JournalError], object] = lambda error: None,
-    ) -> None:
-        self._directory = directory
-        self._reserve = reserve
-        self.on_durable = on_durable
-        self.on_failure = on_failure
-
+    def __init__(self, file: SegmentFile) -> None:
+        self.file = file
+        self.on_durable: Callable[[int], object] = lambda lsn: None
+        self.on_failure: Callable[[JournalError], object] = lambda error: None
         self._lock = lock = threading.Lock()  # taken directly each turn: entering a condition costs 0.2 us more
         self._work = threading.Condition(lock)  # notified of new jobs
         self._progress = threading.Condition(lock)  # notified after each commit
@@ -85,7 +67,7 @@ class Writer:
         self._is_idle = False  # the thread waits for jobs, not only until SYNC_DELAY_SECONDS are over
         self._closing = False
         self._has_segment = False  # a roll has been asked for
-        self._open = BlockBuilder(next_lsn)
+        self._open = BlockBuilder(file.written_lsn)
         self._jobs: list[Job] = []
         self._taken: list[Job] = []  # jobs that the thread is writing, or could not write
         self._thread: threading.Thread | None = None
@@ -93,18 +75,6 @@ class Writer:
         # Only the thread changes the attributes below.
         self.state = RUNNING
         self.error: JournalError | None = None
-        self.file = SegmentFile(
-            files,
-            directory,
-            next_lsn,
-            mode=mode,
-            scope=scope,
-            interval_ms=interval_ms,
-            preallocate_size=preallocate_size,
-            reserve=reserve,
-            now_s=now_s,
-            add_needs=add_needs,
-        )
         self.commit_count = 0
         self._later_count = 0  # tries in a row that found no descriptor or memory
         self._was_full = False  # the disk was full, and not all jobs of that time are written yet
@@ -185,14 +155,14 @@ class Writer:
 
     def unwritten(self, lsn: int) -> Block | None:
         """The block with this record, as far as it is filled; None if it is already written. Encodes it each time."""
-        if lsn < self.written_lsn:
+        if lsn < self.file.written_lsn:
             return None
         with self._lock:
             jobs = (*self._taken, *self._jobs, self._open)
         for job in jobs:
             block = job.head if isinstance(job, Roll) else job
             if isinstance(block, BlockBuilder) and block.base_lsn <= lsn < block.next_lsn:
-                durable_lsn = min(self.durable_lsn, block.base_lsn)  # the thread may have just written this block
+                durable_lsn = min(self.file.durable_lsn, block.base_lsn)  # the thread may have just written this block
                 return as_block(block.encode(self.file.flags, durable_lsn), 0)
         return None
 
@@ -201,42 +171,27 @@ class Writer:
         """Octets that were appended and are not yet written."""
         return sum(job.size for job in (*self._jobs, *self._taken)) + (self._open.size if self._open.count else 0)
 
-    @property
-    def committed_lsn(self) -> int:
-        """All records below it are as safe as the mode promises."""
-        return self.file.committed_lsn
-
-    @property
-    def durable_lsn(self) -> int:
-        """All records below it are fsynced."""
-        return self.file.durable_lsn
-
-    @property
-    def written_lsn(self) -> int:
-        """All records below it can be read."""
-        return self.file.written_lsn
-
     def retry(self, *, spends_reserve: bool = False) -> None:
         """Try again to write the jobs that did not fit. `spends_reserve`: release the reserve for them."""
         with self._work:
             if self.state is FULL:
-                if spends_reserve and self._reserve is not None:
-                    self._reserve.release()
+                if spends_reserve:
+                    self.file.reserve.release()
                 self.state, self.error = RUNNING, None
                 self._work.notify()
 
     def wait(self, lsn: int, timeout_s: float | None = None) -> bool:
         """Block until all records below `lsn` are committed; False: timeout or failure. For tests and shutdown."""
         if self._thread is None:
-            while self.committed_lsn < lsn and self.run_once():
+            while self.file.committed_lsn < lsn and self.run_once():
                 pass
-            return self.committed_lsn >= lsn
+            return self.file.committed_lsn >= lsn
         with self._progress:
             self._is_awaited = True
             self._work.notify()
             return (
-                self._progress.wait_for(lambda: self.committed_lsn >= lsn or self.state is not RUNNING, timeout_s)
-                and self.committed_lsn >= lsn
+                self._progress.wait_for(lambda: self.file.committed_lsn >= lsn or self.state is not RUNNING, timeout_s)
+                and self.file.committed_lsn >= lsn
             )
 
     def close(self) -> None:
@@ -317,7 +272,7 @@ class Writer:
 
     def _commit(self) -> bool:
         """Write the jobs that were taken, and sync if the mode requires it. Jobs that did not fit stay."""
-        before = self.committed_lsn
+        before = self.file.committed_lsn
         jobs = self._taken
         failure: JournalError | None = None
         done = 0
@@ -347,13 +302,13 @@ class Writer:
 
     def _failure_of(self, error: OSError) -> JournalError | None:
         """The failure that an error of a write means; None: it is tried again later."""
-        text = f"{self._directory}: {error}"
+        text = f"{self.file.path}: {error}"
         if isinstance(error, SyncError):
             return JournalFailed(text)
         if error.errno in NO_ROOM:
             return JournalFull(text)
         if error.errno in LOST:
-            return DirectoryLost(f"{self._directory}: {error.strerror}")
+            return DirectoryLost(f"{self.file.path}: {error.strerror}")
         if error.errno not in LATER or (self._closing and self._later_count >= LATER_TRIES_MAX):
             return JournalFailed(text)
         self._later_count += 1
@@ -367,12 +322,12 @@ class Writer:
         except DirectoryLost as error:
             return error
         except OSError as error:
-            return JournalFailed(f"{self._directory}: {error}")
+            return JournalFailed(f"{self.file.path}: {error}")
         return None
 
     def _sync_or_fail(self) -> None:
-        if self.durable_lsn < self.written_lsn:
-            self._report(self.committed_lsn, self._sync_or_none())
+        if self.file.durable_lsn < self.file.written_lsn:
+            self._report(self.file.committed_lsn, self._sync_or_none())
 
     def _report(self, before: int, failure: JournalError | None, *, is_news: bool = False) -> None:
         with self._progress:
@@ -380,26 +335,26 @@ class Writer:
                 self.state = FULL if isinstance(failure, JournalFull) else FAILED
                 self.error = failure
             self._progress.notify_all()
-        if self.committed_lsn > before or is_news:
-            self.on_durable(self.committed_lsn)
+        if self.file.committed_lsn > before or is_news:
+            self.on_durable(self.file.committed_lsn)
         if failure is not None:
             self.on_failure(failure)
 
     def _finish(self) -> None:
         """Seal the segment and close its file."""
         failure: JournalError | None = None
-        before = self.committed_lsn
+        before = self.file.committed_lsn
         if self.file.segment is not None:
             try:
                 if self.state is RUNNING and self._taken:
-                    failure = JournalFailed(f"{self._directory}: closed before all was written")
+                    failure = JournalFailed(f"{self.file.path}: closed before all was written")
                 elif self.state is RUNNING:
                     self.file.seal(self.file.segment.ts_max)
                 self.file.close()
             except DirectoryLost as error:
                 failure = error
             except OSError as error:
-                failure = JournalFailed(f"{self._directory}: {error}")
+                failure = JournalFailed(f"{self.file.path}: {error}")
         self._report(before, failure)
         if self.state is not FAILED:
             self.state = CLOSED

@@ -30,7 +30,6 @@ from ...engine import Cut
 from .errors import BadRecord
 from .heap import encode_link
 from .record import (
-    ATTEMPT_MAX,
     CONTENT_RECORD,
     CONTENT_TAIL,
     DURABLE,
@@ -239,7 +238,6 @@ class BlockBuilder:
         *,
         arg: int = 0,
         flags: int = 0,
-        priority: int = 0,
         reason: int = 0,
         address_id: int = 0,
         consumer_id: int = 0,
@@ -249,7 +247,7 @@ class BlockBuilder:
     ) -> int:
         """Append records that differ only in the message id. Returns the LSN of the first."""
         tail = RUN_TAIL.pack(
-            arg, 0, kind, flags, priority, reason, address_id, queue_id, consumer_id, conn_id, attempt, 0, 0, 0, link
+            arg, 0, kind, flags, 0, reason, address_id, queue_id, consumer_id, conn_id, attempt, 0, 0, 0, link
         )
         self.records += map(RUN_HEAD.pack, repeat(self.ts_us), ids, repeat(tail))
         lsn = self.base_lsn + self.count
@@ -262,12 +260,10 @@ class BlockBuilder:
         prefixes: bytes | Sequence[bytes],
         contents: Cut,
         *,
-        kind: int = PUBLISHED,
         arg: int = 0,
         flags: int = DURABLE,
         priorities: int | Sequence[int] = 0,
         address_ids: int | Sequence[int] = 0,
-        conn_id: int = 0,
     ) -> int:
         """Append messages with their contents. `prefixes`: results of `heap.content_prefix`.
 
@@ -292,7 +288,7 @@ class BlockBuilder:
         ):
             size = prefix_size + sizes[0]
             tail = CONTENT_TAIL.pack(
-                kind, flags, priorities, 0, address_ids, 0, 0, conn_id, 0, 0, body_sizes[0], size, 0
+                PUBLISHED, flags, priorities, 0, address_ids, 0, 0, 0, 0, 0, body_sizes[0], size, 0
             )
             starts = count(start, size)
             self.records += map(CONTENT_RECORD.pack, repeat(self.ts_us), ids, repeat(arg), starts, repeat(tail))
@@ -302,9 +298,9 @@ class BlockBuilder:
             none = repeat(0)
             self.records += map(
                 RECORD.pack,
-                repeat(self.ts_us), ids, repeat(arg), accumulate(sizes, initial=start), repeat(kind), repeat(flags),
-                _each(priorities), none, _each(address_ids), none, none, repeat(conn_id), none, none, body_sizes, sizes,
-                none,
+                repeat(self.ts_us), ids, repeat(arg), accumulate(sizes, initial=start), repeat(PUBLISHED),
+                repeat(flags),
+                _each(priorities), none, _each(address_ids), none, none, none, none, none, body_sizes, sizes, none,
             )  # fmt: skip
         self.heap += chain.from_iterable(zip(each_prefix, *columns))
         self.heap_size = start + octets
@@ -322,7 +318,6 @@ class BlockBuilder:
         arg: int = 0,
         flags: int = DURABLE,
         priorities: int | Sequence[int] = 0,
-        attempt: int = 0,
     ) -> int:
         """Append that messages entered a queue; their contents are in records from `content_lsn` on, one after another.
 
@@ -334,23 +329,21 @@ class BlockBuilder:
             rows = zip(ids, sizes, _each(priorities), range(content_lsn, content_lsn + len(ids)))
             for id_, size, priority, at in rows:
                 far = Record(
-                    ENQUEUED, 0, id_, arg, flags, priority, queue_id=queue_id, attempt=min(attempt, ATTEMPT_MAX),
-                    size=size, heap=encode_link(at),
+                    ENQUEUED, 0, id_, arg, flags, priority, queue_id=queue_id, size=size,
+                    heap=encode_link(at),
                 )  # fmt: skip
                 self.add(far)
             return lsn
         self.count += len(ids)
         if isinstance(priorities, int) and len(set(sizes)) == 1:
-            tail = RUN_TAIL.pack(
-                arg, 0, ENQUEUED, flags, priorities, 0, 0, queue_id, 0, 0, attempt, 0, sizes[0], 0, link
-            )
+            tail = RUN_TAIL.pack(arg, 0, ENQUEUED, flags, priorities, 0, 0, queue_id, 0, 0, 0, 0, sizes[0], 0, link)
             self.records += map(RUN_HEAD.pack, repeat(self.ts_us), ids, repeat(tail))
             return lsn
         none = repeat(0)
         self.records += map(
             RECORD.pack,
             repeat(self.ts_us), ids, repeat(arg), none, repeat(ENQUEUED), repeat(flags), _each(priorities), none,
-            none, repeat(queue_id), none, none, repeat(attempt), none, sizes, none, repeat(link),
+            none, repeat(queue_id), none, none, none, none, sizes, none, repeat(link),
         )  # fmt: skip
         return lsn
 

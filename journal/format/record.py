@@ -98,36 +98,12 @@ CHECKPOINT = 68  # the snapshot that began at `arg` is whole
 TRANSACTION = 69  # begin or end of a transaction; both are in one block
 IDS_SEEN = 70  # duplicate ids that an address remembers
 
-(
-    PUBLISHED,
-    ENQUEUED,
-    DELIVERED,
-    REQUEUED,
-    SCHEDULED,
-    DUE,
-    MOVED,
-    DECLARED,
-    UNDECLARED,
-    BOUND,
-    UNBOUND,
-    SETTINGS_CHANGED,
-) = (
-    CODE_OF[EventKind(word)]
-    for word in (
-        "published",
-        "enqueued",
-        "delivered",
-        "requeued",
-        "scheduled",
-        "due",
-        "moved",
-        "declared",
-        "undeclared",
-        "bound",
-        "unbound",
-        "settings_changed",
-    )
-)
+PUBLISHED, ENQUEUED = CODE_OF[EventKind.PUBLISHED], CODE_OF[EventKind.ENQUEUED]
+DELIVERED, REQUEUED = CODE_OF[EventKind.DELIVERED], CODE_OF[EventKind.REQUEUED]
+SCHEDULED, DUE, MOVED = CODE_OF[EventKind.SCHEDULED], CODE_OF[EventKind.DUE], CODE_OF[EventKind.MOVED]
+DECLARED, UNDECLARED = CODE_OF[EventKind.DECLARED], CODE_OF[EventKind.UNDECLARED]
+BOUND, UNBOUND = CODE_OF[EventKind.BOUND], CODE_OF[EventKind.UNBOUND]
+SETTINGS_CHANGED = CODE_OF[EventKind.SETTINGS_CHANGED]
 
 #: Code -> name of the kind in texts.
 KIND_NAMES: dict[int, str] = {
@@ -242,24 +218,10 @@ class Record(NamedTuple):
     def pack(self, heap_offset: int = 0) -> bytes:
         """The 64 octets; `heap_offset`: of the heap entry in the heap. Raises: struct.error (out of range)."""
         return RECORD.pack(
-            self.ts_us,
-            self.msg_id,
-            self.arg,
-            heap_offset,
-            self.kind,
-            self.flags,
-            self.priority,
-            self.reason,
-            self.address_id,
-            self.queue_id,
-            self.consumer_id,
-            self.conn_id,
-            self.attempt,
-            0,
-            self.size,
-            len(self.heap),
-            self.link,
-        )
+            self.ts_us, self.msg_id, self.arg, heap_offset, self.kind, self.flags, self.priority, self.reason,
+            self.address_id, self.queue_id, self.consumer_id, self.conn_id, self.attempt, 0, self.size,
+            len(self.heap), self.link,
+        )  # fmt: skip
 
 
 Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ..disk.directory import read_identity
 from ..disk.files import REAL, Files
-from ..disk.segment import Scan, Segment, path_of, segment_name, segments_in
+from ..disk.segment import Scan, Segment, opened, segment_name, segments_in
 from ..format.block import IS_FOOTER, IS_HEAD, Block
 from ..format.errors import BadRecord, Damaged
 from ..format.heap import (
@@ -110,8 +110,7 @@ def _verify_segment(
     files: Files, directory: str, base_lsn: int, is_last: bool, journal_id: bytes, report: Report
 ) -> int:
     name = segment_name(base_lsn)
-    handle = files.open(path_of(directory, base_lsn))
-    try:
+    with opened(files, directory, base_lsn) as handle:
         scan = Scan(files, handle, base_lsn)
         seen, names = Segment(base_lsn), Names()
         is_whole = True  # after a bad block, records are not checked: names that it defined are unknown
@@ -139,8 +138,6 @@ def _verify_segment(
             if torn:
                 report.torn_segment, report.torn_bytes = name, torn
             return scan.lsn
-    finally:
-        files.close(handle)
 
 
 def _span(first: int, behind: int) -> str:

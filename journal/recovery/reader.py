@@ -4,12 +4,11 @@ A reader may trust every record of a sealed segment, and the records of the open
 any whole block. Source: ruling 21.
 """
 
-import os
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
 
 from ..disk.files import REAL, Files
-from ..disk.segment import Scan, path_of, segments_in
+from ..disk.segment import Scan, opened, segment_name, segments_in
 from ..format.block import Block
 from ..format.errors import BadRecord, Damaged
 from ..format.heap import decode_define
@@ -39,7 +38,7 @@ class JournalReader:
         expected: int | None = None
         for at, base_lsn in enumerate(bases[start:], start):
             if expected is not None and base_lsn != expected:
-                name = os.path.basename(path_of(self.directory, base_lsn))
+                name = segment_name(base_lsn)
                 raise Damaged(name, 0, f"records {expected} to {base_lsn - 1} before it are missing")
             is_last = at == len(bases) - 1
             expected = yield from self._segment(base_lsn, is_last, from_lsn, trust_open)
@@ -47,9 +46,8 @@ class JournalReader:
     def _segment(
         self, base_lsn: int, is_last: bool, from_lsn: int, trust_open: bool
     ) -> Generator[tuple[int, Record], None, int]:
-        name = os.path.basename(path_of(self.directory, base_lsn))
-        handle = self.files.open(path_of(self.directory, base_lsn))
-        try:
+        name = segment_name(base_lsn)
+        with opened(self.files, self.directory, base_lsn) as handle:
             scan = Scan(self.files, handle, base_lsn)
             waiting: list[Block] = []  # not known to be durable yet
             for block in scan:
@@ -58,8 +56,6 @@ class JournalReader:
                     yield from self._block(name, waiting.pop(0), from_lsn)
             scan.check_tail(name, is_last=is_last)
             return scan.lsn
-        finally:
-            self.files.close(handle)
 
     def _block(self, name: str, block: Block, from_lsn: int) -> Iterator[tuple[int, Record]]:
         try:

@@ -5,12 +5,11 @@ also makes the directory ready for writing: it cuts the torn tail and seals a se
 Source: Spark page 4; rulings 21, 22.
 """
 
-import os
 from bisect import bisect_right
 
 from ...engine import QUEUE_TYPES, decode_table
 from ..disk.files import REAL, Files, write_all
-from ..disk.segment import Scan, Segment, path_of, read_footer, segments_in
+from ..disk.segment import Scan, Segment, footer_of, opened, path_of, segment_name, segments_in
 from ..format.block import MODES, Block
 from ..format.errors import BadRecord, Damaged, ForeignDirectory, UnknownQueueType
 from ..format.heap import Head, decode_head
@@ -33,7 +32,7 @@ def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recov
     base_lsn = found.segments[0].base_lsn if found.segments else 1
     if base_lsn != 1 and (first := first_content(found)) < base_lsn:
         why = "segments before it are missing, with contents of messages that are there"
-        raise Damaged(os.path.basename(path_of(directory, base_lsn)), 0, f"{why}; records from {first} on are lost")
+        raise Damaged(segment_name(base_lsn), 0, f"{why}; records from {first} on are lost")
     return found
 
 
@@ -71,17 +70,17 @@ def first_content(found: Recovered) -> int:
 
 
 def _missing(directory: str, base_lsn: int, expected: int) -> Damaged:
-    name = os.path.basename(path_of(directory, base_lsn))
+    name = segment_name(base_lsn)
     return Damaged(name, 0, f"it does not follow the segment before it; records {expected} to {base_lsn - 1} are lost")
 
 
-def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: int) -> "Replay":
+def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: int) -> Replay:
     """Replay all segments; records before `begin` are skipped."""
     found = Recovered()
     start = max(bisect_right(bases, begin) - 1, 0)
     if begin and begin < bases[start]:
         raise Damaged(
-            os.path.basename(path_of(directory, bases[start])),
+            segment_name(bases[start]),
             0,
             f"the segment with the checkpoint at {begin} is missing; records {begin} to {bases[start] - 1} are lost",
         )
@@ -96,22 +95,17 @@ def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: 
     return replay
 
 
-def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, replay: "Replay") -> None:
+def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, replay: Replay) -> None:
     """Note a segment from before the checkpoint. Only its footer is read; contents are read when they are needed."""
-    handle = files.open(path_of(directory, base_lsn))
-    try:
-        segment = read_footer(files, handle)
+    name = segment_name(base_lsn)
+    with opened(files, directory, base_lsn) as handle:
+        segment = footer_of(files, handle, base_lsn)
         if segment is not None and segment.has_gaps:
             scan = Scan(files, handle, base_lsn)
             for _ in scan:
                 pass
             replay.gaps += scan.gaps
-    except BadRecord:
-        segment = None
-    finally:
-        files.close(handle)
-    name = os.path.basename(path_of(directory, base_lsn))
-    if segment is None or segment.base_lsn != base_lsn:
+    if segment is None:
         raise Damaged(name, 0, "no footer at its end: the segment is cut, or its end is damaged")
     if segment.end_lsn != next_base:
         raise Damaged(name, segment.size, f"records {segment.end_lsn} to {next_base - 1} behind it are missing")
@@ -132,8 +126,7 @@ def ended_us(directory: str, files: Files = REAL) -> int:
 
 def _scan_facts(files: Files, directory: str, base_lsn: int) -> Segment | None:
     """The summary of a segment from its blocks (it needs no footer). None: it has no whole block."""
-    handle = files.open(path_of(directory, base_lsn))
-    try:
+    with opened(files, directory, base_lsn) as handle:
         scan = Scan(files, handle, base_lsn)
         segment: Segment | None = None
         for block in scan:
@@ -141,16 +134,14 @@ def _scan_facts(files: Files, directory: str, base_lsn: int) -> Segment | None:
                 try:
                     head = _head_of(block)
                 except BadRecord as error:
-                    raise Damaged(os.path.basename(path_of(directory, base_lsn)), 0, str(error)) from error
+                    raise Damaged(segment_name(base_lsn), 0, str(error)) from error
                 segment = Segment(base_lsn, head.checkpoint_begin, head.checkpoint_end)
             segment.note(block)
         if segment is None:
-            scan.check_tail(os.path.basename(path_of(directory, base_lsn)), is_last=True)
+            scan.check_tail(segment_name(base_lsn), is_last=True)
         elif scan.sealed:
             segment.sealed = True
         return segment
-    finally:
-        files.close(handle)
 
 
 def _head_of(block: Block) -> Head:
@@ -161,11 +152,10 @@ def _head_of(block: Block) -> Head:
     raise BadRecord("a segment that does not begin with its head")
 
 
-def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, replay: "Replay") -> None:
-    name = os.path.basename(path_of(directory, base_lsn))
-    handle = files.open(path_of(directory, base_lsn))
+def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, replay: Replay) -> None:
+    name = segment_name(base_lsn)
     found = replay.found
-    try:
+    with opened(files, directory, base_lsn) as handle:
         scan = Scan(files, handle, base_lsn)
         segment = Segment(base_lsn)
         for block in scan:
@@ -183,8 +173,6 @@ def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, 
         found.torn_bytes += torn
         found.segments.append(segment)
         found.next_lsn = max(scan.lsn, base_lsn)
-    finally:
-        files.close(handle)
 
 
 def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Recovered:

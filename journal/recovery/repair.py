@@ -1,11 +1,12 @@
 """Copies the whole blocks of a damaged journal to a new one."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ..disk.directory import Directory, Format, read_format
 from ..disk.files import REAL, Files, write_all
-from ..disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
+from ..disk.segment import Scan, Segment, footer_of, opened, path_of, segment_name, segments_in
 from ..format.block import IS_FOOTER, IS_HEAD, MODES, Block, encode_gap, read_block
 from ..format.errors import BadRecord, Damaged, ForeignDirectory, NewerJournal
 from ..format.heap import Head, decode_define, decode_head, encode_head
@@ -63,14 +64,9 @@ def _own_segments(files: Files, directory: str, journal_id: bytes) -> list[int]:
         if base_lsn < end or _id_of_segment(files, directory, base_lsn) not in (journal_id, None):
             continue
         found.append(base_lsn)
-        handle = files.open(path_of(directory, base_lsn))
-        try:
-            footer = read_footer(files, handle)
-        except BadRecord:
-            footer = None
-        finally:
-            files.close(handle)
-        if footer is not None and footer.base_lsn == base_lsn:
+        with opened(files, directory, base_lsn) as handle:
+            footer = footer_of(files, handle, base_lsn)
+        if footer is not None:
             end = footer.end_lsn
     return found
 
@@ -110,33 +106,24 @@ def _format_of(files: Files, directory: str) -> Format:
 
 
 def _has_whole_block(files: Files, directory: str, base_lsn: int) -> bool:
-    handle = files.open(path_of(directory, base_lsn))
-    try:
+    with opened(files, directory, base_lsn) as handle:
         return Scan(files, handle, base_lsn).next_block() is not None
-    finally:
-        files.close(handle)
 
 
 def _id_of_segment(files: Files, directory: str, base_lsn: int) -> bytes | None:
     """The id of a segment's journal; None: the head is lost."""
-    handle = files.open(path_of(directory, base_lsn))
-    try:
+    with opened(files, directory, base_lsn) as handle, suppress(BadRecord):
         for block in Scan(files, handle, base_lsn):
             for _, record in block.records():
                 if record.kind == HEAD:
                     return decode_head(record.heap).journal_id
             break
-    except BadRecord:
-        pass
-    finally:
-        files.close(handle)
     return None
 
 
 def _collect_names(files: Files, directory: str, base_lsn: int, names: Names) -> None:
     """Add the names that any whole block of the segment defines; they agree, as no id is assigned twice."""
-    handle = files.open(path_of(directory, base_lsn))
-    try:
+    with opened(files, directory, base_lsn) as handle:
         scan: Scan | None = Scan(files, handle, base_lsn)
         while scan is not None:
             for block in scan:
@@ -145,16 +132,13 @@ def _collect_names(files: Files, directory: str, base_lsn: int, names: Names) ->
                         names.set(record.arg, decode_define(record.heap))
             later = scan.next_block() if scan.position < scan.size else None
             scan = Scan(files, handle, later.header.base_lsn, offset=later.offset) if later is not None else None
-    finally:
-        files.close(handle)
 
 
 def _repair_segment(
     files: Files, directory: str, base_lsn: int, following: int | None, copy: "_Copy", result: Repaired
 ) -> None:
     """Copy the blocks of a segment. `following`: base LSN of the next one, from which on no block is taken."""
-    handle = files.open(path_of(directory, base_lsn))
-    try:
+    with opened(files, directory, base_lsn) as handle:
         scan = Scan(files, handle, base_lsn)
         while True:
             for block in scan:
@@ -170,8 +154,6 @@ def _repair_segment(
                     return
                 copy.gap(later.header.base_lsn)
                 scan = Scan(files, handle, later.header.base_lsn, offset=later.offset)
-    finally:
-        files.close(handle)
 
 
 class _Known:

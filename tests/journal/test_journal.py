@@ -24,7 +24,6 @@ from leveret.journal import (
     register_reader,
 )
 from leveret.journal.disk.segment import segments_in
-from leveret.journal.disk.writer import Writer
 from leveret.journal.format.record import COUNTED, ENQUEUED, PUBLISHED
 from leveret.journal.recovery.recovery import IDS_SKIPPED
 
@@ -328,11 +327,14 @@ def test_a_block_that_is_written_while_it_is_read(monkeypatch: pytest.MonkeyPatc
     driver.publish([b"content"], "a")
     end = driver.journal.commit()
 
-    def durable_lsn(self: Writer) -> int:
-        self.run_once()
-        return self.file.durable_lsn
+    class Lock:
+        def __enter__(self) -> None:
+            pass
 
-    monkeypatch.setattr(Writer, "durable_lsn", property(durable_lsn))
+        def __exit__(self, *_: object) -> None:
+            writer.run_once()
+
+    monkeypatch.setattr(writer, "_lock", Lock())
     block = writer.unwritten(lsn)
     assert writer.file.durable_lsn == end and block is not None and block.end_lsn == end
     assert [record.kind for _, record in block.records()] == [PUBLISHED, ENQUEUED]

@@ -1,0 +1,17 @@
+"""Options of `Journal.open`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class JournalOptions:
+    """The configuration's `[journal]` table; sizes in octets, times in milliseconds."""
+
+    fsync: str = "commit"
+    fsync_interval_ms: int = 200
+    segment_size: int = 64 * 1024 * 1024
+    segment_age_ms: int = 3_600_000
+    retain_ms: int | None = None
+    scope: str = "durable"
+    preallocate_size: int = 4 * 1024 * 1024
+    reserve_size: int = 0  # room for the records that free room on a full disk
