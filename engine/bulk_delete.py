@@ -55,9 +55,6 @@ class BulkDelete:
         try:
             while not queue.deleted and is_large(queue, deletes=self._unbind is not None):
                 self._slice()
-                durability = self._broker.storage.durability
-                if durability is not None:
-                    durability.take_sync_lsn()  # other clients' answers need not wait for these records
                 yield
             self.is_small = True
             for _ in range(WAIT_MAX):

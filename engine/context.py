@@ -18,6 +18,7 @@ from .effort import Effort
 from .events import Activity, Counters
 from .options import DEFAULT_OPTIONS, NO_LIMITS, BrokerOptions, VirtualHostLimits
 from .stores.storage import Storage
+from .turn import Turn
 
 if TYPE_CHECKING:
     from .background import Background
@@ -58,10 +59,11 @@ class BrokerContext:
     `chance`: returns a number in [0, 1), uniform in a real broker; 0.5 means "no random change".
     `unsent_max`: maximum octets on their way to a client before its deliveries pause.
     `services`: handlers of the broker's own exchanges, in every virtual host, by name of the exchange.
-    `effort`: work done. `sizes`: body sizes of publishes, counted from the first request on. `touched`: clients with
-    effects in their outboxes; `awaiting`: clients to flush when the journal has written more. `bulk_deletes`: large
-    purges and deletions under way. `on_unlogged`: called if logged topics are listed and a leased queue selects a topic
-    that is not. `on_unknown_arguments`: called with an object's kind, name, virtual host and unknown arguments.
+    `turn`: the one that is on. `effort`: work done. `sizes`: body sizes of publishes, once asked for.
+    `touched`: clients with effects in their outboxes; `awaiting`: clients to flush when the journal has written more.
+    `bulk_deletes`: large purges and deletions under way. `on_unlogged`: called if logged topics are listed and a leased
+    queue selects a topic that is not. `on_unknown_arguments`: called with an object's kind, name, virtual host and
+    unknown arguments.
     """
 
     clock: Clock
@@ -75,6 +77,7 @@ class BrokerContext:
     logged_topics: Sequence[LoggedTopic] = ()
     deadlines: Deadlines = field(default_factory=Deadlines)
     storage: Storage = field(default_factory=Storage)
+    turn: Turn = field(default_factory=Turn)
     effort: Effort = field(default_factory=Effort)
     counters: Counters = field(default_factory=Counters)
     activity: Activity = field(default_factory=Activity)
@@ -106,6 +109,11 @@ class BrokerContext:
 
     def __post_init__(self) -> None:
         self.congestion = Congestion(self.options.busy_queue_ready_max)
+
+    def sync_lsn(self) -> int:
+        """The LSN after the records so far, for an answer that says that they are safe. `Turn.records` has risen."""
+        assert self.storage.durability is not None
+        return self.storage.durability.sync_lsn()
 
     def emit(self, event: "Event") -> None:
         """Call each listener with an event. Callers check `listeners` first, to create no event if there are none."""

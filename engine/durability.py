@@ -13,15 +13,16 @@ UNTIL_STATED = 1 << 62
 class Durability(Protocol):
     """A journal, for the sessions that wait for it. LSNs rise; 0: nothing to wait for.
 
-    Records below a requested sync LSN are written when the turn ends, other records later.
+    `Turn.records` tells whether a call recorded something. Records below a requested sync LSN are written when the turn
+    ends, other records later.
     """
 
     @property
     def takes_transient(self) -> bool:
         """Whether it also records transient messages."""
 
-    def take_sync_lsn(self) -> int:
-        """The LSN after the records since the last call that must be safe before a client is answered."""
+    def sync_lsn(self) -> int:
+        """The LSN after the records so far, for an answer that says that they are safe."""
 
     @property
     def safe_lsn(self) -> int:
@@ -41,9 +42,6 @@ class Durability(Protocol):
 
         Returns: whether any of these messages is recorded. Then the id is as safe as they are, if ids are persistent.
         """
-
-    def await_recorded(self) -> None:
-        """Make the next sync LSN cover all records, because an answer confirms an earlier message."""
 
     def retain(self, ms: int) -> None:
         """Keep all records for at least this time, even if no queue needs them; 0: only while a queue does."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .clients.client import Client
-from .durability import Durability
 from .errors import EngineError
 from .messages.message import Message
 from .move_targets import FindTarget, MoveTarget, Unmovable
@@ -87,7 +86,7 @@ class Moving:
 
     def work(self, wanted: int = MOVED) -> None:
         """Do a slice: move at most `wanted` messages. Raises: QueueGone, Unreadable."""
-        durability, congestion = self._durability, self.queue.context.broker.congestion
+        durability, congestion = self._client.broker.storage.durability, self.queue.context.broker.congestion
         self.waits_for = ""
         if durability is not None and durability.has_failed:
             self.waits_for = "the journal"
@@ -103,13 +102,7 @@ class Moving:
         congestion.queue = congested  # a move is not a client's publish
         if chosen:
             self.queue.mark()
-        if durability is not None:
-            durability.take_sync_lsn()  # other clients' answers need not wait for these records
         self._note_end()
-
-    @property
-    def _durability(self) -> Durability | None:
-        return self._client.broker.storage.durability
 
     def _note_end(self) -> None:
         limit = self._choice.limit

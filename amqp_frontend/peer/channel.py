@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...engine import Commit, Envelope, Queue, Route, Session, part_of
+from ...engine import Commit, Envelope, Queue, Route, ServiceExchange, Session, part_of
 from ..wire.channel_reader import ChannelReader
 from ..wire.publish_memory import PublishMemory
 
@@ -51,8 +51,8 @@ class KnownRoute:
 
 
 def run_max_of(route: Route) -> int:
-    """Messages to publish by a route before checking their cost; 0: limits may apply."""
-    return 0 if route.is_metered else part_max_of(route)
+    """Messages to publish by a route before checking their cost; 0: limits may apply, or they are requests."""
+    return 0 if route.is_metered or type(route.exchange) is ServiceExchange else part_max_of(route)
 
 
 def part_max_of(route: Route) -> int:

@@ -3,7 +3,7 @@
 Source: docs/journal-format.md, "The crash model".
 """
 
-from ...engine import UNTIL_STATED, Broker, Durability, ServiceExchange
+from ...engine import UNTIL_STATED, Broker, Durability
 from ..peer.login import Login
 
 
@@ -12,16 +12,14 @@ class JournalWait:
 
     `has_published`: the client published messages that the journal stores, so it has to wait if the journal is behind.
     `has_acted`: the client changed something that may not be on disk yet; its next durable answer waits for it.
-    `asked`: the service to which the client sent a request in this turn.
     """
 
-    __slots__ = ("_broker", "_login", "asked", "has_acted", "has_published", "sync_lsn")
+    __slots__ = ("_broker", "_login", "has_acted", "has_published", "sync_lsn")
 
     def __init__(self, broker: Broker, login: Login) -> None:
         self._broker = broker
         self._login = login
         self.sync_lsn = 0
-        self.asked: ServiceExchange | None = None
         self.has_published = False
         self.has_acted = False
 
@@ -40,12 +38,6 @@ class JournalWait:
     def send_after(self, sync_lsn: int) -> None:
         """Send nothing before the journal is safe up to this LSN and up to that of earlier calls."""
         self.sync_lsn = max(self.sync_lsn, sync_lsn)
-
-    def collect_barrier(self) -> None:
-        """Let the answers wait until the changes of a service that was asked in this turn are safe."""
-        if self.asked is not None:
-            self.sync_lsn = max(self.sync_lsn, self.asked.sync_lsn)
-            self.asked = None
 
     @property
     def is_lost(self) -> bool:

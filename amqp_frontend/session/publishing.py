@@ -302,7 +302,8 @@ def _publish_parts(
     contents = event.contents
     engine_session = channel.session
     broker = session.broker
-    if not known.run_max and broker.flow.is_on and engine_session.transaction is None:
+    is_request = type(known.route.exchange) is ServiceExchange
+    if not (known.run_max or is_request) and broker.flow.is_on and engine_session.transaction is None:
         return publish_run_with_room(session, event, channel, known, turn)
     # A transaction gathers them for the commit, which is sliced itself.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
@@ -311,7 +312,10 @@ def _publish_parts(
         if start and turn.is_long:
             return session.backlog.leave(PublishReceived(channel, event.kind, contents[start:]), turn)
         part = contents[start : start + size]
+        before = broker.context.turn.records
         returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
+        if is_request and broker.context.turn.records != before:
+            session.journal.send_after(broker.context.sync_lsn())
         if returned:
             session.send_returns(channel, returned)
         if engine_session.confirms is not None:
@@ -347,8 +351,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         if known is not None
         else Envelope(arguments.exchange, arguments.routing_key, summary, channel.framing, arguments.address)
     )
-    if type(route.exchange) is ServiceExchange:  # not cached, so that each request is noted
-        session.journal.asked = route.exchange
+    if type(route.exchange) is ServiceExchange:  # not cached, so that the turn counts the cost of each request
         return KnownRoute(route, envelope, arguments.mandatory)
     if client.host.firehose is not None or session.broker.flow.alarm.is_full:
         # Not cached either: each publish is traced with its session, or has to meet the alarm.

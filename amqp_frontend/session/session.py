@@ -91,7 +91,7 @@ class AmqpSession:
     def take_output(self) -> list[Octets]:
         """Remove and return all output that may be sent now, in parts, with deliveries."""
         journal = self.journal
-        if (journal.sync_lsn or journal.asked is not None) and self._must_wait():
+        if journal.sync_lsn and self._must_wait():
             journal.notify()
             return self.heartbeat.take_due()  # a heartbeat need not wait for the disk
         backlog = self.backlog
@@ -110,7 +110,6 @@ class AmqpSession:
     def _must_wait(self) -> bool:
         """Whether output has to wait for the journal."""
         journal = self.journal
-        journal.collect_barrier()
         if journal.is_lost:
             journal.send_answer_after(0)
             self.output.clear()  # the peer must not get an answer that says it was done

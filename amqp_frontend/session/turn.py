@@ -215,14 +215,15 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
     assert isinstance(channel, Channel)
     if type(event.method) is commands.Tx.Commit and must_wait_to_commit(session, event, channel, turn):
         return PARKED
-    durability, journal = session.broker.context.storage.durability, session.journal
+    broker, journal = session.broker.context, session.journal
+    durability = broker.storage.durability
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:
         journal.has_acted = True
         rest = HANDLERS[type(event.method)](session, channel, event.method)
         return DONE if rest is None else session.backlog.leave(rest, turn)
-    durability.take_sync_lsn()  # earlier records, of other clients, do not delay this answer
+    before = broker.turn.records
     rest = HANDLERS[type(event.method)](session, channel, event.method)
-    sync_lsn = durability.take_sync_lsn()
+    sync_lsn = durability.sync_lsn() if broker.turn.records != before else 0
     if not sync_lsn and journal.has_acted and getattr(event.method, "durable", True):
         sync_lsn = durability.sync_lsn_of_all()  # the answer also says that earlier changes of this peer are safe
     if sync_lsn:

@@ -59,15 +59,15 @@ class Commit:
     def work(self, budget: int = sys.maxsize) -> None:
         """Apply a slice of about `budget`, in messages times queues, and at least one step."""
         self.has_begun = True
-        durability = self.session.client.broker.storage.durability
-        if durability is not None:
-            durability.take_sync_lsn()  # the answer need not wait for earlier records
+        broker = self.session.client.broker
+        turn = broker.turn
+        before = turn.records
         try:
             self.is_done = self._work(budget)
         except Exception as error:  # our mistake: only this client gets the error, and the turn goes on for others
             self._error, self.is_done = error, True
-        if durability is not None:
-            self.sync_lsn = max(self.sync_lsn, durability.take_sync_lsn())
+        if turn.records != before:
+            self.sync_lsn = max(self.sync_lsn, broker.sync_lsn())
 
     def unsettled(self) -> Iterator[Message]:
         """Messages that the rest of the commit is to settle."""

@@ -116,17 +116,17 @@ class Session(Delivering):
         self, route: Route, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool
     ) -> list[Returned]:
         host = self.client.host
+        broker = host.broker
+        turn, sizes = broker.turn, broker.sizes
+        before = turn.records
         self.published += len(contents)
-        sizes = host.broker.sizes
         if sizes is not None:
             sizes.add(envelope, contents)
         unroutable, refused = arrival.publish(host, route, envelope, contents)
-        durability = host.broker.storage.durability
-        sync_lsn = 0 if durability is None else durability.take_sync_lsn()
         if self.confirms is not None:
-            self.confirms.add(len(contents), refused, sync_lsn)
+            self.confirms.add(len(contents), refused, broker.sync_lsn() if turn.records != before else 0)
         if unroutable:
-            activity = host.broker.activity
+            activity = broker.activity
             if mandatory:
                 activity.returned += len(unroutable)
                 self.returned += len(unroutable)
@@ -185,8 +185,10 @@ class Session(Delivering):
         Only for plain messages whose route is this one queue (`Route.only_queue`), so that none is unroutable.
         """
         host = self.client.host
+        broker = host.broker
+        turn, sizes = broker.turn, broker.sizes
+        before = turn.records
         self.published += len(contents)
-        sizes = host.broker.sizes
         if sizes is not None:
             sizes.add(envelopes[0], contents)
         count_by_exchange(host, envelopes)
@@ -195,10 +197,8 @@ class Session(Delivering):
             refused = publish_mixed(host, first, envelopes, contents)
         else:
             refused = publish_among(host, queues, envelopes, contents)
-        durability = host.broker.storage.durability
-        sync_lsn = 0 if durability is None else durability.take_sync_lsn()
         if self.confirms is not None:
-            self.confirms.add(len(contents), refused, sync_lsn)
+            self.confirms.add(len(contents), refused, broker.sync_lsn() if turn.records != before else 0)
 
     def select_confirms(self) -> None:
         """Confirm later publishes. Idempotent. Raises: ConfirmAfterTx."""

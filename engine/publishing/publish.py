@@ -60,7 +60,7 @@ def publish_run(
         refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, contents, due_ns)}
         return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
     if isinstance(route.exchange, ServiceExchange):
-        route.exchange.handle(envelope, contents, broker.storage.durability)
+        route.exchange.handle(envelope, contents)
         return ALL_WELL
     counters.unroutable += count
     return Outcome(contents, ())

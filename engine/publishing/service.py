@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..durability import Durability
 from ..exchanges.exchange import Binding, Destination, Exchange
 from ..exchanges.routed import Routed
 from ..messages.message import Envelope
@@ -18,25 +17,19 @@ Handler = Callable[[Envelope, bytes], None]
 
 
 class ServiceExchange(Exchange):
-    """An exchange that gives each message to a handler instead of queues. Clients cannot declare or bind it.
-
-    `sync_lsn`: effects of the requests are safe when the journal is up to it; answers wait for that.
-    """
+    """An exchange that gives each message to a handler instead of queues. Clients cannot declare or bind it."""
 
     type = "x-leveret-service"
-    __slots__ = ("_handler", "sync_lsn")
+    __slots__ = ("_handler",)
 
     def __init__(self, name: str, handler: Handler) -> None:
         super().__init__(name, durable=True, internal=True)
         self._handler = handler
-        self.sync_lsn = 0
 
-    def handle(self, envelope: Envelope, contents: Sequence[bytes], durability: Durability | None) -> None:
+    def handle(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Serve a run of requests."""
         for content in contents:
             self._handler(envelope, content)
-        if durability is not None:
-            self.sync_lsn = max(self.sync_lsn, durability.take_sync_lsn())
 
     def match(self, message: Routed) -> Sequence[Destination]:
         """No destinations; `handle` serves messages."""

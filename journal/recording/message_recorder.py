@@ -109,7 +109,7 @@ class MessageRecorder(ObjectRecorder):
         self._runs.append(PublishedRun(ids[0], ids[0] + len(ids), lsn, sizes))
         if durable:
             self.contents.add(ids[0], len(ids), lsn)
-            self._has_recorded = True
+            self._context.turn.records += 1
 
     def _published_mixed(self, event: MixedPublishedEvent) -> None:
         """One call if all messages are stored and framed alike: a call for each would cost more than the rest."""
@@ -207,7 +207,7 @@ class MessageRecorder(ObjectRecorder):
         consumer_id: int = 0,
         conn_id: int = 0,
     ) -> None:
-        self._has_recorded = True
+        self._context.turn.records += 1
         self._note_gone(event, ids)
         more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id}
         if len(ids) > 1 and (event.kind is EventKind.DELETED or is_contiguous(ids)):

@@ -47,10 +47,10 @@ class ObjectRecorder:
 
     def __init__(self, broker: Broker, journal: Journal) -> None:
         self._broker = broker
+        self._context = broker.context
         self._journal = journal
         self._queue_ids: dict[tuple[str, str], int] = {}
         self._exchange_ids: dict[tuple[str, str], int] = {}
-        self._has_recorded = False  # since the last `take_sync_lsn`
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class ObjectRecorder:
         queue = self._broker.virtual_hosts[event.vhost].queues[event.subject]
         if queue.durable:
             self._write_object(queue, restated=True)
-            self._has_recorded = True
+            self._context.turn.records += 1
 
     def _exchange_changed(self, event: ExchangeEvent) -> None:
         if event.kind is EventKind.DECLARED:
@@ -115,7 +115,7 @@ class ObjectRecorder:
             return
         if subject.durable:
             self._journal.objects.undeclared(id_, what)
-            self._has_recorded = True
+            self._context.turn.records += 1
         else:
             self._transient_gone(id_, what)
 
@@ -127,7 +127,7 @@ class ObjectRecorder:
         """Record that a queue or exchange exists, if it is durable."""
         if subject.durable:
             self._write_object(subject, restated)
-            self._has_recorded |= not restated
+            self._context.turn.records += not restated
 
     def _write_object(self, subject: Queue | Exchange, restated: bool) -> None:
         durable = IS_DURABLE if subject.durable else 0
@@ -178,14 +178,14 @@ class ObjectRecorder:
             self._journal.objects.bound(
                 self._exchange_id(vhost, source.name), self._bound_of(vhost, binding), restated=restated
             )
-            self._has_recorded |= not restated
+            self._context.turn.records += not restated
 
     def _unbound(self, event: BindingEvent) -> None:
         binding = event.binding
         if binding.source.durable and binding.destination.durable and self._knows(event.vhost, binding):
             source_id = self._exchange_id(event.vhost, binding.source.name)
             self._journal.objects.unbound(source_id, self._bound_of(event.vhost, binding))
-            self._has_recorded = True
+            self._context.turn.records += 1
 
     def _knows(self, vhost: str, binding: Binding) -> bool:
         """Whether both ends have ids: the bindings of an undeclared exchange are gone already."""
@@ -210,7 +210,7 @@ class ObjectRecorder:
             return
         # While it is being deleted, its objects still have to be undeclared by names that refer to it.
         self._journal.objects.undeclared(self._vhost_id(event.subject), VHOST, forgets=not event.is_going)
-        self._has_recorded = True
+        self._context.turn.records += 1
         if not event.is_going:
             for ids in (self._queue_ids, self._exchange_ids):  # if it is made again, its objects get other ids
                 for key in [key for key in ids if key[0] == event.subject]:
@@ -242,7 +242,7 @@ class ObjectRecorder:
         vhost = self._broker.virtual_hosts.get(name)
         limits = limits_octets(vhost.context.limits) if vhost is not None else b""
         self._journal.objects.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
-        self._has_recorded |= not restated
+        self._context.turn.records += not restated
 
     def state_user(self, user: User, *, restated: bool) -> None:
         """Record a user; a user of the configuration is not recorded."""
@@ -251,7 +251,7 @@ class ObjectRecorder:
             return
         id_ = self._journal.objects.define(USER, 0, user.name)
         self._journal.objects.declared(id_, Declared(USER, IS_DURABLE, "", user_octets(user)), restated=restated)
-        self._has_recorded |= not restated
+        self._context.turn.records += not restated
 
     def state_policy(self, policy: Policy, *, restated: bool) -> None:
         """Record a policy; a policy of the configuration is not recorded."""
@@ -261,7 +261,7 @@ class ObjectRecorder:
         what = OPERATOR_POLICY if policy.is_operator else POLICY
         id_ = self._journal.objects.define(what, self._vhost_id(policy.vhost), policy.name)
         self._journal.objects.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
-        self._has_recorded |= not restated
+        self._context.turn.records += not restated
 
     def state_parameter(self, identity: tuple[str, str, str], value: object, *, restated: bool) -> None:
         """Record a parameter's value."""
@@ -269,7 +269,7 @@ class ObjectRecorder:
         id_ = self._journal.objects.define(PARAMETER, self._place_id(vhost), parameter_name(component, name))
         declared = Declared(PARAMETER, IS_DURABLE, "", parameter_octets(value))
         self._journal.objects.declared(id_, declared, restated=restated)
-        self._has_recorded |= not restated
+        self._context.turn.records += not restated
 
     def _forget_policy(self, policy: Policy) -> None:
         what = OPERATOR_POLICY if policy.is_operator else POLICY
@@ -279,7 +279,7 @@ class ObjectRecorder:
         id_ = self._journal.names.id_of(what, vhost_id, name)
         if id_ is not None:
             self._journal.objects.undeclared(id_, what)
-            self._has_recorded = True
+            self._context.turn.records += 1
 
 
 def is_durable(event: Event) -> bool:

@@ -1,7 +1,7 @@
 """The recorder of `scope = "durable"`: a listener of the broker that writes the events that recovery needs.
 
 These are events of persistent messages in durable queues, of durable queues, exchanges and bindings, and of users,
-policies and parameters; full_recorder.py writes the others. `take_sync_lsn` and `safe_lsn` are the engine's
+policies and parameters; full_recorder.py writes the others. `sync_lsn` and `safe_lsn` are the engine's
 `Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
@@ -108,9 +108,9 @@ class Recorder(MessageRecorder):
             except JournalFailed:  # the writer's thread failed, and has not reported it here yet
                 self.fail(for_good=True)
                 self(event)
-                self._has_recorded = True  # so that waiting publishers are refused
+                self._context.turn.records += 1  # so that waiting publishers are refused
         elif is_durable(event):
-            self._has_recorded = True  # the following checkpoint will record it
+            self._context.turn.records += 1  # the following checkpoint will record it
         elif isinstance(event, AckedEvent | LeftEvent):
             queue_id, ids = self._leaving(event)
             if queue_id is not None:  # the checkpoint omits them, so their segments can be deleted after it
@@ -124,7 +124,6 @@ class Recorder(MessageRecorder):
             self._safe_before = self._journal.committed_lsn
         if not self.has_failed:
             self.failed_ms = self._broker.context.clock.wall_ms()
-        self._has_recorded = False  # by publishers that wait for no confirm
         self.takes_nothing = self.is_behind = True
         self.is_lost = for_good
 
@@ -164,10 +163,6 @@ class Recorder(MessageRecorder):
             self.duplicate_ids.keep(vhost, address, id_, first_id, size)
         return is_recorded
 
-    def await_recorded(self) -> None:
-        if self.is_behind or self._journal.committed_lsn < self._journal.next_lsn:
-            self._has_recorded = True
-
     def retain(self, ms: int) -> None:
         self._journal.old_segments.log_ms = ms
 
@@ -177,10 +172,7 @@ class Recorder(MessageRecorder):
 
     # -- the engine's Durability --------------------------------------------------------------------------------------
 
-    def take_sync_lsn(self) -> int:
-        if not self._has_recorded:
-            return 0
-        self._has_recorded = False
+    def sync_lsn(self) -> int:
         if self.takes_nothing:
             return UNTIL_STATED
         self._journal.turns.is_awaited = True

@@ -100,23 +100,25 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     desk = DurableDesk(files)
     desk.declare()
     broker, recorder = desk.pair.broker, desk.recorder
-    recorder.take_sync_lsn()
 
     files.fault = no_room
     desk.publish("A", delivery_mode=2)
     desk.settle()
     assert desk.journal.state is WriterState.FULL and recorder.is_behind
     vhost = broker.virtual_hosts["/"]
+    turn = broker.context.turn
+    before = turn.records
     vhost.queues.declare("passing", client=None)
-    assert recorder.take_sync_lsn() == 0
+    assert turn.records == before
     for act in (
         lambda: broker.connections.replace_user(User("late")),
         lambda: vhost.queues.declare("late", client=None, durable=True),
         lambda: vhost.bindings.add("queue", "late", "amq.topic", "#", {}),
         lambda: broker.virtual_hosts.create("late"),
     ):
+        before = turn.records
         act()
-        assert recorder.take_sync_lsn() == UNTIL_STATED
+        assert turn.records > before and recorder.sync_lsn() == UNTIL_STATED
     files.fault = lambda operation, path: None
     desk.journal.retry()
     desk.journal.wait(desk.journal.next_lsn)
@@ -168,9 +170,10 @@ def test_what_others_recorded_holds_no_answer_up() -> None:
     desk.publish("A", delivery_mode=2)
     desk.settle()
     desk.confirms()
+    before = desk.pair.broker.context.turn.records
     for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
         desk.journal.commit()
-    assert desk.recorder.take_sync_lsn() == 0
+    assert desk.pair.broker.context.turn.records == before
     got = desk.get()
     assert got is not None
     desk.ack(got)  # not written yet

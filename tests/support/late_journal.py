@@ -22,7 +22,6 @@ class LateJournal(StandInJournal):
         self.queues_of: dict[bytes, set[str]] = {}
         self.barrier_of: dict[bytes, int] = {}
         self.came_to: dict[str, list[bytes]] = {}
-        self._has_recorded = False
         broker.context.listeners.append(self)
         broker.context.storage.durability = self
 
@@ -45,7 +44,7 @@ class LateJournal(StandInJournal):
 
     def record(self) -> int:
         """Something that must be safe before anybody hears of it. Returns: the LSN behind it."""
-        self._has_recorded = True
+        self._broker.context.turn.records += 1
         self.next_lsn += 1
         return self.next_lsn
 
@@ -61,7 +60,6 @@ class LateJournal(StandInJournal):
     def fail(self) -> None:
         """It takes nothing more; what is not safe may never be."""
         self.has_failed = self.is_behind = True
-        self._has_recorded = False
         self._broker.more_is_safe()
 
     def recover(self) -> None:
@@ -72,10 +70,7 @@ class LateJournal(StandInJournal):
 
     # -- the engine's Durability --------------------------------------------------------------------------------------
 
-    def take_sync_lsn(self) -> int:
-        if not self._has_recorded:
-            return 0
-        self._has_recorded = False
+    def sync_lsn(self) -> int:
         return UNTIL_STATED if self.has_failed else self.next_lsn
 
     def sync_lsn_of_all(self) -> int:

@@ -13,7 +13,7 @@ class StandInJournal:
         self.is_congested = is_congested
         self.takes_transient = takes_transient
 
-    def take_sync_lsn(self) -> int:
+    def sync_lsn(self) -> int:
         return 0
 
     def sync_lsn_of_all(self) -> int:
@@ -21,6 +21,3 @@ class StandInJournal:
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
         return False
-
-    def await_recorded(self) -> None:
-        pass
