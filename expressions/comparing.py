@@ -1,6 +1,6 @@
 """Comparisons of values, by the rules of each dialect. Source: queues page B.1, B.2 (choices 3, 5, 6, 8 and the flags).
 
-Of arrays any element will do. What is compared with an object, with NULL or with NaN is unknown.
+A comparison with an array is true if it is true for any element. A comparison with an object, NULL or NaN is unknown.
 """
 
 import operator
@@ -22,7 +22,7 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-#: With its sides exchanged.
+#: Operators with their sides exchanged.
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 #: Three-valued: None is unknown.
@@ -31,10 +31,10 @@ Compare = Callable[[Value, Value, Subject], "bool | None"]
 
 @dataclass(slots=True, frozen=True)
 class Rules:
-    """What a dialect does with values.
+    """The rules of a dialect for values.
 
-    `converts`: texts become numbers where they meet numbers. `orders_texts`: texts come before or behind each other.
-    `empty_is_null`: an empty text is NULL. `text_is_greater`: than any number, if it is none; else they differ.
+    `converts`: texts become numbers when compared with numbers. `orders_texts`: texts are ordered. `empty_is_null`: an
+    empty text is NULL. `text_is_greater`: a text that is no number is greater than any number; else they only differ.
     """
 
     truth: Truth
@@ -45,7 +45,7 @@ class Rules:
 
     @property
     def empty(self) -> Value:
-        """What an empty text in an array stands for."""
+        """The value of an empty text in an array."""
         return None if self.empty_is_null else ""
 
 
@@ -57,12 +57,12 @@ CONVERTING_SELECTORS = Rules(
 
 
 def comparison(symbol: str, rules: Rules) -> Compare:
-    """What compares two values with an operator."""
+    """A function that compares two values with an operator."""
     compare, empty = OPERATORS[symbol], rules.empty
     is_equality = symbol in ("=", "<>")
 
     def unlike(is_left: bool) -> bool:
-        """One side is a text that is no number, the other one is a number."""
+        """The result for a text that is no number, and a number."""
         if rules.text_is_greater:
             return compare(1, 0) if is_left else compare(0, 1)
         return symbol == "<>"

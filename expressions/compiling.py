@@ -1,7 +1,7 @@
 """From a tree to closures: each node becomes a function of the subject that calls those of its parts.
 
-What does not depend on the message is computed once. The common comparisons, of something with a constant, have
-closures of their own. Source: queues page B.2, B.5; docs/decisions/0015-one-parser-of-our-own.md (measured).
+Parts that do not depend on the message are computed once. Comparisons with a constant, which are common, have their own
+closures. Source: queues page B.2, B.5; docs/decisions/0015-one-parser-of-our-own.md (measured).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,8 @@ from .syntax import (
 )
 from .values import NAN, Value, any_of, elements, number_of, text_of
 
-#: Patterns are not looked for in longer texts: unknown (queues page B.2, choice 10).
+#: Maximum length of a text in which patterns are searched; beyond it the result is unknown (queues page B.2, choice
+#: 10).
 MATCHED_MAX = 64 * 1024
 _EMPTY = (str, list)
 
@@ -49,7 +50,7 @@ _CONSTANTS: dict[str, Value] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_V
 
 
 class _Nobody(Subject):
-    """The message that constants are computed for."""
+    """The message for computing constants."""
 
     def body(self) -> bytes:
         return b""
@@ -62,14 +63,16 @@ class _Nobody(Subject):
 
 
 class Compiled(NamedTuple):
-    """`constant`: it is the same for each message."""
+    """`constant`: the value does not depend on the message."""
 
     evaluate: Evaluate
     constant: bool = False
 
 
 class Compiler:
-    """`facts`: what functions of the surroundings say (CLIENT_NAME, ...). `used`: the names of those asked for."""
+    """`facts`: values of the functions about the client and the broker (CLIENT_NAME, ...). `used`: the names of those
+    used.
+    """
 
     def __init__(self, rules: Rules, facts: Mapping[str, Value]) -> None:
         self.rules = rules
@@ -81,7 +84,7 @@ class Compiler:
     # -- what is true -------------------------------------------------------------------------------------------------
 
     def condition(self, node: Node) -> Condition:
-        """What says whether a node is true."""
+        """A function that computes the truth of a node."""
         if isinstance(node, Logic):
             parts = [self.condition(one) for one in node.operands]
             return _all(parts) if node.operator == "AND" else _any(parts)
@@ -115,7 +118,7 @@ class Compiler:
             return lambda subject: compare(value_of(subject), other_of(subject), subject)
         other = other_of(self._nobody)
         kind = type(other)
-        # The same as `compare` where both are of this type: neither is NULL, NaN, or to be converted.
+        # The same as `compare` if both are of this type: neither is NULL, NaN, or to be converted.
         if kind is int or (kind is str and (self.rules.orders_texts or symbol in ("=", "<>"))):
             quick = OPERATORS[symbol]
 
@@ -223,7 +226,7 @@ class Compiler:
     # -- values -------------------------------------------------------------------------------------------------------
 
     def value(self, node: Node) -> Compiled:
-        """What computes a node."""
+        """A function that computes a node."""
         compiled = self._value(node)
         if compiled.constant and not isinstance(node, Literal):
             return _constant(compiled.evaluate(self._nobody))
@@ -252,7 +255,7 @@ class Compiler:
         return self._without_empty(read)
 
     def _without_empty(self, evaluate: Evaluate) -> Evaluate:
-        """Where an empty text or array is NULL, as that."""
+        """A function that turns an empty text or array into NULL."""
         if not self.rules.empty_is_null:
             return evaluate
 
@@ -263,7 +266,9 @@ class Compiler:
         return filled
 
     def _number(self, compiled: Compiled) -> Compiled:
-        """As arithmetic takes it: in selectors texts are no numbers, unless they are to be converted."""
+        """A function that converts to a number, for arithmetic: in selectors texts are no numbers, unless they are
+        converted.
+        """
         evaluate, converts = compiled.evaluate, self.rules.converts
 
         def number(subject: Subject) -> Value:

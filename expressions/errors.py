@@ -1,10 +1,10 @@
-"""What is wrong with the text of an expression: the only two exceptions that this room raises."""
+"""Errors in the text of an expression: the only two exceptions that this room raises."""
 
 
 class ExpressionError(ValueError):
-    """The text is no expression, or a larger one than is allowed.
+    """The text is no expression, or exceeds a limit.
 
-    `position`: of the first character that is wrong, from 0; the length of the text means its end.
+    `position`: of the first wrong character, from 0; the length of the text means its end.
     Source: queues page B.2 (choices 13 and 14).
     """
 
@@ -16,16 +16,16 @@ class ExpressionError(ValueError):
 
     @property
     def line(self) -> int:
-        """Of the position, from 1."""
+        """The line of the position, from 1."""
         return self.text.count("\n", 0, self.position) + 1
 
     @property
     def column(self) -> int:
-        """Of the position in its line, from 1."""
+        """The column of the position in its line, from 1."""
         return self.position - self.text.rfind("\n", 0, self.position)
 
     def __str__(self) -> str:
-        """One line: where, and what."""
+        """One line: position and error."""
         where = f"column {self.column}" if self.line == 1 else f"line {self.line}, column {self.column}"
         return f"{where}: {self.problem}"
 
@@ -37,4 +37,4 @@ class ExpressionError(ValueError):
 
 
 class UnsupportedFunction(ExpressionError):
-    """A function that AMPS has, and that is not taken here."""
+    """A function of AMPS that is not supported here."""

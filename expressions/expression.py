@@ -21,7 +21,7 @@ NO_FACTS: Mapping[str, Value] = {}
 class Expression:
     """Made by `compiled`. `text`: of its normal form; filters with equal `key` take the same messages.
 
-    `reads_body`: it has paths. `too_costly`: how often an evaluation was ended because it took too long.
+    `reads_body`: it has paths. `too_costly`: number of evaluations that were ended because they took too long.
     """
 
     __slots__ = ("_compiler", "_condition", "_evaluate", "_tree", "dialect", "key", "reads_body", "text", "too_costly")
@@ -31,7 +31,7 @@ class Expression:
         rules = FILTERS if dialect is AMPS else CONVERTING_SELECTORS if parsed.converts else SELECTORS
         self._tree = parsed.tree
         self._compiler = compiler = Compiler(rules, facts)
-        self._evaluate: Evaluate | None = None  # made when a value is asked for: a filter needs none
+        self._evaluate: Evaluate | None = None  # made on first use: a filter needs none
         try:
             self._condition = compiler.condition(parsed.tree)
         except TooCostly:
@@ -48,7 +48,7 @@ class Expression:
         return self.truth(subject) is True
 
     def truth(self, subject: Subject) -> bool | None:
-        """True, false, or None: unknown, also because it took too long."""
+        """True, false, or None: unknown, also if it took too long."""
         subject.spent = 0
         try:
             return self._condition(subject)
@@ -57,7 +57,7 @@ class Expression:
             return None
 
     def value(self, subject: Subject) -> Value:
-        """What it is for a message; None: NULL."""
+        """Its value for a message; None: NULL."""
         subject.spent = 0
         try:
             if self._evaluate is None:
@@ -72,7 +72,7 @@ class Expression:
 
 
 def compiled(text: str, dialect: Dialect, facts: Mapping[str, Value] = NO_FACTS) -> Expression:
-    """An expression. `facts`: what CLIENT_NAME, USER, REMOTE_ADDRESS and the names of the broker stand for.
+    """An expression. `facts`: the values of CLIENT_NAME, USER, REMOTE_ADDRESS and the names of the broker.
 
     Raises: ExpressionError, UnsupportedFunction.
     """

@@ -1,4 +1,6 @@
-"""The door of this room: what others use of the language. Patterns have theirs, so that these need not load it all."""
+"""The interface of this room: the parts of the language for other rooms. Patterns have their own, so that they load
+alone.
+"""
 
 from .errors import ExpressionError, UnsupportedFunction
 from .expression import Expression, compiled

@@ -1,8 +1,8 @@
 """From text to a tree: recursive descent, one method for each rank of operators.
 
-Everything that can be wrong with an expression is found here, with its place: also functions that do not exist, numbers
-of arguments, and patterns. Depth counts brackets, calls, signs and NOTs in each other, and comparisons of comparisons.
-Source: queues page B.2 (choices 10 to 14), B.3; docs/decisions/0015-one-parser-of-our-own.md.
+All errors of an expression are found here, with their positions: also unknown functions, wrong numbers of arguments,
+and invalid patterns. Depth counts nested brackets, calls, signs and NOTs, and comparisons of comparisons. Source:
+queues page B.2 (choices 10 to 14), B.3; docs/decisions/0015-one-parser-of-our-own.md.
 """
 
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ from .tokens import END, NUMBER, OPERATOR, PATH, QUOTED, RAW, STRING, TEXT_OCTET
 
 DEPTH_MAX = 64
 MEMBERS_MAX = 1000
-#: Words that are no names of headers, wherever they stand.
+#: Words that cannot be names of headers.
 RESERVED = frozenset({"AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "ESCAPE", "NULL", "TRUE", "FALSE"})
 CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 _COMPARISONS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _ORDERINGS = frozenset({"<", "<=", ">", ">="})
-#: What a selector may begin with (Artemis): strings become numbers where numbers are compared; names have hyphens.
+#: Prefixes of a selector (Artemis): strings become numbers when compared with numbers; names may have hyphens.
 CONVERTING, HYPHENATED = "convert_string_expressions:", "hyphenated_props:"
 
 
@@ -166,7 +166,7 @@ class _Parser:
         return node
 
     def relation(self, left: Node, left_token: Token) -> Node | None:
-        """What is said of `left`; None when no such operator comes next."""
+        """The relation that begins with `left`; None if no such operator comes next."""
         token = self.token
         if token.kind == OPERATOR and token.text in _COMPARISONS:
             operator = _COMPARISONS[self.advance().text]
@@ -218,7 +218,7 @@ class _Parser:
         return Between(left, bounds[0], bounds[1], negated)
 
     def check_ordered(self, node: Node, token: Token) -> None:
-        """In selectors strings have no order, unless they are to become numbers (queues page B.2)."""
+        """Refuse an order of strings in selectors, unless they become numbers (queues page B.2)."""
         if not self.converts and isinstance(node, Literal) and isinstance(node.value, str):
             raise self.fault(token, "strings have no order in selectors: expected a number")
 
@@ -347,7 +347,7 @@ class _Parser:
         return Call(name, tuple(arguments))
 
     def check_literals(self, name: str, arguments: list[Node], first: Token) -> None:
-        """Arguments that are known when the expression is compiled."""
+        """Check arguments that are known when the expression is compiled."""
         at = SIGNATURES[name].literal
         if at is None:
             return

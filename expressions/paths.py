@@ -1,4 +1,4 @@
-"""Reading a path into a body, compiled. Source: queues page B.1 (arrays), B.2 (choice 9)."""
+"""Compiled access to a path in a body. Source: queues page B.1 (arrays), B.2 (choice 9)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ Evaluate = Callable[[Subject], Value]
 
 
 def compiled_path(steps: tuple[Step, ...]) -> Evaluate:
-    """What reads it: NULL where there is nothing, an empty text or an empty array."""
+    """A function that reads the path: NULL if there is nothing, an empty text or an empty array."""
     names = [step.name for step in steps]
     if any(step.element is not None for step in steps):
         return lambda subject: _follow(subject, _document(subject), steps)
@@ -56,7 +56,7 @@ def _document(subject: Subject) -> Any:
 
 
 def _follow(subject: Subject, value: Any, steps: tuple[Step, ...]) -> Value:
-    """With arrays on the way: a name is looked for in each of their elements, and what is found is one list."""
+    """Follow the steps. In an array a name is looked up in each element, and the results are one list."""
     for step in steps:
         if type(value) is dict:
             value = value.get(step.name)

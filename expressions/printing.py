@@ -1,4 +1,4 @@
-"""From a tree back to text. Parsing that gives the same tree, so equal texts mean equal filters."""
+"""From a tree back to text. Parsing the text gives the same tree, so equal texts mean equal filters."""
 
 from .parser import CONVERTING, RESERVED
 from .syntax import (
@@ -51,7 +51,7 @@ class _Printer:
         self.dialect = dialect
 
     def at_least(self, rank: int, node: Node) -> str:
-        """The text of a node where one of at least this rank may stand."""
+        """The text of a node in a position that needs at least this rank."""
         text = self.text(node)
         return text if _rank(node) >= rank else f"({text})"
 

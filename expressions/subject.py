@@ -1,6 +1,6 @@
-"""The message that expressions are asked about: what they read of it is read once, when the first of them asks.
+"""The message of an expression: each part is read once, when the first expression needs it.
 
-One `Subject` serves all filters that look at a message. The engine derives one from it that knows its messages.
+One `Subject` serves all filters that test a message. The engine derives a class from it for its messages.
 Source: queues page B.5, A.3.1 (bodies that are no JSON).
 """
 
@@ -11,27 +11,28 @@ from typing import Any, Final
 
 from .values import TooCostly, Value
 
-#: A body that is larger is not read: every path into it is NULL.
+#: Maximum octets of a body that is parsed; every path into a larger one is NULL.
 DOCUMENT_OCTETS_MAX = 1024 * 1024
-#: Nor is one whose arrays and objects are deeper in each other.
+#: Maximum nesting of arrays and objects in a body that is parsed.
 DOCUMENT_DEPTH_MAX = 256
-#: What one evaluation may take, in units of about 10 ns: 50 ms (queues page B.2, choice 10).
+#: Maximum cost of one evaluation, in units of about 10 ns: 50 ms (queues page B.2, choice 10).
 COST_MAX = 5_000_000
 
 _READ = JSONDecoder().decode
 
 
 class _Unread:
-    """Nobody has asked yet."""
+    """The body was not parsed yet."""
 
 
 UNREAD: Final = _Unread()
 
 
 class Subject(ABC):
-    """A message. `routing_key`, `exchange`: as it was published.
+    """A message. `routing_key`, `exchange`: as published.
 
-    `document`: its body as JSON: use `read()` while it is `UNREAD`. `is_unreadable`: somebody asked, and it is none.
+    `document`: its body as JSON: use `read()` while it is `UNREAD`. `is_unreadable`: parsing was tried, and the body is
+    no JSON.
     """
 
     __slots__ = ("document", "exchange", "is_unreadable", "routing_key", "spent")
@@ -41,26 +42,26 @@ class Subject(ABC):
         self.routing_key = routing_key
         self.document: Value | _Unread = UNREAD
         self.is_unreadable = False
-        self.spent = 0  # by the evaluation that is under way
+        self.spent = 0  # by the current evaluation
 
     @abstractmethod
     def body(self) -> bytes:
-        """As it was published."""
+        """The body as published."""
 
     @abstractmethod
     def headers(self) -> Mapping[str, Value]:
-        """Its headers table, in values of this room."""
+        """The headers table, in values of this room."""
 
     @abstractmethod
     def property(self, name: str) -> "int | str | None":
-        """One of `PROPERTY_NAMES`, in signatures.py; None: it has none."""
+        """The value of one of `PROPERTY_NAMES` (signatures.py); None: the message does not have it."""
 
     def fact(self, name: str) -> Value:
-        """What only some surroundings know: BOOKMARK, LEASE_COUNT, LAST_LEASED. NULL where they do not."""
+        """A value that only some messages have: BOOKMARK, LEASE_COUNT, LAST_LEASED. NULL for others."""
         return None
 
     def charge(self, units: int) -> None:
-        """The evaluation takes so many units. Raises: TooCostly."""
+        """Count the cost of the evaluation. Raises: TooCostly."""
         self.spent += units
         if self.spent > COST_MAX:
             raise TooCostly
@@ -87,7 +88,7 @@ class Subject(ABC):
 
 
 def _document(body: bytes) -> Value:
-    """JSON in UTF-8; of a name that is there twice the last one counts. None: no such thing, or nothing but null."""
+    """JSON in UTF-8; of duplicate names the last one counts. None: no JSON, or null."""
     if not body or len(body) > DOCUMENT_OCTETS_MAX:
         return None
     try:
@@ -103,7 +104,7 @@ def _document(body: bytes) -> Value:
 
 
 def _with_huge_numbers(body: bytes) -> Value:
-    """Once more, if what was wrong may have been a number with more digits than Python reads."""
+    """Parse again, in case the error was a number with more digits than Python reads."""
     try:
         document: Value = JSONDecoder(parse_int=_whole_or_more).decode(body.decode())
     except (ValueError, RecursionError):
@@ -116,7 +117,9 @@ def _whole_or_more(digits: str) -> int | float:
 
 
 def _may_be_deep(body: bytes) -> bool:
-    """Whether it has so many brackets. Cut, not counted: 0.2 us for 1 KiB instead of 1.6 us."""
+    """Whether the number of brackets allows that nesting. Splitting instead of counting: 0.2 us for 1 KiB instead of
+    1.6 us.
+    """
     return len(body.split(b"[", DOCUMENT_DEPTH_MAX)) + len(body.split(b"{", DOCUMENT_DEPTH_MAX)) > DOCUMENT_DEPTH_MAX
 
 

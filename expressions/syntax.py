@@ -1,6 +1,6 @@
-"""The tree of an expression: what the parser makes, the printer prints and the compiler compiles.
+"""The tree of an expression, which the parser makes, the printer prints and the compiler compiles.
 
-Named tuples: as frozen dataclasses they take 25 ms to import, which the first filter would wait for.
+Named tuples: frozen dataclasses would take 25 ms to import, for which the first filter would wait.
 Source: queues page B.3.
 """
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Dialect(Enum):
-    """Whose rules hold. Source: queues page B.2."""
+    """The rules of evaluation. Source: queues page B.2."""
 
     AMPS = "amps"  # content filters: x-filter
     JMS = "jms"  # selectors: x-selector
@@ -17,7 +17,7 @@ class Dialect(Enum):
 
 AMPS, JMS = Dialect.AMPS, Dialect.JMS
 
-#: What a constant can be; None is NULL.
+#: Types of constants; None is NULL.
 Constant = None | bool | int | float | str
 
 
@@ -28,7 +28,7 @@ class Literal(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One name of a path, and which element of an array is meant (from 0; None: all of them)."""
+    """One name of a path, and the element of an array (from 0; None: all)."""
 
     name: str
     element: int | None = None
@@ -106,7 +106,7 @@ class Match(NamedTuple):
     operand: "Node"
     kind: str
     pattern: str
-    escape: str | None = None  # of `like`
+    escape: str | None = None  # for `like`
     negated: bool = False
 
 
@@ -120,7 +120,7 @@ class Affix(NamedTuple):
 
 
 class Not(NamedTuple):
-    """Three-valued: of unknown, unknown."""
+    """Three-valued: NOT unknown is unknown."""
 
     operand: "Node"
 
@@ -133,5 +133,5 @@ class Logic(NamedTuple):
 
 
 Node = Literal | Path | Header | Call | Sign | Chain | Comparison | Is | In | Between | Match | Affix | Not | Logic
-#: What has one of three values; everything else is asked for its truth.
+#: Nodes with one of three truth values; other nodes are converted to their truth.
 CONDITIONS = Comparison | Is | In | Between | Match | Affix | Not | Logic

@@ -1,6 +1,6 @@
 """From text to tokens. Source: queues page B.1 (strings), B.2 (dialect flags), B.3.
 
-A `/` directly before the character of a name begins a path; before anything else it divides.
+A `/` directly before the character of a name begins a path; before other characters it divides.
 """
 
 import re
@@ -10,7 +10,7 @@ from .errors import ExpressionError
 from .syntax import AMPS, JMS, Constant, Dialect, Step
 
 TEXT_OCTETS_MAX = 8 * 1024
-#: Whole numbers beyond are floating (queues page B.2, choice 7).
+#: Range of integers; numbers beyond are floating (queues page B.2, choice 7).
 INTEGER_MIN, INTEGER_MAX = -(1 << 63), 1 << 64
 
 _SPACE = re.compile(r"\s+")
@@ -31,7 +31,7 @@ NUMBER, STRING, RAW, WORD, QUOTED, PATH, OPERATOR, END = (
 
 
 class Token(NamedTuple):
-    """`text`: a word as it stands, an operator, the name in a quoted one, or a string as a pattern has it."""
+    """`text`: a word, an operator, the name in a quoted one, or a string in the form of a pattern."""
 
     kind: str
     position: int
@@ -41,7 +41,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str, dialect: Dialect, position: int = 0, *, hyphenated: bool = False) -> list[Token]:
-    """All tokens from a position on, the end as the last one. `hyphenated`: words may have hyphens (jms).
+    """All tokens from a position on, with the end as the last one. `hyphenated`: words may have hyphens (jms).
 
     Raises: ExpressionError.
     """
@@ -56,7 +56,7 @@ def tokens_of(text: str, dialect: Dialect, position: int = 0, *, hyphenated: boo
 
 
 def float_of(digits: str) -> int | float:
-    """A number as it is written. Whole ones that are too large are floating."""
+    """The value of a number. Integers that are too large are floating."""
     if len(digits) <= 20 and digits.isdigit():
         value = int(digits)
         if value <= INTEGER_MAX:
@@ -71,7 +71,7 @@ class _Lexer:
         self.word = _HYPHENATED if hyphenated else PLAIN_WORD
 
     def next(self, position: int) -> tuple[Token | None, int] | None:
-        """The token at a position (None: blanks or a comment) and where it ends; None at the end of the text."""
+        """The token at a position (None: blanks or a comment) and its end; None at the end of the text."""
         text = self.text
         if position >= len(text):
             return None

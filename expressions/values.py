@@ -1,4 +1,4 @@
-"""Values, and how one kind stands for another: numbers, texts, truth.
+"""Values, and conversions between their kinds: numbers, texts, truth.
 
 None is NULL, and as an answer unknown. An array is a list, an object a dict; both come from bodies and headers only.
 Source: queues page B.1, B.2.
@@ -15,26 +15,26 @@ Number: TypeAlias = int | float
 
 NAN = float("nan")
 INFINITY = float("inf")
-#: What a text that is a number looks like. No NaN, no infinity, no other digits than ours.
+#: The form of texts that are numbers: no NaN, no infinity, only ASCII digits.
 _NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)\s*")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
-#: Longer texts are no numbers: reading them would take long.
+#: Maximum length of a text that is a number: parsing longer ones would take long.
 DIGITS_MAX = 400
 
 
 class TooCostly(Exception):
-    """An evaluation has taken more than any may: its answer is unknown. Leaves no expression."""
+    """An evaluation has exceeded its cost: its answer is unknown. It never leaves an expression."""
 
 
 def whole(number: int) -> Number:
-    """A result in whole numbers, floating where it is too large (queues page B.2, choice 7)."""
+    """An integer result, floating if it is too large (queues page B.2, choice 7)."""
     if INTEGER_MIN <= number <= INTEGER_MAX:
         return number
     return floating(number)
 
 
 def floating(number: Number) -> float:
-    """As a floating number, infinite if it is too large for one."""
+    """A floating number, infinite if it is too large."""
     try:
         return float(number)
     except OverflowError:
@@ -42,7 +42,7 @@ def floating(number: Number) -> float:
 
 
 def number_in(text: str) -> Number | None:
-    """The number that a text is, or None."""
+    """The number in a text, or None."""
     if len(text) > DIGITS_MAX:
         return None
     if _WHOLE.fullmatch(text) is not None:
@@ -52,14 +52,14 @@ def number_in(text: str) -> Number | None:
 
 
 def scalar(value: Value) -> Value:
-    """Of an array its first element: what functions and arithmetic use."""
+    """The first element of an array, for functions and arithmetic; other values themselves."""
     while type(value) is list:
         value = value[0] if value else None
     return value
 
 
 def number_of(value: Value) -> Number | None:
-    """What arithmetic takes for a value: NaN for what is no number, None for NULL."""
+    """The number for arithmetic: NaN for values that are no number, None for NULL."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[return-value]
@@ -76,7 +76,7 @@ def number_of(value: Value) -> Number | None:
 
 
 def text_of(value: Value) -> str | None:
-    """What functions of texts and patterns take for a value; None for NULL and for objects."""
+    """The text for functions of texts and patterns; None for NULL and for objects."""
     kind = type(value)
     if kind is str:
         return value  # type: ignore[return-value]
@@ -93,7 +93,7 @@ def text_of(value: Value) -> str | None:
 
 
 def elements(value: Value, empty: Value = None) -> Iterator[Value]:
-    """What is in an array, also in arrays within it. `empty`: what an empty text stands for."""
+    """The elements of an array, including nested ones. `empty`: the value of an empty text."""
     waiting: list[Iterator[Value]] = [iter((value,))]
     while waiting:
         for one in waiting[-1]:
@@ -106,18 +106,20 @@ def elements(value: Value, empty: Value = None) -> Iterator[Value]:
 
 
 def flat(value: Value, empty: Value) -> list[Any]:
-    """The same as a list. Of an array without others in it, itself: empty texts in it stay."""
+    """The same as a list. An array without nested ones is returned itself, with its empty texts."""
     if type(value) is not list:
         return [value]
     return list(elements(value, empty)) if list in map(type, value) else value
 
 
-#: Whether a value is true, three-valued.
+#: The truth of a value, three-valued.
 Truth: TypeAlias = Callable[[Value], "bool | None"]
 
 
 def truth(value: Value) -> bool | None:
-    """In content filters: numbers other than 0, also in texts (queues page B.2, choice 5). Of an array any element."""
+    """In content filters: numbers other than 0, also in texts (queues page B.2, choice 5). For an array, any
+    element.
+    """
     kind = type(value)
     if kind is bool:
         return value  # type: ignore[return-value]
@@ -134,7 +136,7 @@ def truth(value: Value) -> bool | None:
 
 
 def truth_in_selectors(value: Value) -> bool | None:
-    """In selectors: booleans; whatever else is there is false."""
+    """In selectors: booleans; all other values are false."""
     if value is None or isinstance(value, bool):
         return value
     return False

@@ -1,8 +1,9 @@
 """Configuration and address settings. Pure: text in, frozen objects out.
 
 Sub-packages; each imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
-`files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format; `explain` and `difference` need no
-files; `leases`, `queue_types`, `faults`, `lifetime`, `values`, `profiles` and `printable` import none of them.
+`files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format. `explain` and `difference` import
+neither `files` nor `foreign`; `leases`, `queue_types`, `faults`, `lifetime`, `values`, `profiles` and `printable`
+import no sub-package.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination

@@ -1,4 +1,4 @@
-"""A parser of command lines that names the nearest word for one that it does not know."""
+"""A parser of command lines that suggests the nearest word for an unknown one."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from .faults import nearest
 
 
 class NearestParser(argparse.ArgumentParser):
-    """An argparse parser that reports a misspelt option before anything that is missing."""
+    """An argparse parser that reports a misspelt option before missing arguments."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

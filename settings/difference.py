@@ -30,7 +30,7 @@ from .values import value_text
 
 _T = TypeVar("_T")
 
-#: The user that exists while the configuration declares none.
+#: The user that exists if the configuration declares none.
 GUEST = "guest"
 
 
@@ -38,7 +38,7 @@ GUEST = "guest"
 class Change:
     """One change. `what`: "queue 'q'", "match 'a.#'" ...; `how`: old and new value.
 
-    `acts`: when it takes effect; None where `how` says when, or it has no effect.
+    `acts`: when it takes effect; None if `how` contains that, or there is no effect.
     """
 
     what: str
@@ -50,7 +50,7 @@ class Change:
 
 
 def differences(old: Configuration, new: Configuration) -> list[Change]:
-    """Everything that would change, matches first, then queues and the rest; empty when nothing would."""
+    """All changes, matches first, then queues and the rest; empty if there are none."""
     return [
         *_of_keys(old, new),
         *_of_usage(old, new),
@@ -125,7 +125,7 @@ def _of_queues(old: Configuration, new: Configuration) -> Iterator[Change]:
 
 
 def _gone(what: str, fate: str, setting: str, value: str, acts: Lifetime = LIVE) -> Change:
-    """An object that is no longer declared is deleted or not, by a setting of its address."""
+    """The removal of an object. A setting of its address decides whether it is deleted."""
     if value == "FORCE":
         return Change(what, f"no longer declared: {fate}", acts)
     return Change(what, f"no longer declared: stays, with {setting} OFF", None)
@@ -167,7 +167,7 @@ def _of_queue(
 
 
 def _of_leased(before: QueueDeclaration, after: QueueDeclaration) -> Iterator[tuple[str, Lifetime]]:
-    """The settings of a leased queue, those included that follow from others."""
+    """Changes of the settings of a leased queue, including settings that follow from others."""
     one, other = (read_leased(queue.name, queue.arguments)[0] for queue in (before, after))
     for element in ELEMENTS:
         was, will = getattr(one, element.attribute), getattr(other, element.attribute)
@@ -178,7 +178,7 @@ def _of_leased(before: QueueDeclaration, after: QueueDeclaration) -> Iterator[tu
                 and one.semantics != other.semantics
                 and element.argument not in after.arguments
             ):
-                acts = ACTS["x-semantics"]  # what it follows from
+                acts = ACTS["x-semantics"]  # its effect follows from this argument's
             yield f"{element.argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", acts
 
 
@@ -197,7 +197,7 @@ def _logged(topic: LoggedTopic) -> str:
 
 
 def _settled(*owns: OwnSettings) -> set[str]:
-    """Arguments whose effect has been compared as settings."""
+    """Arguments that are compared as settings."""
     return {argument for own in owns for argument in own.given_by.values()} - {"x-max-length", "x-dead-letter-exchange"}
 
 
@@ -264,7 +264,7 @@ def _of_users(old: Configuration, new: Configuration) -> Iterator[Change]:
 
 
 def _of_user(before: UserDeclaration, after: UserDeclaration) -> Iterator[tuple[str, Lifetime]]:
-    """A password is never shown."""
+    """Changes of a user. A password is never shown."""
     if str(before) != str(after):
         yield f"{before} -> {after}", LIVE
     one, other = (sorted(map(_topic, user.topic_permissions)) for user in (before, after))
@@ -312,7 +312,7 @@ def _rule(policy: Policy) -> str:
 def _pairs(
     before: Iterable[_T], after: Iterable[_T], key: Callable[[_T], str]
 ) -> Iterator[tuple[str, _T | None, _T | None]]:
-    """Objects by name, from both; None where one is missing. Sorted by name."""
+    """Objects of both configurations by name; None where one is missing. Sorted by name."""
     old, new = ({key(one): one for one in declared} for declared in (before, after))
     for name in sorted(old.keys() | new.keys()):
         yield name, old.get(name), new.get(name)

@@ -1,4 +1,4 @@
-"""Why an address or queue has its settings: each value with the rule that gave it."""
+"""Explanations of settings: each value of an address or queue, with the rule that gave it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ _NO_FLOW = (
     "none: neither [system-usage] nor an entry with memory-limit, producer-flow-control, cursor, "
     "send-fail-if-no-space or BLOCK"
 )
-#: Settings of addresses that no leased queue looks at: its own arguments say how it delivers and when messages expire.
+#: Prefixes of address settings that leased queues do not use: they have their own arguments for delivery and expiry.
 _NOT_OF_LEASED = ("default-", "redelivery-", "max-redelivery-", "max-delivery-", "pending-", "message-eviction")
 _LEASED_DEFAULTS = {
     "underlying_topic": "default: the queue's name",
@@ -41,7 +41,7 @@ _OF_USAGE = ("send_fail_if_no_space", "send_fail_if_no_space_after_ms")
 
 @dataclass(slots=True, frozen=True)
 class Row:
-    """One resolved setting. `rule`: FILE:LINE and the match or queue that gave it, or why it is the default."""
+    """One resolved setting. `rule`: FILE:LINE and the match or queue that gave it, or the reason for the default."""
 
     name: str
     value: object
@@ -52,7 +52,7 @@ class Row:
 class Explanation:
     """All settings of one queue, address or topic. `matches`: the entries that apply, most specific first.
 
-    `flow`: whether publishers are held when there is no space, and which entries say so.
+    `flow`: whether publishes are blocked when there is no space, and the entries that decide it.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Explanation:
 
     @property
     def paging(self) -> str:
-        """Which of its messages leave memory, for the journal or the temp store, and by which limit."""
+        """The messages that leave memory, for the journal or the temp store, and the limit that decides it."""
         said = {row.name: row.value for row in self.rows}
         policy, octets = said.get("address-full-policy", "PAGE"), _limit(said, "max-size-bytes")
         if said.get("cursor") == "vm":
@@ -90,10 +90,11 @@ class Explanation:
 
 
 def explain(configuration: Configuration, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Every declared queue called `name`, else the address of that name, in one virtual host or in all that differ.
+    """Explain every declared queue called `name`, else the address of that name, in one virtual host or in all that
+    differ.
 
-    An address is explained in "/", and in every other virtual host that has entries or policies of its own for it; if
-    a destination policy applies to topics of that name alone, the topic as well.
+    An address is explained in "/", and in every other virtual host with its own entries or policies for it; if a
+    destination policy applies to topics of that name alone, the topic is explained as well.
     """
     repository, policies = configuration.repository, Policies(configuration.policies)
     queues = [queue for queue in configuration.queues if queue.name == name and vhost in (None, queue.vhost)]
@@ -107,7 +108,7 @@ def explain(configuration: Configuration, name: str, vhost: str | None = None) -
 
 
 def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Row]:
-    """The leased queues that select a topic of that name, as far as names go, and what has it logged."""
+    """The leased queues that select a topic by name, and the origin of its logging."""
     for queue in configuration.queues:
         if queue.vhost == vhost and is_leased(queue.arguments):
             settings = read_leased(queue.name, queue.arguments)[0]
@@ -123,7 +124,7 @@ def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator
 def vhosts_to_explain(
     repository: SettingsRepository, policies: Policies, name: str, vhosts: Iterable[str]
 ) -> list[str]:
-    """ "/", and each other virtual host that has entries or policies of its own for an address."""
+    """ "/", and each other virtual host with its own entries or policies for an address."""
     common = repository.matches(name, None)
     others = dict.fromkeys([*repository.vhosts, *vhosts])
     return ["/"] + [
@@ -160,7 +161,9 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
 def with_leased_rows(
     rows: list[Row], name: str, declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer
 ) -> list[Row]:
-    """Of a leased queue: its own settings, then those of its address that concern it. Of another queue: as they are."""
+    """The rows of a leased queue: its own settings, then those of its address that concern it. For another queue:
+    unchanged.
+    """
     if not is_leased(declared):
         return rows
     arguments = {**declared, **layer.arguments}
@@ -190,7 +193,7 @@ def _limit(said: Mapping[str, object], key: str) -> int | None:
 
 
 def flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
-    """Whether flow control applies, and by what. Args: entries: those that apply, most specific first."""
+    """Whether flow control applies, and the reason. Args: entries: those that apply, most specific first."""
     entries = tuple(entries)
     sources = sources_of(entries)
     why = [_USAGE] if repository.usage is not None else []
@@ -200,7 +203,7 @@ def flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
 
 
 def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Row]:
-    """The effective arguments that are not settings of ours: RabbitMQ's and unknown ones."""
+    """The effective arguments that are no settings of ours: RabbitMQ's and unknown ones."""
     rows: list[Row] = []
     shown_already = BY_ARGUMENT.keys() | QUEUE_ARGUMENTS.keys() if is_leased(declared) else QUEUE_ARGUMENTS.keys()
     for key in dict.fromkeys([*declared, *layer.arguments]):
@@ -234,7 +237,7 @@ def explain_address(
 
 
 def explain_topic(repository: SettingsRepository, name: str, vhost: str = "/") -> list[Explanation]:
-    """A topic, to which another destination policy applies than to the queue of its name; else nothing."""
+    """The explanation of a topic with another destination policy than the queue of its name; else nothing."""
     policy, destinations = repository.destinations.for_topic(name), repository.destinations
     if policy is None or policy is destinations.for_queue(name):
         return []
@@ -259,7 +262,7 @@ def explain_rows(
     layer: PolicyLayer = NO_LAYER,
     name: str | None = None,
 ) -> list[Row]:
-    """Each setting of a queue on `address` with its rule; `own_rules`: argument -> where it is declared.
+    """Each setting of a queue on `address` with its rule; `own_rules`: argument -> the place of its declaration.
 
     `name`: of the queue; None: that of its address.
     """
@@ -289,7 +292,7 @@ def explain_rows(
 
 
 def _is_of_policy(attribute: str, own: OwnSettings, layer: PolicyLayer, resolved: ResolvedSettings) -> bool:
-    """Whether a setting comes from the policy: the queue does not set it, or allows more attempts."""
+    """Whether a setting comes from the policy: the queue does not set it, or has a higher limit of attempts."""
     if attribute not in layer.settings:
         return False
     given = layer.settings[attribute]

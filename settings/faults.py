@@ -1,4 +1,4 @@
-"""Faults in configuration files, their places, and hints for misspelt names."""
+"""Faults in configuration files, their positions, and hints for misspelt names."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, frozen=True, order=True)
 class Fault:
-    """One thing wrong in a file; `line` counts from 1."""
+    """One fault in a file; `line` counts from 1."""
 
     file: str
     line: int
@@ -20,7 +20,7 @@ class Fault:
 
 @dataclass(slots=True, frozen=True, order=True)
 class Origin:
-    """Where something is configured."""
+    """The position of a declaration or setting in the configuration."""
 
     file: str
     line: int
@@ -33,7 +33,7 @@ _PLACED = re.compile(r"(.+?):([0-9]+): ")
 
 
 def in_order(lines: Iterable[str], files: Iterable[str] = ()) -> list[str]:
-    """Lines that begin with FILE:LINE in the order of files, and in each of its lines; others before them."""
+    """Lines that begin with FILE:LINE, in the order of the files and of their lines; other lines first."""
     ranks = {file: rank for rank, file in enumerate(files)}
 
     def place(line: str) -> tuple[int, int]:
@@ -47,7 +47,7 @@ def nearest(key: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?` for the known key that is most similar to `key`; empty if there is none."""
     plain = key.lower().replace("_", "-")[:100]
     spelled = {name.lower().replace("_", "-"): name for name in known}
-    import difflib  # only for faults
+    import difflib  # loaded only for faults
 
     close = difflib.get_close_matches(plain, list(spelled), n=1, cutoff=0.5)
     return f", did you mean {spelled[close[0]]!r}?" if close else ""

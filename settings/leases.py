@@ -1,8 +1,8 @@
-"""Leased queues as AMPS declares them: elements as queue arguments, one frozen value, faults by code.
+"""Leased queues in AMPS' terms: elements as queue arguments, one frozen value, faults by code.
 
-`queue.declare`, TOML and AMPS XML come to the same arguments, and these to one `LeasedSettings`: a loader makes
-arguments of the elements (`BY_TAG`), a client sends them; `leased_settings` reads both.
-Source: queues page A.2, A.3, H.2; conflict K11: a dot alone makes no regular expression.
+`queue.declare`, TOML and AMPS XML lead to the same arguments, and these to one `LeasedSettings`: a loader converts
+elements to arguments (`BY_TAG`), a client sends arguments; `leased_settings` reads both. Source: queues page A.2, A.3,
+H.2; conflict K11: a dot alone makes no regular expression.
 """
 
 import re
@@ -14,7 +14,7 @@ from .lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANIN
 from .rows.row import Row, columns_of, row
 from .values import ADDRESS, DURATION_UNITS, NO_UNITS, Kind, shown
 
-#: Code -> the condition, as reports word it.
+#: Code -> the condition, in the words of reports.
 CONDITIONS: dict[str, str] = {
     "E-NAME": "neither Name nor Topic, or one that is empty, longer than 255 bytes, or of another queue",
     "E-MTYPE": "missing or unknown MessageType",
@@ -41,7 +41,7 @@ CONDITIONS: dict[str, str] = {
 
 
 class LeasedFault(ValueError):
-    """One fault. `code`: of `CONDITIONS`; `argument`: the queue argument at fault; `detail`: what exactly.
+    """One fault. `code`: of `CONDITIONS`; `argument`: the queue argument with the fault; `detail`: more about it.
 
     Its text is the code, the condition and the detail. The detail of E-EXPR and E-REGEX names a column.
     """
@@ -69,16 +69,16 @@ HUNDRED_YEARS_MS = 100 * 365 * 86_400_000
 INTEGER_MAX = 2**63 - 1
 _BOOKMARK = re.compile(r"[0-9]{1,20}\|[0-9]{1,20}\|")
 _TIMESTAMP = re.compile(r"([0-9]{8}T[0-9]{6})(\.[0-9]{1,9})?Z?")
-#: Why messages of a queue expire, in the order in which AMPS lists them.
+#: Reasons for which messages of a queue expire, in AMPS' order.
 REASONS = ("time_limit", "forced_expire", "max_cancels", "max_deliveries")
-#: Variables that a template of a dead letter's body may name.
+#: Variables in a template of a dead letter's body.
 TEMPLATE_VARIABLES = ("AMPS_DATA", "AMPS_REASON", "AMPS_TOPIC", "AMPS_DATA_LENGTH", "AMPS_CORRELATION_ID")
 _VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 RECOVERY_WORDS = ("epoch", "now", "creation")
 
 
 class BadValue(ValueError):
-    """A value that an element does not take. `code`: of the fault."""
+    """A value that an element does not accept. `code`: of the fault."""
 
     def __init__(self, code: str, problem: str) -> None:
         super().__init__(problem)
@@ -117,7 +117,7 @@ def integer(low: int) -> Reader:
 
 
 def one_of(*words: str) -> Reader:
-    """One of some words; case counts."""
+    """One of some words; case-sensitive."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or value.strip() not in words:
@@ -128,7 +128,7 @@ def one_of(*words: str) -> Reader:
 
 
 def text(code: str) -> Reader:
-    """Some text, without the blanks around it, of at most 8 KiB."""
+    """Text without the surrounding blanks, of at most 8 KiB."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not value.strip() or len(value) > 8192:
@@ -139,7 +139,7 @@ def text(code: str) -> Reader:
 
 
 def topic(code: str) -> Reader:
-    """The name of a topic, or of an instance: 1 to 255 bytes. Blanks count where AMQP carries it."""
+    """The name of a topic, or of an instance: 1 to 255 bytes. Blanks are significant in AMQP."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not 0 < len(value.encode("utf-8", "replace")) <= 255:
@@ -150,7 +150,7 @@ def topic(code: str) -> Reader:
 
 
 def reasons(value: object) -> str:
-    """Some of `REASONS`, with commas between them, in their order."""
+    """Some of `REASONS`, separated by commas, in the order of that list."""
     given = {word.strip() for word in value.split(",")} if isinstance(value, str) else set()
     if not given or not given <= {*REASONS}:
         raise BadValue("E-ENUM", f"{shown(value)}, expected some of {', '.join(REASONS)}")
@@ -158,7 +158,7 @@ def reasons(value: object) -> str:
 
 
 def template(value: object) -> str:
-    """A text of at most 8 KiB in which `{{NAME}}` stands for one of `TEMPLATE_VARIABLES`."""
+    """A text of at most 8 KiB, with `{{NAME}}` for each of `TEMPLATE_VARIABLES`."""
     if not isinstance(value, str) or not 0 < len(value) <= 8192:
         raise BadValue("E-EXPR", f"{shown(value)}, expected text")
     for name in _VARIABLE.findall(value):
@@ -189,8 +189,8 @@ def recovery_point(value: object) -> str:
 
 
 def is_timestamp(point: str) -> bool:
-    """Whether it is a time as AMPS writes it, and there is such a time."""
-    from datetime import datetime  # 3 ms that others need not wait
+    """Whether it is a valid time in AMPS' format."""
+    from datetime import datetime  # 3 ms that other values save
 
     found = _TIMESTAMP.fullmatch(point)
     if found is None:
@@ -211,13 +211,13 @@ def is_regex(topic: str) -> bool:
 
 
 def selects(topic: str) -> Callable[[str], bool]:
-    """Whether an UnderlyingTopic selects the topic of that name. A regular expression is searched, in linear time.
+    """Whether an UnderlyingTopic selects the topic of that name. A regular expression is searched in linear time.
 
     Raises: PatternFault.
     """
     if not is_regex(topic):
         return topic.__eq__
-    from ..expressions.patterns.patterns import Pattern  # 5 ms that others need not wait
+    from ..expressions.patterns.patterns import Pattern  # 5 ms that names save
 
     return Pattern(topic).search
 
@@ -235,104 +235,231 @@ MESSAGE_TYPES = ("json", "binary", "xml", "fix", "nvfix", "bson", "msgpack")
 
 #: Tag of a queue -> its `x-replication`.
 TAGS = {"Queue": DISTRIBUTED, "QueueDefinition": DISTRIBUTED, "LocalQueue": LOCAL, "GroupLocalQueue": GROUP}
-#: Elements that stand for another one.
+#: Other names of elements.
 SYNONYMS = {"Topic": "Name"}
-#: Elements that name the queue itself; it is no argument.
+#: The element with the queue's name, which is no argument.
 NAME = "Name"
 
 
 @dataclass(slots=True, frozen=True)
 class Element(Row):
-    """`argument`: of queue.declare. `tag`: its name in AMPS; None: an argument of ours alone."""
+    """`argument`: of queue.declare. `tag`: its name in AMPS; None: an argument of Leveret alone."""
 
     argument: str = ""
     tag: str | None = None
 
 
 def element(read: Reader, default: object, acts: Lifetime, *, help: str, **columns: Any) -> Any:
-    """A row. The reader takes text, too. `columns`: tag; key, where it is not the attribute's name; default_text."""
+    """A row. The reader accepts text, too. `columns`: tag; key, if it differs from the attribute's name;
+    default_text.
+    """
     return row(Kind(read, units=DURATION_UNITS if read is duration else NO_UNITS), default, acts, help=help, **columns)
 
 
 DEFERRED_ACK_MS_DEFAULT = 86_400_000
 
 
-# How a queue counts, and in which order it delivers, is built with its state: such settings act at a restart.
-# fmt: off
+# A queue's counting and order of delivery are fixed when its state is built: such settings act at a restart.
 @dataclass(slots=True, frozen=True)
 class LeasedSettings:
     """None: unset. All times in milliseconds. 0 deliveries, 0 cancels: no maximum.
 
-    `dead_letter_reasons`: only for these, with commas between them; `dead_letter_data`: a template of the body.
-    `filter`, `priority`, `barrier`: expressions as they were written. `underlying_topic`: a name or a regular
+    `dead_letter_reasons`: only for these, separated by commas; `dead_letter_data`: a template of the body.
+    `filter`, `priority`, `barrier`: texts of expressions. `underlying_topic`: a name or a regular
     expression (`topics.is_regex`); `default_publish_target`: where a publish to the queue's name is recorded.
     """
 
     name: str
-    replication: str = element(one_of(LOCAL, DISTRIBUTED, GROUP), LOCAL, WITHOUT_MEANING,
-        help="Accepted for the files of AMPS: `local`, `distributed`, `group`. One instance has all queues.")
-    message_type: str = element(one_of(*MESSAGE_TYPES), "json", NEVER, tag="MessageType",
-        help="Type of the bodies; expressions look only into those of type `json`.")
-    underlying_topic: str = element(topic("E-NAME"), "", ARRIVAL, tag="UnderlyingTopic", default_text="the name",
-        help="Topic whose messages are captured, or a regular expression that is searched in topics.")
+    replication: str = element(
+        one_of(LOCAL, DISTRIBUTED, GROUP),
+        LOCAL,
+        WITHOUT_MEANING,
+        help="Accepted for the files of AMPS: `local`, `distributed`, `group`. One instance has all queues.",
+    )
+    message_type: str = element(
+        one_of(*MESSAGE_TYPES),
+        "json",
+        NEVER,
+        tag="MessageType",
+        help="Type of the bodies; expressions look only into those of type `json`.",
+    )
+    underlying_topic: str = element(
+        topic("E-NAME"),
+        "",
+        ARRIVAL,
+        tag="UnderlyingTopic",
+        default_text="the name",
+        help="Topic whose messages are captured, or a regular expression that is searched in topics.",
+    )
     default_publish_target: str = element(
-        topic("E-NAME"), "", ARRIVAL, tag="DefaultPublishTarget", default_text="`underlying-topic`",
-        help="Topic of messages that are published to the queue's name; a pattern needs it.")
-    lease_period_ms: int | None = element(duration, None, LIVE, tag="LeasePeriod",
-        help="How long a consumer has a message before others may get it.")
-    semantics: str = element(one_of(AT_LEAST_ONCE, AT_MOST_ONCE), AT_LEAST_ONCE, RESTART, tag="Semantics",
-        help="`at-least-once`, or `at-most-once`: messages are removed as they are sent.")
-    max_backlog: int | None = element(integer(1), None, LIVE, tag="MaxBacklog", key="max-backlog-total",
-        help="Messages that all consumers together may have unacknowledged.")
+        topic("E-NAME"),
+        "",
+        ARRIVAL,
+        tag="DefaultPublishTarget",
+        default_text="`underlying-topic`",
+        help="Topic of messages that are published to the queue's name; a pattern needs it.",
+    )
+    lease_period_ms: int | None = element(
+        duration, None, LIVE, tag="LeasePeriod", help="How long a consumer has a message before others may get it."
+    )
+    semantics: str = element(
+        one_of(AT_LEAST_ONCE, AT_MOST_ONCE),
+        AT_LEAST_ONCE,
+        RESTART,
+        tag="Semantics",
+        help="`at-least-once`, or `at-most-once`: messages are removed as they are sent.",
+    )
+    max_backlog: int | None = element(
+        integer(1),
+        None,
+        LIVE,
+        tag="MaxBacklog",
+        key="max-backlog-total",
+        help="Messages that all consumers together may have unacknowledged.",
+    )
     max_per_subscription_backlog: int = element(
-        integer(1), 1, AT_CONSUMER, tag="MaxPerSubscriptionBacklog", key="max-backlog-per-consumer",
-        help="Messages that one consumer may have unacknowledged, if it asks for as many.")
-    expiration_ms: int | None = element(duration, None, ARRIVAL, tag="Expiration", key="message-ttl",
-        help="How long a message may be in the queue, leased or not.")
+        integer(1),
+        1,
+        AT_CONSUMER,
+        tag="MaxPerSubscriptionBacklog",
+        key="max-backlog-per-consumer",
+        help="Messages that one consumer may have unacknowledged, if it asks for as many.",
+    )
+    expiration_ms: int | None = element(
+        duration,
+        None,
+        ARRIVAL,
+        tag="Expiration",
+        key="message-ttl",
+        help="How long a message may be in the queue, leased or not.",
+    )
     expiration_model: str = element(
-        one_of(*EXPIRATION_MODELS), BY_DEFAULT, ARRIVAL, tag="ExpirationModel",
-        help="Whose expiration counts, its own or the message's: `queue`, `latest`, `earliest`, `default`.")
-    expire_leased: str = element(one_of(IMMEDIATE, AT_LEASE_END), IMMEDIATE, LIVE,
-        help="Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).")
-    dead_letter_reasons: str | None = element(reasons, None, LIVE,
-        help="Dead letters only for some of `time_limit,forced_expire,max_cancels,max_deliveries`.")
-    dead_letter_data: str | None = element(template, None, LIVE,
-        help="Body of a dead letter: a text with `{{AMPS_DATA}}` or `{{AMPS_REASON}}` in it, and the like.")
-    filter: str | None = element(text("E-EXPR"), None, ARRIVAL, tag="Filter", key="queue-filter",
-        help="Expression: only messages that it is true of are captured.")
-    recovery_point: str = element(recovery_point, "epoch", RESTART, tag="RecoveryPoint",
-        help="From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.")
+        one_of(*EXPIRATION_MODELS),
+        BY_DEFAULT,
+        ARRIVAL,
+        tag="ExpirationModel",
+        help="Whose expiration counts, its own or the message's: `queue`, `latest`, `earliest`, `default`.",
+    )
+    expire_leased: str = element(
+        one_of(IMMEDIATE, AT_LEASE_END),
+        IMMEDIATE,
+        LIVE,
+        help="Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).",
+    )
+    dead_letter_reasons: str | None = element(
+        reasons, None, LIVE, help="Dead letters only for some of `time_limit,forced_expire,max_cancels,max_deliveries`."
+    )
+    dead_letter_data: str | None = element(
+        template,
+        None,
+        LIVE,
+        help="Body of a dead letter: a text with `{{AMPS_DATA}}` or `{{AMPS_REASON}}` in it, and the like.",
+    )
+    filter: str | None = element(
+        text("E-EXPR"),
+        None,
+        ARRIVAL,
+        tag="Filter",
+        key="queue-filter",
+        help="Expression: only messages that it is true of are captured.",
+    )
+    recovery_point: str = element(
+        recovery_point,
+        "epoch",
+        RESTART,
+        tag="RecoveryPoint",
+        help="From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.",
+    )
     fairness: str = element(
-        one_of(FAST, ROUND_ROBIN, PROPORTIONAL), PROPORTIONAL, LIVE, tag="FairnessModel",
+        one_of(FAST, ROUND_ROBIN, PROPORTIONAL),
+        PROPORTIONAL,
+        LIVE,
+        tag="FairnessModel",
         default_text='`"proportional"`; `"round-robin"` where at most once',
-        help="Who gets the next message: `fast`, `round-robin` or `proportional`.")
-    leasing: str = element(one_of(STRICT, SUBLET), SUBLET, LIVE, tag="Leasing",
-        help="Whether anybody may acknowledge a leased message (`sublet`), or its holder alone (`strict`).")
-    max_deliveries: int = element(integer(0), 0, LIVE, tag="MaxDeliveries",
-        help="Deliveries after which a message expires when its lease ends; 0 is no limit.")
-    max_cancels: int = element(integer(0), 0, LIVE, tag="MaxCancels", key="cancel-limit",
-        help="Returns by consumers (nack, reject with requeue) with which a message expires; 0 is no limit.")
-    priority: str | None = element(text("E-EXPR"), None, RESTART, tag="Priority", key="priority-expr",
-        help="Expression, or a field, that ranks messages; higher numbers are delivered first.")
-    barrier: str | None = element(text("E-EXPR"), None, RESTART, tag="BarrierExpression", key="barrier-expr",
-        help="Expression: what it is true of is held until all before it is gone, and goes to every consumer.")
-    is_file_backed: bool = element(enabled, False, WITHOUT_MEANING, tag="FileBackedMetadata", key="file-backed",
-        help="Accepted for the files of AMPS: the state of each queue is in the journal.")
-    target_queue_depth: int | None = element(integer(1000), None, RESTART, tag="TargetQueueDepth", key="target-depth",
-        help="Messages that are active, at least 1000; the others wait in the journal.")
+        help="Who gets the next message: `fast`, `round-robin` or `proportional`.",
+    )
+    leasing: str = element(
+        one_of(STRICT, SUBLET),
+        SUBLET,
+        LIVE,
+        tag="Leasing",
+        help="Whether anybody may acknowledge a leased message (`sublet`), or its holder alone (`strict`).",
+    )
+    max_deliveries: int = element(
+        integer(0),
+        0,
+        LIVE,
+        tag="MaxDeliveries",
+        help="Deliveries after which a message expires when its lease ends; 0 is no limit.",
+    )
+    max_cancels: int = element(
+        integer(0),
+        0,
+        LIVE,
+        tag="MaxCancels",
+        key="cancel-limit",
+        help="Returns by consumers (nack, reject with requeue) with which a message expires; 0 is no limit.",
+    )
+    priority: str | None = element(
+        text("E-EXPR"),
+        None,
+        RESTART,
+        tag="Priority",
+        key="priority-expr",
+        help="Expression, or a field, that ranks messages; higher numbers are delivered first.",
+    )
+    barrier: str | None = element(
+        text("E-EXPR"),
+        None,
+        RESTART,
+        tag="BarrierExpression",
+        key="barrier-expr",
+        help="Expression: what it is true of is held until all before it is gone, and goes to every consumer.",
+    )
+    is_file_backed: bool = element(
+        enabled,
+        False,
+        WITHOUT_MEANING,
+        tag="FileBackedMetadata",
+        key="file-backed",
+        help="Accepted for the files of AMPS: the state of each queue is in the journal.",
+    )
+    target_queue_depth: int | None = element(
+        integer(1000),
+        None,
+        RESTART,
+        tag="TargetQueueDepth",
+        key="target-depth",
+        help="Messages that are active, at least 1000; the others wait in the journal.",
+    )
     deferred_ack_ms: int = element(
-        duration, DEFERRED_ACK_MS_DEFAULT, LIVE, tag="DeferredAckExpiration", key="deferred-ack-ttl",
-        help="How long an acknowledgement waits for a message that is not there yet.")
-    initial_owner: str | None = element(topic("E-OWNER-REQUIRED"), None, WITHOUT_MEANING, tag="InitialOwner",
-        help="Accepted for the files of AMPS, where a `group` queue needs one: one instance owns all messages.")
+        duration,
+        DEFERRED_ACK_MS_DEFAULT,
+        LIVE,
+        tag="DeferredAckExpiration",
+        key="deferred-ack-ttl",
+        help="How long an acknowledgement waits for a message that is not there yet.",
+    )
+    initial_owner: str | None = element(
+        topic("E-OWNER-REQUIRED"),
+        None,
+        WITHOUT_MEANING,
+        tag="InitialOwner",
+        help="Accepted for the files of AMPS, where a `group` queue needs one: one instance owns all messages.",
+    )
     domain: str | None = element(
-        topic("E-OWNER-TAG"), None, WITHOUT_MEANING, tag="GroupLocalQueueDomain", key="queue-domain",
-        help="Accepted for the files of AMPS: there are no other groups of instances to join.")
+        topic("E-OWNER-TAG"),
+        None,
+        WITHOUT_MEANING,
+        tag="GroupLocalQueueDomain",
+        key="queue-domain",
+        help="Accepted for the files of AMPS: there are no other groups of instances to join.",
+    )
     # fmt: on
 
     @property
     def is_at_most_once(self) -> bool:
-        """Whether messages are removed as they are sent."""
+        """Whether messages are removed when they are sent."""
         return self.semantics == AT_MOST_ONCE
 
 
@@ -355,12 +482,12 @@ LEASED_ATTRIBUTES: dict[str, str] = {one.key: one.argument for one in (*ELEMENTS
 ACTS: dict[str, Lifetime] = {one.argument: one.acts for one in ELEMENTS}
 #: Arguments that can change on an existing leased queue.
 LIVE_LEASED = frozenset(argument for argument, acts in ACTS.items() if acts in (LIVE, ARRIVAL, AT_CONSUMER))
-#: Those of them that policies cannot set: they say which topics the queue captures.
+#: Live arguments that policies cannot set: they decide which topics the queue captures.
 OF_CAPTURE = frozenset(("x-underlying-topic", "x-default-publish-target", "x-queue-filter"))
 
 
 def leased_settings(name: str, arguments: Mapping[str, object]) -> LeasedSettings:
-    """The settings of the queue of that name. `arguments`: those of queue.declare in plain Python; others are ignored.
+    """The settings of the queue of that name. `arguments`: those of queue.declare as plain values; others are ignored.
 
     Raises: LeasedFault, the first one.
     """
@@ -371,7 +498,7 @@ def leased_settings(name: str, arguments: Mapping[str, object]) -> LeasedSetting
 
 
 def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSettings, list[LeasedFault]]:
-    """Like `leased_settings`, with all faults at once; a value at fault is replaced by its default."""
+    """As `leased_settings`, but with all faults at once; an invalid value is replaced by its default."""
     faults: list[LeasedFault] = []
     if not 0 < len(name.encode("utf-8", "replace")) <= 255:
         faults.append(LeasedFault("E-NAME", "name"))
@@ -398,7 +525,7 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
 def _check_topics(name: str, given: dict[str, object], faults: list[LeasedFault]) -> None:
     topic = str(given.get("underlying_topic", name))
     target = given.get("default_publish_target")
-    from ..expressions.patterns.pattern_syntax import PatternFault  # 5 ms that others need not wait
+    from ..expressions.patterns.pattern_syntax import PatternFault  # 5 ms that most queues save
 
     try:
         is_selected = selects(topic)
@@ -421,10 +548,10 @@ def _check_expressions(given: dict[str, object], faults: list[LeasedFault]) -> N
         expression = given.get(attribute)
         if expression is None:
             continue
-        from ..expressions.language import AMPS, ExpressionError, compiled  # 20 ms that others need not wait
+        from ..expressions.language import AMPS, ExpressionError, compiled  # 20 ms that most queues save
 
         try:
-            compiled(str(expression), AMPS)  # refuses functions that are another value each time, too
+            compiled(str(expression), AMPS)  # also refuses functions whose value changes
         except ExpressionError as error:
             faults.append(LeasedFault("E-EXPR", argument, str(error)))
 
@@ -445,7 +572,7 @@ def _check_together(given: dict[str, object], faults: list[LeasedFault]) -> None
 
 
 def leased_warnings(settings: LeasedSettings) -> list[str]:
-    """Warnings about accepted settings: W-FBM-TQD, W-OWNER (queues page A.3.2); W-LOCAL is ours."""
+    """Warnings about accepted settings: W-FBM-TQD, W-OWNER (queues page A.3.2); W-LOCAL is Leveret's."""
     warnings: list[str] = []
     if settings.replication != LOCAL:
         warnings.append(

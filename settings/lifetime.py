@@ -1,26 +1,26 @@
-"""When a change of the configuration takes effect in a broker that reloads it. Source: address-settings page 3.8."""
+"""The time at which a change of the configuration takes effect after a reload. Source: address-settings page 3.8."""
 
 from enum import Enum
 
 
 class Lifetime(Enum):
-    """The values are the texts of `leveret diff` and docs/configuration.md."""
+    """The values are texts of `leveret diff` and docs/configuration.md."""
 
     LIVE = "at once"
-    #: Applied to messages as they arrive; messages already in a queue stay as they are.
+    #: Applied to messages when they arrive; messages in a queue do not change.
     ARRIVAL = "messages that come from now on"
     AT_CREATION = "new queues only"
     AT_BINDING = "new bindings only"
-    #: Of leased queues: what one consumer may have.
+    #: For leased queues: limits of one consumer.
     AT_CONSUMER = "new consumers only"
     #: Sent to a client, or fixed for it, when it connects.
     AT_CONNECTION = "new connections only"
-    #: Of the profile: some of it is fixed when a client connects.
+    #: For the profile: part of it is fixed when a client connects.
     MIXED = "at once; product-version, message-size and channel.flow: new connections only"
     RESTART = "when the broker starts anew"
     #: For an existing queue of the configuration.
     NEVER = "not on a queue that exists: delete it first"
-    #: Accepted for the files of other brokers: there is nothing here that it could be about.
+    #: Accepted in files of other brokers, without a counterpart here.
     WITHOUT_MEANING = "never: it means nothing here"
 
 

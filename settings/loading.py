@@ -1,4 +1,4 @@
-"""From files to a configuration: each file's format is recognised by its content, all faults are reported together."""
+"""Loading of configuration files: each file's format is recognised by its content, all faults are reported together."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from .declared.configuration import Configuration
 from .faults import Fault, Origin
 
-#: No configuration is longer; a longer file is a mistake or an attack.
+#: Maximum octets of a file; a longer one is a mistake or an attack.
 SIZE_MAX = 16 * 1024**2
 
 
@@ -25,7 +25,7 @@ def load_configuration(
     Returns: the configuration and all faults, in order of file and line; with faults it must not be used.
     """
     given = list(files)
-    if not given:  # a broker without files does without the loaders: a twentieth of its start-up time
+    if not given:  # a broker without files saves the loaders: a twentieth of its start-up time
         return Configuration(), []
     from .files.builder import ConfigurationBuilder
     from .files.other_formats import other_format
@@ -38,7 +38,7 @@ def load_configuration(
         if len(content) > SIZE_MAX:
             builder.fault(Origin(name, 1), "FILE", f"is longer than {SIZE_MAX} characters")
         elif content.lstrip()[:1] == "<":
-            from .foreign.xml_loader import load_xml  # a seventh of the start-up time without XML
+            from .foreign.xml_loader import load_xml  # without XML, saves a seventh of the start-up time
 
             load_xml(builder, name, content)
         elif problem := other_format(content):

@@ -1,6 +1,6 @@
-"""Compatibility profiles: what changed between versions of RabbitMQ, and which version a broker follows.
+"""Compatibility profiles: the differences between versions of RabbitMQ, and the version that a broker follows.
 
-docs/profiles.md shows the same as a table, each cell of which is tested.
+docs/profiles.md has the same as a table, each cell of which is tested.
 Source: behaviour page 9; rulings 8, 10, 14, 15.
 """
 
@@ -17,12 +17,12 @@ class Profile:
     """The defaults are our own profile's. A key of the configuration overrides its profile.
 
     `version`: shown to clients. `nack_counts`: nack(requeue=true) is an attempt. `quorum_delivery_limit`: of quorum
-    queues that declare none. `quorum_priorities`: levels of quorum queues, 0, 2 or 32. `continues_deaths`: counting
-    continues in an x-death that a client publishes. `tells_last_death`: dead letters have x-last-death-*.
-    `has_transient_queues`: queues may be neither durable nor exclusive. `has_shared_prefetch`: qos(global=true) is for
-    all consumers of the channel together. `honours_flow`: channel.flow(active=false) stops deliveries.
-    `classic_tells_attempts`: x-delivery-count on classic queues that limit or delay attempts. `delays_everywhere`:
-    x-delay works on every exchange. `has_consumer_filters`: x-filter and x-selector of consumers mean something.
+    queues without their own. `quorum_priorities`: levels of quorum queues, 0, 2 or 32. `continues_deaths`: an x-death
+    that a client publishes is continued. `tells_last_death`: dead letters have x-last-death-*. `has_transient_queues`:
+    queues may be neither durable nor exclusive. `has_shared_prefetch`: qos(global=true) is shared by all consumers of
+    the channel. `honours_flow`: channel.flow(active=false) stops deliveries. `classic_tells_attempts`: x-delivery-count
+    on classic queues that limit or delay attempts. `delays_everywhere`: x-delay works on every exchange.
+    `has_consumer_filters`: x-filter and x-selector of consumers have an effect.
     """
 
     version: str = "3.10.8"
@@ -82,24 +82,24 @@ PROFILES: dict[str, Profile] = {
     ),
 }
 
-#: Names that users try: settings of these brokers need no profile.
+#: Names of brokers that users try as profiles; settings of these brokers need none.
 OTHER_BROKERS = dict.fromkeys(
     ("artemis", "activemq", "hornetq", "amps"),
     "; settings of other brokers than RabbitMQ are read in each of them: leave profile out",
 )
 
 _VERSION = re.compile(r"(?:rabbitmq-)?(\d{1,3})\.(\d{1,3})(?:\.\d{1,3})?", re.ASCII)
-#: What people write for a version, and is none: `4`, `rabbitmq-5`.
+#: Strings similar to a version, but without a minor version or beyond the known ones: `4`, `rabbitmq-5`.
 _LIKE_VERSION = re.compile(r"(?:rabbitmq-)?v?(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d{1,3})?", re.ASCII | re.IGNORECASE)
 #: Version -> the profile that begins with it.
 _BEGINS = {(int(match[1]), int(match[2])): name for name in PROFILES if (match := _VERSION.fullmatch(name)) is not None}
 
 
 def profile_name(value: object) -> str:
-    """The name of a profile; a version of RabbitMQ between two profiles follows the one before it: 4.2 is rabbitmq-4.0.
+    """The name of a profile. A version of RabbitMQ between two profiles follows the earlier one: 4.2 is rabbitmq-4.0.
 
-    Nothing that profiles are about changed between them. Versions older than the first and newer than the last profile
-    are refused: we do not know what they do. Raises: ValueError, with the nearest name.
+    Nothing that profiles cover changed between them. Versions older than the first and newer than the last profile are
+    refused, because their behaviour is unknown. Raises: ValueError, with the nearest name.
     """
     if isinstance(value, str):
         if value in PROFILES:
@@ -112,8 +112,8 @@ def profile_name(value: object) -> str:
 
 
 def _hint(value: object) -> str:
-    """The profile of the nearest version, or the nearest name; empty when none is near."""
-    if isinstance(value, float):  # a version without quotes: TOML takes 4.1 for a number
+    """The profile of the nearest version, or the nearest name; empty if nothing is near."""
+    if isinstance(value, float):  # a version without quotes: 4.1 is a number in TOML
         return f', did you mean "{value}"?'
     text = str(value)
     if (match := _LIKE_VERSION.fullmatch(text)) is None:

@@ -1,4 +1,4 @@
-"""Values as operators write them: durations, sizes, words. Each reader raises ValueError with what it expected."""
+"""Values in operators' notation: durations, sizes, words. Each reader raises ValueError with what it expected."""
 
 import math
 import re
@@ -20,16 +20,16 @@ Reader = Callable[[object], Any]
 
 
 NO_UNITS: Mapping[str, int] = MappingProxyType({})
-#: Units in which people write values, the largest first.
+#: Units of durations, the largest first.
 DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
 
 
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """A type of value: `read` takes what TOML gives; `parse` converts the text of XML and properties to that.
+    """A type of value: `read` takes TOML's value; `parse` converts the text of XML and properties to it.
 
-    `units`: those in which the values are written for people.
+    `units`: for printing values.
     """
 
     read: Reader
@@ -41,7 +41,7 @@ class Kind:
         return self.read(self.parse(content))
 
     def rendered(self, value: object) -> object:
-        """A value in the largest unit that it is whole in: "30m" rather than 1800000. 0 and -1 stay as they are."""
+        """A value in the largest unit in which it is whole: "30m" rather than 1800000. 0 and -1 do not change."""
         if isinstance(value, int) and value > 0:
             return next((f"{value // size}{unit}" for unit, size in self.units.items() if value % size == 0), value)
         return value
@@ -51,7 +51,7 @@ class Kind:
 
 
 def parse_integer(content: str) -> object:
-    """An int, or the text itself for the reader to refuse."""
+    """An int, or the text itself, which the reader refuses."""
     stripped = content.strip()
     return int(stripped) if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) else stripped
 
@@ -64,7 +64,7 @@ def parse_number(content: str) -> object:
 
 
 def parse_boolean(content: str) -> object:
-    """true, false, 1, 0 in any case; else the text itself. (Artemis reads 1 as false: not copied.)"""
+    """true, false, 1, 0, ignoring case; else the text itself. (Artemis reads 1 as false: not copied.)"""
     return {"true": True, "1": True, "false": False, "0": False}.get(content.strip().lower(), content.strip())
 
 
@@ -93,7 +93,7 @@ def duration_or_off_ms(value: object) -> int:
 
 
 def period_ms(value: object) -> int:
-    """A duration that is not zero: what is done again and again."""
+    """A duration that is not zero, for a period."""
     try:
         milliseconds = duration_ms(value)
     except ValueError as error:
@@ -156,7 +156,7 @@ def name_text(value: object) -> str:
 
 
 def address_text(value: object) -> str:
-    """A name, or empty text for "none"."""
+    """A name, or empty text for none."""
     if value == "":
         return ""
     try:
@@ -183,7 +183,7 @@ def networks(value: object) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def integer(low: int, high: int, *, except_zero: bool = False) -> Reader:
-    """An integer between two bounds; with `except_zero`, -1 stands for none and 0 for nothing."""
+    """An integer between two bounds; with `except_zero`, -1 means no limit and 0 is excluded."""
     expected = f"-1 or an integer from 1 to {high}" if except_zero else f"an integer from {low} to {high}"
 
     def read(value: object) -> int:
@@ -235,7 +235,7 @@ def word(*words: str) -> Reader:
 
 
 def word_any_case(*words: str) -> Reader:
-    """One of some words in any case; the result is spelled as here."""
+    """One of some words, ignoring case; the result has the spelling of the list."""
     known = {word_.lower(): word_ for word_ in words}
 
     def read(value: object) -> str:
@@ -277,12 +277,12 @@ def whole(low: int, high: int) -> Kind:
 
 
 def one_of(*words: str) -> Kind:
-    """One of some words; case counts."""
+    """One of some words; case-sensitive."""
     return Kind(word(*words))
 
 
 def choice(*words: str) -> Kind:
-    """One of some words in any case."""
+    """One of some words, ignoring case."""
     return Kind(word_any_case(*words))
 
 
@@ -294,13 +294,13 @@ DELETION = choice("OFF", "FORCE")
 
 def value_text(value: object) -> str:
     """A value in TOML's notation."""
-    import json  # only for reports
+    import json  # loaded only for reports
 
     return json.dumps(value, ensure_ascii=False)
 
 
 def shown(value: object) -> str:
-    """A value as messages show it, cut to 80 characters."""
+    """A value for messages, cut to 80 characters."""
     try:
         content = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits

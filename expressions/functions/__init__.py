@@ -1,1 +1,1 @@
-"""The functions of expressions, by what they are about. Source: queues page B.4."""
+"""The functions of expressions, one file for each subject. Source: queues page B.4."""

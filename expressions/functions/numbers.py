@@ -1,4 +1,4 @@
-"""Arithmetic, and functions of numbers and arrays. NULL gives NULL; what is no number gives NaN.
+"""Arithmetic, and functions of numbers and arrays. NULL gives NULL; other values that are no numbers give NaN.
 
 Source: queues page B.1 (promotion), B.2 (choice 7), B.4.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ..subject import Subject
 from ..values import NAN, Number, Value, elements, number_of, text_of, whole
 
-#: Places behind the point, beyond which rounding changes nothing.
+#: Decimal places beyond which rounding changes nothing.
 _PLACES_MAX = 330
 
 
@@ -35,7 +35,7 @@ def multiply(left: Number, right: Number) -> Number:
 
 
 def divide(left: Number, right: Number) -> Number:
-    """The quotient, of whole numbers without its fraction; by 0 NaN."""
+    """The quotient, for integers without its fraction; by 0 NaN."""
     if not right:
         return NAN
     if type(left) is int and type(right) is int:
@@ -45,7 +45,7 @@ def divide(left: Number, right: Number) -> Number:
 
 
 def remainder(left: Number, right: Number) -> Number:
-    """What division leaves, with the sign of the dividend; by 0 NaN."""
+    """The remainder, with the sign of the dividend; by 0 NaN."""
     if not right:
         return NAN
     if type(left) is int and type(right) is int:
@@ -70,7 +70,7 @@ ARITHMETIC: dict[str, Callable[[Number, Number], Number]] = {
 
 
 def _of_number(compute: Callable[[Number], Number]) -> Callable[[Subject, Value], Value]:
-    """A function of a number; what is outside its domain gives NaN, what is too large infinity."""
+    """A function of a number; outside its domain it gives NaN, results that are too large are infinite."""
 
     def function(subject: Subject, value: Value) -> Value:
         number = number_of(value)
@@ -100,7 +100,7 @@ def _ceiling(number: Number) -> Number:
 
 
 def _rounded(number: Number, places: int) -> Number:
-    """Half away from zero."""
+    """Round half away from zero."""
     if not math.isfinite(number) or abs(places) > _PLACES_MAX:
         return number if places >= 0 or not math.isfinite(number) else 0
     if type(number) is int and places >= 0:
@@ -117,7 +117,7 @@ def _rounded(number: Number, places: int) -> Number:
 
 
 def round_(subject: Subject, value: Value, places: Value = 0) -> Value:
-    """To so many places behind the point, half away from zero."""
+    """Round to decimal places, half away from zero."""
     number, count = number_of(value), number_of(places)
     if number is None or count is None:
         return None
@@ -128,7 +128,7 @@ def round_(subject: Subject, value: Value, places: Value = 0) -> Value:
 
 
 def power(subject: Subject, base: Value, exponent: Value) -> Value:
-    """As floating numbers."""
+    """A power of floating numbers."""
     left, right = number_of(base), number_of(exponent)
     if left is None or right is None:
         return None
@@ -144,23 +144,23 @@ def power(subject: Subject, base: Value, exponent: Value) -> Value:
 
 
 def _numbers(values: "tuple[Value, ...]") -> list[Number]:
-    """Those that are numbers."""
+    """The values that are numbers."""
     found = (number_of(value) for value in values)
     return [number for number in found if number is not None and number == number]
 
 
 def greatest(subject: Subject, *values: Value) -> Value:
-    """Of those that are numbers; NaN if none is."""
+    """The greatest number among the values; NaN if there is none."""
     return max(_numbers(values), default=NAN)
 
 
 def least(subject: Subject, *values: Value) -> Value:
-    """Of those that are numbers; NaN if none is."""
+    """The least number among the values; NaN if there is none."""
     return min(_numbers(values), default=NAN)
 
 
 def _items(subject: Subject, value: Value) -> tuple[Value, ...]:
-    """What is in an array; of another value itself, of NULL nothing."""
+    """The elements of an array; another value itself, for NULL nothing."""
     if value is None:
         return ()
     found = tuple(elements(value))
@@ -169,7 +169,7 @@ def _items(subject: Subject, value: Value) -> tuple[Value, ...]:
 
 
 def array_count(subject: Subject, value: Value) -> Value:
-    """How many elements."""
+    """The number of elements."""
     return len(_items(subject, value))
 
 
@@ -184,7 +184,7 @@ def array_min(subject: Subject, value: Value) -> Value:
 
 
 def array_sum(subject: Subject, value: Value) -> Value:
-    """Of all numbers; NULL if there is none."""
+    """The sum of all numbers; NULL if there is none."""
     numbers = _numbers(_items(subject, value))
     if not numbers:
         return None
@@ -195,7 +195,7 @@ def array_sum(subject: Subject, value: Value) -> Value:
 
 
 def array_to_string(subject: Subject, value: Value, delimiter: Value, null: Value = None) -> Value:
-    """All elements with a text between them; NULL is left out, or stands as the third argument says."""
+    """All elements, joined by a text; NULL is left out, or replaced by the third argument."""
     between, absent = text_of(delimiter) or "", text_of(null)
     texts = (text_of(one) for one in _items(subject, value))
     parts = [absent if text is None else text for text in texts if text is not None or absent is not None]

@@ -1,4 +1,4 @@
-"""What a message says besides its body: its envelope, and the names that selectors know it by.
+"""Parts of a message besides its body: its envelope, and its predefined names in selectors.
 
 Source: queues page B.4 (predefined names), A.2 (topic of a publish).
 """
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from ..subject import Subject
 from ..values import Value, number_in
 
-#: AMQP 0-9-1 has no priority for messages that do not say one; Artemis has 4.
+#: AMQP 0-9-1 has no priority for messages that do not set one; Artemis has 4.
 _PRIORITY_DEFAULT = 4
 
 
 def topic_name(subject: Subject) -> Value:
-    """The exchange that it was published to, or of the default exchange its routing key."""
+    """The exchange of the publish; for the default exchange its routing key."""
     return subject.exchange or subject.routing_key
 
 
@@ -55,13 +55,13 @@ def _durable(subject: Subject) -> Value:
 
 
 def _timestamp(subject: Subject) -> Value:
-    """In milliseconds, as JMS has it; the property is in seconds."""
+    """The timestamp in milliseconds, as in JMS; the property is in seconds."""
     seconds = subject.property("timestamp")
     return seconds * 1000 if isinstance(seconds, int) else None
 
 
 def _expiration(subject: Subject) -> Value:
-    """Milliseconds that it may live; 0: it does not expire."""
+    """The time to live in milliseconds; 0: it does not expire."""
     text = subject.property("expiration")
     return number_in(text) if isinstance(text, str) else 0
 
@@ -83,7 +83,7 @@ OF_MESSAGE: dict[str, Callable[[Subject], Value]] = {
     "LAST_LEASED": _fact("LAST_LEASED"),
 }
 
-#: Names that are no headers.
+#: Predefined names, which are no headers.
 PREDEFINED: dict[str, Callable[[Subject], Value]] = {
     "JMSPriority": _property("priority"),
     "JMSMessageID": _property("message_id"),
@@ -101,5 +101,5 @@ PREDEFINED: dict[str, Callable[[Subject], Value]] = {
     "AMQAddress": topic_name,
     "AMQGroupID": _group_id,
 }
-#: HornetQ's words for them.
+#: HornetQ's names.
 PREDEFINED |= {f"HQ{name[3:]}": read for name, read in PREDEFINED.items() if name.startswith("AMQ")}

@@ -1,4 +1,4 @@
-"""Which functions there are, and what they take. The parser checks calls against this table.
+"""The table of functions and their arguments. The parser checks calls against it.
 
 Source: queues page B.4. STRFTIME and STRPTIME take their arguments in the order of C's functions.
 """
@@ -9,19 +9,19 @@ ANY = 1000
 
 
 class Signature(NamedTuple):
-    """`low` to `high` arguments; `literal`: which of them, from 0, has to be a quoted text."""
+    """`low` to `high` arguments; `literal`: the argument, from 0, that must be a quoted text."""
 
     low: int
     high: int
     literal: int | None = None
 
     def takes(self, count: int) -> bool:
-        """Whether so many arguments may be given."""
+        """Whether this number of arguments is allowed."""
         return self.low <= count <= self.high
 
     @property
     def wanted(self) -> str:
-        """How many arguments, in words."""
+        """The number of arguments as text."""
         if self.high == ANY:
             return f"{self.low} or more arguments"
         if self.low == self.high:
@@ -32,7 +32,7 @@ class Signature(NamedTuple):
 _NONE, _ONE, _TWO, _THREE, _MANY = Signature(0, 0), Signature(1, 1), Signature(2, 2), Signature(3, 3), Signature(1, ANY)
 
 SIGNATURES: dict[str, Signature] = {
-    # what others decide
+    # conditions
     "IF": _THREE,
     "COALESCE": _MANY,
     # texts
@@ -93,7 +93,7 @@ SIGNATURES: dict[str, Signature] = {
     "BOOKMARK": _NONE,
     "LEASE_COUNT": _NONE,
     "LAST_LEASED": _NONE,
-    # where the expression is used
+    # the use of the expression
     "CLIENT_NAME": _NONE,
     "USER": _NONE,
     "REMOTE_ADDRESS": _NONE,
@@ -101,11 +101,11 @@ SIGNATURES: dict[str, Signature] = {
     "AMPS_GROUP_NAME": _NONE,
 }
 
-#: What is known when the expression is compiled: of the client that it belongs to, and of the broker.
+#: Functions known when the expression is compiled: about its client, and the broker.
 OF_SURROUNDINGS = frozenset({"CLIENT_NAME", "USER", "REMOTE_ADDRESS", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME"})
-#: What is another value each time: refused, since a message is asked once, and the answer is kept.
+#: Functions whose value changes: refused, because a message is tested once, and the answer is kept.
 VOLATILE = frozenset({"UNIX_TIMESTAMP"})
-#: What AMPS has besides.
+#: Further functions of AMPS.
 UNSUPPORTED = frozenset(
     {"ACOS", "ASIN", "ATAN", "ATAN2", "COS", "COT", "CRC64", "DEGREES", "GEO_DISTANCE", "LAST_READ", "LAST_UPDATED"}
     | {"PI", "RADIANS", "SIN", "SOW_KEY", "SOW_KEYS", "TAN", "VALUE_LOOKUP", "WIDTH_BUCKET"}

@@ -1,6 +1,6 @@
-"""Functions of texts. They count code points; capitals are ASCII's. Of NULL the answer is NULL.
+"""Functions of texts. They count code points; only ASCII letters have case. NULL gives NULL.
 
-What they make is charged before it is made. Source: queues page B.4, B.2 (choice 8).
+The cost of a result is charged before it is made. Source: queues page B.4, B.2 (choice 8).
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from ..values import Value, number_of, text_of
 _UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _CODE_MAX = 0x10FFFF
-#: Units for each octet of a checksum, which is computed here.
+#: Cost of each octet of a checksum that is computed in Python, in units.
 _CHECKSUM = 20
 
 
@@ -26,7 +26,7 @@ def _text(subject: Subject, value: Value) -> str | None:
 
 
 def _count(value: Value) -> int | None:
-    """A number of characters or a place; None if it is no number."""
+    """A number of characters or a position; None if it is no number."""
     number = number_of(value)
     if number is None or number != number:
         return None
@@ -34,14 +34,14 @@ def _count(value: Value) -> int | None:
 
 
 def concat(subject: Subject, *values: Value) -> Value:
-    """All of them, NULL as nothing."""
+    """All arguments joined, NULL as an empty text."""
     parts = [text_of(value) or "" for value in values]
     subject.charge(sum(map(len, parts)) + 10)
     return "".join(parts)
 
 
 def upper(subject: Subject, value: Value) -> Value:
-    """In capitals."""
+    """The text in upper case."""
     text = _text(subject, value)
     if text is None:
         return None
@@ -49,7 +49,7 @@ def upper(subject: Subject, value: Value) -> Value:
 
 
 def lower(subject: Subject, value: Value) -> Value:
-    """In small letters."""
+    """The text in lower case."""
     text = _text(subject, value)
     return None if text is None else _lowered(text)
 
@@ -59,31 +59,33 @@ def _lowered(text: str) -> str:
 
 
 def length(subject: Subject, value: Value) -> Value:
-    """How many characters."""
+    """The number of characters."""
     text = _text(subject, value)
     return None if text is None else len(text)
 
 
 def instr(subject: Subject, value: Value, part: Value) -> Value:
-    """Where a part stands first, from 1; 0: nowhere."""
+    """The position of the first occurrence of a part, from 1; 0: none."""
     text, wanted = _text(subject, value), _text(subject, part)
     return None if text is None or wanted is None else text.find(wanted) + 1
 
 
 def instr_i(subject: Subject, value: Value, part: Value) -> Value:
-    """The same in letters of any size."""
+    """The same, ignoring case."""
     text, wanted = _text(subject, value), _text(subject, part)
     return None if text is None or wanted is None else _lowered(text).find(_lowered(wanted)) + 1
 
 
 def strequal_i(subject: Subject, one: Value, other: Value) -> Value:
-    """1 if they are the same in letters of any size, else 0."""
+    """1 if they are equal, ignoring case, else 0."""
     left, right = _text(subject, one), _text(subject, other)
     return None if left is None or right is None else int(_lowered(left) == _lowered(right))
 
 
 def substr(subject: Subject, value: Value, start: Value, count: Value = 1e9) -> Value:
-    """From a place on, from 1, or before 0 from the end; before the beginning is the beginning, behind the end NULL."""
+    """The text from a position on, from 1, or below 0 from the end; before the beginning means the beginning, after the
+    end NULL.
+    """
     text, first, size = _text(subject, value), _count(start), _count(count)
     if text is None or first is None or size is None:
         return None
@@ -122,7 +124,7 @@ def rtrim(subject: Subject, value: Value, characters: Value = " \t\r\n\f\v") -> 
 
 
 def replace(subject: Subject, value: Value, old: Value, new: Value) -> Value:
-    """With another text wherever one stands; nothing is replaced by nothing."""
+    """Replace each occurrence of a text; an empty one has none."""
     text, wanted, other = _text(subject, value), _text(subject, old), text_of(new) or ""
     if text is None:
         return None
@@ -133,7 +135,7 @@ def replace(subject: Subject, value: Value, old: Value, new: Value) -> Value:
 
 
 def regexp_replace(searcher: Searcher, subject: Subject, value: Value, new: Value) -> Value:
-    r"""With another text wherever a pattern matches; in that \0 is all of the match, \1 to \9 are its groups."""
+    r"""Replace each match of a pattern; in the new text \0 is the match, \1 to \9 are its groups."""
     text, other = _text(subject, value), text_of(new) or ""
     if text is None:
         return None
@@ -148,7 +150,7 @@ def regexp_replace(searcher: Searcher, subject: Subject, value: Value, new: Valu
 
 
 def _filled(template: str, text: str, slots: list[int], charge: Charge) -> str:
-    """The template with what the groups matched."""
+    """The template with the texts of the groups."""
     if "\\" not in template:
         charge(len(template))
         return template
@@ -173,7 +175,7 @@ def _filled(template: str, text: str, slots: list[int], charge: Charge) -> str:
 
 
 def reverse(subject: Subject, value: Value) -> Value:
-    """From the end to the beginning."""
+    """The characters in reverse order."""
     text = _text(subject, value)
     return None if text is None else text[::-1]
 
@@ -185,7 +187,7 @@ def char_value(subject: Subject, value: Value) -> Value:
 
 
 def md5(subject: Subject, value: Value) -> Value:
-    """Of its octets in UTF-8, in hexadecimal."""
+    """The MD5 of the octets in UTF-8, in hexadecimal."""
     text = _text(subject, value)
     if text is None:
         return None
@@ -193,7 +195,7 @@ def md5(subject: Subject, value: Value) -> Value:
 
 
 def crc32(subject: Subject, value: Value) -> Value:
-    """CRC-32C (Castagnoli) of its octets in UTF-8."""
+    """CRC-32C (Castagnoli) of the octets in UTF-8."""
     text = _text(subject, value)
     if text is None:
         return None

@@ -1,6 +1,6 @@
 """Times as texts and as seconds since 1970, UTC. Source: queues page B.4, B.1 (timestamps).
 
-The broker's own formatter: C's takes widths that fill the memory, and words that depend on the machine's language.
+A formatter of our own: C's accepts widths that fill the memory, and its words depend on the machine's language.
 """
 
 import re
@@ -16,9 +16,9 @@ _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
-#: A conversion that stands for several.
+#: Conversions that stand for several others.
 _SEVERAL = {"F": "%Y-%m-%d", "T": "%H:%M:%S", "D": "%m/%d/%y", "R": "%H:%M"}
-#: What is read: a pattern, and which part of a time it is.
+#: Conversions for parsing: a pattern, and the part of a time.
 _READ = {
     "Y": (r"[0-9]{4}", "year"),
     "m": (r"[0-9]{1,2}", "month"),

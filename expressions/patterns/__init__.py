@@ -1,1 +1,1 @@
-"""Regular expressions of operators and of filters, in time that is linear in the text, or bounded."""
+"""Regular expressions of operators and of filters, with a time that is linear in the text, or bounded."""

@@ -1,7 +1,7 @@
-"""Patterns with references to their groups, or of which it matters what they match: one way is tried after the other.
+"""A backtracking engine, for patterns with references to their groups, or whose exact match matters.
 
-No engine finds these in linear time, so each step is counted, and `spend` ends a search that has become too long. Which
-match is found, and what its groups hold, is as in Perl: the leftmost, alternatives and repetitions in their order.
+No engine matches these in linear time, so each step is counted, and `spend` ends a search that takes too long. The
+match, and its groups, are as in Perl: the leftmost, with alternatives and repetitions in their order.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ SIZE_MAX = 4000
 _CHARS, _SPLIT, _JUMP, _SAVE, _AT, _REFERENCE, _AHEAD, _PROGRESS, _FOUND = range(9)
 _UNSAVE = -1
 
-#: Is told of steps that were taken, and may raise something to end the search.
+#: Called with the number of steps taken; may raise an exception to end the search.
 Spend = Callable[[int], None]
 #: Steps that are counted together.
 _STEPS = 64
@@ -32,9 +32,10 @@ class Backtracker:
         self._emit(_FOUND)
 
     def find(self, text: str, start: int, spend: Spend, *, takes_empty: bool = True) -> list[int] | None:
-        """The first match from a place on: start and end of all and of each group (-1: not matched). None: no match.
+        """The first match from a position on: start and end of the whole and of each group (-1: not matched). None: no
+        match.
 
-        `takes_empty`: one that begins there may be empty.
+        `takes_empty`: a match at that position may be empty.
         """
         for at in range(start, len(text) + 1):
             slots = [-1] * (2 * self.groups + 2 + self._loops)
@@ -78,7 +79,7 @@ class Backtracker:
             self._compile(node.part)
             self._emit(_SAVE, 2 * node.number + 1)
         elif isinstance(node, Reference):
-            self.groups = max(self.groups, node.number)  # its group may stand in what is never repeated
+            self.groups = max(self.groups, node.number)  # its group may be in a part that is never repeated
             self._emit(_REFERENCE, node.number, node.folded)
         else:
             ahead = self._emit(_AHEAD)
@@ -110,12 +111,12 @@ class Backtracker:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def _run(self, counter: int, text: str, at: int, slots: list[int], spend: Spend, barred: int = -1) -> int:
-        """Where the match that begins here ends; -1: there is none. `slots` are those of the match.
+        """The end of the match that begins here; -1: there is none. `slots` are those of the match.
 
-        `barred`: a place where it must not end.
+        `barred`: a position where it must not end.
         """
         code = self._code
-        waiting: list[tuple[int, int, int]] = []  # other ways (instruction, place, 0), and slots to be set back
+        waiting: list[tuple[int, int, int]] = []  # other alternatives (instruction, position, 0), and slots to be reset
         steps = 0
         while True:
             steps += 1
@@ -140,7 +141,7 @@ class Backtracker:
                 slots[slot] = at
                 counter += 1
             elif kind == _PROGRESS:
-                # A turn that took nothing ends the loop; what its groups hold stays.
+                # An iteration that consumed nothing ends the loop; its groups keep their texts.
                 counter = instruction[2] if slots[instruction[1]] == at else counter + 1
             elif kind == _AT:
                 fits = _is_at(instruction[1], text, at)

@@ -1,4 +1,6 @@
-"""SQL's LIKE: `%` is any text, `_` is one character, and all of the text must fit. Linear in it, segment by segment."""
+"""SQL's LIKE: `%` is any text, `_` is one character, and the whole text must match. Linear in it, segment by
+segment.
+"""
 
 import re
 
@@ -6,9 +8,9 @@ from .searching import Charge
 
 
 class Like:
-    """A pattern of LIKE, cut at each `%`: the first segment stands at the beginning, the last one at the end.
+    """A pattern of LIKE, split at each `%`: the first segment is at the beginning, the last one at the end.
 
-    Between them each is looked for behind the one before it: the first place that fits leaves most for the others.
+    The others are searched one after the other: the first match of each leaves most for the next.
     """
 
     __slots__ = ("_segments", "_size")
@@ -30,7 +32,7 @@ class Like:
         self._size = sum(len(one) for one in segments) + 1
 
     def matches(self, text: str, charge: Charge) -> bool:
-        """Whether all of the text fits."""
+        """Whether the whole text matches."""
         charge(len(text) * self._size)
         first, size = self._segments[0]
         if len(self._segments) == 1:

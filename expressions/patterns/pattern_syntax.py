@@ -1,10 +1,9 @@
 """The syntax of operators' patterns: the part of Perl's regular expressions that can be matched in linear time.
 
-What RabbitMQ's permissions and policies use: alternatives, groups, classes, repetitions (greedy and lazy mean the same
-where only "does it match" is asked), anchors, word boundaries, look-ahead, the flags i and s. Look-behind, atomic
+It covers RabbitMQ's permissions and policies: alternatives, groups, classes, repetitions (greedy and lazy are the same
+if only the existence of a match matters), anchors, word boundaries, look-ahead, the flags i and s. Look-behind, atomic
 groups, possessive repetitions and recursion are refused by name: they make other engines' time explode. So are
-back-references, but where the reader says that it can bear them. Source: ruling 19; pcre2pattern(3) for the meaning of
-each element.
+back-references, unless the caller allows them. Source: ruling 19; pcre2pattern(3) for the meaning of each element.
 """
 
 import re
@@ -26,7 +25,7 @@ class Chars:
 
     ranges: tuple[tuple[int, int], ...]
     negated: bool = False
-    folded: bool = False  # the case does not matter
+    folded: bool = False  # ignores case
 
     def has(self, character: str) -> bool:
         """Whether the character matches."""
@@ -37,7 +36,7 @@ class Chars:
 
 @dataclass(slots=True, frozen=True)
 class Cat:
-    """One after the other."""
+    """A sequence."""
 
     parts: tuple["Node", ...]
 
@@ -61,14 +60,14 @@ class Repeat:
 
 @dataclass(slots=True, frozen=True)
 class At:
-    """A place: `start`, `end` (also before a last newline), `very_end`, `boundary`, `inside`."""
+    """A position: `start`, `end` (also before a last newline), `very_end`, `boundary`, `inside`."""
 
     place: str
 
 
 @dataclass(slots=True, frozen=True)
 class Ahead:
-    """What follows matches, or (`negated`) does not; nothing is consumed."""
+    """The following text matches, or (`negated`) does not; nothing is consumed."""
 
     part: "Node"
     negated: bool
@@ -84,7 +83,7 @@ class Group:
 
 @dataclass(slots=True, frozen=True)
 class Reference:
-    """The text that a group matched last, once more."""
+    """The last text of a group, again."""
 
     number: int
     folded: bool = False
@@ -153,7 +152,7 @@ class _Parser:
         self.text = text
         self.references = references
         self.groups = 0  # opened so far
-        self.referred = 0  # the highest that is referred to
+        self.referred = 0  # the highest group that is referred to
         self.position = 0
         self.depth = 0
         self.folded = False
@@ -168,7 +167,7 @@ class _Parser:
         return self.text.startswith(expected, self.position)
 
     def take(self, expected: str) -> bool:
-        """Consume this if it comes next; whether it did."""
+        """Consume this if it comes next. Returns whether it did."""
         if self.peek(expected):
             self.position += len(expected)
             return True
@@ -182,7 +181,7 @@ class _Parser:
         return self.text[self.position - 1]
 
     def alternatives(self) -> Node:
-        """Until the end or an unmatched `)`. Flags set inside apply until there."""
+        """Parse up to the end or an unmatched `)`. Flags set inside apply up to there."""
         flags = self.folded, self.dot_takes_all
         parts = [self.sequence()]
         while self.take("|"):
@@ -217,8 +216,8 @@ class _Parser:
             lazy = self.take("?")
             if not isinstance(part, At | Ahead):
                 part = Repeat(part, *bounds, lazy)
-            elif not bounds[0]:  # once or never: more often is the same
-                is_remembered = self.references and bounds[1] != 0 and isinstance(part, Ahead)  # it may hold groups
+            elif not bounds[0]:  # once or never: more often changes nothing
+                is_remembered = self.references and bounds[1] != 0 and isinstance(part, Ahead)  # it may contain groups
                 part = Repeat(part, 0, 1, lazy) if is_remembered else Cat(())
 
     def quantifier(self) -> tuple[int, int | None] | None:
@@ -227,7 +226,7 @@ class _Parser:
                 return bounds
         found = _COUNT.match(self.text, self.position)
         if found is None:
-            return None  # a brace that counts nothing stands for itself
+            return None  # a brace without a count is literal
         low = int(found[1])
         high = low if found[2] is None else int(found[3]) if found[3] else None
         if max(low, high or 0) > REPEAT_MAX:
@@ -258,7 +257,7 @@ class _Parser:
         return self.literal(character)
 
     def group(self) -> Node:
-        """After the opening bracket."""
+        """Parse the rest of a group after the opening bracket."""
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise self.fault(f"more than {DEPTH_MAX} groups in each other")
@@ -284,7 +283,7 @@ class _Parser:
             self.folded = (self.folded or "i" in flags[1]) and "i" not in (flags[2] or "")
             self.dot_takes_all = (self.dot_takes_all or "s" in flags[1]) and "s" not in (flags[2] or "")
             if flags[3] == ")":
-                return Cat(())  # until the end of the group around
+                return Cat(())  # up to the end of the enclosing group
             node = self.closed()
             self.folded, self.dot_takes_all = before
             return node
@@ -300,14 +299,14 @@ class _Parser:
         return Group(self.closed(), number)
 
     def closed(self) -> Node:
-        """Alternatives and their closing bracket."""
+        """Parse alternatives and their closing bracket."""
         node = self.alternatives()
         if not self.take(")"):
             raise self.fault("missing )")
         return node
 
     def escaped(self) -> Node:
-        """After a backslash, outside of classes."""
+        """Parse the rest of an escape outside of classes."""
         character = self.next()
         if character in _PLACES:
             return At(_PLACES[character])
@@ -344,7 +343,7 @@ class _Parser:
         return ord(character)
 
     def char_class(self) -> Chars:
-        """After the opening square bracket."""
+        """Parse the rest of a class after the opening square bracket."""
         negated = self.take("^")
         ranges: list[tuple[int, int]] = []
         is_first = True
@@ -356,7 +355,7 @@ class _Parser:
                 continue
             self.position += 1
             high = self.class_item(ranges)
-            if high is None:  # [a-\d]: the dash stands for itself
+            if high is None:  # [a-\d]: the dash is literal
                 ranges += [(low, low), (45, 45)]
             elif high < low:
                 raise self.fault("a range with its ends the wrong way round")
@@ -365,7 +364,7 @@ class _Parser:
         return Chars(tuple(ranges), negated, self.folded)
 
     def class_item(self, ranges: list[tuple[int, int]]) -> int | None:
-        """One character of a class, or None when it was a class itself, which was added to `ranges`."""
+        """One character of a class, or None if it was itself a class, which was added to `ranges`."""
         posix = re.compile(r"\[:(\^?)([a-z]{1,8}):\]").match(self.text, self.position)
         if posix is not None:
             if posix[2] not in _POSIX:

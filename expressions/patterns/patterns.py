@@ -1,10 +1,10 @@
 """Patterns of operators that are searched in clients' names, in time linear in the name.
 
-The pattern becomes a graph whose nodes are numbered; a name is read from its end, and after each character the set of
-nodes from which the rest matches is known (one int, one bit per node). Known sets are cached, so that a usual name
-costs one dict access per character; the cache is bounded and cleared when it is full. There is no backtracking,
-whatever the pattern. What `re` finds in linear time as surely is left to it (`quick.py`). Source: ruling 19; R. Cox,
-"Regular Expression Matching Can Be Simple And Fast".
+The pattern becomes a graph with numbered nodes. A name is read from its end; after each character the set of nodes from
+which the rest matches is known (one int, one bit per node). Known sets are cached, so that a usual name costs one dict
+access per character; the cache is bounded and cleared when it is full. There is no backtracking, whatever the pattern.
+Patterns that `re` matches in linear time are left to it (`quick.py`). Source: ruling 19; R. Cox, "Regular Expression
+Matching Can Be Simple And Fast".
 """
 
 from collections.abc import Callable, Iterable
@@ -16,10 +16,10 @@ from .pattern_syntax import Alt, At, Cat, Chars, Group, Node, PatternFault, Refe
 from .quick import literal_start, quick_search
 
 NODES_MAX = 1000
-#: Compiling visits no more: empty groups repeated in each other make no nodes.
+#: Maximum steps of compiling: nested empty groups make no nodes.
 STEPS_MAX = 20 * NODES_MAX
 MEMORY_MAX = 2000
-#: Patterns of permissions that are remembered, since those of many users are alike.
+#: Maximum cached patterns of permissions: those of many users are equal.
 ALIKE_MAX = 100
 
 #: (set of nodes after the character, the character or None at the end, what is before it, is it the last).
@@ -28,9 +28,9 @@ _NOTHING, _WORD, _OTHER = 0, 1, 2
 
 
 class Automaton:
-    """A tree without references, compiled. `search` finds it anywhere in a text, unless it is anchored.
+    """A compiled tree without references. `search` finds it anywhere in a text, unless it is anchored.
 
-    `size`: nodes, and so what a character costs that is not known yet. Raises: PatternFault.
+    `size`: number of nodes, which is the cost of a character that is not cached. Raises: PatternFault.
     """
 
     __slots__ = ("_graph", "_known", "size")
@@ -41,7 +41,7 @@ class Automaton:
         self._known: dict[_Key, int] = {}
 
     def search(self, name: str, new: Callable[[], object] | None = None) -> bool:
-        """Whether the pattern is found. O(length of the name), cached or not. `new`: is called for what is not."""
+        """Whether the pattern is found. O(length of the name), cached or not. `new`: called for each uncached step."""
         known, start = self._known, self._graph.start
         after = 0
         for position in range(len(name), -1, -1):
@@ -62,7 +62,7 @@ class Automaton:
 
 
 class Pattern:
-    """A pattern with its text. `start`: with what each name begins in which it is found.
+    """A pattern with its text. `start`: a prefix of each name in which it is found.
 
     Args: literals: name -> text that replaces `{name}` in the pattern, taken literally.
     Raises: PatternFault.
@@ -85,7 +85,7 @@ class Pattern:
         return bool(quick(name))
 
     def measured(self, name: str) -> tuple[bool, int]:
-        """The same, and what it cost, in units of about 1 us."""
+        """The same, and its cost in units of about 1 us."""
         quick = self._quick
         if quick is not None and "\n" not in name:
             return bool(quick(name)), 1
@@ -108,7 +108,7 @@ def _plain_pattern(text: str) -> Pattern:
 
 
 def _filled(text: str, literals: dict[str, str]) -> str:
-    """`{username}` and the like replaced by quoted text: a client's name must not act as a pattern."""
+    """Replace `{username}` and similar by quoted text: a client's name must not act as a pattern."""
     for name, value in literals.items():
         quoted = "".join(c if c.isalnum() or ord(c) > 127 or c == "_" else f"\\x{{{ord(c):x}}}" for c in value)
         text = text.replace("{" + name + "}", f"(?-i:{quoted})")

@@ -1,8 +1,8 @@
-"""Patterns that `re` finds in a name in time linear in it, as the automaton does, and far faster. Most are such.
+"""Patterns that `re` matches in linear time, as the automaton does, but far faster. Most patterns are such.
 
-`re` tries one way after the other: so there must be few ways, and no more than one part whose length is open, at a
-place that is known. Open parts at the ends of a pattern mean nothing where it is only asked whether it is found, and
-are left out. Source: ruling 19.
+`re` tries alternatives one after the other: so there must be few, and at most one part of variable length, at a known
+position. Variable parts at the ends of a pattern do not affect whether it is found, and are left out. Source: ruling
+19.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from .translated import Untranslatable, translated
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-#: More ways, and characters of each, are not tried at each place of a name.
+#: Maximum alternatives, and characters of each, that are tried at each position of a name.
 WAYS_MAX, STEPS_MAX = 32, 128
 _START = At("start")
 _ENDS = (At("end"), At("very_end"))
@@ -24,7 +24,7 @@ Search = Callable[[str], object]
 
 
 def quick_search(tree: Node) -> Search | None:
-    """Finds it in a name without line ends: something that is true, or not. None: that is for the automaton."""
+    """A function that searches a name without line ends; its result is true or false. None: use the automaton."""
     try:
         found = translated(_bare(tree))
     except Untranslatable:
@@ -38,7 +38,7 @@ def quick_search(tree: Node) -> Search | None:
 
 
 def literal_start(tree: Node) -> str:
-    """With what each name begins in which it is found; empty: with anything."""
+    """A prefix of each name in which it is found; empty: any name."""
     parts = _parts(tree)
     if not parts or parts[0] != _START:
         return ""
@@ -58,7 +58,7 @@ def _parts(tree: Node) -> tuple[Node, ...]:
 
 
 def _bare(tree: Node) -> Node:
-    """Without what may be anything at its ends: where there are no line ends, the same names have it."""
+    """The tree without parts at its ends that match anything: the same names without line ends match."""
     parts = list(_parts(tree))
     if len(parts) > 1 and parts[0] == _START and _is_open(parts[1]) and not parts[1].low:
         del parts[0]
@@ -74,7 +74,7 @@ def _bare(tree: Node) -> Node:
 
 
 def _is_open(node: Node) -> "TypeGuard[Repeat]":
-    """Whether it is any number of any characters, or that and more than some."""
+    """Whether it is any number of any characters, or a minimum number of them."""
     if not isinstance(node, Repeat) or node.high is not None:
         return False
     part = node.part

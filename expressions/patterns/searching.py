@@ -1,8 +1,8 @@
-"""Patterns of filters: the engine that fits each of them, and what a search costs.
+"""Patterns of filters: the fitting engine for each, and the cost of a search.
 
-One of three finds it: `re`, where all the ways that it could try are few; else the automaton, whose time is linear;
-patterns with references, which no automaton can have, are tried step by step. Whatever is done is charged in units of
-about 10 ns, so that an evaluation can be ended (`Charge` raises then). Source: queues page B.2 (choice 10); ruling 19.
+There are three engines: `re`, if it has few alternatives to try; else the automaton, whose time is linear; patterns
+with references, which an automaton cannot match, are tried step by step. All work is charged in units of about 10 ns,
+so that an evaluation can be ended (`Charge` raises then). Source: queues page B.2 (choice 10); ruling 19.
 """
 
 import re
@@ -13,11 +13,12 @@ from .pattern_syntax import Ahead, Alt, Cat, Group, Node, Reference, Repeat, par
 from .patterns import Automaton
 from .translated import Translated, Untranslatable, translated
 
-#: Takes units of about 10 ns; ends the evaluation by an exception when they are too many.
+#: Takes units of about 10 ns; raises an exception to end the evaluation when they exceed the limit.
 Charge = Callable[[int], None]
-#: Units: of a character that the automaton knows; of one that is new to it, for each of its nodes; of a step of others.
+#: Units: of a character that the automaton has cached; of another one, for each of its nodes; of a step of the
+#: backtracking engine.
 KNOWN, NEW, STEP = 50, 30, 80
-#: `re` may take so many units, and for each character so many more.
+#: Maximum units of `re`, in all and additionally for each character.
 RE_MAX, RE_MAX_EACH = 20_000, 20
 
 
@@ -54,7 +55,7 @@ class Searcher:
         return automaton.search(text, lambda: charge(NEW * automaton.size))
 
     def spans(self, text: str, charge: Charge) -> Iterator[list[int]]:
-        """Start and end of each match and its groups, one behind the other (-1: a group that did not match)."""
+        """Start and end of each match and its groups, in order (-1: a group that did not match)."""
         if (pattern := self._quick(text, charge)) is not None:
             for match in pattern.finditer(text):
                 charge(STEP)
@@ -66,10 +67,10 @@ class Searcher:
             if slots is None:
                 return
             yield slots
-            start, takes_empty = slots[1], slots[0] != slots[1]  # behind an empty one stands none at the same place
+            start, takes_empty = slots[1], slots[0] != slots[1]  # no second empty match at the same position
 
     def _quick(self, text: str, charge: Charge) -> "re.Pattern[str] | None":
-        """For `re`, if that may not take long here."""
+        """The pattern for `re`, if its time is bounded."""
         found = self._translated
         if found is None:
             return None

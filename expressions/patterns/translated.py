@@ -1,6 +1,6 @@
-"""A pattern for the `re` module, and how long that may take at most: it tries one way after the other.
+"""A pattern for the `re` module, with a bound of its time: `re` tries one alternative after the other.
 
-Where that is little it is by far the fastest; else `searching` takes an engine whose time is linear.
+With a low bound it is by far the fastest; else `searching` takes an engine whose time is linear.
 """
 
 import re
@@ -9,33 +9,35 @@ from typing import NamedTuple
 
 from .pattern_syntax import Ahead, Alt, At, Cat, Chars, Group, Node, Repeat
 
-#: No pattern has more ways that `re` would try one by one.
+#: Maximum alternatives that `re` would try one by one.
 PATHS_MAX = 10_000
-#: Characters and classes that are remembered: to say one where the case does not matter takes 80 us.
+#: Maximum cached characters and classes: expanding one that ignores case takes 80 us.
 CLASSES_MAX = 1000
-#: Characters beyond ASCII that are the other case of one within, and so match it where the case does not matter.
+#: Characters beyond ASCII that are the other case of an ASCII one, and so match it if case is ignored.
 _ODD_CASES = "\u0130\u0131\u017f\u212a"
 _PLACES = {"start": r"\A", "end": "$", "very_end": r"\Z", "boundary": r"(?a:\b)"}
 
 
 class Untranslatable(ValueError):
-    """`re` cannot have it, or might take very long."""
+    """`re` has no equivalent, or may take very long."""
 
 
 class Ways(NamedTuple):
-    """How many ways there are through a part (`ways`), times the length of the text to the power of `degree`."""
+    """The number of alternatives in a part (`ways`), times the length of the text to the power of `degree`."""
 
     ways: int
     degree: int
-    length_min: int  # characters that it takes at least
+    length_min: int  # minimum characters
 
     def steps(self, length: int) -> int:
-        """About how many steps all ways take, for one place where the pattern may begin."""
+        """An estimate of the steps of all alternatives, for one position where the pattern may begin."""
         return int(self.ways * (length + 1) ** self.degree)
 
 
 class Translated(NamedTuple):
-    """`anchored`: it is found at the beginning or nowhere. `size`: of its text, as a measure of steps of one way."""
+    """`anchored`: it is found at the beginning or nowhere. `size`: of its text, as a measure of the steps of one
+    alternative.
+    """
 
     pattern: "re.Pattern[str]"
     ways: Ways
@@ -43,7 +45,7 @@ class Translated(NamedTuple):
     size: int
 
     def steps(self, length: int) -> int:
-        """At most so many in a text of this length."""
+        """An upper bound of the steps in a text of this length."""
         return self.ways.steps(length) * (1 if self.anchored else length + 1) + self.size
 
 

@@ -1,1 +1,1 @@
-"""Settings of addresses: their fields, queue arguments for them, which entries match an address, the merged result."""
+"""Settings of addresses: their queue arguments, the entries that match an address, and the merged result."""

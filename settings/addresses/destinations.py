@@ -1,8 +1,7 @@
-"""Destination policies, as ActiveMQ has them: exactly one entry applies to a queue or topic, and entries do not merge.
+"""Destination policies, as in ActiveMQ: exactly one entry applies to a queue or topic; entries are not merged.
 
-The entry that applies is a layer over the merged address-settings. Names are elements with `.` between them; in an
-entry's name `*` is any one element and a last `>` zero or more elements. Source: queues page E.1, "wildcards", and
-E.2.
+The entry that applies is a layer over the merged address-settings. Names are elements separated by `.`; in an entry's
+name `*` is any one element and a last `>` zero or more elements. Source: queues page E.1, "wildcards", and E.2.
 """
 
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ from collections.abc import Iterable
 from .entries import Entry, EntryIndex
 from .matching import EXACT, Match, MatchFault, Wildcards, parse_match
 
-#: ActiveMQ's wildcards, whatever [wildcard-addresses] says.
+#: ActiveMQ's wildcards, independent of [wildcard-addresses].
 WILDCARDS = Wildcards(".", ">", "*")
 
 #: Names of entries in reports.
@@ -34,7 +33,7 @@ class DestinationPolicies:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All of them."""
+        """All entries."""
         return (*self.queues, *self.topics, *(() if self.default is None else (self.default,)))
 
     def for_queue(self, name: str) -> Entry | None:

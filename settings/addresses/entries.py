@@ -1,4 +1,4 @@
-"""Entries of settings by match, and the look-up of those that cover an address.
+"""Entries of settings by match, and the look-up of the entries that cover an address.
 
 Source: address-settings page 1.2, 2.2.
 """
@@ -24,11 +24,11 @@ class Entry:
     settings: Layer  # attribute -> value
     vhost: str | None = None
     origin: Origin = field(default=Origin("", 0))
-    origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))  # attribute -> where
-    kind: str = MATCH  # or what a destination policy is called
+    origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))  # attribute -> its position
+    kind: str = MATCH  # or the name of a kind of destination policy
 
     def origin_of(self, attribute: str) -> Origin:
-        """Where an attribute is set."""
+        """The position where an attribute is set."""
         return self.origins.get(attribute, self.origin)
 
 
@@ -71,7 +71,7 @@ class EntryIndex:
 class _Node:
     """Wildcard entries as a tree of words: a lookup costs O(words of the address), whatever the number of entries.
 
-    Words with wildcards inside, which only files of Artemis have, are tried one by one.
+    Words that contain wildcards, which only files of Artemis have, are tried one by one.
     """
 
     __slots__ = ("any_words", "end", "next", "patterns")
@@ -100,7 +100,7 @@ class _Node:
         for word in words:
             found += [node.any_words for node in nodes if node.any_words is not None]
             nexts = [node.next.get(word) for node in nodes]
-            if word:  # an empty word is not "any one word"
+            if word:  # "any one word" does not match an empty word
                 nexts += [node.next.get(None) for node in nodes]
                 nexts += [one for node in nodes for word_, one in node.patterns.items() if word_.matches(word)]
             nodes = [node for node in nexts if node is not None]

@@ -1,4 +1,4 @@
-"""Which addresses a match text covers, and which of several matches is the more specific.
+"""The addresses that a match text covers, and the order of matches by specificity.
 
 Source: address-settings page 2.1 to 2.3. Two choices of ours: a wildcard must be a whole word, and `#`
 patterns of equal length are ordered word by word, then by text. In files of Artemis a wildcard may be part of a word.
@@ -12,7 +12,7 @@ from ..values import shown
 
 
 class MatchFault(ValueError):
-    """The match (or the wildcard syntax) cannot be used; the message says why."""
+    """The match (or the wildcard syntax) is invalid; the message has the reason."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,7 +40,7 @@ DEFAULT_WILDCARDS = Wildcards()
 
 
 class MatchKind(Enum):
-    """How a match is looked up, in order of precedence."""
+    """The look-up of a match, in order of precedence."""
 
     EXACT = "exact"
     LITERAL = "literal"
@@ -55,7 +55,7 @@ _LITERAL_WORD, _SINGLE_WORD, _END = 0, 1, 2
 
 @dataclass(slots=True, frozen=True)
 class WordPattern:
-    """A word of a match with wildcards inside, as Artemis has them: each stands for one or more characters."""
+    """A word of a match that contains wildcards, as in Artemis: each stands for one or more characters."""
 
     text: str
     single_word: str
@@ -77,7 +77,7 @@ class Match:
 
     @property
     def covers(self) -> tuple[object, ...]:
-        """Equal for texts that mean the same addresses."""
+        """A key that is equal for texts with the same addresses."""
         return self.kind, self.address, self.words, self.has_any_words
 
     @property
@@ -131,7 +131,9 @@ def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS, *, has_part
 
 
 def parse_artemis_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
-    """As Artemis and HornetQ read it: `a#` is `a.#`, and `a*` a word that begins with a. Raises: MatchFault."""
+    """Parse a match as Artemis and HornetQ do: `a#` is `a.#`, and `a*` a word that begins with a. Raises:
+    MatchFault.
+    """
     word, is_any = text.removesuffix(wildcards.any_words), text.endswith(wildcards.any_words)
     if is_any and word and not word.endswith((wildcards.delimiter, wildcards.any_words, wildcards.single_word, "\\")):
         text = word + wildcards.delimiter + wildcards.any_words

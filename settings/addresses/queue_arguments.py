@@ -1,4 +1,4 @@
-"""What queue arguments set, in queue.declare and in configured queues.
+"""Settings in queue arguments, of queue.declare and of configured queues.
 
 `settings_of_arguments` makes a layer out of them, which `SettingsRepository.resolve_queue` puts above the merged
 entries. Arguments that are not in the table are ignored.
@@ -52,7 +52,7 @@ NO_OWN_SETTINGS = OwnSettings()
 def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     """The layer made of a queue's arguments. Values are plain Python: int, bool, float, str.
 
-    Of a leased queue without those of its elements: two of these mean something else on other queues.
+    For a leased queue, its elements are left out: two of these have another meaning on other queues.
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
     if is_leased(arguments):
@@ -73,9 +73,9 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
         given[argument.attribute] = value
         given_by[argument.attribute] = key
     for key, overruled in (
-        ("x-max-length", {"default_ring_size": -1}),  # a limit of the queue's own beats an inherited ring
+        ("x-max-length", {"default_ring_size": -1}),  # the queue's own limit overrides an inherited ring
         ("x-dead-letter-exchange", {"dead_letter_address": "", "expiry_address": ""}),  # it gets all dead letters
-        ("x-dead-letter-address", {"auto_create_missing_queues": True}),  # also where a file of Artemis says otherwise
+        ("x-dead-letter-address", {"auto_create_missing_queues": True}),  # even if a file of Artemis sets false
         ("x-expiry-address", {"auto_create_missing_queues": True}),
     ):
         if key in arguments:
@@ -90,12 +90,12 @@ def is_leased(arguments: Mapping[str, object]) -> bool:
 
 
 def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
-    """Those that can change on an existing queue that has these arguments."""
+    """The arguments that can change on an existing queue with these arguments."""
     return (LIVE_ARGUMENTS - BY_ARGUMENT.keys()) | LIVE_LEASED if is_leased(arguments) else LIVE_ARGUMENTS
 
 
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
-    """The values of a configured queue's arguments, those of a leased queue's elements as they are: a loader read them.
+    """The values of a configured queue's arguments. Those of a leased queue's elements stay: a loader has read them.
 
     Raises: ValueError with what is expected.
     """
@@ -106,7 +106,7 @@ def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
 def plain_value(key: str, value: object) -> object:
     """The value of an argument in a configuration: for a delay, "5s" is 5000.
 
-    Arguments that are not in the table stay as they are, and so do integers where any number is allowed.
+    Arguments that are not in the table do not change, nor do integers where any number is allowed.
     Raises: ValueError with what is expected.
     """
     argument = QUEUE_ARGUMENTS.get(key)
@@ -117,8 +117,8 @@ def plain_value(key: str, value: object) -> object:
 
 
 def selector_text(value: object) -> str:
-    """A JMS selector. Raises: ValueError: it is none; the text says why."""
-    from ...expressions.language import JMS, ExpressionError, compiled  # 20 ms, for the few queues that have a selector
+    """A valid JMS selector. Raises: ValueError with the fault."""
+    from ...expressions.language import JMS, ExpressionError, compiled  # 20 ms, for the few queues with a selector
 
     if not isinstance(value, str) or not value.strip():
         raise ValueError("a selector")
@@ -130,7 +130,7 @@ def selector_text(value: object) -> str:
 
 
 def parse_argument(key: str, text: str) -> object:
-    """The value of an argument that a file gives as text, for a reader to check."""
+    """The value of an argument in a text file, ready for its reader."""
     argument = QUEUE_ARGUMENTS.get(key)
     return text.strip() if argument is None else argument.kind.parse(text)
 

@@ -24,7 +24,7 @@ from .entries import Entry, EntryIndex
 from .matching import DEFAULT_WILDCARDS, Wildcards
 from .topics import concerns_subscribers, of_subscribers
 
-#: Addresses whose settings are cached; beyond it the oldest is dropped.
+#: Addresses whose settings are cached; beyond that the oldest is dropped.
 CACHE_MAX = 4096
 
 #: Server-named queues are looked up under the uuid-namespace, if there is one.
@@ -80,17 +80,19 @@ class SettingsRepository:
         self._of_destinations: dict[tuple[str, str | None, str, str], ResolvedSettings] = {}
         self._of_topics: dict[tuple[str | None, str], Layer] = {}
         default = () if destinations.default is None else (destinations.default,)
-        #: Whether any topic has settings for its subscribers; if not, `topic_layer` need not be asked.
+        #: Whether any topic has settings for its subscribers; if not, `topic_layer` is not needed.
         self.concerns_topics = any(
             concerns_subscribers(one.settings) for one in (*self.entries, *destinations.topics, *default)
         )
-        #: Whether `auto-delete-created-queues` is set anywhere; if not, clients' queues need not be checked.
+        #: Whether `auto-delete-created-queues` is set anywhere; if not, clients' queues are not checked.
         self.deletes_declared_queues = any(one.settings.get("auto_delete_created_queues") for one in self.entries)
-        #: Whether any address has `enable-metrics = false`; if not, queues need not be asked one by one.
+        #: Whether any address has `enable-metrics = false`; if not, queues are not checked one by one.
         self.hides_metrics = any(one.settings.get("enable_metrics") is False for one in self.entries)
 
     def with_entries(self, entries: Iterable[Entry]) -> "SettingsRepository":
-        """With these as well, each in place of the one that has its match and virtual host. Raises: DuplicateMatch."""
+        """A repository with further entries, each replacing the one of the same match and virtual host. Raises:
+        DuplicateMatch.
+        """
         added = tuple(entries)
         places = {(one.vhost, one.match.text) for one in added}
         return SettingsRepository(
@@ -105,17 +107,17 @@ class SettingsRepository:
 
     @property
     def vhosts(self) -> list[str]:
-        """Virtual hosts that have entries of their own."""
+        """Virtual hosts with their own entries."""
         return sorted(vhost for vhost in self._indexes if vhost is not None)
 
     def lookup_name(self, address: str) -> str:
-        """The name by which an address is looked up: for server-named queues, within the uuid-namespace."""
+        """The name under which an address is looked up: for server-named queues, within the uuid-namespace."""
         if self.uuid_namespace and address.startswith(SERVER_NAMED):
             return f"{self.uuid_namespace}{self.wildcards.delimiter}{address}"
         return address
 
     def matches(self, address: str, vhost: str | None = "/") -> tuple[Entry, ...]:
-        """The entries that apply, most specific first; the virtual host's own before those for every one."""
+        """The entries that apply, most specific first; those of the virtual host before those for all."""
         name = self.lookup_name(address)
         own = self._indexes.get(vhost) if vhost is not None else None
         everywhere = self._indexes.get(None)
@@ -133,7 +135,7 @@ class SettingsRepository:
 
     def resolve(self, address: str, vhost: str | None = "/") -> ResolvedSettings:
         """The settings of an address, without destination policies. Cached; equal sets of entries give one object."""
-        key = (vhost, address) if self._indexes else _ANY  # without entries all addresses are alike
+        key = (vhost, address) if self._indexes else _ANY  # without entries all addresses are equal
         resolved = self._cache.get(key)
         if resolved is None:
             resolved = self._of_entries(self.matches(address, vhost))
@@ -173,7 +175,7 @@ class SettingsRepository:
         return found if policy is None else (policy, *found)
 
     def _of_entries(self, found: tuple[Entry, ...]) -> ResolvedSettings:
-        """Most specific first."""
+        """The settings of some entries, most specific first."""
         group = tuple(id(one) for one in found)
         resolved = self._resolved.get(group)
         if resolved is None:
@@ -182,7 +184,7 @@ class SettingsRepository:
         return resolved
 
     def sets_id_cache_size(self, address: str, vhost: str | None = "/") -> bool:
-        """Whether an id-cache-size is configured for an address: in its settings, or for the broker."""
+        """Whether an id-cache-size is configured for an address or for the broker."""
         return self.id_cache_size is not None or "id_cache_size" in self.merged(address, vhost)
 
     def resolve_queue(
@@ -196,7 +198,7 @@ class SettingsRepository:
         """The settings of a queue: its own, over its policy's, over its destination policy's, over its address's.
 
         Args: own: of `settings_of_arguments`.
-              policy: what its policy (RabbitMQ's kind) sets.
+              policy: the layer of its policy (RabbitMQ's kind).
               name: of the queue, for its destination policy; None: that of its address.
         """
         if not policy and not own:

@@ -1,4 +1,4 @@
-"""Settings that topics give to the queues of their transient subscribers; how several topics of a queue combine.
+"""Settings that topics give to the queues of their transient subscribers; combining several topics of a queue.
 
 Source: queues page E.2.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ..rows.address_settings import FLOW, Layer, layer_of, merge
 
-#: Settings that a subscriber's queue has from its topics; all others it has by its own address.
+#: Settings that a subscriber's queue has from its topics; all others it has from its own address.
 SUBSCRIBER_SETTINGS = (
     *FLOW,
     "cursor_memory_high_water_mark",
@@ -29,7 +29,7 @@ SUBSCRIBER_SETTINGS = (
     "slow_consumer_check_period_s",
 )
 
-#: Limits, of which the smallest holds. Their -1, and the 0 of some, is no limit.
+#: Limits, of which the smallest applies. -1, and for some 0, means no limit.
 _LIMITS = {
     "memory_limit": 1,
     "pending_message_limit": 0,
@@ -41,19 +41,19 @@ _LIMITS = {
 
 
 def concerns_subscribers(settings: Layer) -> bool:
-    """Whether a setting is set that subscribers' queues have from their topics."""
+    """Whether a setting for subscribers' queues is set."""
     return not settings.keys().isdisjoint(SUBSCRIBER_SETTINGS)
 
 
 def of_subscribers(merged: Layer) -> Layer:
-    """Those settings of a topic."""
+    """The settings of a topic for subscribers' queues."""
     return layer_of(**{name: merged[name] for name in SUBSCRIBER_SETTINGS if name in merged})
 
 
 def strictest(layers: Mapping[str, Layer]) -> Layer:
-    """One layer for a queue with several topics (name -> what it sets): the smallest of each limit holds.
+    """One layer for a queue with several topics (name -> layer): the smallest of each limit applies.
 
-    Other settings are those of the topic that comes first by name.
+    Other settings are those of the topic that is first by name.
     """
     if len(layers) == 1:
         return next(iter(layers.values()))

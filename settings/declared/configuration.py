@@ -15,7 +15,7 @@ from .declarations import Divert, ExchangeDeclaration, LimitsDeclaration, Logged
 
 
 class _Table:
-    """The values of one table as the attributes of its class; each is looked up when it is asked for."""
+    """The values of one table as attributes of its class; each is looked up on access."""
 
     __slots__ = ("_configuration", "_name")
 
@@ -36,7 +36,7 @@ class Configuration:
     queues: tuple[QueueDeclaration, ...] = field(default=())
     exchanges: tuple[ExchangeDeclaration, ...] = field(default=())
     diverts: tuple[Divert, ...] = field(default=())
-    vhosts: tuple[str, ...] = field(default=())  # declared, or named by something declared
+    vhosts: tuple[str, ...] = field(default=())  # declared, or named by a declared object
     origins: Mapping[tuple[str, str], Origin] = field(default_factory=lambda: MappingProxyType({}))  # of `explicit`
     limits: Mapping[str, LimitsDeclaration] = field(default_factory=lambda: MappingProxyType({}))  # by virtual host
     users: tuple[UserDeclaration, ...] = field(default=())
@@ -89,5 +89,5 @@ class Configuration:
 
     @property
     def profile(self) -> Profile:
-        """Whose semantics the broker follows."""
+        """The profile that the broker follows."""
         return PROFILES[self.value("broker", "profile")]

@@ -74,12 +74,12 @@ ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
 @dataclass(slots=True, frozen=True)
 class QueueDeclaration:
-    """A queue that exists from the start. `arguments` are those of queue.declare, x-address included."""
+    """A queue that exists from the start. `arguments` are those of queue.declare, including x-address."""
 
     name: str
     address: str
     vhost: str = "/"
-    routing_type: str = ANYCAST  # MULTICAST: bound to the fanout exchange that is named as the address
+    routing_type: str = ANYCAST  # MULTICAST: bound to the fanout exchange with the address' name
     durable: bool = True
     is_enabled: bool = True  # False: takes no new messages
     arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
@@ -87,7 +87,7 @@ class QueueDeclaration:
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}), compare=False)  # by argument
 
     def origin_of(self, argument: str) -> Origin:
-        """Where an argument is set."""
+        """The position where an argument is set."""
         return self.origins.get(argument, self.origin)
 
     @property
@@ -110,14 +110,14 @@ class ExchangeDeclaration:
 class Divert:
     """Messages to `address` (an exchange, or a key of the default one) go to other addresses as well, or instead.
 
-    `filter`: a selector; only what it takes does. Empty: all.
+    `filter`: a selector; only messages that it takes are diverted. Empty: all.
     """
 
     name: str
     address: str
     forwarding_addresses: tuple[str, ...]
     vhost: str = "/"
-    is_exclusive: bool = False  # what it takes goes nowhere else
+    is_exclusive: bool = False  # diverted messages go nowhere else
     routing_name: str = ""
     routing_type: str = "STRIP"
     filter: str = ""
@@ -126,16 +126,16 @@ class Divert:
 
 #: When a change takes effect.
 LOGGED_ACTS: Lifetime = LIVE
-#: How long messages are kept for replay where a topic that is listed says nothing else.
+#: Time for which messages are kept for replay, for listed topics without their own setting.
 RETAIN_MS_DEFAULT = 86_400_000
 
 
 @dataclass(slots=True, frozen=True)
 class LoggedTopic:
-    """`[[logged-topic]]`, or a `Topic` of a TransactionLog: one topic by its name, or all that a pattern is found in.
+    """`[[logged-topic]]`, or a `Topic` of a TransactionLog: one topic by its name, or all that match a pattern.
 
-    `message_type`: of all its messages; None: of any. `retain_ms`: how long messages are kept for replay at
-    least; None: `RETAIN_MS_DEFAULT`.
+    `message_type`: of all its messages; None: of any. `retain_ms`: minimum time for which messages are kept for replay;
+    None: `RETAIN_MS_DEFAULT`.
     """
 
     name: str
@@ -147,18 +147,18 @@ class LoggedTopic:
 
     @property
     def kept_ms(self) -> int:
-        """How long its messages are kept for replay at least."""
+        """Minimum time for which its messages are kept for replay."""
         return RETAIN_MS_DEFAULT if self.retain_ms is None else self.retain_ms
 
     def records(self) -> Callable[[str], bool]:
         """Whether messages of the topic of that name are logged; a pattern is searched. Raises: PatternFault."""
         if not self.is_pattern:
             return self.name.__eq__
-        from ...expressions.patterns.patterns import Pattern  # 5 ms that others need not wait
+        from ...expressions.patterns.patterns import Pattern  # 5 ms that names save
 
         return Pattern(self.name).search
 
     @property
     def title(self) -> str:
-        """As reports name it."""
+        """Its name in reports."""
         return f"logged topic {self.name!r}" + (" (pattern)" if self.is_pattern else "")

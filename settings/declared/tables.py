@@ -1,4 +1,4 @@
-"""The keys of tables that declare something in a native file: one row each, with reader, default and sentence.
+"""The keys of declaring tables in a native file: one row each, with reader, default and sentence.
 
 A row's attribute is that of the declaration. Source: interfaces page, "Configuration keys"; address-settings page 6.1,
 6.5; queues page A.2; behaviour page 3.12.
@@ -33,7 +33,7 @@ from .declarations import ANYCAST
 
 Table = tuple[Row, ...]
 
-#: The default of a key that has to be there.
+#: The default of a required key.
 REQUIRED: Any = object()
 USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
 ALGORITHMS = tuple(f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5"))
@@ -46,7 +46,7 @@ def limit_or_none(value: object) -> int | None:
 
 
 def user_tags(value: object) -> frozenset[str]:
-    """A list of tags, or one text with commas or spaces between them."""
+    """A list of tags, or one text with tags separated by commas or spaces."""
     words = [one for part in texts(value) for one in part.replace(",", " ").split()]
     if any(one not in USER_TAGS for one in words):
         raise ValueError(f"a list of {', '.join(USER_TAGS)}")
@@ -88,7 +88,7 @@ ADDRESS: Table = (
     _row("routing-type", ROUTING_TYPE, ANYCAST,
         "`multicast` makes a fanout exchange of that name and binds its queues.", shown='`"anycast"`'),
 )
-#: Beside these a queue has attributes that are arguments of queue.declare.
+#: Queues also have attributes that are arguments of queue.declare.
 QUEUE: Table = (
     _row("name", NAME, REQUIRED, "Name of the queue."),
     _row("routing-type", ROUTING_TYPE, None, "`anycast` or `multicast`.", shown="the address's"),

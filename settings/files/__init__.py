@@ -1,1 +1,1 @@
-"""Native configuration files, and what the loaders of all formats collect."""
+"""Native configuration files, and the builder that the loaders of all formats use."""

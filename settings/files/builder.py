@@ -1,6 +1,6 @@
-"""What loaders have read so far: raw entries, declarations, faults; made into a Configuration when all is read.
+"""The builder of a configuration: raw entries, declarations and faults from loaders; a Configuration at the end.
 
-Matches are understood only then, because the wildcard syntax may stand in a later file.
+Matches are parsed at the end, because the wildcard syntax may be in a later file.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -50,16 +50,16 @@ from ..rows.flow_control import SystemUsage, system_usage_of
 from ..rows.queue_attributes import SELECTOR
 from ..values import shown
 
-#: Why a divert's transformer is refused.
+#: The reason why a divert's transformer is refused.
 NO_TRANSFORMER = "code that changes messages cannot run here; a divert passes them on as they are"
 NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
-#: (file, the path that it names) -> name and text of the file there. Raises: ValueError with what is wrong.
+#: (file, the path that it names) -> name and text of the file there. Raises: ValueError with the fault.
 Fetch = Callable[[str, str], tuple[str, str]]
-#: TOML's and XML's names for the wildcard syntax -> attribute.
+#: Names of the wildcard syntax' keys in TOML and XML -> attribute.
 WILDCARD_KEYS = {row.key: row.attribute for row in WILDCARDS}
 
 
-#: Ranks of entries that are one match here: `#`, `jms.topic.#`, `jms.queue.#` of HornetQ.
+#: Ranks of entries that become one match here: `#`, `jms.topic.#`, `jms.queue.#` of HornetQ.
 PLAIN, OF_TOPICS, OF_QUEUES = range(3)
 
 
@@ -72,8 +72,8 @@ class RawEntry:
     origin: Origin
     values: dict[str, Any] = field(default_factory=dict)  # attribute -> value
     origins: dict[str, Origin] = field(default_factory=dict)
-    written: str = ""  # the match as the file has it, where that differs
-    rank: int = PLAIN  # of several entries that are one match here the highest wins, setting by setting
+    written: str = ""  # the match in the file, if it differs
+    rank: int = PLAIN  # of entries that become one match, the highest has precedence, setting by setting
     parse: Callable[[str, Wildcards], Match] = parse_match
 
 
@@ -84,8 +84,8 @@ class ConfigurationBuilder:
         """Args: environment: variables that files may name; fetch: reads files that others include."""
         self.environment = environment
         self.fetch = fetch
-        self.included: list[str] = []  # each time
-        self.included_elements = 0  # of all XML files that others include
+        self.included: list[str] = []  # one entry for each inclusion
+        self.included_elements = 0  # of all included XML files
         self.explicit: dict[tuple[str, str], Any] = {}
         self.explicit_at: dict[tuple[str, str], Origin] = {}
         self.implied: dict[tuple[str, str], tuple[Any, Origin]] = {}
@@ -103,8 +103,8 @@ class ConfigurationBuilder:
         self.policies: dict[tuple[str, bool, str], Policy] = {}
         self.has_usage = False
         self.destinations: dict[tuple[str, str], RawEntry] = {}
-        self.discarded: set[str] = set()  # addresses that destination policies have not, whatever they say
-        self.logs: set[str] = set()  # virtual hosts whose logged topics a file lists, be it none
+        self.discarded: set[str] = set()  # attributes that plug-ins clear in all destination policies
+        self.logs: set[str] = set()  # virtual hosts whose logged topics are listed in a file, even if empty
         self.logged_topics: dict[tuple[str, bool, str], LoggedTopic] = {}
         self.expiry_actions: list[ExpiryAction] = []
         self.replicated: dict[str, tuple[Origin, str]] = {}  # topics that AMPS would replicate -> where
@@ -118,12 +118,12 @@ class ConfigurationBuilder:
         self.faults.append(Fault(origin.file, origin.line, shorten(key), problem))
 
     def unknown(self, origin: Origin, key: str, where: str, known: Iterable[str], home: str = "") -> None:
-        """An unknown key. `home`: the part of a file that does have this key, if one does."""
+        """Add a fault: unknown key. `home`: the part of a file that does have this key, if one does."""
         elsewhere = f" (it is a key of {home})" if home else ""
         self.fault(origin, key, f"unknown key in {where}{nearest(key, known)}{elsewhere}")
 
     def wrong(self, origin: Origin, key: str, value: object, error: object) -> None:
-        """A known key with an invalid value."""
+        """Add a fault: invalid value of a known key."""
         self.fault(origin, key, f"{shown(value)} is not right, expected {error}")
 
     def warn(self, origin: Origin, key: str, problem: str) -> None:
@@ -131,14 +131,14 @@ class ConfigurationBuilder:
         self.warnings.append(f"{origin}: {shorten(key)}: {problem}")
 
     def no_effect(self, origin: Origin, key: str, reason: str = "") -> None:
-        """A known key, or an element of another broker's file, without an effect. One warning for each name."""
+        """Warn about a known key, or an element of another broker's file, that has no effect. Once for each name."""
         if key not in self._warned:
             self._warned.add(key)
             why = f"accepted, but means nothing here: {reason}" if reason else NOT_IN_THIS_VERSION
             self.warn(origin, key, why)
 
     def broker_value(self, origin: Origin, table: str, key: str, value: object, written: str = "") -> None:
-        """`[table] key`, known to KEYS. `written`: the key in the file, where that differs."""
+        """Set `[table] key` of KEYS. `written`: the key in the file, if it differs."""
         row = KEYS[table][key]
         try:
             self.explicit[table, key] = row.kind.read(value)
@@ -150,7 +150,7 @@ class ConfigurationBuilder:
             self.no_effect(origin, written or key, row.reason)
 
     def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
-        """One key of the wildcard syntax, of WILDCARD_KEYS."""
+        """Set one key of the wildcard syntax, of WILDCARD_KEYS."""
         expected = "two characters" if key == "literal-match-markers" else "a single character"
         length = 2 if key == "literal-match-markers" else 1
         if not isinstance(value, str) or len(value) not in ({0, 2} if length == 2 else {1}):
@@ -160,14 +160,14 @@ class ConfigurationBuilder:
         self.wildcards_origin = origin
 
     def add_entry(self, raw: RawEntry) -> None:
-        """An address-setting; no other file may have one for the same match and virtual host."""
+        """Add an address-setting; no other file may have one for the same match and virtual host."""
         earlier = self.entries.setdefault((raw.vhost, raw.written or raw.match), raw)
         if earlier is not raw:
             where = f" in vhost {raw.vhost!r}" if raw.vhost is not None else ""
             self.fault(raw.origin, "match", f"{shown(raw.match)}{where} stands already at {earlier.origin}")
 
     def replace_entry(self, raw: RawEntry) -> None:
-        """An address-setting of a file in which the last one of a match is the one that holds."""
+        """Add an address-setting of a file format in which the last one of a match replaces the others."""
         earlier = self.entries.get((raw.vhost, raw.written or raw.match))
         if earlier is not None and earlier.origin.file == raw.origin.file:
             del self.entries[raw.vhost, raw.written or raw.match]
@@ -176,11 +176,11 @@ class ConfigurationBuilder:
         self.add_entry(raw)
 
     def imply(self, origin: Origin, table: str, key: str, value: object) -> None:
-        """`[table] key` where no file gives it: what a foreign system does without being told."""
+        """Set `[table] key` if no file sets it: the default of a foreign system."""
         self.implied.setdefault((table, key), (value, origin))
 
     def set_field(self, raw: RawEntry, origin: Origin, key: str, row: Setting, value: object, *, as_text: bool) -> None:
-        """One field of an address-setting."""
+        """Set one field of an address-setting."""
         try:
             read = row.kind.read_text(value) if as_text and isinstance(value, str) else row.kind.read(value)
         except ValueError as error:
@@ -196,7 +196,7 @@ class ConfigurationBuilder:
             self.warn(origin, key, f"{read:g} makes each wait shorter than the one before")
 
     def add_destination(self, kind: str, raw: RawEntry) -> None:
-        """A destination policy: QUEUE_ENTRY, TOPIC_ENTRY, or DEFAULT_ENTRY for all; its match is checked here."""
+        """Add a destination policy: QUEUE_ENTRY, TOPIC_ENTRY, or DEFAULT_ENTRY for all; its match is checked here."""
         try:
             parse_destination(raw.match)
         except MatchFault as error:
@@ -211,7 +211,7 @@ class ConfigurationBuilder:
             self.warn(raw.origin, kind.partition(" ")[0], f"{what}: only this one holds, where ActiveMQ takes either")
 
     def add_queue(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
-        """A declared queue; its arguments are checked here. `written`: argument -> the key in the file."""
+        """Add a queue; its arguments are checked here. `written`: argument -> the key in the file."""
         if is_leased(queue.arguments):
             self._check_leased(queue, written)
             queue = replace(queue, arguments=MappingProxyType(plain_leased(queue.arguments)))
@@ -234,7 +234,7 @@ class ConfigurationBuilder:
             self.add_exchange(ExchangeDeclaration(queue.address, queue.vhost, origin=queue.origin))
 
     def selector(self, origin: Origin, key: str, value: object) -> None:
-        """A fault where a selector is none."""
+        """Check a selector."""
         try:
             selector_text(value)
         except ValueError as error:
@@ -247,7 +247,7 @@ class ConfigurationBuilder:
             self.fault(queue.origin_of(fault.argument), key, str(fault))
 
     def add_logged_topic(self, topic: LoggedTopic, key: str) -> None:
-        """A topic whose messages are logged, or a pattern of several. `key`: what it is called in the file."""
+        """Add a logged topic, or a pattern of several. `key`: its name in the file."""
         self.add_vhost(topic.vhost)
         self.logs.add(topic.vhost)
         earlier = self.logged_topics.setdefault((topic.vhost, topic.is_pattern, topic.name), topic)
@@ -263,12 +263,12 @@ class ConfigurationBuilder:
             self.fault(topic.origin, key, f"more than {LOGGED_PATTERNS_MAX} patterns of logged topics")
 
     def add_exchange(self, exchange: ExchangeDeclaration) -> None:
-        """The fanout exchange of a multicast address; it may be declared several times."""
+        """Add the fanout exchange of a multicast address; it may be declared several times."""
         self.add_vhost(exchange.vhost)
         self.exchanges.setdefault((exchange.vhost, exchange.name), exchange)
 
     def add_divert(self, divert: Divert) -> None:
-        """A divert; names are unique."""
+        """Add a divert; names are unique."""
         earlier = self.diverts.setdefault((divert.vhost, divert.name), divert)
         if divert.filter:
             self.selector(divert.origin, "filter", divert.filter)
@@ -277,17 +277,17 @@ class ConfigurationBuilder:
         self.add_vhost(divert.vhost)
 
     def add_vhost(self, name: str) -> None:
-        """A virtual host that must exist."""
+        """Add a virtual host that must exist."""
         if name != "/" and name not in self.vhosts:
             self.vhosts.append(name)
 
     def limit_vhost(self, origin: Origin, name: str, limits: LimitsDeclaration) -> None:
-        """The limits of a virtual host; a repeated declaration must be equal."""
+        """Set the limits of a virtual host; a repeated declaration must be equal."""
         if self.limits.setdefault(name, limits) != limits:
             self.fault(origin, "vhost", f"{shown(name)} stands already somewhere else, with other limits")
 
     def add_user(self, user: UserDeclaration) -> None:
-        """A user; names are unique, and so are the virtual hosts of its permissions."""
+        """Add a user; names are unique, and so are the virtual hosts of its permissions."""
         earlier = self.users.setdefault(user.name, user)
         if earlier is not user:
             self.fault(user.origin, "user", f"{shown(user.name)} stands already at {earlier.origin}")
@@ -305,7 +305,7 @@ class ConfigurationBuilder:
                 self.fault(user.origin, "topic-permission", problem)
 
     def add_policy(self, policy: Policy, origin: Origin) -> None:
-        """A policy; names are unique in a virtual host, those of operator policies apart."""
+        """Add a policy; names are unique in a virtual host, those of operator policies apart."""
         earlier = self.policies.setdefault(policy.identity, policy)
         if earlier is not policy:
             key = "operator-policy" if policy.is_operator else "policy"
@@ -344,7 +344,9 @@ class ConfigurationBuilder:
         return replace(configuration, warnings=tuple(self.warnings)), sorted(self.faults)
 
     def _finish_leased(self) -> None:
-        """Of leased queues: where their dead go, whether their topics are logged, exchanges to publish to these."""
+        """Complete leased queues: their dead-letter destinations, checks of logging, exchanges for publishing to
+        them.
+        """
         queues, faults, warnings = with_dead_letters(self.queues.values(), self.expiry_actions)
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         for action, problem in faults:
@@ -367,8 +369,9 @@ class ConfigurationBuilder:
         return system_usage_of(given) if self.has_usage or given else None
 
     def _with_missing_queues(self, one: RawEntry) -> dict[str, Any]:
-        """An entry's values. With a dead-letter address it also sets whether the queue is made: Artemis makes none,
-        so that a nearer entry of ours beside one of its files must set that we do."""
+        """An entry's values. With a dead-letter address it also sets whether the queue is created: Artemis creates
+        none, so a more specific entry of ours beside one of its files must set true.
+        """
         targets = (one.values.get("dead_letter_address"), one.values.get("expiry_address"))
         is_foreign = one.parse is parse_artemis_match
         if not any(targets) or not (is_foreign or self._has_artemis):
@@ -412,7 +415,7 @@ class ConfigurationBuilder:
         return DestinationPolicies(kinds[QUEUE_ENTRY], kinds[TOPIC_ENTRY], next(iter(kinds[DEFAULT_ENTRY]), None))
 
     def _by_match(self, wildcards: Wildcards) -> Iterable[tuple[Match, list[RawEntry]]]:
-        """The entries by what they cover: texts of different systems may be one match here."""
+        """The entries by the addresses that they cover: texts of different systems may be one match here."""
         found: dict[tuple[object, ...], tuple[Match, list[RawEntry]]] = {}
         for raw in self.entries.values():
             try:
@@ -424,7 +427,7 @@ class ConfigurationBuilder:
         return found.values()
 
     def _combined(self, raws: list[RawEntry]) -> RawEntry:
-        """One entry of several, setting by setting; what is only meant for topics may not contradict the others."""
+        """One entry of several, setting by setting; settings for topics alone must not contradict the others."""
         ordered = sorted(raws, key=lambda raw: raw.rank)
         values: dict[str, Any] = {}
         origins: dict[str, Origin] = {}
@@ -444,6 +447,6 @@ class ConfigurationBuilder:
 
 
 def shorten(key: str) -> str:
-    """A key as messages show it: one line, at most 80 characters."""
+    """A key for messages: one line, at most 80 characters."""
     plain = "".join(character if character.isprintable() else "?" for character in key)
     return plain if len(plain) <= 80 else plain[:77] + "..."

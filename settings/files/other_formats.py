@@ -1,11 +1,11 @@
-"""Files that people bring but that are no configuration of ours: what each is, and what to do with it."""
+"""Files in other formats that users try: recognition, and advice."""
 
 import re
 
 _COMMENTS = re.compile(r"(?:\s|%[^\n]*)*")
-#: Sections of RabbitMQ's definitions, and what their writers put before them.
+#: Sections of RabbitMQ's definitions, and keys before them.
 _DEFINITIONS = re.compile(r'"(rabbit(mq)?_version|users|vhosts|permissions|policies|queues|exchanges|bindings)"\s*:')
-#: How lines of RabbitMQ's own configuration begin.
+#: Prefixes of lines in RabbitMQ's own configuration.
 _RABBITMQ_CONF = re.compile(
     r"^[ \t]*(listeners|ssl_options|management|log|default_(user|pass|vhost|permissions)|loopback_users|"
     r"disk_free_limit|vm_memory_high_watermark|cluster_(formation|name)|channel_max|load_definitions|definitions\\.|"
@@ -18,7 +18,7 @@ _NOT_READ = "which is not read: docs/from-rabbitmq.md has its keys, and `leveret
 
 
 def other_format(content: str) -> str:
-    """The name of the format, and what to do with such a file; empty if the format may be one of ours."""
+    """The name of the format, and advice; empty if the format may be one of ours."""
     if content.lstrip()[:1] == "{":
         if _DEFINITIONS.search(content) is None:
             return "looks like JSON, expected TOML, XML or key=value lines"
@@ -34,7 +34,7 @@ def other_format(content: str) -> str:
 
 
 def _is_erlang(content: str) -> bool:
-    """A list of tuples, or of plug-ins, with a full stop behind it; comments begin with %."""
+    """Whether it is a list of tuples or plug-ins that ends with a full stop; comments begin with %."""
     begin = _COMMENTS.match(content)
     assert begin is not None
     if content[begin.end() : begin.end() + 1] != "[":

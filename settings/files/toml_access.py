@@ -23,7 +23,7 @@ def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
         source.builder.fault(source.at(*path, "password"), "password", "password-hash is given as well")
     secret = "password" if "password" in item else "password-hash"
     for key in ("password", "password-hash"):
-        if key in item and (not isinstance(item[key], str) or not item[key]):  # never shown
+        if key in item and (not isinstance(item[key], str) or not item[key]):  # the value is never shown
             source.builder.fault(source.at(*path, key), key, "is not right, expected text that is not empty")
             item = {other: value for other, value in item.items() if other != key}
     values = source.values(path, item, USER, "permission", "topic-permission")
@@ -64,7 +64,7 @@ def _tables(source: TomlSource, path: Path, item: dict[str, Any], key: str) -> l
 
 
 def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_operator: bool) -> None:
-    """One of either table."""
+    """One policy of either table."""
     builder, where = source.builder, table_name(path)
     values = source.values(path, {key: value for key, value in item.items() if key != "definition"}, POLICY)
     name, pattern = values["name"], values["pattern"]
@@ -94,7 +94,7 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
     except PolicyFault as fault:
         key = "pattern" if str(fault).startswith("pattern") else "definition"
         if key == "definition" and len(unknown) == len(definition) > 0:
-            return  # nothing is left of it, which is no other fault
+            return  # it is empty, which is no second fault
         builder.fault(source.at(*path, key), key, str(fault))
     else:
         builder.add_policy(policy, source.at(*path))

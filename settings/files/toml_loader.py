@@ -48,7 +48,7 @@ def first_name(line: str) -> str:
 
 
 def load_toml(builder: ConfigurationBuilder, file: str, content: str) -> None:
-    """Read one file into the draft."""
+    """Read one file into the builder."""
     try:
         document = tomllib.loads(content)
         lines = lines_of(content)
@@ -67,7 +67,7 @@ def load_toml(builder: ConfigurationBuilder, file: str, content: str) -> None:
 
 
 def _load_before(builder: ConfigurationBuilder, file: str, content: str, line: int) -> None:
-    """Read the tables before the one that is no TOML, so that what is wrong with them is said now."""
+    """Read the tables before the invalid one, so that their faults are reported, too."""
     lines = content.split("\n")[:line]
     headers = [index for index, text in enumerate(lines) if text.lstrip().startswith("[")]
     whole = "\n".join(lines[: headers[-1]]) if headers else ""
@@ -107,7 +107,7 @@ class Loader(QueueTables):
             self.builder.fault(self.at(table), table, f"expected a table [{table}]")
             return
         if table == "system-usage":
-            self.builder.has_usage = True  # also an empty table switches flow control on
+            self.builder.has_usage = True  # an empty table also switches flow control on
         for key, value in content.items():
             if key in KEYS[table]:
                 self.builder.broker_value(self.at(table, key), table, key, value)

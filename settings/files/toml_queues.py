@@ -87,7 +87,7 @@ class QueueTables(TomlSource):
         self.builder.add_queue(queue, written)
 
     def durations(self, arguments: dict[str, object], written: dict[str, str], origins: dict[str, Any]) -> None:
-        """Text without a unit, which AMPS takes for seconds, would be milliseconds as a number: it is refused."""
+        """Refuse durations as text without a unit: AMPS takes them for seconds, and a number would be milliseconds."""
         for argument, value in list(arguments.items()):
             element = BY_ARGUMENT.get(argument)
             is_duration = element is not None and element.read is duration
@@ -97,7 +97,7 @@ class QueueTables(TomlSource):
                 del arguments[argument]
 
     def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:
-        """`arguments = { x-max-length = 5 }`: as a client would pass them."""
+        """`arguments = { x-max-length = 5 }`: as a client would send them."""
         if not isinstance(given, dict):
             self.builder.wrong(self.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
             return

@@ -1,6 +1,6 @@
-"""One native configuration file while it is read: the lines of its keys, names and values of its tables.
+"""One native configuration file during loading: the lines of its keys, names and values of its tables.
 
-tomllib does not give lines: they are looked for in documents that it has accepted.
+tomllib does not give lines: they are searched in documents that it has accepted.
 """
 
 import re
@@ -41,7 +41,7 @@ class _Scanner:
         self.text = text
         self.at = 0
         self.lines: dict[Path, int] = {}
-        self.counts: dict[Path, int] = {}  # arrays of tables: how many so far
+        self.counts: dict[Path, int] = {}  # arrays of tables: their number so far
         self._line = 1
         self._line_at = 0
 
@@ -161,7 +161,7 @@ def _unquoted(quoted: str) -> str:
 
 
 def home_of(key: str) -> str:
-    """The table that has this key, as a file writes it, for example "[[address-setting]]"; "" if none has it."""
+    """The table that has this key, in a file's notation, for example "[[address-setting]]"; "" if none has it."""
     if key in BY_KEY:
         return "[[address-setting]]"
     if key in QUEUE_ATTRIBUTES or key in LEASED_ATTRIBUTES:
@@ -170,12 +170,12 @@ def home_of(key: str) -> str:
 
 
 def table_name(path: Path) -> str:
-    """As a file writes it: `[[user.permission]]`."""
+    """The name in a file's notation: `[[user.permission]]`."""
     return f"[[{'.'.join(part for part in path if isinstance(part, str))}]]"
 
 
 class TomlSource:
-    """A file, the lines of its keys, and the draft that collects faults and declarations."""
+    """A file, the lines of its keys, and the builder that collects faults and declarations."""
 
     def __init__(self, builder: ConfigurationBuilder, file: str, lines: Mapping[Path, int]) -> None:
         self.builder = builder
@@ -202,9 +202,9 @@ class TomlSource:
     def values(
         self, path: Path, item: dict[str, Any], table: Table, *others: str, home: bool = False
     ) -> dict[str, Any]:
-        """Attribute -> value or default of each row; None for a name that is missing. Other keys are faults.
+        """Attribute -> value or default of each row; None for a required name that is missing. Other keys are faults.
 
-        `others`: keys that are not in the table, and are read elsewhere. `home`: say which other table has a key.
+        `others`: keys that are not in the table, and are read elsewhere. `home`: name the other table that has a key.
         """
         known = (*(row.key for row in table), *others)
         for key in item:

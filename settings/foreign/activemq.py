@@ -44,7 +44,7 @@ _CLIENTS_BIND = "clients bind their queues to the exchange of the topic themselv
 
 
 def read_interceptors(source: Strategies, element: Element) -> None:
-    """<destinationInterceptors>, and what may stand between it and the virtual destinations."""
+    """Read <destinationInterceptors>, and the elements between it and the virtual destinations."""
     source.no_text(element)
     for child in source.children_of(element):
         if child.name in ("virtualDestinationInterceptor", "virtualDestinations"):
@@ -131,13 +131,13 @@ _USAGE_OTHERS = ("name", "portion", "percentUsageMinDelta", "pollingTime", "tota
 
 
 def load_activemq(builder: ConfigurationBuilder, file: str, root: Element) -> None:
-    """Read one file, whose root is one of `ACTIVEMQ_ROOTS`, into the draft."""
+    """Read one file, whose root is one of `ACTIVEMQ_ROOTS`, into the builder."""
     _Loader(builder, file).element(root)
 
 
 class _Loader(Strategies):
     def element(self, element: Element) -> None:
-        """One of the elements that may be a root."""
+        """Read one of the possible root elements."""
         structures: dict[str, Callable[[Element], None]] = {
             "beans": self.beans,
             "broker": self.broker,
@@ -196,7 +196,7 @@ class _Loader(Strategies):
                 self.builder.unknown(self.at(child), child.name, f"<{element.name}>", (*known, *others))
 
     def destinations(self, element: Element) -> None:
-        """Queues and topics that are there from the start."""
+        """Read the queues and topics that exist from the start."""
         self.no_text(element)
         self.attributes(element, ())
         for child in self.children_of(element):
@@ -274,7 +274,7 @@ class _Loader(Strategies):
             self.builder.fault(self.at(element), "topic" if given else "queue", f"{problem} in <policyEntry>")
 
     def entry(self, element: Element, kind: str, names: list[str]) -> None:
-        """An entry: its attributes and children are settings of a layer."""
+        """Read an entry: its attributes and children are settings of a layer."""
         self.no_text(element)
         raw = RawEntry(names[0], None, self.at(element))
         targets = dict.fromkeys(TARGETS, ignored(anything))

@@ -1,4 +1,4 @@
-"""Names and values in ActiveMQ 5's XML: which of our keys they give values to, and which mean nothing here.
+"""Names and values in ActiveMQ 5's XML: those that correspond to our keys, and those without a counterpart.
 
 Readers of values take text; ValueError has what is expected. Source: queues page H.3, "sizes", "booleans", "percent";
 the setters of ActiveMQ's BrokerService and PolicyEntry.
@@ -27,7 +27,7 @@ def size(content: str) -> int:
 
 
 def flag(content: str) -> bool:
-    """true or false in any case."""
+    """true or false, ignoring case."""
     try:
         return _FLAGS[content.strip().lower()]
     except KeyError:
@@ -80,26 +80,26 @@ def any_name(content: str) -> str:
 
 
 def anything(content: str) -> str:
-    """Of attributes that mean nothing here."""
+    """Any text, for attributes without a counterpart."""
     return content
 
 
 @dataclass(slots=True, frozen=True)
 class Attribute:
-    """`key`: the address-setting that it gives; empty: it means nothing here, but its value is checked."""
+    """`key`: the address-setting that it gives; empty: no counterpart, but its value is checked."""
 
     key: str
     read: TextReader
 
 
 def ignored(read: TextReader) -> Attribute:
-    """An attribute that means nothing here, whose value is checked."""
+    """An attribute without a counterpart, whose value is checked."""
     return Attribute("", read)
 
 
 @dataclass(slots=True, frozen=True)
 class Choice:
-    """One of the elements that a policyEntry's child may hold. `gives`: address-setting -> value."""
+    """One of the possible elements in a policyEntry's child. `gives`: address-setting -> value."""
 
     gives: Mapping[str, object] = field(default_factory=dict)
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
@@ -180,7 +180,7 @@ ENTRY_ATTRIBUTES: dict[str, Attribute] = {
     ),
 }
 
-#: What names the destinations of a <policyEntry>.
+#: Attributes that name the destinations of a <policyEntry>.
 TARGETS = ("queue", "topic", "tempQueue", "tempTopic")
 
 _ABORT: dict[str, Attribute] = {
@@ -192,7 +192,7 @@ _ABORT: dict[str, Attribute] = {
 _DEFAULT_MS = 30_000
 _EVICTION = {"evictExpiredMessagesHighWatermark": ignored(count), "expiryCheckEnabled": ignored(flag)}
 
-#: Child of <policyEntry> -> element inside -> what it gives.
+#: Child of <policyEntry> -> element inside -> its settings.
 STRATEGIES: dict[str, dict[str, Choice]] = {
     "pendingMessageLimitStrategy": {
         "constantPendingMessageLimitStrategy": Choice(
@@ -245,11 +245,11 @@ STRATEGIES: dict[str, dict[str, Choice]] = {
     },
 }
 
-#: Which entries a child acts on: those of queues or those of topics; the default entry acts on both.
+#: Children that act on entries of queues only, or of topics only; the default entry acts on both.
 QUEUES_ONLY = frozenset({"pendingQueuePolicy", "deadLetterStrategy"})
 TOPICS_ONLY = frozenset({"pendingMessageLimitStrategy", "messageEvictionStrategy", "pendingSubscriberPolicy"})
 
-#: Attributes of <redeliveryPolicy>; the keys are what `activemq_plugins` calls them.
+#: Attributes of <redeliveryPolicy>; the keys are names in `activemq_plugins`.
 REDELIVERY: dict[str, Attribute] = {
     **{
         name: Attribute(name, read)
@@ -290,16 +290,16 @@ DEAD_LETTERS: dict[str, dict[str, Attribute]] = {
     "discarding": _DEAD_LETTERS,
 }
 
-#: Children of <policyEntry> that mean nothing here.
+#: Children of <policyEntry> without a counterpart.
 ENTRY_OTHERS = frozenset(_ENTRY_CHILDREN.split())
 
-#: Children of <broker> that mean nothing here.
+#: Children of <broker> without a counterpart.
 BROKER_OTHERS = frozenset(_BROKER_CHILDREN.split())
 
-#: Attributes of <broker>: none of them means anything here.
+#: Attributes of <broker>, all without a counterpart.
 BROKER_ATTRIBUTES = frozenset(_BROKER_ATTRIBUTES.split())
 
-#: What takes part, and what is known to take none: each may be the root of a fragment (ruling 18).
+#: Elements that are read, and known ones that are ignored: each may be the root of a fragment (ruling 18).
 STRUCTURES = (
     *("beans", "broker", "destinationPolicy", "policyMap", "policyEntries", "policyEntry", "defaultEntry"),
     *("systemUsage", "memoryUsage", "storeUsage", "tempUsage"),

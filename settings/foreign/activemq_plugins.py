@@ -1,7 +1,7 @@
-"""ActiveMQ's plugins: those that change how messages are delivered become settings, or are refused by name.
+"""ActiveMQ's plugins: those that change the delivery of messages become settings, or are refused by name.
 
-`redeliveryPlugin` becomes address-settings: an entry for each redelivery policy, which sets all that concerns
-redelivery, so that the nearest one alone rules. Source: ActiveMQ's RedeliveryPlugin, RedeliveryPolicy.
+`redeliveryPlugin` becomes address-settings: an entry for each redelivery policy, which sets everything about
+redelivery, so that only the most specific one applies. Source: ActiveMQ's RedeliveryPlugin, RedeliveryPolicy.
 """
 
 from ..addresses.destinations import parse_destination
@@ -33,7 +33,7 @@ _DEFAULTS = {
 
 
 def read_plugins(source: Strategies, element: Element) -> None:
-    """<plugins>."""
+    """Read <plugins>."""
     source.no_text(element)
     is_discarding = [child for child in source.children_of(element) if child.name == _DISCARDING]
     for child in is_discarding + [child for child in element.children if child.name != _DISCARDING]:
@@ -41,7 +41,7 @@ def read_plugins(source: Strategies, element: Element) -> None:
 
 
 def read_plugin(source: Strategies, element: Element) -> None:
-    """One of the elements in it."""
+    """Read one of the elements in <plugins>."""
     builder, at = source.builder, source.at(element)
     if element.name in _READ:
         source.expand(element)
@@ -68,7 +68,7 @@ def read_plugin(source: Strategies, element: Element) -> None:
 
 
 def read_policies(source: Strategies, element: Element, beyond: str = SHARED_QUEUE) -> None:
-    """<redeliveryPolicyMap>, doubled or not. Args: beyond: where messages go after the last attempt."""
+    """Read <redeliveryPolicyMap>, doubled or not. Args: beyond: the address after the last attempt."""
     inner = source.inner(element)
     source.attributes(inner, ("id",))
     for part in source.each_once(inner):
@@ -143,7 +143,7 @@ def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bo
 
 
 def _settings(source: Strategies, element: Element, values: dict[str, object]) -> dict[str, object]:
-    """Its address settings. ActiveMQ waits the initial delay, then the other one, or grows by the multiplier."""
+    """The address settings of a policy. ActiveMQ waits the initial delay, then the other one, or multiplies it."""
     redeliveries, first, other = (
         int(str(values[name])) for name in ("maximumRedeliveries", "initialRedeliveryDelay", "redeliveryDelay")
     )
@@ -153,7 +153,7 @@ def _settings(source: Strategies, element: Element, values: dict[str, object]) -
     if values["useExponentialBackOff"] and factor > 1:
         multiplier, longest = factor, LONG_MAX if cap < 0 else max(cap, other, first)
     elif other > first:
-        multiplier, longest = float(-(-other // first)), other  # the second wait is the longest at once
+        multiplier, longest = float(-(-other // first)), other  # the second wait is the longest already
     else:
         multiplier, longest = 1.0, LONG_MAX
         if other < first:
@@ -169,7 +169,7 @@ def _settings(source: Strategies, element: Element, values: dict[str, object]) -
 
 
 def _time_stamping(source: Strategies, element: Element) -> None:
-    """How long messages live: those that say nothing, and all."""
+    """Times to live: of messages without an expiration, and of all."""
     others = ("futureOnly", "processNetworkMessages", "id")
     known = {
         "zeroExpirationOverride": Attribute("expiry-delay", milliseconds_or_off),

@@ -1,4 +1,4 @@
-"""The children of ActiveMQ's `policyEntry`: strategies, cursors, where dead letters go. Source: queues page H.3."""
+"""The children of ActiveMQ's `policyEntry`: strategies, cursors, dead-letter destinations. Source: queues page H.3."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -11,12 +11,12 @@ from .activemq_names import DEAD_LETTERS, QUEUES_ONLY, STRATEGIES, TOPICS_ONLY, 
 from .xml_source import XmlSource
 from .xml_tree import ELLIPSIS, Element
 
-#: ActiveMQ's queue for dead letters, and the beginning of the names of individual ones.
+#: ActiveMQ's shared dead-letter queue, and the prefix of individual ones.
 SHARED_QUEUE, INDIVIDUAL_PREFIX = "ActiveMQ.DLQ", "ActiveMQ.DLQ.Queue."
 
 
 class Strategies(XmlSource):
-    """Reads them into the layer of an entry."""
+    """Reads strategies into the layer of an entry."""
 
     def strategy(self, raw: RawEntry, kind: str, element: Element) -> None:
         """A child that holds one of several elements."""
@@ -39,7 +39,7 @@ class Strategies(XmlSource):
             self.set(raw, chosen, key, value, name)
 
     def dead_letters(self, raw: RawEntry, kind: str, element: Element) -> None:
-        """`deadLetterStrategy`: a dead-letter address, and the same one for what expires."""
+        """`deadLetterStrategy`: a dead-letter address, and the same address for expired messages."""
         strategy = self.only_child(element, DEAD_LETTERS)
         if strategy is None:
             return
@@ -53,13 +53,13 @@ class Strategies(XmlSource):
         values: dict[str, object] = {}
         if strategy.name == "sharedDeadLetterStrategy":
             values = {"dead-letter-address": queue}
-            self.declare_queue(strategy, queue)  # ActiveMQ makes it when it is needed
+            self.declare_queue(strategy, queue)  # ActiveMQ creates it on demand
         elif strategy.name == "individualDeadLetterStrategy":
             if not prefix + suffix:
                 self.builder.fault(self.at(strategy), "queuePrefix", "is empty, and so is queueSuffix")
                 return
             values = {
-                "dead-letter-address": prefix or suffix,  # an exchange, made with the first queue
+                "dead-letter-address": prefix or suffix,  # an exchange, created with the first queue
                 "auto-create-dead-letter-resources": True,
                 "dead-letter-queue-prefix": prefix,
                 "dead-letter-queue-suffix": suffix,
@@ -85,7 +85,7 @@ class Strategies(XmlSource):
         return found
 
     def declare_queue(self, element: Element, name: str) -> None:
-        """A queue that is there from the start, if it is not already."""
+        """Declare a queue that exists from the start, unless it is declared already."""
         if ("/", name) not in self.builder.queues:
             origin = self.at(element)
             self.builder.add_queue(
@@ -93,12 +93,14 @@ class Strategies(XmlSource):
             )
 
     def names_of(self, element: Element, target: str) -> list[str]:
-        """The destinations that an attribute names, several with commas between them."""
+        """The destinations in an attribute, separated by commas."""
         names = [name.strip().removeprefix(f"{target}://") for name in element.attributes[target].split(",")]
         return [name for name in names if name] or [""]
 
     def inner(self, outer: Element) -> Element:
-        """ActiveMQ's doubled elements: the property, and in it the object of the same name; one alone will do."""
+        """The element inside ActiveMQ's doubled elements (the property, and in it the object of the same name), or a
+        single one.
+        """
         self.no_text(outer)
         inside = [child for child in outer.children if child.name == outer.name]
         if not inside:
@@ -113,7 +115,7 @@ class Strategies(XmlSource):
     # -- leaves -------------------------------------------------------------------------------------------------------
 
     def acts(self, kind: str, element: Element) -> bool:
-        """Whether a child means something in an entry of this kind; otherwise with a warning."""
+        """Whether a child has a meaning in an entry of this kind; if not, it warns."""
         if kind == DEFAULT_ENTRY and element.name == "pendingSubscriberPolicy":  # an entry has one cursor
             self.builder.warn(
                 self.at(element), element.name, "the default entry takes the cursor of pendingQueuePolicy"
@@ -126,7 +128,7 @@ class Strategies(XmlSource):
         return element.name not in misplaced
 
     def only_child(self, element: Element, known: Iterable[str]) -> Element | None:
-        """The one element inside; None, with a fault, when it is another or there are several."""
+        """The single element inside; None, with a fault, if it is another one or there are several."""
         self.no_text(element)
         self.attributes(element, ())
         for child in element.children:
@@ -145,7 +147,7 @@ class Strategies(XmlSource):
     def read_attributes(
         self, element: Element, known: Mapping[str, Attribute], ignored: Iterable[str] = ()
     ) -> dict[str, tuple[object, str]]:
-        """Key -> value and attribute of those that are keys of ours; None as a value is "not set"."""
+        """Key -> value and attribute, for attributes that are keys of ours; None as a value means unset."""
         given: dict[str, tuple[object, str]] = {}
         for name, text in element.attributes.items():
             attribute = known.get(name)
@@ -164,11 +166,11 @@ class Strategies(XmlSource):
         return given
 
     def set(self, raw: RawEntry, element: Element, key: str, value: object, written: str) -> None:
-        """One address-setting of the layer."""
+        """Set one address-setting of the layer."""
         self.builder.set_field(raw, self.at(element), written, BY_KEY[key], value, as_text=False)
 
     def no_text(self, element: Element) -> None:
-        """Text between elements means nothing; dots are those of an example."""
+        """Check that there is no text between elements, except the dots of an example."""
         if not element.value:
             return
         is_left_out = "..." in element.value or "\N{HORIZONTAL ELLIPSIS}" in element.value

@@ -1,6 +1,6 @@
 """XML configurations of AMPS, whole or in fragments: queues, logged topics, actions on messages that expire.
 
-The rest is skipped. Values are texts of elements, with `${VARIABLES}` of the environment; attributes mean nothing.
+The rest is skipped. Values are texts of elements, with `${VARIABLES}` of the environment; attributes have no meaning.
 Faults name the element's path. Source: queues page A.3, H.1; seed 001; ruling 18.
 """
 
@@ -38,17 +38,17 @@ from .xml_tree import ELLIPSIS, Element
 
 #: Sections of the whole file that are read.
 SECTIONS = ("AMPSConfig", "SOW", "TransactionLog", "Actions")
-#: What says which instance this is.
+#: Elements that identify the instance.
 IDENTITY = ("Name", "Group")
-#: What stands beside them; others, that are not spelled almost like something that is read, are skipped as well.
+#: Sibling sections. Unknown ones are skipped, too, unless their names are similar to one that is read.
 OTHER_SECTIONS = frozenset(
     ("Admin", "Authentication", "Entitlement", "Extensions", "Logging", "MessageTypes", "Modules", "Protocols")
     + ("Replication", "Transports", "Tuning")
 )
-#: What `SOW` holds beside queues, as far as it looks like something that is read.
+#: Children of `SOW` beside queues, as far as their names are similar to ones that are read.
 SOW_OTHERS = frozenset(("Topic", "TopicDefinition", "View", "ViewDefinition", "ConflatedTopic"))
 
-#: Of `TransactionLog`, beside `Topic`: why it means nothing here; empty: it is read.
+#: Children of `TransactionLog` beside `Topic`: the reason why there is no counterpart; empty: it is read.
 LOG_SETTINGS = {
     "JournalDirectory": "[broker] data says where the journal is",
     "JournalArchiveDirectory": "segments that nobody needs are deleted, or kept as [journal] retain says",
@@ -57,10 +57,10 @@ LOG_SETTINGS = {
 }
 
 QUEUE_TAGS = tuple(TAGS)
-#: All that a queue may hold.
+#: All possible children of a queue.
 QUEUE_CHILDREN = (NAME, *SYNONYMS, *BY_TAG)
 
-#: Elements that an AMPS file, or a part of one, may begin with. Those of a queue are refused without it.
+#: Elements that an AMPS file, or a part of one, may begin with. Children of a queue alone are refused.
 AMPS_ROOTS = frozenset((*SECTIONS, *QUEUE_TAGS, *OTHER_SECTIONS, *SOW_OTHERS, *QUEUE_CHILDREN))
 
 EXPIRED_MODULE = "amps-action-on-sow-expire-message"
@@ -75,20 +75,20 @@ Read = Callable[[Element, str], None]
 
 
 class AmpsSource(XmlSource):
-    """A file, and the draft that collects faults and declarations."""
+    """A file, and the builder that collects faults and declarations."""
 
     variable = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
     def refuse(self, element: Element, path: str, code: str, detail: str = "", hint: str = "") -> None:
-        """A fault of `leased.faults.CONDITIONS`."""
+        """Add a fault of `leased.faults.CONDITIONS`."""
         self.builder.fault(self.at(element), path, str(LeasedFault(code, "", detail)) + hint)
 
     def unknown(self, element: Element, path: str, known: Iterable[str]) -> None:
-        """An element that may not stand here."""
+        """Add a fault: an element in the wrong place."""
         self.refuse(element, path, "E-UNKNOWN", hint=nearest(element.name, known))
 
     def skip_or_refuse(self, element: Element, path: str, others: Iterable[str], known: Iterable[str]) -> None:
-        """Skip an element of `others`, or an unknown one that does not resemble a known one."""
+        """Skip an element of `others`, or an unknown one that is not similar to a known one."""
         spelled = [name.casefold() for name in known]
         is_like = get_close_matches(element.name[:100].casefold(), spelled, n=1, cutoff=_LIKENESS)
         if element.name not in others and is_like:
@@ -116,7 +116,9 @@ class AmpsSource(XmlSource):
     def parts(
         self, element: Element, path: str, repeatable: Collection[str] | None = ()
     ) -> Iterator[tuple[Element, str]]:
-        """As `children`; what `<Include>` names stands in its place, without its root if that is the same element."""
+        """As `children`, with `<Include>` replaced by the included file, without its root if that is the same
+        element.
+        """
         element.children = list(self._with_included(element, path, element.children, 0))
         return self.children(element, path, repeatable)
 
@@ -132,11 +134,11 @@ class AmpsSource(XmlSource):
                 )
 
     def _included(self, element: Element, path: str, depth: int) -> Element | None:
-        """The root of an included file; None, with a fault, when there is none."""
+        """The root of an included file; None, with a fault, if there is none."""
         return self.included(element, path, self.text_of(element, path), depth)
 
     def text_of(self, element: Element, path: str) -> str:
-        """A value, without the blanks around it; "" with a fault when there is none that could be read."""
+        """The text of an element, without surrounding blanks; "" with a fault if it cannot be read."""
         self.without_attributes(element, path)
         for child in element.children:
             self.builder.fault(
@@ -145,7 +147,7 @@ class AmpsSource(XmlSource):
         return self.expanded(element, path, element.text).strip()
 
     def without_attributes(self, element: Element, path: str) -> None:
-        """Attributes are faults."""
+        """Check that there are no attributes."""
         for name in element.attributes:
             self.builder.fault(self.at(element), f"{path}/@{name}", "attributes mean nothing here, expected elements")
 
@@ -170,10 +172,10 @@ class _Option:
 
 
 class Actions(AmpsSource):
-    """Reads them into the draft."""
+    """Reads actions into the builder."""
 
     def actions(self, element: Element, path: str) -> None:
-        """`<Actions>`."""
+        """Read `<Actions>`."""
         for child, inner in self.parts(element, path, ("Action",)):
             if child.name == "Action":
                 self._action(child, inner)
@@ -211,7 +213,7 @@ class Actions(AmpsSource):
         return step
 
     def _options(self, step: _Step, required: tuple[str, ...], others: tuple[str, ...]) -> dict[str, _Option]:
-        """Those that are there. A required one that is missing is a fault."""
+        """The options that are set. A missing required one is a fault."""
         found: dict[str, _Option] = {}
         if step.options.name == "Options":
             for child, inner in self.children(step.options, step.path):
@@ -254,7 +256,7 @@ class Actions(AmpsSource):
         self.builder.expiry_actions.append(action)
 
     def _reasons(self, option: _Option | None) -> tuple[str, ...]:
-        """Those for which messages are published; all when nothing is said."""
+        """The reasons for which messages are published; all if none are listed."""
         if option is None:
             return REASONS
         given = {word.strip() for word in option.text.split(",")}
@@ -270,13 +272,13 @@ _ROOTS = (*SECTIONS, *QUEUE_TAGS)
 
 
 def load_amps(builder: ConfigurationBuilder, file: str, root: Element) -> None:
-    """Read one file, whose root is one of `AMPS_ROOTS`, into the draft."""
+    """Read one file, whose root is one of `AMPS_ROOTS`, into the builder."""
     _Loader(builder, file).section(root, root.name)
 
 
 class _Loader(Actions):
     def section(self, element: Element, path: str) -> None:
-        """One of the elements that may be a root."""
+        """Read one of the possible root elements."""
         structures: dict[str, Read] = {
             "AMPSConfig": self.whole,
             "SOW": self.sow,
@@ -293,7 +295,7 @@ class _Loader(Actions):
             self.skip_or_refuse(element, path, AMPS_ROOTS, _ROOTS)
 
     def whole(self, element: Element, path: str) -> None:
-        """`<AMPSConfig>`."""
+        """Read `<AMPSConfig>`."""
         for child, inner in self.parts(element, path, ("SOW", "Actions", *OTHER_SECTIONS)):
             if child.name in IDENTITY:
                 if not self.text_of(child, inner):
@@ -309,7 +311,7 @@ class _Loader(Actions):
                 self.skip_or_refuse(child, inner, OTHER_SECTIONS, (*SECTIONS, *IDENTITY))
 
     def sow(self, element: Element, path: str) -> None:
-        """`<SOW>`: queues, and topics and views that are not there."""
+        """Read `<SOW>`: queues; topics and views have no counterpart."""
         for child, inner in self.parts(element, path, None):
             if child.name in QUEUE_TAGS:
                 self.queue(child, inner)
@@ -319,7 +321,7 @@ class _Loader(Actions):
     # -- queues -------------------------------------------------------------------------------------------------------
 
     def queue(self, element: Element, path: str) -> None:
-        """One queue: its elements are arguments."""
+        """Read one queue: its elements are arguments."""
         arguments: dict[str, object] = {"x-queue-type": AMPS}
         origins: dict[str, Origin] = {}
         names: dict[str, Element] = {}
@@ -335,7 +337,7 @@ class _Loader(Actions):
                 names[child.name] = child
             elif row is None:
                 self.unknown(child, inner, QUEUE_CHILDREN)
-            elif text or child.name != "Filter":  # an empty filter is none
+            elif text or child.name != "Filter":  # an empty filter is no filter
                 arguments[row.argument] = text
                 origins[row.argument] = self.at(child)
         written = {row.argument: f"{path}/{row.tag}" if row.tag else path for row in ELEMENTS}
@@ -359,7 +361,7 @@ class _Loader(Actions):
         self.builder.add_queue(queue, written)
 
     def replication(self, element: Element, path: str) -> None:
-        """Skipped but for the topics that it lists: a LocalQueue must not be one of them."""
+        """Skip replication, but note the topics that it lists: a LocalQueue must not be one of them."""
         self.builder.no_effect(self.at(element), path)
         for destination in element.children:
             for topic in destination.children:
@@ -371,7 +373,7 @@ class _Loader(Actions):
     # -- the transaction log ------------------------------------------------------------------------------------------
 
     def transaction_log(self, element: Element, path: str) -> None:
-        """Which topics are logged, and how large a segment is."""
+        """Read the logged topics, and the size of a segment."""
         self.builder.logs.add("/")
         for child, inner in self.parts(element, path, ("Topic",)):
             if child.name == "Topic":
@@ -382,7 +384,7 @@ class _Loader(Actions):
                 self.log_setting(child, inner)
 
     def log_setting(self, element: Element, path: str) -> None:
-        """One of `LOG_SETTINGS`."""
+        """Read one of `LOG_SETTINGS`."""
         text = self.text_of(element, path)
         if element.name == "JournalSize":
             size = _octets(text)
@@ -403,7 +405,7 @@ class _Loader(Actions):
         self.builder.no_effect(self.at(element), path, LOG_SETTINGS[element.name])
 
     def logged_topic(self, element: Element, path: str) -> None:
-        """A topic by its name, or those that a regular expression is found in."""
+        """Read a topic by its name, or a regular expression for several."""
         given: dict[str, str] = {}
         for child, inner in self.children(element, path):
             if child.name in ("Name", "MessageType"):
@@ -421,7 +423,7 @@ class _Loader(Actions):
 
 
 def _octets(text: str) -> int | None:
-    """AMPS' sizes, powers of 1024 (queues page H.2)."""
+    """A size in AMPS' notation, in powers of 1024 (queues page H.2)."""
     found = _SIZE.fullmatch(text)
     size = int(float(found[1]) * 1024 ** _POWERS[found[2].lower()]) if found else 0
     return size if 0 < size <= LONG_MAX else None

@@ -27,7 +27,7 @@ QUEUE_PREFIX, TOPIC_PREFIX = "jms.queue.", "jms.topic."
 
 
 def without_jms_prefix(address: str) -> str:
-    """`jms.queue.exampleQueue` -> `exampleQueue`; what is left must be something."""
+    """`jms.queue.exampleQueue` -> `exampleQueue`; the rest must not be empty."""
     for prefix in (QUEUE_PREFIX, TOPIC_PREFIX):
         if address.startswith(prefix) and len(address) > len(prefix):
             return address[len(prefix) :]
@@ -42,7 +42,7 @@ def routing_type_of(address: str, default: str) -> str:
 
 
 def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, name: str) -> None:
-    """`<queue name="x"><entry name="/queue/x"/></queue>` of hornetq-jms.xml: the queue x."""
+    """Read `<queue name="x"><entry name="/queue/x"/></queue>` of hornetq-jms.xml: the queue x."""
     durable = True
     arguments: dict[str, object] = {}
     origins: dict[str, Origin] = {}
@@ -69,7 +69,7 @@ def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, n
 
 
 def load_jms_topic(builder: ConfigurationBuilder, file: str, element: Element, name: str) -> None:
-    """`<topic name="x">`: a fanout exchange x."""
+    """Read `<topic name="x">`: a fanout exchange x."""
     for child in element.children:
         if child.name != "entry":
             builder.unknown(Origin(file, child.line), child.name, "<topic>", ("entry",))
@@ -78,7 +78,7 @@ def load_jms_topic(builder: ConfigurationBuilder, file: str, element: Element, n
 
 _WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
 
-#: What may stand several times in <configuration> or <core>, beside what means nothing here.
+#: Elements that may be repeated in <configuration> or <core>, beside those without a counterpart.
 _REPEATABLE = ("queue", "topic", "address-setting", "core")
 
 _WRITTEN = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
@@ -92,7 +92,7 @@ _QUEUE_OTHERS = ("name", "enabled", "durable", "user", "address")
 
 
 def load_artemis(builder: ConfigurationBuilder, file: str, root: Element) -> None:
-    """Read one file into the draft."""
+    """Read one file into the builder."""
     _Loader(builder, file).root(root)
 
 
@@ -134,10 +134,10 @@ class _Loader(XmlSource):
             )
 
     def broker_element(self, element: Element) -> bool:
-        """Read a top-level element; False when it is unknown."""
+        """Read a top-level element. Returns False if it is unknown."""
         name = element.name
         if (read := self.structures.get(name)) is not None:
-            if read != self.container:  # what means nothing here may name what is not there
+            if read != self.container:  # an ignored element may refer to missing variables
                 self.expand(element)
             read(element)
         elif (key := GLOBALS.get(name)) is not None:
@@ -150,7 +150,7 @@ class _Loader(XmlSource):
         return True
 
     def container(self, element: Element) -> None:
-        """The children of <configuration> or <core>, each once."""
+        """Read the children of <configuration> or <core>, each once."""
         self.attributes(element, (), ignore=("schemaLocation", "version"))
         for child in self.each_once(element, (*_REPEATABLE, *WITHOUT_EFFECT)):
             if not self.broker_element(child):
@@ -249,7 +249,7 @@ class _Loader(XmlSource):
                     self.builder.unknown(self.at(queue), queue.name, f"<{child.name}>", ("queue",))
 
     def queues(self, element: Element) -> None:
-        """The old form: <queues><queue name="q"><address>a</address></queue></queues>."""
+        """Read the old form: <queues><queue name="q"><address>a</address></queue></queues>."""
         for child in self.children_of(element):
             if child.name == "queue":
                 self.queue_alone(child)
@@ -257,7 +257,7 @@ class _Loader(XmlSource):
                 self.builder.unknown(self.at(child), child.name, "<queues>", ("queue",))
 
     def queue_alone(self, element: Element) -> None:
-        """A queue outside an address: of the old form, of hornetq-jms.xml, or a fragment of the new form."""
+        """Read a queue outside an address: of the old form, of hornetq-jms.xml, or a fragment of the new form."""
         name = self.name_of(element)
         address = next((child.value for child in element.children if child.name == "address"), None)
         if name is None:
@@ -292,7 +292,7 @@ class _Loader(XmlSource):
                 if argument in arguments:
                     self.builder.fault(origin, key, f"says {argument}, which is given as well")
                 if argument == SELECTOR and not value.strip():
-                    continue  # as Artemis has it
+                    continue  # Artemis does the same
                 arguments[argument] = parse_argument(argument, value)
                 origins[argument] = origin
             elif key in flags:
@@ -306,7 +306,7 @@ class _Loader(XmlSource):
         if name != address:
             arguments["x-address"] = address
         earlier = self.builder.queues.get(("/", name))
-        if earlier is not None and earlier.origin.file == self.at(element).file:  # as <anycast> and as <multicast>
+        if earlier is not None and earlier.origin.file == self.at(element).file:  # in <anycast> and in <multicast>
             what = f"{shown(name)} stands already at {earlier.origin}: only that one holds"
             self.builder.warn(self.at(element), "queue", what)
             return
@@ -373,7 +373,7 @@ class _Loader(XmlSource):
     # -- leaves -------------------------------------------------------------------------------------------------------
 
     def name_of(self, element: Element) -> str | None:
-        """The name, without JMS prefix; None, with a fault, when there is none."""
+        """The name, without JMS prefix; None, with a fault, if there is none."""
         name = element.attributes.get("name", "")
         if not name or len(name.encode()) > 255:
             problem = f"{shown(name)} is not right, expected a name of 1 to 255 octets"
@@ -382,7 +382,7 @@ class _Loader(XmlSource):
         return self.plain_at(element, name)
 
     def plain_at(self, element: Element, address: str) -> str:
-        """An address without its JMS prefix. A part of a file that has one and no namespace is of HornetQ."""
+        """An address without its JMS prefix. A fragment with a prefix and without a namespace is HornetQ's."""
         plain = without_jms_prefix(address)
         if plain != address and not element.namespace:
             self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)

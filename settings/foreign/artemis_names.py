@@ -1,4 +1,4 @@
-"""Names in the files of Artemis and HornetQ: those that are keys of ours, and those that mean nothing here.
+"""Names in the files of Artemis and HornetQ: keys of ours, and names without a counterpart.
 
 Source: address-settings page 6.1; the element names of artemis-configuration.xsd and hornetq-configuration.xsd.
 """
@@ -55,7 +55,7 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(_ELEMENTS.split())
 
 _WILDFLY = "a file of WildFly or JBoss, in which only <subsystem> of its messaging would concern a broker"
 
-#: Roots of files that lie beside a broker's configuration, or are like it -> what they are.
+#: Roots of related files -> their description.
 OTHER_FILES: dict[str, str] = {
     **dict.fromkeys(("server", "domain", "host", "subsystem", "hornetq-server", "messaging-deployment"), _WILDFLY),
     "management-context": "Artemis' management.xml, which is about JMX",

@@ -1,6 +1,6 @@
 """Artemis' broker-properties: key=value lines whose keys are paths of bean names; they override all other files.
 
-Source: address-settings page 6.2. Values are checked as everywhere else, which Artemis does not do.
+Source: address-settings page 6.2. Values are checked as in other files, which Artemis does not do.
 """
 
 import re
@@ -47,7 +47,7 @@ def _goes_on(text: str) -> bool:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """At the first `=`, `:` or space that is neither escaped nor quoted."""
+    """Split at the first `=`, `:` or space that is neither escaped nor quoted."""
     at, is_quoted = 0, False
     while at < len(text):
         character = text[at]
@@ -75,7 +75,7 @@ def _unescaped(text: str) -> str:
 
 
 def split_key(key: str, surround: str = '"') -> list[str] | None:
-    """`a."b.c".d` -> a, b.c, d; None when a quotation does not end or a name is empty."""
+    """`a."b.c".d` -> a, b.c, d; None if a quotation does not end or a name is empty."""
     names: list[str] = []
     at = 0
     while True:
@@ -110,7 +110,7 @@ _ROOTS = (*_STRUCTURES, *_GLOBAL_BEANS, "literalMatchMarkers", "key.surround", "
 
 
 def is_properties(content: str) -> bool:
-    """Whether the first significant line begins with the name of a bean, or with one like it, and not of a table."""
+    """Whether the first significant line begins with the name of a bean, or a similar one, and not of a table."""
     if begins_as_toml(content):
         return False
     line = first_line(content)
@@ -122,7 +122,7 @@ def is_properties(content: str) -> bool:
 
 
 def load_properties(builder: ConfigurationBuilder, file: str, content: str) -> None:
-    """Read one file into the draft; files of other formats must have been read before."""
+    """Read one file into the builder, after the files of other formats."""
     _Loader(builder, file).read(content)
 
 

@@ -13,7 +13,7 @@ INSTEAD = "expected broker.xml, hornetq-configuration.xml, hornetq-jms.xml, acti
 
 
 def load_xml(builder: ConfigurationBuilder, file: str, content: str) -> None:
-    """Read one file into the draft."""
+    """Read one file into the builder."""
     try:
         root, _ = parse_xml(content)
     except XmlFault as error:
@@ -31,6 +31,6 @@ def load_xml(builder: ConfigurationBuilder, file: str, content: str) -> None:
 
 
 def _line_of_messaging(root: Element) -> int:
-    """Where WildFly's file has its broker; else where the file begins."""
+    """The position of the broker in WildFly's file; else the beginning of the file."""
     inside = [one for child in root.children for one in (child, *child.children)]
     return next((one.line for one in inside if one.name == "subsystem" and "messaging" in one.namespace), root.line)

@@ -1,6 +1,6 @@
-"""One XML configuration file while it is read: where its elements are, their attributes, children and values.
+"""One XML configuration file during loading: positions of elements, their attributes, children and values.
 
-Files that it includes stand in the place of the element that names them; `${NAME:default}` is what the environment has.
+Included files replace the element that names them; `${NAME:default}` is replaced from the environment.
 """
 
 import posixpath
@@ -18,21 +18,21 @@ XINCLUDE = "http://www.w3.org/2001/XInclude"
 
 
 class XmlSource:
-    """A file, and the draft that collects faults and declarations."""
+    """A file, and the builder that collects faults and declarations."""
 
     variable = re.compile(r"\$\{\s*(?P<name>[^{}:]+?)\s*(?::(?P<default>[^{}]*))?\}")
 
     def __init__(self, builder: ConfigurationBuilder, file: str) -> None:
         self.builder = builder
         self.file = file
-        self._around: dict[str, tuple[str, ...]] = {}  # included file -> it, after those that include it
+        self._around: dict[str, tuple[str, ...]] = {}  # included file -> its path through including files, itself first
 
     def at(self, element: Element) -> Origin:
-        """Where an element begins."""
+        """The position of an element."""
         return Origin(element.file or self.file, element.line)
 
     def each_once(self, element: Element, repeatable: Iterable[str] = ()) -> list[Element]:
-        """The children; a repeated one of a name that is allowed once is a fault, and skipped."""
+        """The children. A repeated child of a name that is allowed once is a fault, and skipped."""
         seen: set[str] = set()
         children: list[Element] = []
         for child in self.children_of(element):
@@ -44,13 +44,13 @@ class XmlSource:
         return children
 
     def attributes(self, element: Element, known: tuple[str, ...], ignore: tuple[str, ...] = ()) -> None:
-        """Unknown attributes are faults."""
+        """Check for unknown attributes."""
         for key in element.attributes:
             if key not in known and key not in ignore:
                 self.builder.unknown(self.at(element), key, f"<{element.name}>", known)
 
     def value(self, key: str, text: str, kind: Kind, origin: Origin, default: Any) -> Any:
-        """A value of some kind; the default, with a fault, when it is invalid."""
+        """A value of some kind; the default, with a fault, if it is invalid."""
         try:
             return kind.read_text(text)
         except ValueError as error:
@@ -60,7 +60,7 @@ class XmlSource:
     # -- variables ----------------------------------------------------------------------------------------------------
 
     def expand(self, element: Element) -> None:
-        """Put variables in their places in an element and all that is in it."""
+        """Replace variables in an element and everything inside it."""
         if "${" in element.text:
             element.text = self.expanded(element, element.name, element.text)
         for name, text in element.attributes.items():
@@ -70,7 +70,7 @@ class XmlSource:
             self.expand(child)
 
     def expanded(self, element: Element, key: str, given: str) -> str:
-        """With variables of the environment in their places; what they contain is text, never markup."""
+        """The text with variables of the environment replaced; their values are text, never markup."""
         environment, length = self.builder.environment, len(given)
 
         def value(found: re.Match[str]) -> str:
@@ -90,7 +90,7 @@ class XmlSource:
     # -- other files --------------------------------------------------------------------------------------------------
 
     def children_of(self, element: Element) -> list[Element]:
-        """The elements inside; an <xi:include> is the root of the file that it names."""
+        """The elements inside; an <xi:include> is replaced by the root of the file that it names."""
         if any(child.namespace == XINCLUDE for child in element.children):
             around = self._around.get(element.file, (self.file,))
             element.children = list(self._in_place(element.children, around))
@@ -133,7 +133,7 @@ class XmlSource:
     def included(
         self, element: Element, key: str, named: str, depth: int, fallback: Element | None = None
     ) -> Element | None:
-        """The root of a file that another includes; None, with a fault, when there is none.
+        """The root of an included file; None, with a fault, if there is none.
 
         With a `fallback`, a file that cannot be read is a warning.
         """
@@ -171,7 +171,7 @@ def _is_within(directory: str, path: str) -> bool:
 
 
 def _note_file(element: Element, name: str) -> None:
-    """All elements in it are of that file."""
+    """Set the file of an element and all elements in it."""
     element.file = name
     for child in element.children:
         _note_file(child, name)

@@ -1,6 +1,6 @@
-"""XML as a small tree with line numbers. Document types and entities are refused, and so is anything too big.
+"""XML as a small tree with line numbers. Document types, entities, and documents that are too large are refused.
 
-The parser is the standard library's expat; it expands nothing here, because nothing may be declared.
+The parser is the standard library's expat; it expands nothing here, because declarations are refused.
 """
 
 import re
@@ -11,7 +11,7 @@ DEPTH_MAX = 32
 ELEMENTS_MAX = 100_000
 TEXT_MAX = 65_536  # characters of one attribute, or of one element's text
 
-#: What documents write where an example goes on.
+#: The dots that documentation writes for omitted parts of an example.
 ELLIPSIS = "'...' is not XML but stands for what an example leaves out, expected that, or nothing"
 _DOTS_IN_TAG = re.compile(r"<[^<>!?][^<>]*?(\.\.\.|\u2026)")
 
@@ -42,12 +42,12 @@ class Element:
 
     @property
     def value(self) -> str:
-        """The text without the space around it."""
+        """The text without surrounding space."""
         return self.text.strip()
 
 
 def parse_xml(content: str, elements_max: int = ELEMENTS_MAX) -> tuple[Element, int]:
-    """The root element, and how many elements there are. Raises: XmlFault."""
+    """The root element, and the number of elements. Raises: XmlFault."""
     builder = _Builder(elements_max)
     try:
         builder.parser.Parse(content.encode("utf-8", "surrogatepass"), True)

@@ -1,1 +1,1 @@
-"""Warnings about a configuration as a whole, which is accepted nevertheless."""
+"""Warnings about a valid configuration as a whole."""

@@ -27,16 +27,16 @@ TOPIC_EXCHANGE = "topic"
 DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"
 NO_LOG = "W-TXLOG: nothing says which topics are logged: a topic is, from the first queue on that selects it"
 NOT_READ = "expressions cannot look into such messages: what they ask of the body is NULL"
-#: A template that is the body as it is.
+#: A template of the unchanged body.
 WHOLE_MESSAGE = "{{AMPS_DATA}}"
-#: Names that are searched for a similar one.
+#: Maximum names that are searched for a similar one.
 NAMES_MAX = 100
-#: Each queue is compared with every pattern.
+#: Maximum patterns: each queue is compared with every one.
 LOGGED_PATTERNS_MAX = 100
 
 _TOPIC, _TARGET, _TYPE = "x-underlying-topic", "x-default-publish-target", "x-message-type"
 
-#: A fault: where, argument or `name`, what.
+#: A fault: position, argument or `name`, fault.
 Problem = tuple[Origin, str, LeasedFault]
 
 
@@ -46,7 +46,7 @@ def leased_of(queue: QueueDeclaration) -> LeasedSettings:
 
 
 def plain_leased(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Arguments with each value as AMQP carries it, whatever notation the file has; bad ones stay as they are."""
+    """Arguments with each value in AMQP's form, whatever the notation of the file; invalid ones do not change."""
     return {argument: _plain(argument, value) for argument, value in arguments.items()}
 
 
@@ -65,7 +65,7 @@ def topic_exchanges(
 ) -> Iterator[ExchangeDeclaration]:
     """An exchange for each topic that a leased queue names, so that it can be published to (queues page A.2).
 
-    Not for the names of queues, and not where `taken`, virtual host and name, has an exchange already.
+    Not for names of queues, and not if `taken`, virtual host and name, has an exchange.
     """
     leased = [queue for queue in queues if is_leased(queue.arguments)]
     names = {(queue.vhost, queue.name) for queue in queues} | taken.keys()
@@ -79,7 +79,7 @@ def topic_exchanges(
 
 
 class TopicCheck:
-    """Whether the topics that leased queues name are logged, where a configuration says which are."""
+    """Checks that the topics which leased queues name are logged, if a configuration lists logged topics."""
 
     def __init__(self, topics: Sequence[LoggedTopic], logs: Iterable[str]) -> None:
         """Args: logs: virtual hosts with a transaction log, also one without topics."""
@@ -97,7 +97,7 @@ class TopicCheck:
         topics[settings.name] = "name"
         for topic, argument in topics.items():
             if argument == _TOPIC and is_regex(topic):
-                continue  # what it selects is known only when messages come
+                continue  # the topics of a regular expression are unknown until messages come
             logged = self._logged(queue.vhost, topic)
             origin = queue.origin_of(argument)
             if logged is None:
@@ -138,10 +138,10 @@ def lint_of_leases(
 
 @dataclass(slots=True, frozen=True)
 class ExpiryAction:
-    """What AMPS publishes when a message of a queue expires. `topic`: of the queues, a name or a regular expression.
+    """An AMPS action that publishes expired messages of queues. `topic`: of the queues, a name or a regular expression.
 
-    `target`: the topic to publish to, in which `{{AMPS_TOPIC}}` is the queue's name. `reasons`: only for these.
-    `data`: a template of the body. `path`: of the element that names the topic.
+    `target`: the topic to publish to, in which `{{AMPS_TOPIC}}` is the queue's name. `reasons`: only for these. `data`:
+    a template of the body. `path`: of the element that names the topic.
     """
 
     topic: str
@@ -155,7 +155,7 @@ class ExpiryAction:
 def with_dead_letters(
     queues: Iterable[QueueDeclaration], actions: Sequence[ExpiryAction]
 ) -> tuple[list[QueueDeclaration], list[tuple[ExpiryAction, str]], list[tuple[ExpiryAction, str]]]:
-    """Queues with the dead-letter arguments that their actions come to. Returns: them, faults, warnings."""
+    """Queues with the dead-letter arguments of their actions. Returns: queues, faults, warnings."""
     faults: list[tuple[ExpiryAction, str]] = []
     warnings: list[tuple[ExpiryAction, str]] = []
     made: list[QueueDeclaration] = []

@@ -1,4 +1,4 @@
-"""Warnings about a configuration as a whole: settings that lose messages, or delays that are not what they seem."""
+"""Warnings about a configuration as a whole: settings that lose messages, or delays without their apparent effect."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,7 +18,7 @@ UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed 
 
 
 def lint_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]:
-    """One line for each, as FILE:LINE: WHAT: why. An entry is checked with an address that only it is sure to cover.
+    """The warnings as lines, FILE:LINE: WHAT: why. An entry is checked with an address that it surely covers.
 
     Args: logs: virtual hosts whose logged topics a file lists.
     """
@@ -29,7 +29,7 @@ def lint_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]
     for one in (*repository.entries, *repository.destinations.entries):
         findings += _lint_of_flow(one, configuration)
     kept = next((one for one in repository.entries if _keeps_pages(one, repository)), None)
-    if kept is not None:  # once is enough
+    if kept is not None:  # one warning is enough
         findings.append(f"{kept.origin}: match {shown(kept.match.text)}: {PAGE_KEPT}")
     findings += [
         f"{one.origin}: {kind} {shown(one.name)}: {UNREACHABLE}"
@@ -64,7 +64,7 @@ def _lint_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:
 
 
 def _idle_limits(one: Entry, resolved: ResolvedSettings, where: str) -> Iterator[str]:
-    """Limits that the policy of the address never looks at, and a policy for limits that are not there."""
+    """Limits that the policy of the address does not use, and a policy without the limits that it needs."""
     policy = resolved.address_full_policy
     has_page_limit = resolved.page_limit_bytes > 0 or resolved.page_limit_messages > 0
     for attribute, idle, why in (

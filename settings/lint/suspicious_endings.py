@@ -13,9 +13,9 @@ from ..faults import Origin
 from ..rows.address_settings import ResolvedSettings
 from ..values import shown
 
-#: Longest chain of expiry addresses that is followed.
+#: Maximum length of a chain of expiry addresses that is followed.
 CHAIN_MAX = 100
-#: Attribute of an address; its key; the attribute that makes a queue there for each address.
+#: Attribute of an address; its key; the attribute that creates a queue there for each address.
 TARGETS = (
     ("dead_letter_address", "dead-letter-address", "auto_create_dead_letter_resources"),
     ("expiry_address", "expiry-address", "auto_create_expiry_resources"),
@@ -23,7 +23,7 @@ TARGETS = (
 
 
 def suspicious_endings(configuration: Configuration) -> Iterator[str]:
-    """One line for each, as FILE:LINE: WHAT: why."""
+    """The warnings as lines, FILE:LINE: WHAT: why."""
     yield from _poison(configuration)
     yield from _unkept(configuration)
     for one in configuration.repository.entries:
@@ -35,7 +35,7 @@ def suspicious_endings(configuration: Configuration) -> Iterator[str]:
 
 
 def _poison(configuration: Configuration) -> Iterator[str]:
-    """A limit of attempts that basic.nack does not count towards; once is enough. Source: ruling 8."""
+    """A limit of attempts that basic.nack does not count towards; one warning is enough. Source: ruling 8."""
     if configuration.broker.nack_counts:
         return
     limits: list[tuple[Origin, str]] = []
@@ -56,7 +56,7 @@ def _poison(configuration: Configuration) -> Iterator[str]:
 
 
 def _unkept(configuration: Configuration) -> Iterator[str]:
-    """Dead letters and what expires go to an address that no queue of the configuration is bound to."""
+    """Dead-letter and expiry addresses to which the configuration binds no queue."""
     repository = configuration.repository
     taken: set[tuple[str | None, str]] = {
         (one.vhost, name) for one in configuration.queues for name in (one.name, one.address, one.exchange)
@@ -87,19 +87,19 @@ def _unkept(configuration: Configuration) -> Iterator[str]:
 
 
 def _name_in(address: str) -> str:
-    """Of the queue or exchange that an address names."""
+    """The name of the queue or exchange in an address."""
     if address.startswith("exchange:"):
         return address.removeprefix("exchange:").partition("/")[0]
     return address.removeprefix("queue:")
 
 
 def _why_not_made(name: str) -> str:
-    """Why no queue of this name is made where it is missing; empty: one is."""
+    """The reason why a missing queue of this name is not created; empty: it is."""
     return "no queue is made whose name begins with amq." if name.startswith("amq.") else ""
 
 
 def _circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
-    """What expires at each address of a circle is dropped when it would come back to the first."""
+    """Circles of expiry addresses, in which messages are dropped when they would return to the first address."""
     if not one.settings.get("expiry_address"):
         return
     chain = [example_address(one.match, repository.wildcards)]
@@ -119,9 +119,10 @@ def _circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
 
 
 def _circles_of_the_dead(one: Entry, repository: SettingsRepository) -> Iterator[str]:
-    """Dead letters that come back: what is its own dead-letter address keeps them, a longer circle drops them.
+    """Circles of dead-letter addresses: a queue that is its own dead-letter address keeps messages, longer circles drop
+    them.
 
-    Only from a match without wildcards: `#` with a dead-letter address matches that address as well, as everywhere.
+    Only from a match without wildcards: `#` with a dead-letter address always matches that address as well.
     """
     first = example_address(one.match, repository.wildcards)
     if not one.settings.get("dead_letter_address") or first != one.match.text:
@@ -146,10 +147,10 @@ def _circles_of_the_dead(one: Entry, repository: SettingsRepository) -> Iterator
 
 
 def _returning(one: Entry, repository: SettingsRepository) -> Iterator[str]:
-    """A delay for messages that fail, and no number of attempts after which they leave."""
+    """A redelivery delay without a maximum of attempts."""
     attempts = one.settings.get("max_delivery_attempts")
     if attempts is None or attempts > 0:
-        return  # not said: where a match rules redelivery there is a limit by default
+        return  # unset: with redelivery settings in a match there is a default limit
     resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
     if resolved.redelivery_delay_ms > 0:
         yield (

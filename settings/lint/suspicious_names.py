@@ -1,4 +1,4 @@
-"""Names that a configuration refers to but does not declare, although it declares a name that is spelled almost alike.
+"""Names that a configuration refers to but does not declare, although it declares a name of almost the same spelling.
 
 An undeclared name is no fault: applications may declare it while the broker runs. Only a near miss gives a warning.
 """
@@ -31,7 +31,7 @@ class Reference:
 
 
 def suspicious_names(configuration: Configuration) -> Iterator[str]:
-    """One line for each, as FILE:LINE: KEY: which name, and which one may have been meant."""
+    """The warnings as lines, FILE:LINE: KEY: the name, and the similar one."""
     yield from _vhosts(configuration)
     yield from _logins(configuration)
     if len(configuration.queues) <= NAMES_MAX:  # beyond that `near` finds nothing
@@ -43,13 +43,13 @@ def suspicious_names(configuration: Configuration) -> Iterator[str]:
 
 
 def _addresses(configuration: Configuration) -> Iterator[str]:
-    """Grouped by virtual host and by what the name may refer to."""
+    """References to addresses, grouped by virtual host and by the kind of object."""
     groups: dict[tuple[str | None, bool, bool], list[Reference]] = {}
     for one in references(configuration):
         groups.setdefault((one.vhost, one.queues, one.exchanges), []).append(one)
     for (vhost, queues, exchanges), those in groups.items():
         known = _known(configuration, vhost, queues=queues, exchanges=exchanges)
-        with_settings = _exact(configuration, vhost)  # an entry for exactly this name is no slip
+        with_settings = _exact(configuration, vhost)  # an entry for exactly this name makes it deliberate
         unknown = [one for one in those if one.name not in known and one.name not in with_settings]
         meant = near((one.name for one in unknown), known)
         for one in unknown:
@@ -82,7 +82,7 @@ def references(configuration: Configuration) -> Iterator[Reference]:
 def _of_table(
     origins: Mapping[str, Origin], table: Mapping[str, object], prefix: str, vhost: str
 ) -> Iterator[Reference]:
-    """Of a queue's arguments, or a policy's definition."""
+    """References in a queue's arguments, or in a policy's definition."""
     for key in ("dead-letter-address", "expiry-address"):
         argument = f"{prefix}{key}"
         if argument in table:
@@ -100,7 +100,7 @@ def _exchange(origin: Origin, key: str, name: object, vhost: str) -> Iterator[Re
 
 
 def _of_address(origin: Origin, key: str, address: object, vhost: str | None) -> Iterator[Reference]:
-    """`queue:NAME`, `exchange:NAME/KEY`, or a name of either."""
+    """A reference in an address: `queue:NAME`, `exchange:NAME/KEY`, or a name of either."""
     if not isinstance(address, str) or not address:
         return
     if address.startswith("queue:"):
@@ -124,7 +124,7 @@ def _known(configuration: Configuration, vhost: str | None, *, queues: bool, exc
 
 
 def _exact(configuration: Configuration, vhost: str | None) -> set[str]:
-    """The addresses that have settings by their own name."""
+    """The addresses with their own settings."""
     return {
         entry.match.address
         for entry in configuration.repository.entries
@@ -182,7 +182,7 @@ def _literal(entry: Entry, wildcards: Wildcards) -> str:
 
 
 def _vhosts(configuration: Configuration) -> Iterator[str]:
-    """Virtual hosts that are only mentioned, with a name near one that is declared or has objects in it."""
+    """Virtual hosts that are only mentioned, with a name similar to one that is declared or has objects."""
     declared = {"/", *configuration.limits}  # every [[vhost]] has an entry in limits
     filled: list[QueueDeclaration | ExchangeDeclaration | Divert] = [
         *configuration.queues,

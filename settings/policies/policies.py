@@ -22,7 +22,7 @@ from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, erlang, fault_of_definition
 
 if TYPE_CHECKING:
-    from ...expressions.patterns.patterns import Pattern  # 3 ms that a broker without policies need not wait
+    from ...expressions.patterns.patterns import Pattern  # 3 ms that a broker without policies saves
 
 #: apply-to -> the kinds of objects it includes.
 APPLY_TO: dict[str, frozenset[str]] = {
@@ -37,12 +37,12 @@ APPLY_TO: dict[str, frozenset[str]] = {
 NAME_OCTETS_MAX = 255
 #: Different declarations for which a policy's layer is cached.
 LAYERS_MAX = 100
-#: The prefix of arguments that policy keys do not have.
+#: The prefix of arguments, which policy keys do not have.
 _X = re.compile(r"\bx-")
 
 
 class PolicyFault(ValueError):
-    """An invalid policy; the text is RabbitMQ's where it has one."""
+    """An invalid policy; the text is RabbitMQ's if it has one."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,12 +61,12 @@ class Policy:
 
     @property
     def identity(self) -> tuple[str, bool, str]:
-        """The key that is unique: virtual host, whether it is an operator policy, name."""
+        """The unique key: virtual host, whether it is an operator policy, name."""
         return self.vhost, self.is_operator, self.name
 
     @property
     def title(self) -> str:
-        """For people."""
+        """A name for people."""
         where = f"{self.origin}: " if self.origin is not None else ""
         return f"{where}{'operator policy' if self.is_operator else 'policy'} {self.name!r}"
 
@@ -121,7 +121,7 @@ class EffectivePolicy:
     _layers: dict[Any, "PolicyLayer"] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def layer(self, declared: Mapping[str, object]) -> "PolicyLayer":
-        """The result of `policy_layer`, cached: many queues are declared alike."""
+        """The result of `policy_layer`, cached: many queues have equal declarations."""
         if not self.definition:
             return NO_LAYER
         try:
@@ -137,11 +137,11 @@ class EffectivePolicy:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """Those that apply."""
+        """The policies that apply."""
         return tuple(one for one in (self.policy, self.operator) if one is not None)
 
     def giver(self, key: str) -> Policy:
-        """Which of the two gives the value of a key."""
+        """The policy that gives the value of a key."""
         for one in (self.operator, self.policy):
             if one is not None and key in one.definition and one.definition[key] == self.definition[key]:
                 return one
@@ -179,8 +179,8 @@ NO_LAYER = PolicyLayer()
 def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> PolicyLayer:
     """The effect of a policy on a queue that was declared with these arguments (plain values).
 
-    The declaration wins, except for limits, where the smaller value wins. An operator's cap also applies beside an
-    argument of ours for the same limit.
+    The declaration has precedence, except for limits: there the smaller value applies. An operator's cap also applies
+    beside a Leveret argument for the same limit.
     """
     if effective is NO_POLICY or not effective.definition:
         return NO_LAYER
@@ -209,7 +209,7 @@ def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> 
 
 
 def _settings(given: Mapping[str, object]) -> Layer:
-    """One by one, since an operator's cap may contradict a policy's argument for the same limit."""
+    """Settings one by one, because an operator's cap may contradict a policy's argument for the same limit."""
     settings = NOTHING_SET
     for argument, value in given.items():
         settings = with_fewer_attempts(settings_of_arguments({argument: value}).settings, settings)
@@ -217,7 +217,7 @@ def _settings(given: Mapping[str, object]) -> Layer:
 
 
 def _smaller(key: str, value: object, declared: object) -> object | None:
-    """The smaller of two limits; None where they cannot be compared. A negative delivery limit is none."""
+    """The smaller of two limits; None if they cannot be compared. A negative delivery limit means none."""
     if isinstance(value, bool) or not isinstance(value, int) or not isinstance(declared, int):
         return None
     if key == "delivery-limit":
@@ -226,7 +226,7 @@ def _smaller(key: str, value: object, declared: object) -> object | None:
 
 
 def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
-    """Whether the declaration sets the same by another argument."""
+    """Whether the declaration sets the same limit by another argument."""
     pairs = (*CONFLICTS, ("x-overflow", "x-ring-size"))
     return any(
         (argument == one and other in declared) or (argument == other and one in declared) for one, other in pairs
@@ -236,7 +236,7 @@ def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
 class Policies:
     """All policies of a broker. Immutable; a changed set is a new object.
 
-    `spent`: what looking for policies has cost so far, in units of about 1 us.
+    `spent`: cost of all look-ups of policies so far, in units of about 1 us.
     """
 
     __slots__ = ("_by_identity", "_ordered", "_pairs", "_ranked", "spent")
@@ -251,7 +251,7 @@ class Policies:
             self._ordered.setdefault((one.vhost, one.is_operator), []).append(one)
 
     def __iter__(self) -> Iterator[Policy]:
-        """By virtual host; in each by descending priority."""
+        """The policies by virtual host; in each by descending priority."""
         return (one for key in sorted(self._ordered) for one in self._ordered[key])
 
     def __len__(self) -> int:
@@ -327,7 +327,7 @@ class Policies:
 
 
 class RankedPolicies:
-    """Policies, the best first. Those whose pattern begins with text are found by it, whatever their number."""
+    """Policies in order of precedence. Those whose pattern begins with text are found by it, whatever their number."""
 
     __slots__ = ("_by_start", "_others", "_patterns", "_policies")
 
@@ -343,7 +343,7 @@ class RankedPolicies:
                 self._others.append((rank, pattern))
 
     def first(self, name: str) -> tuple[Policy | None, int]:
-        """The best that matches; and what that cost, in units of about 1 us."""
+        """The first that matches, and the cost of the search, in units of about 1 us."""
         best, cost = len(self._policies), 0
         for length, by_start in self._by_start.items():
             cost += 1

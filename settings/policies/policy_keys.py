@@ -12,7 +12,7 @@ from ..queue_types import CLASSIC, QUORUM, STREAM
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import Kind
 
-#: Beside the three types of queues, policies apply to exchanges.
+#: Policies apply to exchanges, beside the three types of queues.
 EXCHANGE = "exchange"
 SEGMENT_OCTETS_MAX = 3_000_000_000
 
@@ -22,7 +22,7 @@ class PolicyKey:
     """One key. `on`: queue types, or exchanges; a policy with a key that a queue's type lacks does not apply to it.
 
     `refusal`: RabbitMQ's text after an invalid value. `argument`: the queue argument that it sets; empty for keys
-    without an effect here. `by_minimum`: where declaration and policies differ, the smaller value wins.
+    without an effect here. `by_minimum`: if declaration and policies differ, the smaller value applies.
     """
 
     on: frozenset[str]
@@ -119,7 +119,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "stream-max-segment-size-bytes": PolicyKey(
         _S, _integer(0, SEGMENT_OCTETS_MAX), "is not a valid segment size", "x-stream-max-segment-size-bytes"
     ),
-    # Those below have no effect on one node with one kind of queue storage.
+    # The following ones have no effect on one node with one kind of queue storage.
     "queue-mode": PolicyKey(_C, _word("default", "lazy"), "is not a valid queue-mode value"),
     "queue-version": PolicyKey(_C, _word(1, 2), "is not a valid queue-version value", is_for_operators=True),
     "queue-master-locator": PolicyKey(
@@ -191,7 +191,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
         is_for_operators=True,
     ),
 }
-# Ours: queue arguments for settings that can change on an existing queue.
+# Leveret's: queue arguments for settings that can change on an existing queue.
 POLICY_KEYS |= {
     argument.removeprefix("x-"): PolicyKey(
         _C | _Q, _of_kind(QUEUE_ARGUMENTS[argument].kind), f"is not a valid {argument.removeprefix('x-')}", argument
@@ -199,7 +199,7 @@ POLICY_KEYS |= {
     for argument in sorted(LIVE_ARGUMENTS & QUEUE_ARGUMENTS.keys())
     if argument.removeprefix("x-") not in POLICY_KEYS
 }
-# Those that concern leased queues, too, and what of such a queue can change while it exists.
+# Those that also concern leased queues, and arguments of such a queue that can change.
 for _key in ("dead-letter-address", "expiry-address", "max-deliveries"):
     POLICY_KEYS[_key] = replace(POLICY_KEYS[_key], on=POLICY_KEYS[_key].on | _A)
 POLICY_KEYS |= {
@@ -214,7 +214,7 @@ _HA = ("ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-fai
 
 
 def fault_of_definition(definition: Mapping[str, object], *, is_operator: bool) -> str:
-    """RabbitMQ's refusal of a definition; empty when it is right."""
+    """RabbitMQ's refusal of a definition; empty if it is valid."""
     if not definition:
         return "no policy provided"
     unknown = {

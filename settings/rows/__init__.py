@@ -1,1 +1,1 @@
-"""The tables of settings. A row says everything about one setting: key, reader, default, when a change acts, help."""
+"""The tables of settings. A row has all facts about one setting: key, reader, default, time of effect, help."""

@@ -1,8 +1,8 @@
-"""The address settings: one row each, the layers in which they are set, and what the layers come to.
+"""The address settings: one row each, the layers in which they are set, and their resolution.
 
-Everything that names a setting is drawn from its row: keys of TOML and XML, names in broker-properties, `leveret
-explain`, `leveret diff`, docs/configuration.md. A layer (an entry of the configuration, a policy, the arguments of a
-queue) is a mapping of what it sets. Source: address-settings page 2.4, 3, 3.8, 6.2, 6.3; queues page E.1; ruling 9.
+Every use of a setting is generated from its row: keys of TOML and XML, names in broker-properties, `leveret explain`,
+`leveret diff`, docs/configuration.md. A layer (an entry of the configuration, a policy, the arguments of a queue) maps
+the attributes that it sets to values. Source: address-settings page 2.4, 3, 3.8, 6.2, 6.3; queues page E.1; ruling 9.
 """
 
 import re
@@ -138,7 +138,7 @@ class ResolvedSettings:
         help="Messages that it pages, beyond its size, until `page-full-policy` applies; -1 is none.")
     page_full_policy: str = setting(choice("DROP", "FAIL"), "", ARRIVAL, bean="pageFullMessagePolicy",
         help="What an address does with messages beyond these limits: `DROP` or `FAIL`; unset takes them.")
-    # Artemis: BLOCK; unset it goes by the publisher
+    # Artemis: BLOCK; if unset, it depends on the publisher
     disk_full_policy: str = setting(choice("DROP", "FAIL", "BLOCK"), "", ARRIVAL, bean="diskFullMessagePolicy",
         help="What an address does when the disk is full: `DROP`, `FAIL` or `BLOCK`; unset goes by the publisher.")
     max_read_page_messages: int = meaningless(LIMIT_NOT_ZERO, -1, READ_AHEAD,
@@ -288,7 +288,8 @@ class ResolvedSettings:
         help="Number of ids that duplicate detection remembers for an address; 0 is off.")
     queue_prefetch: int = meaningless(COUNT_INT, 1000, "Clients say what they prefetch (`basic.qos`).",
         help="Prefetch of ActiveMQ 5 clients.")
-    #: Not a setting: whether queues page E rules publishes to the address, see `why_flow_controlled`.
+    #: Not a setting: whether flow control (queues page E) applies to publishes to the address, see
+    #: `why_flow_controlled`.
     is_flow_controlled: bool = False
 # fmt: on
 
@@ -309,10 +310,10 @@ BY_ATTRIBUTE: dict[str, Setting] = {one.attribute: one for one in SETTINGS}
 BY_BEAN: dict[str, Setting] = {bean: one for one in SETTINGS for bean in one.beans}
 DEFAULTS = ResolvedSettings()
 
-#: Keys of older systems -> ours.
+#: Keys of older systems -> our keys.
 OLD_NAMES = {"last-value-queue": "default-last-value-queue"}
 
-#: The redelivery and dead-letter settings (address-settings page 3.1): one of them makes ARTEMIS_ATTEMPTS the default.
+#: The redelivery and dead-letter settings (address-settings page 3.1): if any is set, the default is ARTEMIS_ATTEMPTS.
 REDELIVERY = (
     "max_delivery_attempts",
     "redelivery_delay_ms",
@@ -326,7 +327,7 @@ REDELIVERY = (
     "send_to_dla_on_no_route",
 )
 
-#: An entry that sets one of these, or the policy BLOCK, puts its addresses under flow control (queues page E).
+#: Settings that put the addresses of their entry under flow control, as does the policy BLOCK (queues page E).
 FLOW = (
     "memory_limit",
     "producer_flow_control",
@@ -335,21 +336,21 @@ FLOW = (
     "cursor",
 )
 
-#: Their defaults follow from other settings.
+#: Settings whose defaults follow from other settings.
 DERIVED = ("max_redelivery_delay_ms", "max_read_page_bytes", "prefetch_page_messages", "prefetch_page_bytes")
 
 _ZERO_IS_NONE = tuple(one.attribute for one in SETTINGS if one.zero_is_none)
 
 # -- layers -----------------------------------------------------------------------------------------------------------
 
-#: What one entry, policy or declaration sets: attribute -> value.
+#: The settings of one entry, policy or declaration: attribute -> value.
 Layer = Mapping[str, Any]
 
 NOTHING_SET: Layer = MappingProxyType({})
 
 
 def layer_of(**values: Any) -> Layer:
-    """A layer that sets these attributes. Raises: TypeError, for one that there is not."""
+    """A layer that sets these attributes. Raises: TypeError for an unknown attribute."""
     if unknown := values.keys() - BY_ATTRIBUTE.keys():
         raise TypeError(f"no address settings: {', '.join(sorted(unknown))}")
     return MappingProxyType(values) if values else NOTHING_SET
@@ -364,7 +365,7 @@ def merge(nearest_first: Iterable[Layer]) -> Layer:
 
 
 def with_fewer_attempts(near: Layer, wide: Layer) -> Layer:
-    """`near` over `wide`; where both limit the attempts, the smaller limit wins."""
+    """`near` over `wide`; if both limit the attempts, the smaller limit applies."""
     limits = [one["max_delivery_attempts"] for one in (near, wide) if "max_delivery_attempts" in one]
     if len(limits) < 2:
         return merge((near, wide))
@@ -380,10 +381,10 @@ def sets_redelivery(layer: Layer) -> bool:
 
 
 def default_attempts(entries: Layer, broker_default: int | None) -> int:
-    """The max-delivery-attempts of a queue for which none is configured.
+    """The max-delivery-attempts of a queue that has none configured.
 
     Args: entries: the merged entries that match, without the queue's own arguments.
-          broker_default: `default-max-delivery-attempts`; None when it is not configured.
+          broker_default: `default-max-delivery-attempts`; None if it is not configured.
     """
     if broker_default is not None:
         return broker_default if broker_default > 0 else UNLIMITED
@@ -395,10 +396,10 @@ def resolve(
 ) -> ResolvedSettings:
     """Give every setting a value.
 
-    Args: merged: all layers in one, the queue's own included.
+    Args: merged: all layers in one, including the queue's own.
           attempts: the default, of `default_attempts`.
           id_cache_size: the broker's, for addresses that do not set it.
-          usage: [system-usage]; None where it is not configured.
+          usage: [system-usage]; None if it is not configured.
     """
     values: dict[str, Any] = {"max_delivery_attempts": attempts, **merged}
     if id_cache_size is not None:

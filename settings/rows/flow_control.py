@@ -1,7 +1,6 @@
-"""Flow control of the whole broker: the tables [system-usage] (limits) and [flow] (how publishes are held).
+"""Flow control of the whole broker: the tables [system-usage] (limits) and [flow] (blocked publishes).
 
-Limits of an address are address-settings. Source: queues page E.1, E.3 to E.5; interfaces page,
-"Configuration keys".
+Limits of an address are address-settings. Source: queues page E.1, E.3 to E.5; interfaces page, "Configuration keys".
 """
 
 import re
@@ -14,7 +13,7 @@ from .row import row
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
-#: The space that a limit leaves free before held publishes go on, unless that is much or little of it.
+#: Octets that must be free before blocked publishes continue, within 5 to 50 per cent of the limit.
 _CALM = 64 * KIB
 
 _PERCENT = re.compile(r"\s*(100|[1-9][0-9]?)\s*%\s*")
@@ -64,13 +63,13 @@ class SystemUsage:
     store: int = 100 * GIB
     temp: int = 10 * GIB
     send_fail_if_no_space: bool = False
-    send_fail_if_no_space_after_ms: int = 0  # 0: wait for ever
+    send_fail_if_no_space_after_ms: int = 0  # 0: no timeout
     memory_percent: int = 0
     store_percent: int = 0
     temp_percent: int = 0
 
     def sized(self, *, memory: int, disk: int) -> "SystemUsage":
-        """With octets for every percentage. Args: octets that the process may use, octets of the disk."""
+        """The limits with octets for every percentage. Args: octets that the process may use, octets of the disk."""
         return replace(
             self,
             memory=memory * self.memory_percent // 100 if self.memory_percent else self.memory,
@@ -85,7 +84,7 @@ class SystemUsage:
 # fmt: off
 @dataclass(init=False, repr=False, eq=False)
 class UsageKeys:
-    """The keys of [system-usage], as they are written; `SystemUsage` is what they come to."""
+    """The keys of [system-usage]; `SystemUsage` is the result."""
 
     memory: int | str = row(SIZE_OR_PERCENT, SystemUsage().memory,
         help="Memory for messages of all addresses together: octets, or a share (`70%`) of what the process may use; "
@@ -102,7 +101,7 @@ class UsageKeys:
 
 @dataclass(slots=True, frozen=True)
 class Flow:
-    """[flow]: how publishes are held. Octets and milliseconds; sizes are those of one connection."""
+    """[flow]: limits on blocked publishes. Octets and milliseconds; sizes are those of one connection."""
 
     low_mark_percent: int | None = row(PERCENTAGE, None, key="low-mark",
         help="Percentage of a limit at which held publishes go on; unset: 64 KiB below it, within 50 to 95 %.")
@@ -117,7 +116,7 @@ class Flow:
     # fmt: on
 
     def low_mark(self, limit: int) -> int:
-        """The usage, in octets, down to which what is full stays full; below `limit`, which is above 0."""
+        """The low mark, in octets: a full node stays full until its usage has fallen to it. Below `limit`, which is above 0."""
         if self.low_mark_percent:
             return min(limit * self.low_mark_percent // 100, limit - 1)
         return min(limit * 95 // 100, max(limit - _CALM, limit // 2))
@@ -141,7 +140,7 @@ NO_WHOLE_LIMITS = WholeLimits()
 
 
 def system_usage_of(values: Mapping[str, Any]) -> SystemUsage:
-    """The usage that the keys of [system-usage] configure; those that are absent have their defaults."""
+    """The usage limits that the keys of [system-usage] configure; absent ones have their defaults."""
     given: dict[str, Any] = {}
     for key in ("memory", "store", "temp"):
         limit = values.get(key)

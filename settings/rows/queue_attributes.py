@@ -1,4 +1,4 @@
-"""The attributes of configured queues, which are arguments of queue.declare as well: one row each.
+"""The attributes of configured queues, which are also arguments of queue.declare: one row each.
 
 Most of them override an address setting for one queue. Source: address-settings page 3.8, 4.3, 6.6; rulings 11, 14.
 """
@@ -12,7 +12,7 @@ from .row import Row
 
 ONE_OR_MORE = Kind(integer(-1, INT_MAX, except_zero=True), parse_integer)
 
-#: A queue takes only messages that this selector takes; beside it there is no address setting.
+#: The selector of a queue, which takes only matching messages; there is no such address setting.
 SELECTOR = "x-selector"
 
 
@@ -37,7 +37,7 @@ def attribute(
     argument: str = "",
     bean: str = "",
 ) -> QueueAttribute:
-    """A row. Kind and lifetime are those of the address setting, if nothing else is given."""
+    """A row. Kind and lifetime default to those of the address setting."""
     if overrides:
         setting = BY_ATTRIBUTE[overrides]
         kind = kind or setting.kind
@@ -101,7 +101,7 @@ ATTRIBUTES: tuple[QueueAttribute, ...] = (
 QUEUE_ATTRIBUTES: dict[str, str] = {one.key: one.argument for one in ATTRIBUTES}
 #: Name in broker-properties -> argument.
 QUEUE_BEANS: dict[str, str] = {one.bean: one.argument for one in ATTRIBUTES}
-#: Argument -> its row, of those that override an address setting.
+#: Argument -> its row, for arguments that override an address setting.
 QUEUE_ARGUMENTS: dict[str, QueueAttribute] = {}
 for _one in ATTRIBUTES:
     if _one.attribute:

@@ -1,4 +1,4 @@
-"""A row: everything that is said about one setting. A table is a class whose fields are rows."""
+"""A row: all facts about one setting. A table is a class whose fields are rows."""
 
 import re
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ class Row:
     """One setting.
 
     `attribute`: its name in the table's class. `key`: its name in TOML and XML. `acts`: when a changed value takes
-    effect. `help`: one sentence for docs/configuration.md. `reason`: why it is accepted without meaning here; empty: it
-    has a meaning. `default_text`: how the page shows a default that depends on other settings.
+    effect. `help`: one sentence for docs/configuration.md. `reason`: why it is accepted without an effect here; empty:
+    it has an effect. `default_text`: the text for a default that depends on other settings.
     """
 
     attribute: str
@@ -29,7 +29,7 @@ class Row:
 
     @property
     def read(self) -> Reader:
-        """What reads a value."""
+        """The reader of a value."""
         return self.kind.read
 
     @property
@@ -39,7 +39,9 @@ class Row:
 
 
 def row(kind: Kind, default: Any, acts: Lifetime = LIVE, **columns: Any) -> Any:
-    """A field of a table's class. `columns`: the others of its row; `key` defaults to the attribute without a unit."""
+    """A field of a table's class. `columns`: the other columns of its row; `key` defaults to the attribute without a
+    unit.
+    """
     return field(default=default, metadata={"kind": kind, "acts": acts, **columns})
 
 
