@@ -9,7 +9,7 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(slots=True, frozen=True, eq=False)
 class FrontendOptions:
-    """One object until the configuration is read again. All connections share it, so it is compared by identity.
+    """One object for all connections until the configuration is read again, so it is compared by identity.
 
     Defaults: interfaces page, "Configuration keys". connection.start sends `product` and `version`. Clients branch on
     the product (kombu chooses its kind of prefetch by it), so the default names the broker whose behaviour Leveret
@@ -26,7 +26,7 @@ class FrontendOptions:
     refused_login_delay_ms: int = 3_000
     half_open_max: int = 256
     connections_max: int = 0  # 0 = unlimited
-    descriptor_max: int | None = None  # connections have lower descriptors; None: the system has enough
+    descriptor_max: int | None = None  # maximum descriptor of a connection's socket; None: the system has enough
     consumers_per_channel_max: int = 0  # 0 = unlimited
     message_size_max: int = 128 * 1024 * 1024
     incomplete_max: int = 256 * 1024 * 1024  # octets of incomplete bodies of one connection

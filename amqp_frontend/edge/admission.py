@@ -1,16 +1,16 @@
-"""Decides whether a connection is accepted, and which other one has to make room for it. Pure: no sockets, no clock.
+"""Decides whether a connection is accepted, and which other connection makes room for it. Pure: no sockets, no clock.
 
-Descriptors, connections, and places for connections that are not logged in are limited. The places are few, so that
+Descriptors, connections, and slots for connections that are not logged in are limited. The slots are few, so that
 strangers take little memory; but then a flood that fills them would lock out all others. So:
 
-- Each address (of IPv6 each /64) has a share: all places if it is this machine's own or a listed proxy's, half of them
-  if a client logged in from it recently, otherwise an eighth. A quarter of all places is not for strangers.
-- A newcomer whose share is used up gets the place of the oldest connection of its address. If all places are taken, it
-  gets that of the oldest connection of the address with most places. Connections that have sent nothing lose theirs
+- Each address (of IPv6 each /64) has a share: all slots if it is this machine's own or a listed proxy's, half of them
+  if a client logged in from it recently, otherwise an eighth. A quarter of all slots is not for strangers.
+- A newcomer whose share is used up gets the slot of the oldest connection of its address. If all slots are taken, it
+  gets that of the oldest connection of the address with most slots. Connections that have sent nothing lose theirs
   first. Those that have begun are safe for a second, so that the clients of a burst do not displace one another, unless
-  their address has more places than the newcomer's. Against this machine's own and known addresses they are safe for a
+  their address has more slots than the newcomer's. Against this machine's own and known addresses they are safe for a
   tenth of a second, for which the newcomer waits.
-- The place of a connection whose login was refused cannot be taken: this makes guessing passwords slow.
+- The slot of a connection whose login was refused cannot be taken: this makes guessing passwords slow.
 """
 
 import logging
@@ -20,20 +20,20 @@ from typing import Generic, TypeVar
 from ..options import FrontendOptions
 from ..peer.login import Peer
 
-#: Nanoseconds for which a connection that has begun is safe from strangers whose address has as many places.
+#: Nanoseconds for which a connection that has begun is safe from strangers whose address has as many slots.
 BEGUN_NS = 1_000_000_000
-#: The same from known newcomers: enough for a login, and too short for a flood to lock them out.
+#: The same against newcomers from known addresses: long enough for a login, and too short for a flood to lock them out.
 BEGUN_AGAINST_KNOWN_NS = 100_000_000
-#: Places in the share of an address at least (if there are as many).
+#: Minimum slots in the share of an address (if there are as many).
 SHARE_MIN = 8
-#: Addresses with a login that are remembered; the latest.
+#: Maximum addresses with a login that are remembered; the latest stay.
 KNOWN_MAX = 4096
 
 T = TypeVar("T")
 
 
 class NoPlace(Exception):
-    """No connection can make room; the text is for the log. `wait_ns`: until one can, if the newcomer may wait."""
+    """No connection can make room; the text is for the log. `wait_ns`: time until one can, if the newcomer may wait."""
 
     def __init__(self, text: str, wait_ns: int | None = None) -> None:
         super().__init__(text)
@@ -54,16 +54,16 @@ class _Address(Generic[T]):
 
     @property
     def weight(self) -> int:
-        """Places that can be taken away."""
+        """Slots that can be taken away."""
         return len(self.silent) + len(self.begun)
 
     @property
     def count(self) -> int:
-        """Places of the address."""
+        """Slots of the address."""
         return len(self.silent) + len(self.begun) + len(self.refused)
 
     def oldest(self, before_ns: int) -> T | None:
-        """The first connection to lose its place; None: those that have begun all entered after `before_ns`."""
+        """The first connection to lose its slot; None: those that have begun all entered after `before_ns`."""
         for one in self.silent:
             return one
         for one, since_ns in self.begun.items():
@@ -71,12 +71,12 @@ class _Address(Generic[T]):
         return None
 
     def wait_ns(self, before_ns: int) -> int | None:
-        """Nanoseconds until the oldest of those that have begun can lose its place; None: there is none."""
+        """Nanoseconds until the oldest of those that have begun can lose its slot; None: there is none."""
         return next((since_ns - before_ns for since_ns in self.begun.values()), None)
 
 
 class HalfOpen(Generic[T]):
-    """Connections that are not logged in, in their places. `T`: a connection. Methods: O(square root of places)."""
+    """Connections that are not logged in, in their slots. `T`: a connection. Methods: O(square root of slots)."""
 
     def __init__(self) -> None:
         self._addresses: dict[str, _Address[T]] = {}
@@ -89,9 +89,9 @@ class HalfOpen(Generic[T]):
         return len(self._of)
 
     def make_room(self, origin: str, *, is_trusted: bool, now_ns: int, places: int) -> T | None:
-        """Find a place for a newcomer. Returns: the connection that loses its place and is to be closed, if one has to.
+        """Find a slot for a newcomer. Returns: the connection that loses its slot and is to be closed, if one has to.
 
-        origin: as `Peer.origin` has it. is_trusted: this machine, or a listed proxy. Raises: NoPlace.
+        origin: as in `Peer.origin`. is_trusted: this machine, or a listed proxy. Raises: NoPlace.
         """
         is_known = origin in self._known
         is_stranger = not is_trusted and not is_known
@@ -121,7 +121,7 @@ class HalfOpen(Generic[T]):
         return lost
 
     def enter(self, one: T, origin: str, *, is_trusted: bool, now_ns: int) -> None:
-        """Give a connection the place that `make_room` found."""
+        """Give a connection the slot that `make_room` found."""
         own = self._addresses.get(origin)
         if own is None:
             own = self._addresses[origin] = _Address(origin, not is_trusted and origin not in self._known)
@@ -138,7 +138,7 @@ class HalfOpen(Generic[T]):
             address.begun[one] = address.silent.pop(one)
 
     def was_refused(self, one: T) -> None:
-        """The login was refused: the connection keeps its place until it is closed."""
+        """The login was refused: the connection keeps its slot until it is closed."""
         address = self._of.get(one)
         if address is not None and one not in address.refused:
             weight = address.weight
@@ -148,7 +148,7 @@ class HalfOpen(Generic[T]):
             self._weigh(address, weight, weight - 1)
 
     def has_logged_in(self, one: T) -> None:
-        """Free the connection's place, and remember its address as known."""
+        """Free the connection's slot, and remember its address as known."""
         address = self._of.get(one)
         if address is None:
             return
@@ -166,7 +166,7 @@ class HalfOpen(Generic[T]):
             self._weigh(address, 0, weight)
 
     def leave(self, one: T) -> None:
-        """Free the connection's place, if it has one."""
+        """Free the connection's slot, if it has one."""
         address = self._of.pop(one, None)
         if address is None:
             return
@@ -182,7 +182,7 @@ class HalfOpen(Generic[T]):
             del self._addresses[address.origin]
 
     def _heaviest(self, *, only_strangers: bool) -> _Address[T] | None:
-        """The address with the most places that can be taken away."""
+        """The address with the most slots that can be taken away."""
         heaviest = max(
             (
                 (weight, next(iter(addresses)))
@@ -196,7 +196,7 @@ class HalfOpen(Generic[T]):
         return None if heaviest is None else heaviest[1]
 
     def _weigh(self, address: _Address[T], before: int, now: int) -> None:
-        """Note that the number of an address's places that can be taken away changed from `before` to `now`."""
+        """The number of an address's slots that can be taken away changed from `before` to `now`."""
         by_weight = self._by_weight[address.is_stranger]
         if before:
             alike = by_weight[before]
@@ -221,7 +221,7 @@ class Admission(Generic[T]):
         self._is_short = False  # of descriptors; logged once until it ends
 
     def shortage(self, descriptor: int, connections: int, options: FrontendOptions) -> str:
-        """Why no further connection can be accepted, from any peer; empty: it can.
+        """The reason why no further connection can be accepted, from any peer; empty: it can.
 
         descriptor: the number of its socket. connections: the number of other open connections.
         """
@@ -245,10 +245,10 @@ class Admission(Generic[T]):
     def make_room(
         self, peer: Peer, *, is_trusted: bool, options: FrontendOptions, is_short: bool, now_ns: int
     ) -> T | None:
-        """Find a place for a newcomer that is not logged in. In a shortage, another such connection makes room.
+        """Find a slot for a newcomer that is not logged in. In a shortage, another such connection makes room.
 
         They get at most half of the descriptors for connections: the rest is for connections that are logged in.
-        Returns: the connection that loses its place and is to be closed. Raises: NoPlace.
+        Returns: the connection that loses its slot and is to be closed. Raises: NoPlace.
         """
         places = options.half_open_max
         if options.descriptor_max is not None:

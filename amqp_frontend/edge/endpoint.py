@@ -49,11 +49,11 @@ class Runtime(Protocol):
     broker: Broker
 
     def end_turn(self) -> None:
-        """Dispatch and flush after a turn; work beyond the turn's effort is done soon after."""
+        """Dispatch and flush after a turn; unfinished work continues soon after."""
 
 
 class Owner(Protocol):
-    """The server, as an endpoint sees it. `options` is called for each connection."""
+    """The part of the server that an endpoint uses. `options` is called for each connection."""
 
     runtime: Runtime
     options: Callable[[], FrontendOptions]
@@ -187,7 +187,7 @@ class Endpoint:
             self._pending = None
 
     def _has_drained(self) -> None:
-        """Go on with the peer's unfinished work: the answers that had piled up are sent."""
+        """Continue the peer's unfinished work: the answers that had piled up are sent."""
         if self.drained is not None:
             self.drained.set()
             self.drained = None
@@ -218,7 +218,7 @@ class Endpoint:
         session = self.session
         try:
             with self.scope:
-                await trio.lowlevel.checkpoint_if_cancelled()  # the connection may have lost its place already
+                await trio.lowlevel.checkpoint_if_cancelled()  # the connection may have lost its slot already
                 await self._read()
         except NoPlace as refusal:
             logger.warning("%s: refused: %s", session.login.peer.name, refusal)
@@ -229,7 +229,7 @@ class Endpoint:
         except (OSError, trio.ClosedResourceError):
             pass
         except Exception:
-            logger.exception("%s: internal error", session.login.peer.name)  # a broker error; other connections go on
+            logger.exception("%s: internal error", session.login.peer.name)  # a broker error; others continue
         finally:
             try:
                 session.handle_end()
@@ -331,8 +331,8 @@ class Endpoint:
     async def _catch_up(self, is_stalled: bool) -> None:
         """Finish the peer's requests before it is read again.
 
-        is_stalled: answers have piled up. Otherwise the journal refuses or delays publishes, or the requests were more
-        work than one turn allows.
+        is_stalled: answers have piled up. Otherwise the journal refuses or delays publishes, or the requests exceeded
+        one turn.
         """
         session = self.session
         backlog, effort = session.backlog, session.broker.context.effort
@@ -404,7 +404,7 @@ class Endpoint:
     async def _wait_while_stalled(self) -> None:
         """Check every `LOOK_S` seconds whether a peer that is not read is still connected (queues page E.5, STALLED).
 
-        Returns when it is gone. Publishes that an alarm parks are published after the alarm all the same.
+        Returns when it is gone. Publishes parked by an alarm are published after the alarm nevertheless.
         """
         while True:
             with trio.move_on_after(LOOK_S):
@@ -414,7 +414,7 @@ class Endpoint:
                 return
 
     def _has_hung_up(self) -> bool:
-        """Whether the peer is gone. If the system has no TCP_INFO, only a reset shows it."""
+        """Whether the peer is gone. Without TCP_INFO, only a reset shows it."""
         sock = self.socket
         try:
             if hasattr(socket, "TCP_INFO") and sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -426,7 +426,7 @@ class Endpoint:
             return True
 
     def make_room(self, why: str) -> None:
-        """Close the socket at once, because another connection needs its place."""
+        """Close the socket at once, because another connection needs its slot."""
         self.session.closing.drop(why)
         self.close()
         self.scope.cancel()

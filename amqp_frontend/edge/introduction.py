@@ -20,7 +20,9 @@ READ_SIZE = 128 * 1024
 
 
 class Introduction:
-    """Of one connection. `on_proxied`: a proxy named the peer (raises NoPlace); `on_begun`: the peer sent octets."""
+    """The introduction of one connection. `on_proxied`: a proxy named the peer (raises NoPlace); `on_begun`: the peer
+    sent octets.
+    """
 
     def __init__(
         self,

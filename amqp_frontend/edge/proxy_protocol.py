@@ -61,7 +61,7 @@ def _read_line(data: bytes) -> ProxyHeader | None:
         return None
     size = len(line) + len(end)
     words = line.split(b" ")
-    if words[1] == b"UNKNOWN":  # whatever follows is to be ignored
+    if words[1] == b"UNKNOWN":  # the rest is to be ignored
         return ProxyHeader(size)
     if len(words) != 6 or words[1] not in (b"TCP4", b"TCP6"):
         raise ProxyFault("version 1: not PROXY TCP4|TCP6|UNKNOWN and four words")
@@ -104,7 +104,7 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
     if family == _UNIX:
         if length < _UNIX_SIZE:
             raise ProxyFault("version 2: shorter than its addresses")
-        return ProxyHeader(size)  # a path on the proxy's machine means nothing here
+        return ProxyHeader(size)  # a path on the proxy's machine has no meaning here
     form = {_STREAM4: _TCP4, _STREAM6: _TCP6}.get(family)
     if form is None:
         raise ProxyFault(f"version 2: address family and transport are {family:#04x}")

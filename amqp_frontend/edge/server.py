@@ -21,7 +21,7 @@ from .tls import TlsTransport
 logger = logging.getLogger("leveret.amqp")
 
 BACKLOG = 1024
-#: Connections accepted in one round. Each has its first turn, with its login, in the next round: some 0.3 ms (with TLS
+#: Connections accepted in one round. Each has its first turn, with its login, in the next round: about 0.3 ms (with TLS
 #: some milliseconds), for which other connections wait.
 ACCEPTS_A_TURN, TLS_ACCEPTS_A_TURN = 16, 4
 #: Errors of a process that lacks descriptors, buffers or memory: accepting is tried again after a pause.
@@ -103,7 +103,7 @@ class Server:
             logger.warning("%s: refused: %s", peer.name, why)
 
     async def _find_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool) -> None:
-        """As `_make_room`, but a known peer waits a little for a place, and so do those behind it in the backlog.
+        """As `_make_room`, but a known peer waits a little for a slot, and so do those behind it in the backlog.
 
         Raises: NoPlace.
         """

@@ -21,9 +21,9 @@ CALM_NS = CALM_MS * 1_000_000
 class BlockedNotice:
     """Sends connection.blocked and connection.unblocked. `is_given`: the peer is blocked.
 
-    The notice is given with the first parked publish. If publishes go on, each parked for a moment, it is taken back,
-    and given again only if one is parked for `CALM_MS`: clients measure how long they are blocked, and disconnect.
-    Peers that did not announce the capability get no notice.
+    The notice is given with the first parked publish. If publishes continue, each parked for a moment, it is taken
+    back, and given again only if one is parked for `CALM_MS`: clients measure how long they are blocked, and
+    disconnect. Peers that did not announce the capability get no notice.
     """
 
     __slots__ = ("_broker", "_deadline", "_is_parked", "_login", "_on_change", "_output", "_reason", "_restless_ns",
@@ -54,7 +54,7 @@ class BlockedNotice:
         """Note that a publish was parked for lack of room, or for an alarm."""
         if self.is_given:
             if full.concerns_all:
-                self._cancel()  # no publish goes on before this ends
+                self._cancel()  # no publish continues before this ends
         elif "connection.blocked" in self._login.capabilities:
             self._reason = full.reason
             if self._broker.context.clock.monotonic_ns() >= self._restless_ns + CALM_NS:
@@ -87,7 +87,7 @@ class BlockedNotice:
         elif self._broker.flow.is_calm:
             self._take_back()
         else:
-            self._look_later()  # the broker is still full, or has an alarm, and there is no event for their end
+            self._look_later()  # the broker is still full, or has an alarm, and no event marks their end
         self._output.wake()
 
     def _take_back(self) -> None:
@@ -121,7 +121,7 @@ def _ignore(_: bool) -> None:
 
 
 class ChannelFlow:
-    """Sends channel.flow: stops channels with parked publishes, and lets them go on."""
+    """Sends channel.flow: stops channels with parked publishes, and resumes them."""
 
     __slots__ = ("_broker", "_login", "_output", "_stopped")
 
@@ -140,7 +140,7 @@ class ChannelFlow:
             self._output.send(channel.number, commands.Channel.Flow, False)
 
     def ease(self, channel: Channel) -> None:
-        """Note that nothing is parked on the channel: the peer may go on when that has lasted for `CALM_MS`."""
+        """Nothing is parked on the channel: the peer may resume when that has lasted for `CALM_MS`."""
         if channel in self._stopped:
             self._cancel(channel)
             due_ns = self._broker.context.clock.monotonic_ns() + CALM_MS * 1_000_000

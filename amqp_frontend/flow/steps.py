@@ -1,4 +1,4 @@
-"""A turn of a connection: its limits, and the reasons why it ends."""
+"""The limits of a connection's turn, and the reasons why it ends."""
 
 from collections.abc import Sequence
 from enum import Enum, auto

@@ -1,6 +1,6 @@
-"""The throttle: a publisher into a congested queue is read again after consumers have taken the surplus.
+"""The throttle: a publisher into a congested queue is not read until consumers have taken the surplus.
 
-A publisher is confirmed as soon as its message is in the queue. If it is read as fast as it sends, it takes the time in
+A publisher is confirmed as soon as its message is in the queue. If it is read as fast as it sends, it uses the time in
 which consumers could be served: the queue grows although its consumers would keep up, and so does the latency of each
 message. So the publisher's next read waits until no more than `Congestion.ready_max` messages are ready. This helps
 only consumers that keep up: if they do not take enough during a wait, later publishers do not wait and the queue grows.
@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 from ...engine import Client, Congestion, Queue
 
-#: Seconds of a slice, after which deliveries are checked, and the number of slices of a wait at most.
+#: Seconds of a slice, after which deliveries are checked, and the maximum slices of a wait.
 SLICE_S, SLICES_MAX = 0.005, 20
 
 
 class Throttle:
     """The connections that wait for one queue, in order of arrival. See `Queue.throttle`.
 
-    `open_until`: number of delivered messages up to which no publisher waits, because the last wait was in vain.
+    `open_until`: number of delivered messages up to which no publisher waits, because the last wait had no effect.
     """
 
     __slots__ = ("congestion", "open_until", "waiting")
@@ -32,7 +32,7 @@ class Throttle:
         self.waiting: dict[ThrottleWait, Callable[[], None]] = {}
 
     def drained(self, queue: Queue) -> None:
-        """The queue may be shorter: wake one publisher, so that not all publish at once; all, if there is much room."""
+        """The queue may be shorter: wake one publisher, so that not all publish at once; with much room, wake all."""
         waiting = self.waiting
         if not waiting:
             return
@@ -62,7 +62,9 @@ class ThrottleWait:
         self._throttle.waiting[self] = wake
 
     def end_slice(self) -> bool:
-        """Whether to wait for another slice: not after a wake-up, nor if the consumers take too little."""
+        """End a slice. Returns whether to wait for another: not after a wake-up, nor if the consumers take too
+        little.
+        """
         throttle, queue = self._throttle, self._queue
         if self not in throttle.waiting:
             return False
@@ -82,7 +84,7 @@ class ThrottleWait:
 
 
 def throttle_wait_of(queue: Queue, client: Client | None, congestion: Congestion) -> ThrottleWait | None:
-    """The wait of a connection that has just published into a congested queue; None: it may go on."""
+    """The wait of a connection that has just published into a congested queue; None: it may continue."""
     if client is None or client.closed or queue.deleted or queue.ready_count <= congestion.ready_max:
         return None
     throttle = queue.throttle

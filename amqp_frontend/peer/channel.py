@@ -10,7 +10,7 @@ from ..wire.publish_memory import PublishMemory
 
 #: `Effort` of a turn (about 5 ms); the next turns do the rest.
 EFFORT_MAX = 4_000
-#: Queues above which runs are published in parts: with fewer, even a whole read of messages does not take too long.
+#: Queues above which runs are published in parts: with fewer, even a whole read of messages takes no long turn.
 FEW_QUEUES = 4
 
 

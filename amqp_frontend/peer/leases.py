@@ -22,7 +22,7 @@ def render_leases(effect: DeliveredLeases, frame_max: int) -> Iterable[Octets]:
     framing, first, count = envelope.framing, contents[0], len(contents)
     if type(framing) is not ContentFraming or framing.frame_max > frame_max or len(first) >= LARGE:
         return render_delivered(effect.plain(), frame_max)
-    cut = FRAME_OVERHEAD + int.from_bytes(first[3:7], "big")  # behind the header frame
+    cut = FRAME_OVERHEAD + int.from_bytes(first[3:7], "big")  # after the header frame
     if count > 1 and not all(map(methodcaller("startswith", first[:cut]), contents)):
         return render_delivered(effect.plain(), frame_max)
     before, behind = effect.headers.around(first[FRAME_HEAD_SIZE : cut - 1])

@@ -11,14 +11,14 @@ from ...engine import Client, FieldTableError, Link, User, Users, VirtualHost, d
 
 
 class MalformedResponse(Exception):
-    """The response does not have its mechanism's form: a fault of the peer, not a refused login."""
+    """The response does not have its mechanism's form: an error of the peer, not a refused login."""
 
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """The other side before it logs in. `certified_name`: proven by a client certificate.
+    """The peer before its login. `certified_name`: proven by a client certificate.
 
-    `origin`: an address (of IPv6 a /64), for shares of the half-open places and counts of failed logins.
+    `origin`: an address (of IPv6 a /64), for shares of the half-open slots and counts of failed logins.
     """
 
     name: str
@@ -30,7 +30,8 @@ class Peer:
     def offered(self, mechanisms: tuple[str, ...]) -> tuple[str, ...]:
         """The enabled mechanisms to offer: EXTERNAL only over TLS, with or without a certificate.
 
-        Without a certificate it is refused with a reason, which helps more than a missing mechanism. Source: RabbitMQ.
+        Without a certificate it is refused with a reason, which helps users more than a missing mechanism. Source:
+        RabbitMQ.
         """
         if self.is_secured or "EXTERNAL" not in mechanisms:
             return mechanisms

@@ -11,7 +11,7 @@ from ..wire.large_output import AVERAGE_MIN, Octets
 from .deliveries import render_cancel, render_delivered
 from .login import Login
 
-#: Octets of unsent replies (not deliveries, which the engine bounds) above which the connection is not read.
+#: Octets of unsent answers (not deliveries, which the engine limits) above which the connection is not read.
 REPLIES_MAX = 4 * 1024 * 1024
 #: Effects of optional packages -> their renderers (effect, frame_max).
 RENDERERS: dict[type, Callable[[Any, int], Iterable[Octets]]] = {}
@@ -22,9 +22,8 @@ OPTIONAL = {"DeliveredLeases": ".leases"}
 class Output:
     """Octets in parts, until the edge takes them. `reply_size`: octets of `parts` that are no deliveries.
 
-    `wake` asks the edge to take output that another connection's turn or a deadline produced.
-    `on_session_failed`: called when the engine has ended a session. `is_large`: the parts that were taken last are too
-    large to be joined.
+    `wake` asks the edge to take output that another connection's turn or a deadline produced. `on_session_failed`:
+    called when the engine has ended a session. `is_large`: the parts taken last are too large to be joined.
     """
 
     __slots__ = ("_connection", "_login", "is_large", "on_session_failed", "parts", "reply_size", "wake")

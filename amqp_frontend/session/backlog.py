@@ -17,7 +17,7 @@ class Unfinished(NamedTuple):
 class Backlog:
     """Unhandled input. `unfinished`: the rest of an event that exceeded its turn; later events are handled after it.
 
-    `parking`: parked work. `step`: why the last turn ended.
+    `parking`: parked work. `step`: the reason why the last turn ended.
     """
 
     __slots__ = ("parking", "step", "unfinished")

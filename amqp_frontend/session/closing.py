@@ -68,7 +68,7 @@ class Closing:
 
     @property
     def is_final(self) -> bool:
-        """Whether the socket has to be closed even if output is unsent."""
+        """Whether to close the socket even if output is unsent."""
         return self.abort or self._is_overdue
 
     # -- refusals ---------------------------------------------------------------------------------------------------
@@ -96,7 +96,9 @@ class Closing:
             self.close_connection(reply.code, reply.text, class_id, method_id, log_text=text)
 
     def _is_answered_before_login(self, error: Exception) -> bool:
-        """Bad tuning is answered, and so is a failed login if the peer understands the answer."""
+        """Whether an error before the login is answered: bad tuning, and a failed login if the peer understands the
+        answer.
+        """
         code = reply_for(error).code
         return code == 530 or (code == 403 and "authentication_failure_close" in self._login.capabilities)
 
@@ -193,7 +195,7 @@ class Closing:
         self._drop()
 
     def _first_wait_is_over(self) -> None:
-        """End of the first of two times that share a timer; few peers are so slow that the second is set."""
+        """The first of two times that share a timer is over; few peers are so slow that the second is needed."""
         rest_ms = self._options.handshake_timeout_ms - self._first_wait_ms
         if rest_ms <= 0:
             self._handshake_timed_out()

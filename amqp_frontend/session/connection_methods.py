@@ -21,7 +21,7 @@ from .session import AmqpSession
 
 #: The smallest frame-max that a peer may request, in octets.
 FRAME_MIN = 4096
-#: Ids of connection.tune: RabbitMQ 4 names the tune in such an error, not the tune-ok that is wrong.
+#: Ids of connection.tune: in such an error RabbitMQ 4 names the tune, not the wrong tune-ok.
 TUNE_IDS = (10, 30)
 
 CAPABILITIES = (
@@ -46,7 +46,7 @@ def header_received(session: AmqpSession, event: HeaderReceived, turn: Turn) -> 
 
 @lru_cache(maxsize=8)
 def _start_frame(options: FrontendOptions, offered: tuple[str, ...]) -> bytes:
-    """connection.start; the same for all connections with these options and mechanisms."""
+    """connection.start, which is the same for all connections with these options and mechanisms."""
     texts = {
         "product": options.product,
         "version": options.version,
@@ -86,7 +86,7 @@ def _log_in(session: AmqpSession, response: bytes) -> None:
 
 
 def _secure_ok(session: AmqpSession, method: commands.Connection.SecureOk) -> None:
-    """The answer to a challenge. No mechanism here sends one, so the reader never lets this through."""
+    """The answer to a challenge. No mechanism here sends one, so the reader never passes this on."""
     _log_in(session, method.response)  # type: ignore[arg-type]
 
 
@@ -148,7 +148,7 @@ def _close_ok(session: AmqpSession, method: commands.Connection.CloseOk) -> None
 
 
 def _update_secret(session: AmqpSession, method: commands.Connection.UpdateSecret) -> None:
-    """Accepted without effect: users log in by password. Source: behaviour page 1.10."""
+    """Accept without an effect: users log in by password. Source: behaviour page 1.10."""
     session.output.send(0, commands.Connection.UpdateSecretOk)
 
 

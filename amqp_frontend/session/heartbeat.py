@@ -18,8 +18,8 @@ MISSED_TICKS = 3
 class Heartbeat:
     """Sends a heartbeat after half an interval without output, and checks for input twice an interval.
 
-    `sent_ns`: time of the last output. `is_due`: a heartbeat has to be sent, unless other output is.
-    `has_received`: whether there was input since the last tick.
+    `sent_ns`: time of the last output. `is_due`: a heartbeat has to be sent, unless other output is. `has_received`:
+    whether there was input since the last tick.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Heartbeat:
         """Send a heartbeat if there was no output for half an interval; then set the next check."""
         now_ns = self.now()
         if now_ns - self.sent_ns >= self._half_ns:
-            self.sent_ns = now_ns  # counts as sent: it goes with the first octets that can be sent at all
+            self.sent_ns = now_ns  # counts as sent: it is sent with the next octets
             self.is_due = True
             self._wake()
         self._send_later()

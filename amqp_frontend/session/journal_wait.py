@@ -32,7 +32,7 @@ class JournalWait:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def send_answer_after(self, sync_lsn: int) -> None:
-        """Send nothing before the journal is safe up to this LSN: the answer says that a change is durable."""
+        """Send nothing before the journal is safe up to this LSN: the answer states that a change is durable."""
         self.sync_lsn = sync_lsn
 
     def send_after(self, sync_lsn: int) -> None:

@@ -1,7 +1,7 @@
 """Publishes runs of messages into the engine, with cached routes. The hot path.
 
-If limits apply, it decides which messages are published now, parked, or refused, and how.
-Source: performance page 4, rules 4 and 6; behaviour page 2.7; queues page E.4, the decision table; E.5.
+With limits, it decides which messages are published now, parked, or refused. Source: performance page 4, rules 4 and 6;
+behaviour page 2.7; queues page E.4, the decision table; E.5.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ def publish_run_with_room(
                 parking.put_back(channel, _rest(event, start), turn)
                 return PARKED
         elif is_refused(session, full, turn):
-            count = 1 if route.queues is None else len(contents) - start  # as full for one as for the next
+            count = 1 if route.queues is None else len(contents) - start  # if full for one, then for the next, too
             refuse(session, channel, known, full, contents[start : start + count], behind=len(contents) - start - count)
             start += count
         else:
@@ -230,7 +230,7 @@ def published_late(session: AmqpSession, event: PublishReceived, turn: Turn) -> 
         return published(session, event, turn)
     channel = event.channel
     assert isinstance(channel, Channel)
-    _find_route(session, event, channel)  # an invalid publish is refused all the same
+    _find_route(session, event, channel)  # an invalid publish is refused in any case
     channel.session.pass_over(len(event.contents), refused=False)
     if channel.session.confirms is not None:
         session.confirming.channels[channel] = None
@@ -257,9 +257,9 @@ def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bo
 def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: Turn) -> Step | None:
     """Park or refuse a publish during an operator's alarm. An invalid publish is refused after the alarm.
 
-    Returns: None: neither, there is no alarm for it.
+    Returns: None: there is no alarm for it.
 
-    A transaction meets the alarm with its commit (queues page E.4, rows 3 to 8, 13).
+    In a transaction the alarm applies to the commit (queues page E.4, rows 3 to 8, 13).
     """
     alarm = session.broker.flow.alarm
     if not alarm.is_full or channel.session.transaction is not None or _is_request(session, event):
@@ -305,7 +305,7 @@ def _publish_parts(
     is_request = type(known.route.exchange) is ServiceExchange
     if not (known.run_max or is_request) and broker.flow.is_on and engine_session.transaction is None:
         return publish_run_with_room(session, event, channel, known, turn)
-    # A transaction gathers them for the commit, which is sliced itself.
+    # A transaction collects them for the commit, which has its own slices.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
     size = 1 if event.kind.summary.is_marked else len(contents) if is_gathered else part_max_of(known.route)
     for start in range(0, len(contents), size):
@@ -354,7 +354,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     if type(route.exchange) is ServiceExchange:  # not cached, so that the turn counts the cost of each request
         return KnownRoute(route, envelope, arguments.mandatory)
     if client.host.firehose is not None or session.broker.flow.alarm.is_full:
-        # Not cached either: each publish is traced with its session, or has to meet the alarm.
+        # Not cached: each publish is traced with its session, or has to check the alarm.
         return KnownRoute(route, envelope, arguments.mandatory)
     fresh = event.kind.known = KnownRoute(route, envelope, arguments.mandatory)
     return fresh

@@ -1,7 +1,7 @@
 """The session of a connection: protocol events in, calls to the engine, answers out. All of it is synchronous.
 
-It puts the parts of a connection together, and handlers take it as an argument. The edge calls `turn.handle_bytes` with
-each read and sends the result of `take_output`; all between is one turn. Source: behaviour page 1, 2.
+It contains the parts of a connection, and handlers take it as an argument. The edge calls `turn.handle_bytes` with each
+read and sends the result of `take_output`; all between is one turn. Source: behaviour page 1, 2.
 """
 
 import base64
@@ -112,7 +112,7 @@ class AmqpSession:
         journal = self.journal
         if journal.is_lost:
             journal.send_answer_after(0)
-            self.output.clear()  # the peer must not get an answer that says it was done
+            self.output.clear()  # the peer must not get an answer that states success
             self.closing.refuse(InternalError(), None)
         return journal.is_waiting
 
@@ -129,7 +129,7 @@ class AmqpSession:
         self.closing.end()
         client = self.login.client
         if client is not None:
-            client.close(failed=True)  # without effect if the peer closed it before
+            client.close(failed=True)  # no effect if the peer closed it before
             client.flush = _nothing
             client.on_expelled = client.on_send_after = None
         # No reference cycles remain, so memory is freed at once, without the garbage collector.
@@ -189,7 +189,7 @@ class AmqpSession:
         if bulk_delete is None or self._emptied_for is not method:
             return None
         self._bulk_delete = self._emptied_for = None
-        self.journal.has_acted = True  # the answer also says that these are deleted
+        self.journal.has_acted = True  # the answer also states that these are deleted
         return bulk_delete.finish()
 
     def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:

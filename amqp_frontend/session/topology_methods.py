@@ -112,7 +112,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
 
 
 def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
-    """The queue to bind or delete. An empty name means the last one declared; one of line ends only does not."""
+    """The queue to bind or delete. An empty name means the last one declared; a name of line ends only does not."""
     return clean(queue) if queue else session.queue_name(channel, "")
 
 
@@ -161,7 +161,7 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
     if session.must_wait_for(queue, method):
         return ChannelMethod(channel.number, channel, method)
     before = session.count_before(method)
-    # The conditions were checked when the deletion began; a queue that is half deleted is deleted.
+    # The conditions were checked when the deletion began; a half-deleted queue is deleted.
     if_unused, if_empty = method.if_unused and before is None, method.if_empty and before is None
     if before is None and queue is not None and is_large(queue, deletes=True):
         bulk_delete = vhost.queues.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)

@@ -1,7 +1,7 @@
 """One turn: handles one read of the socket without waiting.
 
-Handlers of events and methods are looked up in tables; each family of methods has a file.
-Source: docs/architecture.md, "The path of a message".
+Tables map events and methods to handlers; each family of methods has a file. Source: docs/architecture.md, "The path of
+a message".
 """
 
 import logging
@@ -46,10 +46,10 @@ HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS
 
 
 def handle_bytes(session: AmqpSession, data: bytes) -> Step:
-    """Handle one read. Afterwards the caller has to end the broker's turn and send the output.
+    """Handle one read. Then the caller has to end the broker's turn and send the output.
 
-    Returns: DONE, or why some input is not handled yet: call it again without octets after other connections' turns, if
-    work can go on (`Backlog.has_more`); if STALLED, when the peer has taken its answers.
+    Returns: DONE, or the reason why some input is not handled yet: call it again without octets after other
+        connections' turns, if work can continue (`Backlog.has_more`); if STALLED, when the peer has taken its answers.
     """
     session.heartbeat.has_received = True
     session.connection.receive_bytes(data)
@@ -132,7 +132,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
 
 
 def _run_held(session: AmqpSession, turn: Turn, only: Channel | None = None) -> Step:
-    """Handle parked work that may go on, of all channels or of `only` one, until the turn is long."""
+    """Handle parked work that may continue, of all channels or of `only` one, until the turn is long."""
     parking = session.backlog.parking
     while not turn.is_over and (parked := parking.next_ready(only)) is not None:
         step = _handle_late(session, parking.take(parked, turn), turn)
@@ -225,7 +225,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
     rest = HANDLERS[type(event.method)](session, channel, event.method)
     sync_lsn = durability.sync_lsn() if broker.turn.records != before else 0
     if not sync_lsn and journal.has_acted and getattr(event.method, "durable", True):
-        sync_lsn = durability.sync_lsn_of_all()  # the answer also says that earlier changes of this peer are safe
+        sync_lsn = durability.sync_lsn_of_all()  # the answer also states that earlier changes of this peer are safe
     if sync_lsn:
         journal.has_acted = journal.has_published = False
         journal.send_answer_after(sync_lsn)

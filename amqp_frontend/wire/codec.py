@@ -2,8 +2,8 @@
 
 pamqp is the catalogue (methods, their arguments and types) and the oracle in tests. It does not decode here: it
 recurses in tables, slices quadratically in arrays, ignores octets after the arguments, and 3.x hangs on some octets. It
-does not encode here: its methods refuse names that brokers accept. The catalogue of 3.3 is that of 4.
-Source: AMQP 0-9-1 4.2.5; behaviour page 0.6, 1.11.
+does not encode here: its methods refuse names that brokers accept. The catalogue of 3.3 is that of 4. Source: AMQP
+0-9-1 4.2.5; behaviour page 0.6, 1.11.
 """
 
 import re

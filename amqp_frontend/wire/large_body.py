@@ -20,7 +20,7 @@ STEP = 1024 * 1024
 
 
 class Progress(Enum):
-    """State of a body. OTHER: the next frame is of another kind, or cannot stay as it is; EXCESS: see `look`."""
+    """Progress of a body. OTHER: the next frame is of another kind, or cannot stay as it is; EXCESS: see `look`."""
 
     WHOLE = auto()
     MORE = auto()

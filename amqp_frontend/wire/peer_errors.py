@@ -11,7 +11,7 @@ class PeerError(Exception):
     `ids`: class and method id that a close names as its cause; None: those of the event that was being handled.
     """
 
-    __slots__ = ("ids",)  # not among the fields
+    __slots__ = ("ids",)  # not one of the fields
 
     def __init__(self, *, ids: tuple[int, int] | None = None, **fields: object) -> None:
         self.ids = ids

@@ -1,7 +1,6 @@
-"""Caches of a connection for publishes that are alike: decoded arguments, and summary of property lists.
+"""Caches of a connection for similar publishes: decoded arguments, and summaries of property lists.
 
-Their size is bounded whatever the peer sends: a full cache is cleared.
-Source: performance page 4, rules 3 and 4.
+Their size is bounded whatever the peer sends: a full cache is cleared. Source: performance page 4, rules 3 and 4.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ MEMORY_MAX = 512
 KINDS_MAX = 2048
 #: Octets of a property list above which it is scanned each time.
 _REMEMBERED_SIZE_MAX = 256
-#: Summary -> the one object for equal summary, so that runs are compared by identity.
+#: Summary -> the one object for equal summaries, so that runs are compared by identity.
 _INTERNED: dict[PropertySummary, PropertySummary] = {}
 
 
@@ -35,7 +34,7 @@ class PublishArguments(NamedTuple):
 
 
 class PublishKind:
-    """A kind of message: whole basic.publish frame and property summary. One object for each kind of a connection.
+    """A kind of message: whole basic.publish frame and summary of properties. One object for each kind of a connection.
 
     `known`: the session's data for the kind; the reader does not use it.
     """
@@ -114,7 +113,7 @@ class PublishMemory:
         self._kind_count = 0
 
     def kind_of(self, method_frame: bytes, summary: PropertySummary) -> PublishKind:
-        """The kind of messages with this basic.publish frame and these summary."""
+        """The kind of messages with this basic.publish frame and this summary."""
         alike = self.kinds.get(method_frame)
         kind = None if alike is None else alike.get(id(summary))
         if kind is None:
@@ -187,7 +186,7 @@ class PublishMemory:
         return summary
 
     def is_valid(self, properties: bytes) -> bool:
-        """Whether the summary of a property list are cached, so that it is valid."""
+        """Whether the summary of a property list is cached, so that the list is valid."""
         return properties in self.summaries or self.shapes.find(properties) is not None
 
     def arguments_of(self, method_frame: bytes) -> PublishArguments:
@@ -205,7 +204,7 @@ class PublishMemory:
 
 
 def _publish_arguments(raw: bytes) -> PublishArguments:
-    """Decode the octets behind the ids in a third of the time of `decode_method`: routing keys may all be new.
+    """Decode the octets after the ids in a third of the time of `decode_method`: routing keys may all be new.
 
     Raises: as `decode_method`, which decodes all irregular octets.
     """

@@ -49,7 +49,7 @@ from .peer_errors import (
 
 
 class Fields(dict[str, object]):
-    """The fields of an error, and the few texts that are derived from fields."""
+    """The fields of an error, and the texts that are derived from them."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(vars(error))
@@ -452,8 +452,9 @@ _SECRET = frozenset({"payload", "arguments"})
 
 
 def text_for_log(error: Exception, text: str) -> str:
-    """The reply to an error as it is logged. The peer's octets are counted, not shown, and the text says if a login was
-    refused without a look at the password, which the peer does not learn."""
+    """The reply to an error for the log. The peer's octets are counted, not shown, and the text tells if a login was
+    refused without a comparison of the password, which the peer does not learn.
+    """
     if isinstance(error, engine.LoginBraked):
         return f"{text} (too many failed: no password is looked at for {error.wait_ns // 1_000_000} ms)"
     for name in _SECRET & vars(error).keys():

@@ -1,9 +1,9 @@
 """Runs: publishes and acknowledgements of one read that are read together. The hot part of the reader.
 
 A message whose head has the same octets as the one before, or octets of the same shape, is read by comparing them.
-Consecutive publishes of different known kinds are a mixed run: the head of a message leads to the data of its kind
-(1 us). The reader takes all other input one frame at a time, with all checks.
-Source: performance page 4, rules 2, 3, 4, 6.
+Consecutive publishes of different known kinds are a mixed run: the head of a message leads to the data of its kind (1
+us). The reader takes all other input one frame at a time, with all checks. Source: performance page 4, rules 2, 3, 4,
+6.
 """
 
 from functools import lru_cache
@@ -34,7 +34,7 @@ from .publish_memory import HEAD_FIXED, MEMORY_MAX, PublishKind, PublishMemory
 
 #: Acks to the end of a read from which they are compared together: up to `ROW_FEW` as one number, more by columns.
 ROW_MIN, ROW_FEW = 4, 64
-#: Mask of the octets that are the same in single acks of a channel, and the octets after their common beginning.
+#: Mask of the octets that are the same in single acks of a channel, and the octets after their common prefix.
 _ACK_MASK = b"\xff" * 11 + bytes(8) + b"\xff\xff"
 _ACK_REST = bytes(9) + FRAME_END_OCTET
 
@@ -42,10 +42,10 @@ _ACK_REST = bytes(9) + FRAME_END_OCTET
 def read_run(
     channel: ChannelReader, data: bytes, position: int, length: int, frame_max: int
 ) -> tuple[PublishReceived | None, int]:
-    """Read a run of like publishes, each with a whole method, header and single body frame.
+    """Read a run of similar publishes, each with a whole method, header and single body frame.
 
     length: octets of the payload of the first method frame.
-    Returns: the run and its end; (None, position) when the first is not of that form: then the frames are read one at a
+    Returns: the run and its end; (None, position) if the first is not of that form: then the frames are read one at a
         time, which also finds their errors. Raises: PropertiesUndecodable.
     """
     contents: list[bytes] = []
@@ -170,7 +170,7 @@ def _sizes(before: int, between: int) -> Struct:
 def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int, frame_max: int) -> bool:
     """Whether the rest of a read is the valid beginning of a message of a known kind.
 
-    It then waits for the next read, to begin a run there instead of being assembled frame by frame. A large one does
+    Then it waits for the next read, to begin a run there instead of being assembled frame by frame. A large one does
     not wait: its body is read into its buffer.
     length: octets of the payload of its method frame.
     """

@@ -116,7 +116,9 @@ class Flow:
     # fmt: on
 
     def low_mark(self, limit: int) -> int:
-        """The low mark, in octets: a full node stays full until its usage has fallen to it. Below `limit`, which is above 0."""
+        """The low mark in octets: a full node stays full until its usage has fallen to it. It is below `limit`, which
+        is above 0.
+        """
         if self.low_mark_percent:
             return min(limit * self.low_mark_percent // 100, limit - 1)
         return min(limit * 95 // 100, max(limit - _CALM, limit // 2))
