@@ -10,15 +10,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from recorded_broker import USER
 from simulated_files import SimulatedFiles
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from leveret.engine import PLAIN, Broker, Envelope, ManualClock, PropertySummary, encode_header
-from leveret.journal import Journal, JournalOptions, WriterState
-from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
+from leveret.engine import PLAIN, Envelope, PropertySummary, encode_header
+from leveret.journal import JournalOptions, WriterState
 from leveret.serving.supervisor import Supervisor
+from leveret.testing.harness import Harness
 
 STEP_S = 0.05
 PERSISTENT = Envelope("", "q", PropertySummary(persistent=True))
@@ -26,27 +24,22 @@ PERSISTENT = Envelope("", "q", PropertySummary(persistent=True))
 LARGE = 2_000
 
 
-class Life:
+class Life(Harness):
     """A broker with its keeper, on simulated files; time passes by `passes`."""
 
-    def __init__(self, fsync: str = "commit", **options: int) -> None:
-        self.files = SimulatedFiles()
-        self.clock, self.trio_clock = ManualClock(), MockClock()
-        self.broker = Broker(self.clock)
-        taken = JournalOptions(preallocate_size=0, fsync=fsync, **options)
-        self.journal = Journal.open("data", self.clock, taken, files=self.files, threaded=False, new_id=bytes(16))
-        self.recorder = Recorder(self.broker, self.journal)
-        restore(self.broker, self.journal, self.recorder)
-        self.supervisor = Supervisor(self.broker, self.journal, self.recorder)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.session = self.broker.connections.open("/", USER, name="c", flush=lambda: None).open_session()
-        self.session.select_confirms()
-        self.vhost.queues.declare("q", client=self.session.client, durable=True)
-        self.turn()
+    ends_turns = False
 
-    def publish(self, size: int = 1) -> None:
-        content = PLAIN.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
-        self.session.publish(self.vhost.router.route("", "q", USER), PERSISTENT, [content], mandatory=False)
+    def __init__(self, fsync: str = "commit", **options: int) -> None:
+        self.trio_clock = MockClock()
+        taken = JournalOptions(preallocate_size=0, fsync=fsync, **options)
+        super().__init__(journal=SimulatedFiles(), journal_options=taken)
+        self.supervisor = Supervisor(self.broker, self.journal, self.recorder)
+        self.session.select_confirms()
+        self.queue(client=self.client)
+        self.work()
+
+    def send(self, size: int = 1) -> None:
+        self.publish(bytes(size), delivery_mode=2)
 
     def is_confirmed(self) -> bool:
         """All that was published, and nothing of it refused."""
@@ -55,7 +48,7 @@ class Life:
         taken = confirms.take(self.recorder.safe_lsn)
         return bool(taken) and all(is_ack for *_, is_ack in taken) and not confirms.waiting
 
-    def turn(self) -> None:
+    def work(self) -> None:
         while self.broker.end_turn():
             self.supervisor.commit()
         self.supervisor.commit()
@@ -65,7 +58,7 @@ class Life:
         for _ in range(round(seconds / STEP_S)):
             self.clock.advance_ns(int(STEP_S * 1e9))
             if self.broker.advance():
-                self.turn()  # as `Runtime` does
+                self.work()  # as `Runtime` does
             self.journal.writer.run_once()
             self.trio_clock.jump(STEP_S)
             await wait_all_tasks_blocked()
@@ -83,15 +76,15 @@ def run(life: Life, story: Callable[[], Awaitable[None]]) -> None:
 
 
 def _record(life: Life) -> None:
-    life.publish()
-    life.turn()
+    life.send()
+    life.work()
 
 
 def _long_record(life: Life) -> None:
     """Of which the beginning fits."""
     for _ in range(100):
-        life.publish()
-    life.turn()
+        life.send()
+    life.work()
 
 
 def _roll(life: Life) -> None:
@@ -139,8 +132,8 @@ def test_whatever_met_the_fault(doing: Callable[[Life], None], fsync: str, error
         if life.session.confirms is not None:
             life.session.confirms.refuse_waiting()
             life.session.confirms.take(life.recorder.safe_lsn)
-        life.publish()
-        life.turn()
+        life.send()
+        life.work()
         await life.passes(1)
         assert life.is_confirmed()
 
@@ -173,18 +166,18 @@ def test_a_large_commit_that_had_not_begun() -> None:
     life = Life()
 
     async def story() -> None:
-        session = life.session.client.open_session()
+        session = life.client.open_session()
         session.select_transactions()
         content = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
         for _ in range(LARGE):
-            session.publish(life.vhost.router.route("", "q", USER), PERSISTENT, [content], mandatory=False)
+            session.publish(life.route("q"), PERSISTENT, [content], mandatory=False)
         life.files.capacity = life.files.used
-        life.publish()
+        life.send()
         life.supervisor.commit()
         await life.passes(0.5)
         assert life.recorder.has_failed
         commit = session.commit()
-        life.turn()
+        life.work()
         assert not commit.has_begun
         life.files.capacity = None
         await life.passes(5)
@@ -222,16 +215,16 @@ def test_consumers_make_room(is_there_room: bool) -> None:
         await life.passes(1)
         assert not life.journal.has_spent_reserve
         for _ in range(30):
-            life.publish(10_000)
-            life.turn()
+            life.send(10_000)
+            life.work()
             life.journal.writer.run_once()
         life.files.capacity = life.files.used
-        life.publish(10_000)
-        life.turn()
+        life.send(10_000)
+        life.work()
         await life.passes(2.5)
         assert life.journal.state is WriterState.FULL and not life.recorder.is_low, "there is nothing to win yet"
-        while life.session.get(life.vhost.queues.named("q"), no_ack=True) is not None:
-            life.turn()
+        while life.session.get(life.named(), no_ack=True) is not None:
+            life.work()
         was_low = False
         for _ in range(60):
             await life.passes(0.2)
@@ -243,8 +236,8 @@ def test_consumers_make_room(is_there_room: bool) -> None:
         assert life.session.confirms is not None
         life.session.confirms.refuse_waiting()
         life.session.confirms.take(life.recorder.safe_lsn)
-        life.publish()
-        life.turn()
+        life.send()
+        life.work()
         await life.passes(1)
         assert life.is_confirmed()
         assert life.files.capacity is None or life.files.used <= life.files.capacity

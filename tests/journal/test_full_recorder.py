@@ -2,60 +2,39 @@
 
 import json
 from collections import Counter as Tally
+from collections.abc import Callable
 from typing import Any
 
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Envelope, ManualClock, Session, User
+from leveret.engine import Envelope, Session, User
 from leveret.engine.clients.session import NACKED
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.messages.field_table import Field
-from leveret.journal import Journal, JournalOptions, JournalReader, Record
+from leveret.journal import JournalOptions
 from leveret.journal.format.block import read_block
 from leveret.journal.format.heap import decode_content, decode_runs, decode_text
 from leveret.journal.format.record import DURABLE, KEPT, RANGE, REASONS, REDELIVERED
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
 from leveret.journal.recovery.check import verify
 from leveret.settings import Policies, SettingsRepository, entry, make_policy
+from leveret.testing.harness import Harness, messages
 
-USER = User("u")
 
-
-class Audited:
+class Audited(Harness):
     """A broker that records everything on simulated files, with one client."""
 
-    def __init__(self, files: SimulatedFiles | None = None, recorder: type[Recorder] = FullRecorder) -> None:
-        self.files = files or SimulatedFiles()
-        self.clock = ManualClock()
-        self.broker = Broker(self.clock)
-        options = JournalOptions(preallocate_size=0, scope="all" if recorder is FullRecorder else "durable")
-        self.journal = Journal.open("data", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
-        restore(self.broker, self.journal, recorder(self.broker, self.journal))
-        self.session = self.connect("one")
+    ends_turns = False
 
-    def connect(self, name: str) -> Session:
-        client = self.broker.connections.open("/", USER, name=name, flush=lambda: None)
-        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
-        return client.open_session()
+    def __init__(self, files: SimulatedFiles | None = None, recorder: type[Recorder] = FullRecorder) -> None:
+        options = JournalOptions(preallocate_size=0, scope="all" if recorder is FullRecorder else "durable")
+        super().__init__(journal=files or SimulatedFiles(), journal_options=options, recorder=recorder)
+
+    def connect(self, name: str = "one", *, flush: Callable[[], object] | None = None) -> Session:
+        return super().connect(name, flush=flush)
 
     def publish(self, key: str, count: int = 1, *, persistent: bool = False, **properties: Any) -> None:
-        header = encode_header(1, {"delivery_mode": 2 if persistent else 1, **properties})
-        envelope = Envelope("", key, scan_properties(header[12:]))
-        route = self.broker.virtual_hosts["/"].router.route("", key, USER)
-        self.session.publish(route, envelope, [PLAIN.join(header, b"x")] * count, mandatory=False)
+        super().publish(*["x"] * count, key=key, delivery_mode=2 if persistent else 1, **properties)
         self.settle()
-
-    def settle(self) -> None:
-        while self.broker.end_turn():
-            self.journal.commit()
-        self.journal.commit()
-        assert self.journal.wait(self.journal.next_lsn)
-
-    def records(self) -> list[Record]:
-        reader = JournalReader("data", self.files)
-        return [record for _, record in reader.records(trust_open=True)]
 
     def tally(self) -> "Tally[str]":
         """Events by kind, a message each."""
@@ -69,13 +48,13 @@ def test_every_counter_has_its_records() -> None:
     """Transient and persistent messages into both kinds of queues, through every way out."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    vhost.queues.declare("t", client=one.session.client)
-    vhost.queues.declare("d", client=one.session.client, durable=True)
+    vhost.queues.declare("t", client=one.client)
+    vhost.queues.declare("d", client=one.client, durable=True)
     one.publish("t", 3)
     one.publish("d", 2, persistent=True)
     one.publish("d", 2)
     one.publish("nowhere")
-    one.session.consume(vhost.queues.named("t"), "c", no_ack=False, exclusive=False, arguments={})
+    one.consume("t")
     one.settle()
     one.session.ack(2, multiple=True)
     one.session.reject(3, requeue=True, why=NACKED)
@@ -86,7 +65,7 @@ def test_every_counter_has_its_records() -> None:
     vhost.queues.named("d").purge()
     one.publish("t", 2, expiration=b"0")
     one.settle()
-    vhost.queues.delete("t", one.session.client)
+    vhost.queues.delete("t", one.client)
     one.settle()
     counters = one.broker.statistics().counters
     tally = one.tally()
@@ -102,11 +81,11 @@ def test_who_had_it_and_how_often() -> None:
     """Deliveries and acks name consumer and connection; attempts count, returns say why."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    vhost.queues.declare("q", client=one.session.client)
+    vhost.queues.declare("q", client=one.client)
     one.publish("q")
     other = one.connect("two")
     for session, tag in ((one.session, "a"), (other, "b")):
-        session.consume(vhost.queues.named("q"), tag, no_ack=False, exclusive=False, arguments={})
+        one.consume("q", tag, by=session)
         one.settle()
     one.session.cancel("a")
     one.session.reject(1, requeue=True, why=NACKED)
@@ -131,12 +110,12 @@ def test_names_of_what_is_gone_are_forgotten() -> None:
     for number in range(20):
         session = one.connect("again")
         vhost.queues.declare(f"q{number}", client=session.client, exclusive=True)
-        session.consume(vhost.queues.named(f"q{number}"), "c", no_ack=False, exclusive=False, arguments={})
+        one.consume(f"q{number}", by=session)
         session.consume_replies("r", f"amq.rabbitmq.reply-to.{number}", no_ack=True)
         session.client.close()
         one.settle()
     assert len(one.journal.names) <= before + 1
-    vhost.queues.declare("left", client=one.session.client)
+    vhost.queues.declare("left", client=one.client)
     one.settle()
     again = Audited(one.files.power_cut())
     assert "left" not in {define.name for _, define in again.journal.names._by_id.items()}
@@ -146,10 +125,10 @@ def test_runs_of_a_deleted_queue_say_which() -> None:
     """Transient and persistent messages, mixed: one record each, and it names exactly its own."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    vhost.queues.declare("q", client=one.session.client, durable=True)
+    vhost.queues.declare("q", client=one.client, durable=True)
     for number in range(6):
         one.publish("q", persistent=number % 2 == 0)
-    vhost.queues.delete("q", one.session.client)
+    vhost.queues.delete("q", one.client)
     one.settle()
     gone = [record for record in one.records() if record.name == "deleted"]
     assert {(bool(one.flags & DURABLE), tuple(decode_runs(one.heap))) for one in gone} == {
@@ -162,9 +141,8 @@ def test_a_dead_letter_says_whose_copy_it_is() -> None:
     """So that a message's story can be told over its copies."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    arguments = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
-    vhost.queues.declare("q", client=one.session.client, arguments=arguments)
-    vhost.queues.declare("dead", client=one.session.client)
+    one.queue(client=one.client, durable=False, x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    one.queue("dead", client=one.client, durable=False)
     one.publish("q")
     one.session.get(vhost.queues.named("q"), no_ack=False)
     one.session.reject(1, requeue=False)
@@ -195,7 +173,7 @@ def test_users_and_policies_are_no_queues() -> None:
     """They come and go as with any scope, also under the name of a queue and an exchange, which stay what they are."""
     one = Audited()
     vhost = one.broker.virtual_hosts["/"]
-    vhost.queues.declare("q", client=one.session.client)
+    vhost.queues.declare("q", client=one.client)
     vhost.exchanges.declare("q", "fanout", durable=False)
     one.broker.connections.replace_user(User("q"))
     one.broker.reloading.replace_policies(Policies([make_policy("q", "/", "", {"max-length": 5})]))
@@ -217,7 +195,7 @@ def test_who_waited_for_room_and_for_how_long() -> None:
     repository = SettingsRepository([entry("q", memory_limit=1_000, cursor="vm")])
     one.broker.reloading.replace_settings(repository)
     vhost = one.broker.virtual_hosts["/"]
-    queue = vhost.queues.declare("q", client=one.session.client)
+    queue = vhost.queues.declare("q", client=one.client)
     one.publish("q")
     publisher = one.connect("two")
 
@@ -225,8 +203,7 @@ def test_who_waited_for_room_and_for_how_long() -> None:
         def resume(self, octets: int, messages: int) -> tuple[int, int]:
             return 0, 0
 
-    route = vhost.router.route("", "q", USER)
-    offer = publisher.offer(route, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")], mandatory=False)
+    offer = publisher.offer(one.route("q"), Envelope("", "q"), messages(["x"], {})[1], mandatory=False)
     assert offer.full is not None
     one.broker.flow.wait(offer.full, publisher.client, Held())  # type: ignore[arg-type]
     one.clock.advance_ns(1_500_000_000)

@@ -30,7 +30,7 @@ class World(RecordedBroker):
         self.journal.wait(self.journal.next_lsn)
         return is_more
 
-    def begin(self) -> Commit:
+    def commit_much(self) -> Commit:
         """A message is acknowledged, another given back for good, and many are published."""
         self.session.select_transactions()
         for settle in (self.session.ack, lambda tag: self.session.reject(tag, requeue=False)):
@@ -60,7 +60,7 @@ def _started(path: Path) -> World:
 def test_a_kill_in_the_middle(tmp_path: Path, turns: int) -> None:
     """Nothing of it is there, although others' confirmed messages are asked for in between."""
     world = _started(tmp_path)
-    commit = world.begin()
+    commit = world.commit_much()
     for _ in range(turns):
         assert world.turn()
     assert commit.has_begun and not commit.is_done and world.broker.is_unfinished
@@ -74,7 +74,7 @@ def test_a_kill_in_the_middle(tmp_path: Path, turns: int) -> None:
 def test_a_kill_behind_it(tmp_path: Path) -> None:
     """All of it is there as soon as its barrier is safe, also what others published meanwhile."""
     world = _started(tmp_path)
-    commit = world.begin()
+    commit = world.commit_much()
     assert world.turn()
     other = world.session.client.open_session()
     header = encode_header(1, {"delivery_mode": 2})
@@ -96,7 +96,7 @@ def test_a_full_disk_is_noticed_behind_it(tmp_path: Path) -> None:
     from leveret.journal import JournalFull
 
     world = _started(tmp_path)
-    commit = world.begin()
+    commit = world.commit_much()
     assert world.turn()
     world.supervisor._failed(JournalFull("no room"))
     assert not world.recorder.has_failed

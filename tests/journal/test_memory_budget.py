@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,68 +12,47 @@ from hypothesis import strategies as st
 from simulated_files import SimulatedFiles
 from steps import steps
 
-from leveret.engine import Broker, Envelope, ManualClock, Message, Queue, Session, User
+from leveret.engine import Client, Message, Queue, Session
 from leveret.engine.clients.session import NACKED
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import memory_budget, tail_paging
 from leveret.engine.stores.memory_budget import SMALL, held_octets
 from leveret.engine.stores.memory_cap import LEAVING_MAX
-from leveret.journal import Journal, JournalOptions
-from leveret.journal.recording.pager import JournalPager
-from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
+from leveret.journal import JournalOptions
 from leveret.journal.recording.temp_store import FileTempStore
+from leveret.testing.harness import Harness
 
 MEMORY = 1024 * 1024
 LARGEST = 60_000
-USER = User("guest")
 
 
-class Desk:
+class Desk(Harness):
     """A broker whose messages may take one MiB."""
 
+    has_temp_store = False
+
     def __init__(self, spool: str | None = None) -> None:
-        clock = ManualClock()
-        self.broker = Broker(clock)
-        options = JournalOptions(segment_size=1 << 20)
-        self.journal = Journal.open("j", clock, options, files=SimulatedFiles(), threaded=False, new_id=bytes(16))
-        recorder = Recorder(self.broker, self.journal)
-        self.broker.context.storage.pager = JournalPager(self.broker, self.journal, recorder, MEMORY)
+        super().__init__(journal=SimulatedFiles(), journal_options=JournalOptions(segment_size=1 << 20), memory=MEMORY)
         if spool is not None:
             self.broker.context.storage.open_temp = partial(FileTempStore, spool)
-        restore(self.broker, self.journal, recorder)
-        self.client = self.broker.connections.open("/", USER, name="c", flush=self.flush)
-        self.session = self.client.open_session()
         self.queues: list[Queue] = []
         self.number = 0
 
-    def flush(self) -> None:
-        self.client.take_outbox()
-        self.client.drained()
+    def read(self, client: Client) -> None:
+        client.take_outbox()
+        client.drained()
 
     def declare(self, arguments: FieldTable) -> None:
         """One more queue."""
-        name = f"q{len(self.queues)}"
-        self.queues.append(
-            self.client.vhost.queues.declare(name, client=self.client, durable=True, arguments=arguments)
-        )
+        self.queues.append(self.queue(f"q{len(self.queues)}", client=self.client, **arguments))
 
-    def publish(self, queue: Queue, count: int, size: int, *, mode: int = 2, priority: int = 0) -> None:
+    def fill(self, queue: Queue, count: int, size: int, *, mode: int = 2, priority: int = 0) -> None:
         """A run of messages."""
-        properties: dict[str, Any] = {"delivery_mode": mode, "priority": priority}
         bodies = [b"%d." % (self.number + at) + bytes(size) for at in range(count)]
         self.number += count
-        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        envelope = Envelope("", queue.name, scan_properties(PLAIN.split(contents[0])[0][12:]))
-        route = self.client.vhost.router.route("", queue.name, USER)
-        self.session.publish(route, envelope, contents, mandatory=False)
-        self.end_turn()
+        self.publish(*bodies, key=queue.name, delivery_mode=mode, priority=priority)
 
-    def end_turn(self) -> None:
-        """Until there is nothing to do."""
-        while self.broker.end_turn() or self.broker.scheduler.load():
-            self.journal.commit()
+    def _write(self) -> None:
         self.journal.commit()
 
     @property
@@ -102,7 +80,7 @@ def test_many_queues_share_it(desk: Desk) -> None:
         desk.declare({})
     for _ in range(30):
         for queue in desk.queues:
-            desk.publish(queue, 50, 1000)
+            desk.fill(queue, 50, 1000)
             assert desk.held <= desk.bound
     assert all(queue.ready_count == 1500 for queue in desk.queues)
     for queue in desk.queues:
@@ -115,9 +93,9 @@ def test_who_came_first_makes_room(desk: Desk) -> None:
     for _ in range(2):
         desk.declare({})
     first, second = desk.queues
-    desk.publish(first, 500, 1000)
+    desk.fill(first, 500, 1000)
     assert not first.store.is_deep
-    desk.publish(second, 500, 1000)
+    desk.fill(second, 500, 1000)
     assert desk.held <= desk.bound
     assert first.store.is_deep and second.store.in_memory > 200
     for queue in desk.queues:
@@ -132,10 +110,10 @@ def test_room_is_made_in_slices(desk: Desk) -> None:
     for _ in range(2):
         desk.declare({})
     first, second = desk.queues
-    desk.publish(first, 30_000, 0)
+    desk.fill(first, 30_000, 0)
     in_memory, gave = first.store.in_memory, 0
     for _ in range(400):
-        desk.publish(second, 50, 0)
+        desk.fill(second, 50, 0)
         assert in_memory - first.store.in_memory <= LEAVING_MAX
         gave += in_memory > first.store.in_memory
         in_memory = first.store.in_memory
@@ -149,7 +127,7 @@ def test_large_messages(desk: Desk, size: int) -> None:
     desk.declare({})
     (queue,) = desk.queues
     for _ in range(20):
-        desk.publish(queue, 1, size)
+        desk.fill(queue, 1, size)
         assert desk.held <= max(MEMORY, 2 * size)
     assert queue.ready_count == 20
 
@@ -159,7 +137,7 @@ def test_what_comes_back_leaves_again(desk: Desk) -> None:
     desk.declare({})
     (queue,) = desk.queues
     for _ in range(40):
-        desk.publish(queue, 100, 1000)
+        desk.fill(queue, 100, 1000)
     desk.session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
     desk.end_turn()
     assert len(desk.session.unacked) == 4000
@@ -191,14 +169,14 @@ def test_looking_is_amortized(desk: Desk, monkeypatch: pytest.MonkeyPatch, prior
         desk.declare({"x-max-priority": Field("l", 9)} if priorities else {})
     full, other = desk.queues
     for _ in range(100):
-        desk.publish(full, 50, 100)
+        desk.fill(full, 50, 100)
     tags = [got[0] for _ in range(1500) if (got := desk.session.get(full, no_ack=False)) is not None]
     for _ in range(100):
-        desk.publish(other, 50, 100)
+        desk.fill(other, 50, 100)
     looked_at.clear()
     for number, tag in enumerate(tags):
         desk.session.reject(tag, multiple=False, requeue=True, why=NACKED)
-        desk.publish(full, 1, 100, priority=number % 10)
+        desk.fill(full, 1, 100, priority=number % 10)
     assert sum(looked_at) < 100 * len(tags)
     assert desk.held <= desk.bound + MEMORY // 3  # and what was read back in advance
 
@@ -216,12 +194,12 @@ def test_a_queue_that_only_grows_is_not_looked_at(desk: Desk, monkeypatch: pytes
     (queue,) = desk.queues
     store, memory = queue.store, desk.broker.context.storage.memory
     for number in range(300):
-        desk.publish(queue, 1 + number % 7, number)
+        desk.fill(queue, 1 + number % 7, number)
         assert memory.charge_of(store) - store.quota == held_octets(store.ready)  # type: ignore[arg-type]
     assert not looked_at
     desk.session.get(queue, no_ack=True)
     while not looked_at:
-        desk.publish(queue, 10, 100)
+        desk.fill(queue, 10, 100)
     assert memory.charge_of(store) - store.quota == held_octets(store.ready)  # type: ignore[arg-type]
 
 
@@ -248,7 +226,7 @@ def test_whatever_happens(tmp_path_factory: pytest.TempPathFactory, steps: list[
     for what, which, size, count in steps:
         queue = desk.queues[which % len(desk.queues)]
         if what == "publish":
-            desk.publish(queue, count, size, mode=1 + which % 2, priority=which % 7)
+            desk.fill(queue, count, size, mode=1 + which % 2, priority=which % 7)
         elif what == "get":
             for _ in range(count):
                 desk.session.get(queue, no_ack=bool(which % 2))
@@ -280,7 +258,7 @@ def test_many_queues_that_grow_alike() -> None:
         def fill() -> None:
             for _ in range(10):
                 for queue in desk.queues:
-                    desk.publish(queue, 1, size)
+                    desk.fill(queue, 1, size)
 
         count = steps(fill)
         assert any(queue.store.is_deep for queue in desk.queues)
@@ -292,11 +270,11 @@ def test_many_queues_that_grow_alike() -> None:
 def test_direct_replies_that_nobody_reads(tmp_path_factory: pytest.TempPathFactory) -> None:
     """They wait like messages of any queue, and leave nothing behind when the one who asked goes."""
     desk = Desk(str(tmp_path_factory.mktemp("spool")))
-    mute = desk.broker.connections.open("/", USER, name="mute", flush=lambda: None)
+    mute = desk.connect("mute", flush=lambda: None).client
     consumer = mute.open_session().consume_replies("t", "amq.rabbitmq.reply-to.x", no_ack=True)
     count = 60
     for _ in range(count):
-        desk.publish(consumer.queue, 1, 100_000, mode=1)
+        desk.fill(consumer.queue, 1, 100_000, mode=1)
     queue = consumer.queue
     handed_out = queue.counters.delivered
     assert mute.paused and queue.ready_count == count - handed_out > 0

@@ -1,67 +1,44 @@
 """Names and ids in the journal: a name of a thing has one id, and none when the thing is gone."""
 
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.journal import Journal, JournalOptions
+from leveret.engine import User
+from leveret.journal import JournalOptions
 from leveret.journal.format.record import EXCHANGE, VHOST
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.message_index import message_index
 from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
+from leveret.testing.harness import Harness
 
 ME = User("me", is_configured=True)
 
 
-class Life:
+class Life(Harness):
     """A broker on a journal in memory, and the next one on what a kill leaves of it."""
 
     def __init__(self, recorder: type[Recorder] = Recorder) -> None:
-        self._recorder = recorder
-        self.files = SimulatedFiles()
-        self._start()
-
-    def _start(self) -> None:
-        clock = ManualClock()
-        self.broker = Broker(clock)
         options = JournalOptions(segment_size=1 << 30, preallocate_size=0)
-        self.journal = Journal.open("data", clock, options, files=self.files, threaded=False, new_id=bytes(16))
-        self.recorder = self._recorder(self.broker, self.journal)
-        restore(self.broker, self.journal, self.recorder)
+        super().__init__(journal=SimulatedFiles(), journal_options=options, recorder=recorder, user=ME)
+
+    def begin(self) -> None:
+        super().begin()
         self.broker.connections.replace_user(ME)
-        client = self.broker.connections.open("/", ME, name="c", flush=lambda: None)
-        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
-        self.session = client.open_session()
 
-    @property
-    def vhost(self) -> Any:
-        return self.broker.virtual_hosts["/"]
-
-    def settle(self) -> None:
-        """All turns end, all is safe."""
-        while self.broker.end_turn():
-            self.journal.commit()
-        self.journal.commit()
-        assert self.journal.wait(self.journal.next_lsn)
-
-    def kill(self) -> None:
+    def die(self) -> None:
         """Behind the answer to the last thing that was done."""
         self.settle()
-        self.files = self.files.crash()
-        self._start()
+        self.kill()
 
     def roll(self) -> None:
         """Another segment."""
         self.settle()
         self.journal.turns.roll()
 
-    def checkpoint(self, *, rolls: bool = False) -> None:
+    def state(self, *, rolls: bool = False) -> None:
         """`rolls`: a segment ends behind its first slice."""
         self.settle()
         for at, _ in enumerate(checkpoint(self.broker, self.journal, self.recorder)):
@@ -83,17 +60,13 @@ class Life:
     def users(self) -> set[str]:
         return {user.name for user in self.broker.users} - {"me"}
 
-    def publish(self, exchange: str, key: str) -> None:
-        header = encode_header(1, {"delivery_mode": 2})
-        envelope = Envelope(exchange, key, scan_properties(header[12:]))
-        route = self.vhost.router.route(exchange, key, ME)
-        self.session.publish(route, envelope, [PLAIN.join(header, b"x")], mandatory=False)
-        self.settle()
+    def send(self, exchange: str, key: str) -> None:
+        self.publish("x", key=key, exchange=exchange, delivery_mode=2)
 
     def exchanges_of(self, queue: str) -> list[str]:
-        return [message.envelope.exchange for message in self.vhost.queues.named(queue).messages()]
+        return [message.envelope.exchange for message in self.named(queue).messages()]
 
-    def named(self, what: int) -> list[str]:
+    def names_of(self, what: int) -> list[str]:
         names = self.journal.names
         return sorted(names.text(id_) for id_ in names.ids_of(what))
 
@@ -109,16 +82,16 @@ def test_a_deleted_administrator_stays_deleted() -> None:
     life.roll()
     life.delete()
     life.add()
-    life.checkpoint()
-    life.kill()
+    life.state()
+    life.die()
     life.delete()
-    life.checkpoint(rolls=True)
-    life.kill()
+    life.state(rolls=True)
+    life.die()
     life.add()
-    life.kill()
+    life.die()
     assert life.users() == {"admin"}
     life.delete()
-    life.kill()
+    life.die()
     assert life.users() == set()
 
 
@@ -131,10 +104,10 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
     for _ in range(2):
         life.vhost.exchanges.declare("x", "fanout", durable=durable)
         life.vhost.bindings.add("queue", "q", "x", "", {})
-        life.publish("x", "k")
+        life.send("x", "k")
         life.vhost.exchanges.delete("x")
-        life.kill()
-        life.checkpoint()
+        life.die()
+        life.state()
         life.roll()
     assert life.exchanges_of("q") == ["x", "x"]
     moving = life.journal.old_segments.move_forward(
@@ -142,13 +115,13 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
     )
     assert sum(moving) == 1
     life.settle()
-    life.checkpoint()
-    life.kill()
+    life.state()
+    life.die()
     assert life.exchanges_of("q") == ["x", "x"]
     life.vhost.queues.named("q").purge()
     life.settle()
     life.roll()
-    assert "x" not in life.named(EXCHANGE)
+    assert "x" not in life.names_of(EXCHANGE)
 
 
 @pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
@@ -163,7 +136,7 @@ def test_names_of_the_dead_do_not_pile_up(recorder: type[Recorder]) -> None:
         life.vhost.exchanges.declare(f"{name}d", "fanout", durable=True)
         life.vhost.bindings.add("exchange", f"{name}d", "amq.direct", "k", {})
         life.vhost.bindings.add("queue", "q", name, "", {})
-        life.publish(name, "")
+        life.send(name, "")
         life.vhost.exchanges.delete(name)
         life.vhost.exchanges.delete(f"{name}d")
         inner = life.broker.virtual_hosts.create("v")
@@ -173,10 +146,10 @@ def test_names_of_the_dead_do_not_pile_up(recorder: type[Recorder]) -> None:
         life.vhost.queues.named("q").purge()
         life.settle()
     life.roll()
-    assert life.named(VHOST) == ["/"]
-    assert life.named(EXCHANGE) == ["amq.direct"]
-    life.kill()
-    assert life.named(VHOST) == ["/"]
+    assert life.names_of(VHOST) == ["/"]
+    assert life.names_of(EXCHANGE) == ["amq.direct"]
+    life.die()
+    assert life.names_of(VHOST) == ["/"]
 
 
 def test_a_virtual_host_of_the_same_name_is_another_one() -> None:
@@ -190,7 +163,7 @@ def test_a_virtual_host_of_the_same_name_is_another_one() -> None:
         vhost.queues.declare("q", client=None, durable=True)
         vhost.bindings.add("queue", "q", "amq.topic", "#", {})
         life.settle()
-    life.kill()
+    life.die()
     topic = life.broker.virtual_hosts["v"].exchanges.named("amq.topic")
     assert [binding.destination.name for binding in topic.bindings.values()] == ["q"]
 
@@ -229,5 +202,5 @@ def test_segments_that_a_power_cut_brings_back_leave_no_hole() -> None:
                 if mask >> at & 1:
                     after.unlink(name)
             life.files = after
-            life._start()
+            life.begin()
             assert life.users() == {"admin"}

@@ -1,46 +1,34 @@
 """A virtual host that was deleted does not come back with a restart, nor does anything that was in it."""
 
+from functools import partial
+
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
-from leveret.journal import Journal, JournalOptions
+from leveret.engine import Envelope
+from leveret.journal import JournalOptions
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
+from leveret.testing.harness import Harness, messages
 
 
-class Restarted:
+class Restarted(Harness):
     """A broker on the same files, again and again."""
 
     def __init__(self) -> None:
-        self.files = SimulatedFiles()
-        self.start()
-
-    def start(self) -> None:
-        """From what the files hold."""
-        clock = ManualClock()
-        self.broker = Broker(clock)
         options = JournalOptions(segment_size=100_000, preallocate_size=0)
-        self.journal = Journal.open("data", clock, options, files=self.files, threaded=False, new_id=bytes(16))
-        self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
-        restore(self.broker, self.journal, self.recorder)
+        super().__init__(journal=SimulatedFiles(), journal_options=options, recorder=partial(Recorder, counts_max=-1))
 
     def again(self) -> None:
         """Everything safe, then a restart."""
-        while self.broker.end_turn():
-            self.journal.commit()
-        self.journal.commit()
-        assert self.journal.wait(self.journal.next_lsn)
+        self.end_turn()
         self.journal.close()
-        self.start()
+        self.begin()
 
     def killed(self) -> None:
         """What was recorded so far is safe, and nothing else happens before the end."""
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn)
-        self.files = self.files.crash()
-        self.start()
+        self.kill()
 
     def furnish(self) -> None:
         """The virtual host `v` with an exchange, a queue bound to it, and a message."""
@@ -48,14 +36,9 @@ class Restarted:
         vhost.exchanges.declare("e", "topic", durable=True, auto_delete=True)
         vhost.queues.declare("q", client=None, durable=True)
         vhost.bindings.add("queue", "q", "e", "#", {})
-        session = self.broker.connections.open("v", User("u"), name="c", flush=lambda: None).open_session()
-        content = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
-        session.publish(
-            vhost.router.route("e", "k", User("u")),
-            Envelope("e", "k", PropertySummary(persistent=True)),
-            [content],
-            mandatory=False,
-        )
+        session = self.broker.connections.open("v", self.user, name="c", flush=lambda: None).open_session()
+        summary, contents = messages(["x"], {"delivery_mode": 2})
+        session.publish(vhost.router.route("e", "k", self.user), Envelope("e", "k", summary), contents, mandatory=False)
 
 
 def test_it_comes_back_until_it_is_deleted() -> None:

@@ -140,10 +140,10 @@ class Harness:
         recorder: Callable[[Broker, Journal], Recorder] = Recorder,
         memory: int | None = None,
         kind: str = "classic",
-        wall_ms: int | None = None,
+        clock: ManualClock | None = None,
         **broker: Any,
     ) -> None:
-        self.clock = ManualClock() if wall_ms is None else ManualClock(wall_ms)
+        self.clock = clock or ManualClock()
         self.settings, self.memory, self.kind = settings, memory, kind
         self.user: User = broker.pop("user", GUEST)
         self.files: Any = REAL if isinstance(journal, Path) else journal
@@ -180,8 +180,9 @@ class Harness:
         self.client: Client = self.session.client
 
     def _open_journal(self) -> None:
+        new_id = None if self.files is REAL else bytes(16)
         self.journal = Journal.open(
-            self.path, self.clock, self._journal_options, files=self.files, threaded=False, new_id=bytes(16)
+            self.path, self.clock, self._journal_options, files=self.files, threaded=False, new_id=new_id
         )
         self.recorder = self._make_recorder(self.broker, self.journal)
         if self.may_fail:
@@ -219,6 +220,11 @@ class Harness:
 
     def kill(self, *, power_cut: bool = False) -> None:
         """The broker ends at once, and another one begins on what was written; `power_cut`: on what was synced."""
+        self.crash(power_cut=power_cut)
+        self.begin()
+
+    def crash(self, *, power_cut: bool = False) -> None:
+        """The broker ends at once; the files are what is left of them."""
         if self.files is REAL:
             os.close(self.journal.writer.file._handle)
             self.journal.contents.close()
@@ -228,7 +234,6 @@ class Harness:
             left = self.files.power_cut() if power_cut else self.files.crash()
             self.close()
             self.files = left
-        self.begin()
 
     # -- time and turns ---------------------------------------------------------------------------------------------
 
