@@ -1,4 +1,4 @@
-"""What Spark 4 looks for when it starts: packages whose names begin with `pyspark_`, and the `DefaultSource` in them.
+"""The package that Spark 4 loads when it starts: it searches packages with the prefix `pyspark_` for a `DefaultSource`.
 
 With this package installed `spark.read.format("leveret_journal")` works in any session, with nothing to register.
 """

@@ -45,11 +45,11 @@ class Password:
 
     @property
     def is_given(self) -> bool:
-        """Whether there is one."""
+        """Whether a password or hash is given."""
         return self.password is not None or self.password_hash is not None
 
     def hashed(self, command: str) -> PasswordHash:
-        """Messages never contain the password or its hash. Raises: CommandError."""
+        """The password's hash. Messages never contain the password or its hash. Raises: CommandError."""
         if (self.password is None) == (self.password_hash is None):
             raise CommandError(f"{command}: expected either a password or password-hash=TEXT")
         if self.password is not None:
@@ -219,7 +219,7 @@ def set_topic(
         _check_pattern("topic-permissions set", key, text)
     topic = {exchange: TopicPermission(write, read)}
     try:
-        Permissions(Grant(topics=topic), user=user, vhost=vhost).check()  # with the names in their places
+        Permissions(Grant(topics=topic), user=user, vhost=vhost).check()  # replaces {username} and {vhost}
     except PatternFault as fault:
         raise CommandError(f"topic-permissions set: {fault}") from None
     _change_topics(at, owner, vhost, lambda topics: {**topics, **topic})
@@ -335,20 +335,24 @@ def grants_of(user: User, broker: Broker) -> dict[str, Grant]:
 
 
 def with_grants(user: User, grants: Mapping[str, Grant]) -> User:
-    """The user with exactly these grants, whose patterns are right."""
+    """The user with exactly these grants, whose patterns are valid."""
     permissions = {vhost: Permissions(grant, user=user.name, vhost=vhost) for vhost, grant in grants.items()}
     return replace(user, permissions=MappingProxyType(permissions))
 
 
 def with_waiting(user: User, vhost: str, topics: Mapping[str, TopicPermission]) -> User:
-    """The user with exactly these topic permissions, whose patterns are right, where it has no permissions."""
+    """The user with exactly these topic permissions, whose patterns are valid, for a virtual host without
+    permissions.
+    """
     rest = {other: kept for other, kept in user.waiting_topics.items() if other != vhost}
     waiting = {**rest, vhost: MappingProxyType(dict(topics))} if topics else rest
     return replace(user, waiting_topics=MappingProxyType(waiting))
 
 
 def tags_of(value: object) -> tuple[str, ...]:
-    """Tags, each once, from a list, or from text with commas. Any words, as in RabbitMQ. Raises: CommandError."""
+    """Tags without duplicates, from a list, or from text with commas. Any words, as in RabbitMQ. Raises:
+    CommandError.
+    """
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(one, str) and len(one) <= 255 for one in words):
         raise CommandError("tags must be a list of words, or text with commas between them")
@@ -356,7 +360,7 @@ def tags_of(value: object) -> tuple[str, ...]:
 
 
 def _check_pattern(command: str, key: str, text: str) -> None:
-    """Raises: CommandError."""
+    """Check a pattern. Raises: CommandError."""
     try:
         Permissions(Grant(configure=text), user="", vhost="").check()
     except PatternFault as fault:

@@ -1,4 +1,4 @@
-"""Commands about the broker as a whole: how it is, its queues, its log, and reading its configuration again.
+"""Commands about the broker as a whole: its status, its queues, its log, and reloading its configuration.
 
 Source: ruling 24.
 """
@@ -57,7 +57,7 @@ def status(at: Operator) -> Steps:
 
 
 def _usage(broker: Broker) -> list[dict[str, Any]]:
-    """Each limit of memory, store and size, and how much of it is used: octets, or messages (queues page E.1)."""
+    """Each limit of memory, store and size, and its use: octets, or messages (queues page E.1)."""
     return [
         {
             "destination": node.destination,
@@ -73,7 +73,7 @@ def _usage(broker: Broker) -> list[dict[str, Any]]:
 
 
 def _blocked(broker: Broker) -> list[dict[str, Any]]:
-    """Connections whose publishes are held, the longest first, and how much of each."""
+    """Blocked connections, the longest wait first, with the amounts of their parked publishes."""
     return [
         {"connection": client.name, "vhost": client.vhost.name, **why, "held": held_of(client)}
         for client, why in blocked_by(broker)

@@ -1,4 +1,4 @@
-"""Commands that look at messages where they are: browse a queue, search all of them; and what is scheduled.
+"""Commands that show messages in place: browse a queue, search all of them, list scheduled messages.
 
 Source: management page 16.
 """
@@ -31,15 +31,15 @@ from .steps import Steps
 if TYPE_CHECKING:
     from ..journal import JournalStories
 
-#: Messages that are shown by default, at most, and made into rows in one step.
+#: Messages shown by default, at most, and converted to rows in one step.
 BROWSED, BROWSED_MAX, BROWSED_AT_ONCE = 50, 500, 20
-#: Messages that a filter looks at in one step, and in one request.
+#: Messages that a filter tests in one step, and in one request.
 LOOKED_AT_ONCE, LOOKED_MAX = 100, 20_000
-#: Messages that a search finds at most, and looks at, and for how long; octets of bodies that it shows.
+#: Limits of a search: messages found by default and at most, messages tested, milliseconds, octets of bodies shown.
 FOUND, FOUND_MAX, SEARCHED_MAX, SEARCHED_MS, SHOWN_OCTETS = 50, 200, 500_000, 20_000, 200
-#: Messages whose stories a search tells from the events that are kept, and events of each.
+#: Limits of a search in kept events: messages whose events are shown, events of each, and events tested in one step.
 STORIES_MAX, STORY_EVENTS_MAX, EVENTS_A_STEP = 20, 100, 500
-#: Segments of the journal that a search reads, the newest.
+#: Newest segments of the journal that a search reads.
 SEGMENTS_MAX = 4
 LISTED, LISTED_MAX = 1000, 5000
 
@@ -103,7 +103,7 @@ def browse(
 
 
 def _row(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
-    """A message in JSON, with the consumer that holds it, or the time when it is due."""
+    """A message in JSON, with the consumer that has it unacknowledged, or the time when it is due."""
     message = seen.message
     row = shown_message(seen.position, message, truncate, encoding)
     row["id"] = message.id
@@ -168,7 +168,7 @@ def search(
 def _from_journal(
     at: Operator, make: "Callable[..., JournalStories]", takes: Takes | None, wanted_id: int | None
 ) -> Steps:
-    """Stories from the newest segments of the journal, for at most `SEARCHED_MS`."""
+    """Events from the newest segments of the journal, for at most `SEARCHED_MS`."""
     clock = at.broker.context.clock
     until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
     limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
@@ -185,7 +185,7 @@ def _from_journal(
 def _stories(
     at: Operator, given: Filter, message_id: str | None, correlation_id: str | None, wanted_id: int | None
 ) -> Steps:
-    """What happened to messages that were published while events were kept, by what their headers say."""
+    """Events of messages that were published while events were kept, selected by their headers."""
     log = at.events
     ids: dict[int, dict[str, Any]] = {} if wanted_id is None else {wanted_id: {"message": wanted_id, "events": []}}
     fits = _header_test(given, message_id, correlation_id)
@@ -210,7 +210,7 @@ def _stories(
 
 
 class _Search:
-    """What one search has seen. `stopped`: why it ended before all was looked at; empty: it did not."""
+    """The results of one search. `stopped`: the reason why it ended early; empty: it did not."""
 
     def __init__(self, at: Operator, takes: Takes | None, id_: int | None, count: int) -> None:
         self._at, self._clock = at, at.broker.context.clock
@@ -221,7 +221,7 @@ class _Search:
         self.stopped = ""
 
     def look_into(self, queue: Queue) -> Steps:
-        """One queue, in all states."""
+        """Search one queue, in all states."""
         if queue.deleted or queue.is_busy():
             return
         self.queues += 1
@@ -252,7 +252,7 @@ class _Search:
             self.stopped = f"it took {SEARCHED_MS // 1000} s"
 
     def answer(self) -> dict[str, Any]:
-        """In JSON."""
+        """The results in JSON."""
         return {
             "items": self._rows,
             "looked_at": self.looked_at,
@@ -263,7 +263,7 @@ class _Search:
 
 
 def cut(value: Any, length: int) -> Any:
-    """Cut texts after `length` characters and append how many more there are, as Artemis does."""
+    """Cut texts after `length` characters and append the number of the others, as Artemis does."""
     if isinstance(value, str) and len(value) > length:
         return f"{value[:length]}, + {len(value) - length} more"
     if isinstance(value, list):
@@ -272,7 +272,7 @@ def cut(value: Any, length: int) -> Any:
 
 
 def _queues_of(at: Operator, vhost: str | None, name: str | None) -> list[Queue]:
-    """Those of a virtual host or of all, or the one that is named. Raises: CommandError."""
+    """The queues of a virtual host or of all, or the named one. Raises: CommandError."""
     queues = [queue for host in at.vhosts(vhost) for queue in host.queues.values() if name in (None, queue.name)]
     if name is not None and not queues:
         raise CommandError(f"no queue {name!r}")
@@ -280,7 +280,7 @@ def _queues_of(at: Operator, vhost: str | None, name: str | None) -> list[Queue]
 
 
 def _header_test(given: Filter, message_id: str | None, correlation_id: str | None) -> Callable[[Entry, bytes], bool]:
-    """Whether a published message is meant, as far as its headers say."""
+    """A test whether the headers of a published message match."""
     texts = {"message_id": message_id, "correlation_id": correlation_id}
     key, headers = given.routing_key, given.header or {}
 

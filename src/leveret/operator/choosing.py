@@ -1,4 +1,4 @@
-"""The messages that a command means, by its arguments. Source: management page 16."""
+"""The selection of messages by a command's arguments. Source: management page 16."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Filter:
 def chosen(
     command: str, given: Filter, *, message_id: str | None = None, correlation_id: str | None = None
 ) -> Takes | None:
-    """What takes the messages that the arguments mean; None: all. Raises: CommandError."""
+    """A predicate for the selected messages; None: all. Raises: CommandError."""
     headers = given.header
     if headers is not None and not isinstance(headers, dict):
         raise CommandError(f'{command}: header: expected an object, like {{"name": "value"}}')

@@ -7,9 +7,9 @@
         if_empty: true: only if nothing is ready in it
         '''
 
-A parameter without a star is positional on the command line; one without a default is required. Its annotation gives
-its kind; its help is the line of the docstring that begins with its name, or what the annotation says. A parameter of a
-dataclass stands for the fields of that. `_` in a name is `-` everywhere but in bodies of HTTP. Source: ruling 24.
+A parameter before the star is positional on the command line; one without a default is required. Its annotation defines
+its kind; its help is the line of the docstring that begins with its name, or the annotation's. A parameter of a
+dataclass stands for the fields of that. `_` in a name becomes `-` except in bodies of HTTP. Source: ruling 24.
 """
 
 import inspect
@@ -26,7 +26,7 @@ from .kinds import FLAG, NUMBER, TEXT, Kind, NotOfItsKind
 
 @dataclass(slots=True, frozen=True)
 class Argument:
-    """`is_positional`: on the command line it may be given without its name, in the order of the parameters."""
+    """`is_positional`: its name may be left out on the command line, in the order of the parameters."""
 
     name: str
     kind: Kind
@@ -48,8 +48,9 @@ class Argument:
 
 @dataclass(slots=True, frozen=True)
 class Command:
-    """One command. `words`: its name, and its action if it has any. `reads`: it changes nothing, so that nothing has to
-    become safe before it is answered. `groups`: parameter -> the dataclass whose fields are its arguments."""
+    """One command. `words`: its name, and its action if it has any. `reads`: it changes nothing, so its answer waits
+    for no record. `groups`: parameter -> the dataclass whose fields are its arguments.
+    """
 
     words: str
     help: str
@@ -65,7 +66,7 @@ class Command:
         return " ".join((self.words, *(argument.usage for argument in self.arguments)))
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The given arguments by the names of the parameters, each read by its kind. Raises: CommandError."""
+        """The given arguments by the names of the parameters, each converted by its kind. Raises: CommandError."""
         known = {argument.name: argument for argument in self.arguments}
         for name in given:
             if name not in known:
@@ -94,11 +95,11 @@ class Command:
         return self.function(at, **values)
 
     def error(self, text: str, *, with_usage: bool = False) -> CommandError:
-        """A fault, with the command's name."""
+        """An error with the command's name."""
         return CommandError(f"{self.words}: {text}" + (f"\nusage: {self.usage}" if with_usage else ""))
 
 
-#: Command -> action ("" where it has none) -> itself. The first action is the default.
+#: Command -> action ("" if it has none) -> Command. The first action is the default.
 COMMANDS: dict[str, dict[str, Command]] = {}
 
 
@@ -118,7 +119,7 @@ def command(words: str, *, http: Http | None = None, reads: bool = False) -> Cal
 
 
 def created(result: Mapping[str, Any]) -> int:
-    """The status of HTTP for what a command made, or found as it was to be made."""
+    """The HTTP status: 201 if the command created an object, 204 if it existed as declared."""
     return 201 if result["created"] else 204
 
 
@@ -159,7 +160,7 @@ def _arguments_of(function: Callable[..., Any], helps: Mapping[str, str]) -> Ite
 
 
 def _argument(name: str, hint: Any, helps: Mapping[str, str], *, is_required: bool, is_positional: bool) -> Argument:
-    """A parameter without help is a KeyError at import."""
+    """An argument. A parameter without help is a KeyError at import."""
     kind, text = _kind_of(hint)
     text = helps.get(name, text) if text else helps[name]
     return Argument(name.replace("_", "-"), kind, text, is_required, is_positional)
@@ -171,7 +172,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _kind_of(hint: Any) -> tuple[Kind, str]:
-    """Its kind, and the help that the annotation has."""
+    """The kind, and the help, in the annotation."""
     for one in get_args(hint) if type(None) in get_args(hint) else (hint,):
         kind, *text = getattr(one, "__metadata__", (None,))
         if isinstance(kind, Kind):
@@ -182,7 +183,7 @@ def _kind_of(hint: Any) -> tuple[Kind, str]:
 
 
 def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The first sentence of its docstring, and the help of its parameters, of which lines that follow are indented."""
+    """The first sentence of the docstring, and the help of its parameters; continuation lines are indented."""
     first, _, rest = (inspect.getdoc(function) or "").partition("\n")
     lines = (line.partition(": ") for line in rest.replace("\n    ", " ").splitlines())
     return first.rstrip("."), {name: text for name, _, text in lines}

@@ -15,9 +15,9 @@ from .held import blocked_by, held_of
 from .kinds import Name, OnlyUser, OnlyVhost
 from .operator import Operator
 
-#: The reason for the client when the operator gives none: the text of RabbitMQ's management plugin.
+#: The client's default reason: the text of RabbitMQ's management plugin.
 CLOSED_BY_HAND = "Closed via management plugin"
-#: The reason for blocked clients when the operator gives none: the text of RabbitMQ's memory alarm.
+#: The default reason for blocked clients: the text of RabbitMQ's memory alarm.
 ALARM_BY_HAND = "low on memory"
 
 
@@ -101,7 +101,7 @@ def consumers(at: Operator, *, vhost: OnlyVhost | None = None, queue: Name | Non
 
 
 def _clients(at: Operator, vhost: str | None, user: str | None = None) -> Iterator[Client]:
-    """Of one virtual host, of one user, or all; the oldest first."""
+    """The connections of a virtual host, of a user, or all; oldest first."""
     at.vhosts(vhost)
     for client in at.broker.connections:
         if vhost in (None, client.vhost.name) and user in (None, client.user.name):
@@ -109,14 +109,14 @@ def _clients(at: Operator, vhost: str | None, user: str | None = None) -> Iterat
 
 
 def _state(at: Operator, client: Client) -> str:
-    """In RabbitMQ's words."""
+    """The state in RabbitMQ's words."""
     if client.is_blocked:
         return "blocked"
     return "running" if at.broker.flow.alarm_reason is None else "blocking"
 
 
 def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
-    """The latest time when the oldest delivery can have been sent, in wall ms; it is noted about once a minute.
+    """The latest possible time of the oldest delivery, in wall ms; times are noted about once a minute.
 
     None: nothing is unacknowledged, or it was delivered after the last note.
     """

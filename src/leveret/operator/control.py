@@ -47,7 +47,7 @@ class ControlTable:
         self._is_loaded = False
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
-        """Set the broker that the commands are for, and the configuration's objects in it."""
+        """Set the broker of the commands, and the configuration's objects in it."""
         self.operator.attach(broker, objects)
 
     @property
@@ -68,7 +68,7 @@ class ControlTable:
         return finished(result) if isinstance(result, Generator) else result
 
     def steps(self, name: object, arguments: object = None) -> Steps:
-        """The steps of one command; the last comes when what it did is safe. Raises: CommandError."""
+        """The steps of one command; the last comes when its effects are safe. Raises: CommandError."""
         yield from self._parts()
         command, result = self._begin(name, arguments)
         if not isinstance(result, Generator):
@@ -76,12 +76,12 @@ class ControlTable:
         return (yield from result if command.reads else self._until_safe(result))
 
     def load(self) -> None:
-        """Import what serves commands, at once."""
+        """Import the modules of all commands at once."""
         for _ in self._parts():
             pass
 
     def _parts(self) -> Steps:
-        """Import it, for the first command: all in one step would be 20 ms, for which every client waits."""
+        """Import the modules for the first command, one a step: all at once would block every client for 20 ms."""
         if self._is_loaded:
             return
         for name in PARTS:
@@ -90,7 +90,7 @@ class ControlTable:
         self._is_loaded = True
 
     def _begin(self, name: object, arguments: object) -> tuple["Command", Any]:
-        """A command, and its result or the steps that come to it. Raises: CommandError."""
+        """A command, and its result or the steps to it. Raises: CommandError."""
         if arguments is not None and not isinstance(arguments, dict):
             raise CommandError("arguments must be an object")
         from .command_table import find
@@ -109,7 +109,7 @@ class ControlTable:
             break
 
     def _serve(self, vhost: VirtualHost, envelope: Envelope, content: bytes) -> Iterator[None]:
-        """Each step runs in a separate turn; the last one sends the answer, when the journal has what was done."""
+        """Each step runs in a separate turn; the last one sends the answer, when the journal has the records."""
         header, body = envelope.framing.split(content)
         try:
             properties = decode_properties(header)

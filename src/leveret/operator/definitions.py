@@ -73,8 +73,8 @@ class Definitions:
     def export_steps(self, only: str | None = None) -> Steps:
         """The whole broker except exclusive queues, the default exchange's bindings, and predeclared exchanges.
 
-        `only`: what is in one virtual host, written as RabbitMQ does: queues, exchanges and bindings do not name it.
-        Objects are those of the first steps. Raises: CommandError.
+        `only`: one virtual host, in RabbitMQ's form: queues, exchanges and bindings do not name it. Objects are those
+        of the first steps. Raises: CommandError.
         """
         broker = self._broker()
         vhosts = list(broker.virtual_hosts.values())
@@ -131,13 +131,13 @@ class Definitions:
     def steps_of(self, document: object, only: str | None = None, *, is_whole: bool = False) -> Steps:
         """Import a document.
 
-        Returns counts of what was imported; `faults`, entries that were not; `remarks`, about what is no mistake of the
-        file: an object that is there with other arguments, a binding to a queue that is not.
+        Returns counts of imported entries; `faults`, entries that were not imported; `remarks`, entries that were left
+        out without a mistake in the file: an object that exists with other arguments, a binding to a missing queue.
 
-        `only`: all of it is for this virtual host; what is in none is left out. `is_whole`: all or nothing.
+        `only`: the virtual host of all objects; other entries are left out. `is_whole`: all or nothing.
 
-        Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, for what is no
-        document, and if `is_whole`, when anything in it is wrong; nothing is changed.
+        Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, if it is no document,
+        and if `is_whole`, for any fault; then nothing is changed.
         """
         broker = self._broker()
         if only is not None:
@@ -195,7 +195,7 @@ def _declared(vhost: VirtualHost) -> list[Exchange]:
 
 
 def _in_vhost(document: object, vhost: str) -> object:
-    """The sections that are about what is in a virtual host, all entries for this one."""
+    """The sections about objects in a virtual host, with all entries for this one."""
     if not isinstance(document, dict):
         return document
     found: dict[str, Any] = {}
@@ -218,7 +218,7 @@ def looked_through(configuration: Configuration, document: object) -> tuple[list
 
 
 def _apply(broker: Broker, plan: Plan) -> Steps:
-    """Returns remarks. Exchanges, queues and bindings are taken out of the plan."""
+    """Apply a plan. Returns remarks. Exchanges, queues and bindings are removed from the plan."""
     remarks: list[str] = []
     yield from _with_each(broker, plan.vhosts, broker.virtual_hosts.create)
     yield from _with_each(broker, plan.limits.keys() | plan.default_types.keys(), partial(_limit, broker, plan))
@@ -237,22 +237,22 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
         def declare(one: Any, what: str = what, do: Callable[[Broker, Any], None] = do) -> None:
             try:
                 do(broker, one)
-            except EngineError as error:  # exists with other arguments: not changed, as in RabbitMQ
+            except EngineError as error:  # it exists with other arguments: not changed, as in RabbitMQ
                 remarks.append(f"{what} {shown(getattr(one, 'name', ''))} stays as it is: {text_of(error)}")
 
-        objects.reverse()  # what is done is freed: all of it at once would be a long step
+        objects.reverse()  # each is freed when it is done: all at once would be a long step
         yield from _with_each(broker, _taken(objects), declare)
     return remarks
 
 
 def _taken(objects: list[Any]) -> Iterator[Any]:
-    """Each, the last first, out of the list."""
+    """Remove and yield the objects, the last one first."""
     while objects:
         yield objects.pop()
 
 
 def _with_each(broker: Broker, objects: Iterable[T], do: Callable[[T], object]) -> Steps:
-    """Do it with each. A step ends after some objects, or when they cost much."""
+    """Apply a function to each. A step ends after some objects, or by their cost."""
     effort = broker.context.effort
     until = effort.spent + EFFORT_A_STEP
     for number, one in enumerate(objects):
@@ -263,7 +263,7 @@ def _with_each(broker: Broker, objects: Iterable[T], do: Callable[[T], object]) 
 
 
 def _limit(broker: Broker, plan: Plan, name: str) -> None:
-    """Set what the plan says of this virtual host; the rest stays."""
+    """Set the limits in the plan for this virtual host; others stay."""
     vhost = broker.virtual_hosts.get(name)
     if vhost is None:
         return  # it was deleted meanwhile
@@ -333,7 +333,7 @@ def _limits_value(connections: int | None, key: str, other: int | None) -> dict[
 
 
 def _parameter_values(broker: Broker) -> Iterator[dict[str, Any]]:
-    """Limits of virtual hosts, and operator policies."""
+    """Limits of virtual hosts, and operator policies, as parameters."""
     for vhost in broker.virtual_hosts.values():
         if value := _limits_value(vhost.context.limits.max_connections, "max-queues", vhost.context.limits.max_queues):
             yield {"vhost": vhost.name, "component": LIMITS_COMPONENT, "name": "limits", "value": value}
@@ -392,7 +392,7 @@ def _queue_value(queue: Queue) -> dict[str, Any]:
 
 
 def _binding_value(vhost: str, binding: Binding) -> dict[str, Any] | None:
-    """None: it is to a queue that goes with its connection."""
+    """A binding; None: to a queue that ends with its connection."""
     target = binding.destination
     if isinstance(target, Queue) and target.exclusive:
         return None

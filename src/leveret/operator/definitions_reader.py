@@ -1,7 +1,7 @@
 """Definitions in RabbitMQ's JSON, read into a plan: each entry is checked, and tried in a temporary broker.
 
-Files of every release are read: a field that old releases did not write gets the default it then had, and `[]` is an
-empty object, as Erlang's writers print it.
+Files of every release are accepted: a field that old releases did not write gets the default of that time, and `[]` is
+an empty object, as Erlang's writers print it.
 
 Source: behaviour page 5.3, 5.5.
 """
@@ -43,16 +43,16 @@ from .steps import Steps
 FAULTS_MAX = 50
 #: Objects of a document that are checked, or declared, in one step (2 to 4 ms).
 OBJECTS_A_STEP = 25
-#: What a step may cost, if that is more than usual: names are long, or policies many.
+#: Maximum `Effort` of a step, for long names or many policies.
 EFFORT_A_STEP = 2_000
-#: Reading a pattern: `Effort` per character.
+#: `Effort` per character of a pattern.
 PATTERN_EFFORT = 5
 LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
 class DefinitionsFault(Exception):
-    """`faults`: one line for each, the place first; nothing was changed."""
+    """`faults`: one line for each, beginning with its position; nothing was changed."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults[:FAULTS_MAX]))
@@ -91,17 +91,17 @@ class BindingEntry:
 
 @dataclass(slots=True)
 class Plan:
-    """The checked contents of a document, without the entries that have a fault.
+    """The checked contents of a document, without entries that have a fault.
 
-    `faults`, `remarks`: a line for each entry that is left out, the place first. A remark is no mistake in the file.
-    Users do not have their permissions here yet.
+    `faults`, `remarks`: a line for each entry that is left out, beginning with its position. A remark is no mistake in
+    the file. The users have no permissions yet.
     """
 
     faults: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     users: dict[str, User] = field(default_factory=dict)
-    passwords: dict[str, str] = field(default_factory=dict)  # in clear text, by user, where there is no hash
+    passwords: dict[str, str] = field(default_factory=dict)  # plain, by user, if there is no hash
     vhosts: dict[str, None] = field(default_factory=dict)
     limits: dict[str, VirtualHostLimits] = field(default_factory=dict)
     default_types: dict[str, str] = field(default_factory=dict)  # of queues, by virtual host
@@ -126,7 +126,7 @@ class DefinitionsReader:
         self.dry = Broker(ManualClock(), settings=broker.context.settings, options=broker.context.options)
 
     def plan(self) -> Steps:
-        """Returns a Plan. Raises: DefinitionsFault, for what is no document at all."""
+        """Make the plan. Returns a Plan. Raises: DefinitionsFault, if it is no document."""
         if not isinstance(self.document, dict):
             raise DefinitionsFault(["definitions: expected an object"])
         readers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -163,7 +163,7 @@ class DefinitionsReader:
         return self.found
 
     def tell_arguments(self) -> None:
-        """Add a remark for each argument of a queue that has no meaning here."""
+        """Add a remark for each argument of a queue without a meaning here."""
         self.dry.context.on_unknown_arguments = self._remark_arguments
 
     def _remark_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
@@ -185,7 +185,7 @@ class DefinitionsReader:
         if type_name is None:
             type_name = metadata.get("default_queue_type")
         if type_name not in (None, "", "undefined"):
-            # RabbitMQ writes the type or its own module for it.
+            # RabbitMQ writes the type or the name of its module.
             kind = next((one for one in QUEUE_TYPES if type_name in (one, f"rabbit_{one}_queue")), None)
             if kind is None:
                 raise ValueError(f"default_queue_type: expected classic, quorum or stream, not {shown(type_name)}")
@@ -256,7 +256,7 @@ class DefinitionsReader:
         self._keep(("", "", name), entry)
 
     def _charge_patterns(self, *patterns: object) -> None:
-        """Count the cost of reading these."""
+        """Count the cost of parsing these patterns."""
         self.dry.context.effort.spent += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
 
     def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
@@ -327,7 +327,9 @@ class DefinitionsReader:
         self.found.bindings.append(binding)
 
     def _try_binding(self, binding: BindingEntry) -> None:
-        """Objects that the document does not declare may exist in the broker: the dry run gets substitutes for them."""
+        """Try a binding. Objects that the document does not declare may exist in the broker, so the dry run substitutes
+        them.
+        """
         dry = self.dry.virtual_hosts.create(binding.vhost)
         there = self.broker.virtual_hosts.get(binding.vhost)
         exchanges = {binding.source} if binding.to_queue else {binding.source, binding.destination}
@@ -378,7 +380,7 @@ def declare_queue(broker: Broker, one: QueueEntry) -> None:
         durable=one.durable,
         auto_delete=one.auto_delete,
         arguments=one.arguments,
-        server_named=one.name.startswith("amq."),  # it was, when it was exported
+        server_named=one.name.startswith("amq."),  # it had a generated name when it was exported
     )
 
 
@@ -401,14 +403,14 @@ def _text(entry: dict[str, Any], key: str, *, empty: bool = False) -> str:
 def _flag(entry: dict[str, Any], key: str) -> bool:
     value = entry.get(key)
     if value is None:
-        return key == "durable"  # as RabbitMQ takes what is left out, since 3.10
+        return key == "durable"  # RabbitMQ's default since 3.10
     if not isinstance(value, bool):
         raise ValueError(f"{key}: expected true or false")
     return value
 
 
 def _object(entry: dict[str, Any], key: str) -> dict[str, Any]:
-    """Nothing, null and `[]` are an empty one; `[["max-queues", 5]]` is what RabbitMQ 3.10 makes of limits."""
+    """An object. Missing, null and `[]` are empty; `[["max-queues", 5]]` is RabbitMQ 3.10's form of limits."""
     value = entry.get(key)
     if value is None:
         return {}

@@ -1,4 +1,4 @@
-"""Commands about settings that are not in force, and about the rules that are. Nothing is changed.
+"""Commands about settings that are not in force, and about the rules that are. They change nothing.
 
 Source: management page 15, 16; address-settings page 3.8.
 """
@@ -41,7 +41,7 @@ from .policies import policy_value
 from .running import explain_running
 from .steps import Steps
 
-#: Policies of one draft.
+#: Maximum policies of one draft.
 POLICIES_MAX = 1000
 
 Included = Annotated[Any, JSON, "{NAME: TEXT} of the files that they include"]
@@ -106,7 +106,7 @@ def draft(
 def _drafted(
     at: Operator, files: object, included: object, adds: bool, policies: object
 ) -> tuple[Configuration, Policies]:
-    """The configuration, and all policies that there would be. Raises: CommandError."""
+    """The configuration, and all policies, with the draft. Raises: CommandError."""
     now = at.objects.configuration
     if files is None and policies is None:
         raise CommandError("draft: expected files or policies")
@@ -122,7 +122,7 @@ def _drafted(
 
 
 def _policies_of(at: Operator, given: object) -> list[Policy]:
-    """Raises: CommandError."""
+    """The policies of the draft. Raises: CommandError."""
     if not isinstance(given, list) or len(given) > POLICIES_MAX or not all(isinstance(one, dict) for one in given):
         raise CommandError(f"draft: policies: expected a list of at most {POLICIES_MAX} objects")
     found = []
@@ -189,7 +189,7 @@ def _as_drafted(objects: ConfiguredObjects, now: Explanation, new: Configuration
 
 
 def _differing(now: Explanation, draft: Explanation) -> Iterator[dict[str, Any]]:
-    """`now`, `draft`: the values, null where it is not set at all."""
+    """`now`, `draft`: the values, null where unset."""
     before = {row.name: row for row in now.rows}
     for row in draft.rows:
         old = before.get(row.name)
@@ -234,10 +234,10 @@ def _policy_of(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[P
 
 
 def _won(names: list[str], rules: dict[str, str], known: Container[str]) -> dict[str, list[str]]:
-    """Of the settings that one has: those that it gives, and those that another one gives.
+    """The settings of a rule in two groups: those that it gives, and those that another rule gives.
 
-    `rules`: setting -> its rule, of those that it gives. `known`: all settings; what has another name there stands at
-    the end of the rule.
+    `rules`: setting -> its rule, of those that it gives. `known`: all settings; a policy's name of a setting is at the
+    end of the rule.
     """
     ends = {rule.rpartition("(")[2].removeprefix("x-").removesuffix(")") for rule in rules.values() if "(" in rule}
     gives = [name for name in names if (name in rules if name in known else name in ends)]

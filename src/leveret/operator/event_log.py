@@ -1,7 +1,7 @@
 """The latest events of the broker, kept while clients ask for them; at other times events cost nothing.
 
-Contents of messages are not held, only what identifies them: their ids, and the headers of those that were published.
-Source: management page 15, 16; rulings, "Events".
+Contents of messages are not kept, only identification: their ids, and the headers of published ones. Source: management
+page 15, 16; rulings, "Events".
 """
 
 import struct
@@ -13,22 +13,22 @@ from typing import Any
 
 from ..engine import MS, Binding, Broker, Client, Deadline, Envelope, Event, PublishedEvent, Queue
 
-#: Events that are kept, and octets of headers in them; the oldest go.
+#: Maximum events, and octets of headers in them; the oldest are dropped.
 EVENTS_MAX, OCTETS_MAX = 10_000, 4 * 1024 * 1024
-#: Messages of one event that are named; the rest is counted. A header that is longer is not kept.
+#: Messages of one event that are listed; the rest is counted. Maximum octets of a header that is kept.
 MESSAGES_MAX, HEADER_MAX = 100, 2048
-#: After this time without a request no event is kept.
+#: Milliseconds without a request after which no event is kept.
 IDLE_MS = 60_000
-#: Of what an event says those that may hold secrets, or what only the engine may have.
+#: Details of events that may hold secrets, or are objects of the engine.
 _LEFT_OUT = frozenset({"contents", "envelope", "exchange", "policy", "queue", "session", "user", "value"})
 NAMES_MAX = 20
 
 
 @dataclass(slots=True)
 class Entry:
-    """One event. `number`: they rise by one. `ids`: of its messages, the first ones of `count`.
+    """One event. `number`: rises by one. `ids`: the first ones of its `count` messages.
 
-    `headers`: header payloads of these, of published messages alone; empty where one is too long.
+    `headers`: header payloads of published messages, one for each id; empty if too long.
     """
 
     number: int
@@ -43,9 +43,9 @@ class Entry:
 
 
 class EventLog:
-    """Of one broker. `next`: the number of the next event.
+    """The event log of one broker. `next`: the number of the next event.
 
-    `since_ms`: when it began to listen (wall time); None: it does not listen.
+    `since_ms`: the start of listening (wall time); None: it does not listen.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -58,7 +58,7 @@ class EventLog:
         self.since_ms: int | None = None
 
     def look(self) -> None:
-        """Listen for events, until no request came for `IDLE_MS`."""
+        """Listen for events, until there was no request for `IDLE_MS`."""
         broker = self._broker
         if self.since_ms is None:
             self.since_ms = broker.context.clock.wall_ms()
@@ -67,7 +67,7 @@ class EventLog:
         self._idle = broker.context.deadlines.set(broker.context.clock.monotonic_ns() + IDLE_MS * MS, self.end)
 
     def end(self) -> None:
-        """Stop listening, and forget what was kept."""
+        """Stop listening, and drop the events."""
         if self.since_ms is not None:
             self._broker.context.listeners.remove(self._listener)
         self._broker.context.deadlines.cancel(self._idle)
@@ -76,15 +76,15 @@ class EventLog:
 
     @property
     def first(self) -> int:
-        """The number of the oldest event that is kept, or of the next one."""
+        """The number of the oldest kept event, or of the next one."""
         return self._entries[0].number if self._entries else self.next
 
     def behind(self, number: int) -> Iterator[Entry]:
-        """Those with a higher number, oldest first. Nothing may happen while they are looked at."""
+        """Events with a higher number, oldest first. There must be no new event during the iteration."""
         return islice(self._entries, max(0, number + 1 - self.first), None)
 
     def newest(self) -> Iterator[Entry]:
-        """All, newest first, likewise."""
+        """All events, newest first, with the same condition."""
         return reversed(self._entries)
 
     def _listen(self, event: Event) -> None:
@@ -112,7 +112,7 @@ class EventLog:
 
 
 def _header_of(envelope: Envelope, content: bytes) -> bytes:
-    """The content header; empty if it is too long or cannot be read, because a listener must not fail."""
+    """The content header; empty if it is too long or invalid, because a listener must not fail."""
     try:
         header = envelope.framing.split(content)[0]
     except (ValueError, struct.error):
@@ -121,7 +121,7 @@ def _header_of(envelope: Envelope, content: bytes) -> bytes:
 
 
 def shown_detail(event: Event) -> dict[str, Any]:
-    """What an event says beside its messages: names and numbers."""
+    """The public details of an event: names and numbers."""
     shown: dict[str, Any] = {}
     if isinstance(event.of, Envelope):
         shown["exchange"], shown["routing_key"] = event.of.exchange, event.of.routing_key

@@ -11,7 +11,7 @@ from .event_log import Entry
 from .kinds import Name, OnlyVhost, Word
 from .operator import Operator
 
-#: Events that are answered by default, and at most.
+#: Events in an answer by default, and at most.
 SHOWN, SHOWN_MAX = 100, 1000
 _KINDS = frozenset(kind.value for kind in EventKind)
 

@@ -1,6 +1,6 @@
-"""The modules that serve commands, by name: none is imported before the first command, or by `leveret ctl`.
+"""The modules of commands, by name: they are imported for the first command, and not by `leveret ctl`.
 
-Most brokers are never sent a command, and these modules take a tenth of the time of a start.
+Most brokers never get a command, and these modules take a tenth of the time of a start.
 """
 
 #: Families of commands, in the order in which help lists them.
@@ -20,7 +20,7 @@ FAMILIES = (
     "parameters",
     "definitions",
 )
-#: These and what they import, in such an order that each takes a few milliseconds at most.
+#: These modules and their imports, in an order in which each takes a few milliseconds at most.
 PARTS = (
     "command",
     "..expressions.patterns.pattern_syntax",

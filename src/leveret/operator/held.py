@@ -1,4 +1,4 @@
-"""What the control table tells of publishers that wait: for what, since when, and how much of theirs is held where."""
+"""Blocked publishers as values of commands: their limits, waits, and amounts of parked publishes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from ..engine import Broker, Client
 
 
 def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
-    """The clients that wait for room: for which limit, and for how long; the longest first."""
+    """The clients that wait for room, with the limit and the duration; the longest first."""
     now_ns = broker.context.clock.monotonic_ns()
     for blocked in broker.flow.blocked():
         assert isinstance(blocked.client, Client)
@@ -19,9 +19,9 @@ def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
 
 
 def held_of(client: Client) -> dict[str, Any]:
-    """How much is held of a client, in memory and in the temp store; empty: nothing.
+    """The parked publishes of a client, in memory and in the temp store; empty: none.
 
-    `unread`: so much that nothing more is read of it.
+    `unread`: there are so many that the client is not read.
     """
     parked = client.parked
     if parked is None or not (parked.publishes or parked.octets):
@@ -35,7 +35,7 @@ def held_of(client: Client) -> dict[str, Any]:
 
 
 def held_of_all(broker: Broker) -> dict[str, Any]:
-    """The same of all clients together, and how many octets that may be in memory; 0: any number."""
+    """The same of all clients together, and the maximum octets in memory; 0: no limit."""
     rows = [row for row in map(held_of, broker.connections) if row]
     return {
         "connections": len(rows),

@@ -1,7 +1,7 @@
-"""Jobs: long work on messages that goes on while others are served, at a rate, until it is done or cancelled.
+"""Jobs: long work on messages that runs beside clients, at a rate, until it is done or cancelled.
 
 A job works in slices at the ends of turns, and waits for its next slice by a deadline of the broker's clock. Jobs are
-in memory: a restart ends them, and what they moved until then is where they moved it. Source: management page 16.
+in memory: a restart ends them; messages moved until then stay moved. Source: management page 16.
 """
 
 import logging
@@ -13,9 +13,9 @@ from .command_error import CommandError
 
 logger = logging.getLogger("leveret.jobs")
 
-#: Jobs under way at a time, and those that have ended which are remembered.
+#: Maximum jobs at a time, and ended jobs that are remembered.
 RUNNING_MAX, ENDED_MAX = 8, 100
-#: What a job with a rate does at once, as parts of a second; it is at least one message.
+#: Slices per second of a job with a rate; a slice has at least one message.
 PARTS = 20
 #: Milliseconds after which a job that waits for room tries again, doubled each time up to the second.
 AGAIN_MS, AGAIN_MS_MAX = 100, 5_000
@@ -23,8 +23,9 @@ RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cance
 
 
 class Job:
-    """One request under way. `command`: its name; `to`: where messages go, in words; `rate`: messages a second, None:
-    as fast as it can be done. `state`: running, waiting (for room), done, cancelled or failed."""
+    """One job. `command`: its name; `to`: the destination, in words; `rate`: messages a second, None: no limit.
+    `state`: running, waiting (for room), done, cancelled or failed.
+    """
 
     def __init__(
         self, id_: int, command: str, moving: Moving, client: Client, *, by: str | None, to: str, rate: int | None
@@ -45,7 +46,7 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether it has ended."""
         return self.state in (DONE, CANCELLED, FAILED)
 
     def begin(self) -> None:
@@ -56,12 +57,12 @@ class Job:
         self.client.broker.background.run(self._steps())
 
     def cancel(self) -> None:
-        """What is moved stays moved."""
+        """Cancel. Moved messages stay moved."""
         if not self.is_over:
             self._end(CANCELLED)
 
     def row(self) -> dict[str, Any]:
-        """What is known of it, for the control table. Times in ms since 1970."""
+        """The job in JSON. Times in ms since 1970."""
         moving = self.moving
         spent_ns = self._spent_ns if self.is_over else self._clock.monotonic_ns() - self._began_ns
         return {
@@ -86,7 +87,7 @@ class Job:
         }
 
     def _steps(self) -> Iterator[None]:
-        """Slices, until it is over or has to wait."""
+        """Slices, until it ends or has to wait."""
         self._deadline = None
         while not self.is_over:
             try:
@@ -95,7 +96,7 @@ class Job:
                 self._fail("the queue is gone")
             except CommandError as error:
                 self._fail(str(error))
-            except Exception as error:  # a fault of ours or of the disk must not end the turn of a client
+            except Exception as error:  # an error of ours or of the disk must not end the turn of a client
                 logger.exception("job %d", self.id)
                 self._fail(f"{type(error).__name__}: {error}")
             else:
@@ -104,7 +105,7 @@ class Job:
                 yield
 
     def _slice(self) -> bool:
-        """Returns whether the next one is later, which is seen to."""
+        """Do a slice. Returns whether the next one waits for a deadline, which is set."""
         moving, rate = self.moving, self.rate
         self._check()
         before = moving.done
@@ -127,7 +128,7 @@ class Job:
         return False
 
     def _check(self) -> None:
-        """Check that the virtual host and the user exist, and take the permissions in force. Raises: CommandError."""
+        """Check that the virtual host and the user exist, and use the current permissions. Raises: CommandError."""
         if self.client.host.is_being_deleted:
             raise CommandError("the virtual host is gone")
         if self.by is not None:
@@ -154,7 +155,7 @@ class Job:
 
 
 class Jobs:
-    """All jobs of one broker, in the order in which they began."""
+    """All jobs of one broker, oldest first."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
@@ -164,13 +165,13 @@ class Jobs:
         return iter(self._jobs.values())
 
     def forget(self) -> None:
-        """Another broker takes the place of theirs, as after a restart."""
+        """Forget the jobs: the broker is replaced, as after a restart."""
         for job in self:
             job.cancel()
         self._jobs.clear()
 
     def find(self, id_: int) -> Job:
-        """Raises: CommandError."""
+        """A job by its id. Raises: CommandError."""
         job = self._jobs.get(id_)
         if job is None:
             raise CommandError(f"no job {id_}")
@@ -180,7 +181,7 @@ class Jobs:
         self, command: str, moving: Moving, client: Client, *, by: str | None, to: str, rate: int | None,
         limit: int | None,
     ) -> Job:  # fmt: skip
-        """A new one, which goes on by itself. Raises: CommandError (too many, or another one at that queue)."""
+        """Begin a new job. Raises: CommandError (too many, or another one at that queue)."""
         running = [job for job in self if not job.is_over]
         if len(running) >= RUNNING_MAX:
             raise CommandError(f"{RUNNING_MAX} jobs are under way: wait for one, or cancel one")

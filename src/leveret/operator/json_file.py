@@ -1,6 +1,6 @@
-"""A file of JSON as people and their editors write it: read, or refused with the place and the reason.
+"""A JSON file written by people and their editors: read, or refused with the position and the reason.
 
-The line of an entry is looked for only where something is wrong with it.
+The line of an entry is only searched for a fault.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-#: What stands where JSON is not, cut to this length in characters.
+#: Maximum characters of invalid text that a message shows.
 _SHOWN_MAX = 20
 
 
@@ -39,14 +39,14 @@ class JsonFile:
 
 
 def read_json_file(name: str) -> JsonFile:
-    """Raises: OSError; JsonFault."""
+    """Read a file. Raises: OSError; JsonFault."""
     with open(name, "rb") as file:
         text = _text_of(file.read())
     return JsonFile(name, text, _value_of(text))
 
 
 def _text_of(octets: bytes) -> str:
-    """The text, in whichever UTF it is and without its byte order mark. Raises: JsonFault."""
+    """The text, decoded from its UTF and without its byte order mark. Raises: JsonFault."""
     try:
         return octets.decode(json.detect_encoding(octets)).removeprefix("\ufeff")
     except UnicodeDecodeError:
@@ -54,14 +54,14 @@ def _text_of(octets: bytes) -> str:
 
 
 def _value_of(text: str) -> Any:
-    """Raises: JsonFault."""
+    """The value of a text. Raises: JsonFault."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         reason, at = _reason(error)
         line_start = text.rfind("\n", 0, at) + 1
         raise JsonFault(reason, text.count("\n", 0, at) + 1, at - line_start + 1) from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
+    except (ValueError, RecursionError):  # a number of thousands of digits, deeply nested lists
         raise JsonFault("is too deep, or has a number that is too long") from None
 
 
@@ -81,7 +81,7 @@ def _lines_of_entries(text: str) -> dict[str, int]:
     at = space(at + 1)
     while text[at] != "}":
         section, at = decode(text, at)
-        at = space(space(at) + 1)  # behind the colon
+        at = space(space(at) + 1)  # after the colon
         if text[at] == "[":
             index, at = 0, space(at + 1)
             while text[at] != "]":
@@ -104,7 +104,7 @@ def _lines_of_entries(text: str) -> dict[str, int]:
 
 
 def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
-    """What is wrong, and at which character."""
+    """The error, and its character."""
     text, at = error.doc, error.pos
     if error.msg.startswith("Invalid control character"):
         return "a tab or the end of a line inside of text: expected \\t or \\n", at

@@ -1,6 +1,6 @@
-"""The kinds of arguments that commands take: how each is read, from JSON or from text of the command line.
+"""The kinds of arguments of commands, with the conversion of each from JSON or from text of the command line.
 
-An annotation names a kind, and perhaps the help that its arguments have in every command.
+An annotation names a kind, and optionally the help that its arguments have in every command.
 """
 
 import json
@@ -15,14 +15,14 @@ OCTETS_MAX = 255
 
 
 class NotOfItsKind(ValueError):
-    """A value of another kind; the refusal says which kind was expected."""
+    """A value of another kind; the message names the expected one."""
 
 
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """`word`: its name in usage lines. `read(name, value)`: the value; raises ValueError with the whole fault.
+    """`word`: its name in usage lines. `read(name, value)`: the value; raises ValueError with the whole message.
 
-    `typed`: what the argument is called on the command line, if it has another name there.
+    `typed`: the argument's name on the command line, if it differs.
     """
 
     word: str
@@ -50,7 +50,7 @@ def _read_number(name: str, value: object) -> int:
 
 
 def _read_limit(name: str, value: object) -> int:
-    """Anything below zero is no limit, as in RabbitMQ."""
+    """A limit. Anything below zero is no limit, as in RabbitMQ."""
     text = str(value)
     if text.startswith("-") and text[1:].isascii() and text[1:].isdigit():
         return -1
@@ -100,9 +100,9 @@ WORD = Kind("WORD", _read_name)
 Name = Annotated[str, NAME]
 PATTERN = Kind("PATTERN", _read_anything)
 Pattern = Annotated[str, Kind("PATTERN", _read_text)]
-#: One of a few, which the command knows.
+#: One of a few words, which the command checks.
 Word = Annotated[str, WORD]
-#: -1: none.
+#: -1: no limit.
 Limit = Annotated[int, Kind("NUMBER", _read_limit)]
 RingSize = Annotated[int, Kind("NUMBER", _read_ring_size)]
 QueueType = Annotated[str, Kind("TYPE", _read_queue_type)]

@@ -8,7 +8,7 @@ from .command_error import CommandError
 from .kinds import QueueName, VhostName
 from .operator import Operator
 
-#: Leases that are listed at most, those that end first.
+#: Maximum leases in a list, earliest deadline first.
 LISTED_MAX = 1000
 
 
@@ -39,7 +39,7 @@ def renew(at: Operator, queue: QueueName, bookmark: str, *, vhost: VhostName = "
 
 
 def _leased(at: Operator, vhost: str, name: str) -> Queue:
-    """Raises: CommandError."""
+    """A leased queue. Raises: CommandError."""
     queue = at.queue(vhost, name)
     if queue.rules.leased is None:
         raise CommandError(f"queue {name!r} is no leased queue")

@@ -1,5 +1,5 @@
-"""What other configuration files would change in the broker that runs: as `leveret diff`, and for the queues that are
-there, whoever declared them. Source: address-settings page 3.8.
+"""The changes that other configuration files would make in the running broker: as `leveret diff`, and for all existing
+queues. Source: address-settings page 3.8.
 """
 
 import os
@@ -18,20 +18,20 @@ from ..settings.values import value_text
 from .command_error import CommandError
 from .steps import Steps
 
-#: How many queues are listed, each with all that changes; the rest is counted.
+#: Queues that are listed, each with all changes; the rest is counted.
 LISTED_MAX = 1000
-#: Queues that are looked at between two turns.
+#: Queues that are compared between two turns.
 STEP_QUEUES = 50
 
 
 def live_difference(objects: ConfiguredObjects, new: Configuration, policies: Policies) -> Steps:
     """The answer of the command `diff`.
 
-    Args: policies: all that there would be.
-    Returns: {"changes": [text], "queues": [{"queue", "vhost", "changes": [text]}], "more": how many others}.
+    Args: policies: all policies with the new configuration.
+    Returns: {"changes": [text], "queues": [{"queue", "vhost", "changes": [text]}], "more": number of other queues}.
     """
     changes = differences(objects.configuration, new)
-    listed = {(change.what, change.how.partition(": ")[0]) for change in changes}  # of queues that files declare
+    listed = {(change.what, change.how.partition(": ")[0]) for change in changes}  # for queues that files declare
     found: list[dict[str, Any]] = []
     more = 0
     broker = objects.broker
@@ -48,12 +48,12 @@ def live_difference(objects: ConfiguredObjects, new: Configuration, policies: Po
 
 
 def loaded(files: object, included: object) -> Configuration:
-    """A configuration.
+    """The configuration in some files.
 
     Args:
-        files: [[name, text], ...], of what would be given to `serve --config`.
+        files: [[name, text], ...], as for `serve --config`.
         included: {name: text} of the files that these include.
-    Raises: CommandError (not of that shape; faults in the files, one a line).
+    Raises: CommandError (another shape; faults in the files, one a line).
     """
     if not isinstance(files, list) or not all(_is_file(one) for one in files):
         raise CommandError("files: expected a list of names and texts")
@@ -79,7 +79,7 @@ def _is_file(one: object) -> bool:
 def _of_queue(
     objects: ConfiguredObjects, queue: Queue, new: Configuration, policies: Policies, listed: set[tuple[str, str]]
 ) -> Iterator[str]:
-    """A line for each setting or argument that would be another one from then on, unless it is `listed`."""
+    """A line for each setting or argument that would change, unless it is `listed`."""
     arguments = plain_of(queue.arguments)
     own = settings_of_arguments(arguments)
     before, after = queue.policy_layer, policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments)

@@ -1,4 +1,4 @@
-"""Commands that publish a message and get some. Source: management page 6."""
+"""Commands that publish a message and get messages. Source: management page 6."""
 
 import base64
 import binascii
@@ -30,7 +30,7 @@ TEXTS = tuple(name for name, _, kind in PROPERTIES if kind == "shortstr")
 _LARGEST = {"octet": 255, "longlong": 2**64 - 1}
 #: Name -> the largest value.
 NUMBERS = {name: _LARGEST[kind] for name, _, kind in PROPERTIES if kind in _LARGEST}
-#: What becomes of messages that are got: (acknowledged, requeued).
+#: The settlement of messages that are got: (acknowledged, requeued).
 ACKMODES = {
     "ack_requeue_true": (False, True),
     "ack_requeue_false": (True, False),
@@ -40,7 +40,7 @@ ACKMODES = {
 #: Messages that are got in one step.
 GOT_AT_ONCE = 50
 UNPUBLISHED = "Unable to publish message. Check queue limits."
-#: Where the flags of a header payload begin.
+#: Offset of the flags in a header payload.
 FLAGS_AT = 12
 
 
@@ -134,7 +134,7 @@ def get(
             if session.unacked and not acknowledged and ackmode.startswith("reject"):
                 session.reject(0, multiple=True, requeue=requeued)
         finally:
-            session.close()  # what is left goes back to where it was, and is marked as redelivered
+            session.close()  # the other messages return to their positions, marked as redelivered
     return rows
 
 
@@ -167,7 +167,7 @@ def _body_of(command: str, payload: str, encoding: str) -> bytes:
 
 
 def _properties_of(command: str, given: object) -> dict[str, PropertyValue]:
-    """Unknown names are ignored, as RabbitMQ does. Raises: CommandError."""
+    """The properties. Unknown names are ignored, as in RabbitMQ. Raises: CommandError."""
     if not isinstance(given, dict):
         raise CommandError(f"{command}: properties: expected an object")
     found: dict[str, PropertyValue] = {}
@@ -195,7 +195,7 @@ def _properties_of(command: str, given: object) -> dict[str, PropertyValue]:
 
 
 def check_encoding(encoding: str) -> None:
-    """Raises: CommandError."""
+    """Check the name of an encoding. Raises: CommandError."""
     if encoding not in ("auto", "base64"):
         raise CommandError("Unsupported encoding. Please use auto or base64.")
 
@@ -238,5 +238,5 @@ def _shown_properties(header: bytes) -> dict[str, Any]:
 
 
 def _without_tags(table: FieldTable) -> FieldTable:
-    """Timestamps are numbers in JSON."""
+    """The table without type tags: timestamps are numbers in JSON."""
     return {key: Field("l", field.value) if field.tag == "T" else field for key, field in table.items()}

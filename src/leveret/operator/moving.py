@@ -1,4 +1,4 @@
-"""Commands for many messages: move, replay, discard, as jobs; which dead letters there are; pause and resume.
+"""Commands for many messages: move, replay, discard, as jobs; lists of dead letters; pause and resume.
 
 Source: management page 16; ruling 24.
 """
@@ -40,18 +40,18 @@ from .steps import Steps
 
 logger = logging.getLogger("leveret.control")
 
-#: Messages that a dry run looks at, and shows; octets of their bodies that it shows.
+#: Messages that a dry run tests, and shows; octets of their bodies that it shows.
 LOOKED_AT_MAX, SAMPLE, SAMPLE_OCTETS = 200_000, 10, 1_000
-#: Positions in one request.
+#: Maximum positions in one request.
 POSITIONS_MAX = 10_000
-#: Queues with dead letters that are listed; messages of all of them that are looked at, of each at least one step's.
+#: Queues with dead letters that are listed; messages tested in all of them; minimum messages tested in each.
 QUEUES_MAX, LETTERS_MAX, LETTERS_STEP = 100, 5_000, 100
 MOVED, REPLAYED = "moved", "replayed"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Destination:
-    """Arguments that say where messages go: the same in every command that takes them somewhere."""
+    """Arguments for the destination of messages, which several commands share."""
 
     to_queue: Annotated[str, NAME, "straight into it; or"] | None = None
     to_exchange: Annotated[str, TEXT, "by its bindings"] | None = None
@@ -60,7 +60,7 @@ class Destination:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JobRequest(Filter):
-    """Arguments of all jobs: which messages, how fast, and with whose permissions."""
+    """Arguments of all jobs: the messages, the rate, and the user whose permissions apply."""
 
     positions: Annotated[Any, JSON, "a list of numbers, as `browse` shows them"] = None
     limit: Annotated[int, NUMBER, "at most this many, from the head"] | None = None
@@ -213,7 +213,7 @@ def _begin(
     why: str,
     to: str,
 ) -> Steps:
-    """The job, or what it would do."""
+    """Begin the job, or do a dry run."""
     host, limit, rate = at.vhost(request.vhost), request.limit, request.rate
     queue = host.queues.for_consumer(name, client)
     if queue.exclusive:
@@ -244,7 +244,7 @@ def _choice_of(command: str, request: JobRequest) -> Choice:
 
 
 def _dry_run(moving: Moving) -> Steps:
-    """What the job would do, as far as it was looked: `is_complete` says whether that was all."""
+    """The result of a dry run. `is_complete`: all messages were tested."""
     targets: Counter[str] = Counter()
     transient: set[str] = set()
     sample: list[dict[str, Any]] = []
@@ -316,7 +316,7 @@ def _letters_of(queue: Queue, most: int) -> Steps:
 
 
 def _target_of(command: str, client: Client, source: str, destination: Destination) -> tuple[FindTarget, str]:
-    """Where the arguments send the messages of a queue, and that in words. Raises: CommandError."""
+    """The function that finds destinations, by the arguments, and its description. Raises: CommandError."""
     queue, exchange, key = destination.to_queue, destination.to_exchange, destination.to_key
     if queue is not None and exchange is None and key is None:
         if queue == source:

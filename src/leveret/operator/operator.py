@@ -1,8 +1,7 @@
-"""What commands work on: the broker, the configuration's objects in it, jobs, the events that are kept, and the log.
+"""The context of commands: the broker, the configuration's objects in it, jobs, kept events, and the log.
 
-A command that acts as a user has the user's permissions, or the broker's own, which are all. Refusals of the engine
-become the command's, with their cause, so that HTTP can answer with the code of that. Source: ruling 24; management
-page 1.5, 6.
+A command runs with the permissions of a user, or of the broker itself, which has all. Refusals of the engine become the
+command's, with their cause, so that HTTP can answer with its code. Source: ruling 24; management page 1.5, 6.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from .event_log import EventLog
     from .jobs import Jobs
 
-#: The name of the client of commands for which no user is named.
+#: The client's name in commands without a user.
 BROKER_ITSELF = "leveret.control"
 
 
@@ -41,11 +40,11 @@ class Operator:
         self.edge_status = edge_status or dict
         self.log_lines = log_lines or list
         self.started_ms = 0
-        #: Makes the stories of a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
+        #: Reads events from a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
         self.stories: Callable[..., JournalStories] | None = None
 
     def attach(self, broker: Broker, configured: ConfiguredObjects | None = None) -> None:
-        """Set the broker that the commands are for, and the configuration's objects in it."""
+        """Set the broker of the commands, and the configuration's objects in it."""
         if self._broker not in (None, broker):
             self.jobs.forget()
         self._broker = broker
@@ -54,8 +53,8 @@ class Operator:
 
     @cached_property
     def jobs(self) -> "Jobs":
-        """Jobs that are under way, and those that have ended."""
-        from .jobs import Jobs  # most brokers hear of no command: what serves them is imported for the first one
+        """Running and ended jobs."""
+        from .jobs import Jobs  # most brokers get no command: its modules are imported for the first one
 
         return Jobs()
 
@@ -74,7 +73,7 @@ class Operator:
 
     @property
     def objects(self) -> ConfiguredObjects:
-        """Raises: CommandError."""
+        """The configuration's objects. Raises: CommandError."""
         if self.configured is None:
             raise CommandError("this broker has no configuration")
         return self.configured
@@ -89,11 +88,11 @@ class Operator:
         return found
 
     def vhosts(self, name: str | None) -> list[VirtualHost]:
-        """The one with this name; None: all."""
+        """The virtual host of this name; None: all."""
         return list(self.broker.virtual_hosts.values()) if name is None else [self.vhost(name)]
 
     def queue(self, vhost: str, name: str) -> Queue:
-        """A queue; the refusal has the nearest name."""
+        """A queue. The refusal suggests the nearest name."""
         host = self.vhost(vhost)
         if name not in host.queues:
             raise CommandError(f"no queue {name!r} in virtual host {vhost!r}{nearest(name, host.queues)}")
@@ -108,7 +107,9 @@ class Operator:
 
     @contextmanager
     def client(self, vhost: str, as_user: str | None) -> Iterator[tuple[Client, VirtualHost]]:
-        """A client in a virtual host, in no list of connections. Refusals of the engine become CommandError."""
+        """A client in a virtual host, which no list of connections shows. Refusals of the engine become
+        CommandError.
+        """
         host = self.vhost(vhost)
         user = User(BROKER_ITSELF, tags=("administrator",)) if as_user is None else self.user(as_user)
         with refusals():
@@ -117,12 +118,12 @@ class Operator:
 
 
 def _discard() -> None:
-    """Nothing is sent to such a client."""
+    """Such a client sends nothing."""
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What the engine refuses the command refuses, for the same cause."""
+    """Convert refusals of the engine to refusals of the command, with the same cause."""
     try:
         yield
     except EngineError as error:
@@ -130,7 +131,7 @@ def refusals() -> Iterator[None]:
 
 
 def until_idle(vhost: VirtualHost, name: str) -> Steps:
-    """Wait while a queue is in the middle of an expiry or a requeue, which its reader has to see as done."""
+    """Wait until a queue has finished an expiry or a requeue, which readers must not see half done."""
     while (queue := vhost.queues.get(name)) is not None and queue.is_busy():
         yield
 

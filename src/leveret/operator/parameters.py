@@ -1,6 +1,6 @@
-"""Commands about what the broker keeps for others and does nothing with: parameters of plug-ins, its own name.
+"""Commands about data that the broker stores without using it: parameters of plug-ins, its own name.
 
-The journal keeps them as well. Source: management page 8.2; behaviour page 5.3.
+The journal stores them, too. Source: management page 8.2; behaviour page 5.3.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,17 @@ from .command_error import CommandError
 from .kinds import JSON, NAME, Name, OnlyVhost, VhostName, Words
 from .operator import Operator
 
-#: Plug-ins whose parameters are kept.
+#: Plug-ins whose parameters are stored.
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "shovel")
-#: Entries of all kinds together.
+#: Maximum entries of all kinds together.
 KEPT_MAX = 10_000
-#: Of virtual hosts, the component without a name has this: its description and tags.
+#: The unnamed component of virtual hosts: description and tags.
 ABOUT = "about"
 CLUSTER_NAME, CLUSTER_NAME_DEFAULT = "cluster_name", "rabbit@localhost"
 
 
 def set_parameter(broker: Broker, identity: tuple[str, str, str], value: object) -> bool:
-    """Whether it is new. Raises: CommandError."""
+    """Set a parameter. Returns whether it is new. Raises: CommandError."""
     is_new = identity not in broker.parameters
     if is_new and len(broker.parameters) >= KEPT_MAX:
         raise CommandError(f"no more than {KEPT_MAX} parameters are kept")
@@ -47,12 +47,12 @@ def global_parameters(broker: Broker) -> list[dict[str, Any]]:
 
 
 def describe(broker: Broker, vhost: str, description: str, tags: list[str]) -> None:
-    """Set what a virtual host is about. Raises: CommandError."""
+    """Set the description and tags of a virtual host. Raises: CommandError."""
     set_parameter(broker, (vhost, "", ABOUT), {"description": description, "tags": tags})
 
 
 def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
-    """Its description and tags."""
+    """The description and tags of a virtual host."""
     found = broker.parameters.get((vhost, "", ABOUT))
     if isinstance(found, dict):
         return found
@@ -143,7 +143,7 @@ def cluster_name(at: Operator, name: Name | None = None) -> dict[str, Any]:
 
 
 def _cluster_name(at: Operator) -> str:
-    """As it was set, or as the configuration has it."""
+    """The name as it was set, or from the configuration."""
     found = at.broker.parameters.get(("", "", CLUSTER_NAME))
     if isinstance(found, str):
         return found
@@ -172,7 +172,7 @@ def describe_vhost(at: Operator, name: HostName, *, description: str = "", tags:
 
 
 def _faults(component: str, name: str, value: object) -> Iterator[str]:
-    """What RabbitMQ's plug-ins would say."""
+    """Faults that RabbitMQ's plug-ins would report."""
     if component not in COMPONENTS:
         yield f"component {component} not found"
     elif not isinstance(value, Mapping | list):
@@ -216,7 +216,7 @@ def _upstream_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shovel_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:
-    """Each end speaks AMQP 0-9-1 to a queue or an exchange, or 1.0 to an address."""
+    """Each end uses AMQP 0-9-1 with a queue or an exchange, or 1.0 with an address."""
     if value.get("src-protocol") == "amqp10":
         if "src-address" not in value:
             yield f'Key "src-address" not found in {name}'
@@ -234,7 +234,7 @@ def _shovel_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _uri_faults(key: str, value: object) -> Iterator[str]:
-    """Of one, or of a list."""
+    """Faults of one URI, or of a list."""
     uris = [value] if isinstance(value, str) else value
     if not isinstance(uris, list):
         yield f"{key} should be list, actually was {'null' if uris is None else _term(uris)}"

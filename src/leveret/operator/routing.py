@@ -1,4 +1,4 @@
-"""The command `route`: where a message would go, why not elsewhere, and what settings would do with it.
+"""The command `route`: the queues that a message would reach, the reasons why not others, and the effect of settings.
 
 Nothing is published, declared or counted. Source: management page 16.
 """
@@ -25,7 +25,7 @@ from .topology import binding_value
 
 #: Queues that are listed; the rest is counted.
 LISTED_MAX = 500
-#: Queues that are asked between two turns.
+#: Queues that are tested between two turns.
 ASKED_AT_ONCE = 50
 
 
@@ -102,7 +102,7 @@ def route(
 
 
 def _fate(run: Any, queues: list[Queue]) -> str:
-    """What becomes of the message as a whole."""
+    """The result for the message as a whole."""
     if run.arrival.is_duplicate:
         return "dropped: its id was seen before at this address"
     if run.arrival.is_taken:

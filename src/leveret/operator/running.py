@@ -1,7 +1,7 @@
-"""Why the queues of a running broker have the settings that they have.
+"""Explanations of the settings of queues in a running broker.
 
-As `settings.explain`, but for existing queues: a queue's own arguments come first, whether configured or declared by
-a client, and a resized ring shows its present size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
+As `settings.explain`, but for existing queues: a queue's own arguments come first, whether configured or declared by a
+client, and a resized ring shows its present size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
 """
 
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ from ..settings.values import shown, value_text
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Every queue called `name`, else the address of that name, in one virtual host or in all that differ.
+    """Explain every queue called `name`, else the address of that name, in one virtual host or in all that differ.
 
-    An address is explained in "/", and in every other virtual host that has entries or policies of its own for it.
-    Args: vhost: one that exists.
+    An address is explained in "/", and in every other virtual host with its own entries or policies for it. Args:
+    vhost: an existing one.
     """
     broker, configuration = objects.broker, objects.configuration
     places = list(broker.virtual_hosts) if vhost is None else [vhost]
@@ -55,7 +55,7 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
 
 
 def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
-    """The leased queues that select a topic of that name, as far as names go, and what has it logged."""
+    """The leased queues that select a topic by name, and the origin of its logging."""
     is_captured = False
     for queue in broker.virtual_hosts[vhost].queues.values():
         leased = queue.rules.leased
@@ -72,7 +72,7 @@ def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
 
 
 def _recovery_rows(broker: Broker, queue: Queue) -> Iterator[Row]:
-    """Of a leased queue: what has its topic logged, and from which recovery point it was built."""
+    """For a leased queue: the origin of its topic's logging, and the recovery point from which it was built."""
     leased = queue.rules.leased
     if leased is None:
         return
@@ -123,13 +123,13 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
 
 
 def _declaration(configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
-    """None also for a queue that was removed from the configuration but not deleted."""
+    """The queue in the configuration; None also for one that was removed from it but not deleted."""
     place = (queue.vhost_name, queue.name)
     return next((one for one in configuration.queues if (one.vhost, one.name) == place), None)
 
 
 def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
-    """Where the configuration sets an argument that the queue has; other arguments are of its own declaration."""
+    """The positions where the configuration sets the queue's arguments; other arguments are from its declaration."""
     if declared is None:
         return {}
     configured = fields_of(declared.arguments)
@@ -141,7 +141,7 @@ def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
 
 
 def _as_it_is(queue: Queue, row: Row) -> Row:
-    """The ring's size: set when the queue was created, or changed by hand since."""
+    """The ring's size: set when the queue was created, or changed later by an operator."""
     size = queue.rules.ring_size or -1
     if size == row.value:
         return row

@@ -1,4 +1,4 @@
-"""The messages of a queue looked through in slices: ready, out, or scheduled. Nothing is taken, marked or counted.
+"""Reading the messages of a queue in slices: ready, unacknowledged, or scheduled. Nothing is taken, marked or counted.
 
 Source: management page 16; queues page F.2 (scans).
 """
@@ -11,14 +11,15 @@ from typing import NamedTuple
 from ..engine import Message, Queue
 
 READY, UNACKED, SCHEDULED = STATES = ("ready", "unacked", "scheduled")
-#: Octets of contents that end a step, whether they are read or not; scheduled messages that one step sorts.
+#: Octets of contents that end a step, whether read or not; scheduled messages that one step sorts.
 OCTETS_A_STEP, SORTED_AT_ONCE = 256 * 1024, 2000
 
 
 class Seen(NamedTuple):
-    """`position`: to go on behind it. Of ready messages it stays theirs; of others it is a place in a list, from 1.
+    """`position`: to continue after it. Positions of ready messages are permanent; others are indexes in a list, from
+    1.
 
-    `due_ns`: when a scheduled one is due; 0: it is not scheduled.
+    `due_ns`: the due time of a scheduled message; 0: it is not scheduled.
     """
 
     position: int
@@ -27,9 +28,9 @@ class Seen(NamedTuple):
 
 
 def slices_of(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:
-    """Slices of at most `size` messages behind a position; an empty one is a step like the others.
+    """Slices of at most `size` messages after a position; an empty one is a step like the others.
 
-    What is out or scheduled is seen as it was at the beginning. Raises: EngineError (unreadable).
+    Unacknowledged and scheduled messages are those of the beginning. Raises: EngineError (unreadable).
     """
     found = _ready(queue, after, size) if state == READY else _listed(queue, state, after, size)
     for slice_ in found:

@@ -1,4 +1,4 @@
-"""Commands that take long are done in steps, so that clients are served in between."""
+"""Long commands run in steps, so that clients are served in between."""
 
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
@@ -6,14 +6,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Yields after each short step, and returns what it comes to.
+#: Yields after each short step, and returns the result.
 Steps = Generator[None, None, Any]
-#: Objects that are made into values in one step: a millisecond or two.
+#: Objects that are converted to values in one step: a millisecond or two.
 VALUES_A_STEP = 500
 
 
 def mapped(make: Callable[[T], R], items: Iterable[T]) -> Generator[None, None, list[R]]:
-    """What `make` makes of each. `items` must not change meanwhile: it is the caller's own list."""
+    """The results of `make` for each item. `items` must not change meanwhile: it is the caller's own list."""
     made: list[R] = []
     for one in items:
         made.append(make(one))
@@ -23,7 +23,7 @@ def mapped(make: Callable[[T], R], items: Iterable[T]) -> Generator[None, None, 
 
 
 def finished(steps: Steps) -> Any:
-    """The result, after all steps at once."""
+    """The result, after running all steps at once."""
     while True:
         try:
             next(steps)
