@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from ..messages.message import Message
 from ..queues.queue import Queue
+from ..stores.levels import LeveledReady
 from ..stores.paged_message import body_size
-from ..stores.ready import LeveledReady
 from ..stores.tail import Tail
 from ..stores.tailed_store import TailedStore
 
@@ -15,7 +15,9 @@ def store_of(queue: Queue) -> Iterator[str]:
     store = queue.store
     if not isinstance(store, TailedStore):
         return
-    ready, tail = store.ready, store._tail
+    ready, tail = store.ready, store.tail
+    if ready is not store.levels.ready:
+        yield "ready is not that of its levels"
     if store.has_tail != (tail is not None):
         yield f"has_tail is {store.has_tail}, the tail {'is not' if tail is None else 'is'} there"
     if isinstance(ready, LeveledReady):
@@ -25,8 +27,8 @@ def store_of(queue: Queue) -> Iterator[str]:
         octets = sum(map(body_size, messages))
         if ready.octets != octets:
             yield f"counts {ready.octets} octets at hand, they are {octets}"
-    if store._scanner.is_sorted:
-        for level, here in enumerate(store._levels()):
+    if store.levels.is_sorted:
+        for level, here in enumerate(store.levels.by_level):
             ids = [message.id for message in here] if queue.rules.leased is None else []
             if any(one >= other for one, other in zip(ids, ids[1:])):
                 yield f"level {level} counts as sorted and is not: {ids[:50]}"

@@ -68,7 +68,7 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
             queue.mark()  # the rest is for the next turn
             break
     if pageable is not None and (
-        queue.context.broker.storage.pager is not None or store.has_tail or pageable.cap is not None
+        queue.context.broker.storage.pager is not None or store.has_tail or pageable.share.cap is not None
     ):
         balance_memory(queue, pageable)
 

@@ -25,8 +25,8 @@ from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
 from ..rules.arguments import AMPS, REPLACE, Reason
 from ..rules.replay_rules import REPLAY_ARGUMENTS
-from ..stores.plain_store import PlainStore
 from ..stores.store import Store
+from ..stores.tailed_store import TailedStore
 from . import dispatch as leased_dispatch
 from .active_set import ActiveSet
 from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
@@ -409,7 +409,7 @@ class LeasedQueue(RebuiltCore):
         self.use_store(store_of(self))
         meter = self.events.meter
         if self.pageable is not None:
-            self.pageable.allow_paging(allowed=meter is None or not meter.forbids_paging)
+            self.pageable.share.allow_paging(allowed=meter is None or not meter.forbids_paging)
         cap_memory(self)
         self.store.expiring = old.expiring
         while len(old):
@@ -475,7 +475,7 @@ def _running(messages: Sequence[Message]) -> list[Message]:
 
 def store_of(queue: LeasedQueue) -> Store:
     """A new store for the queue, by its rules."""
-    return RankedStore(queue) if queue.is_ranked else PlainStore(queue)
+    return RankedStore(queue) if queue.is_ranked else TailedStore(queue)
 
 
 def _restore(restorer: Restorer, queue: Queue) -> None:

@@ -279,7 +279,7 @@ class ClassicDispatch:
                 queue.mark()  # the rest is for the next turn
                 break
         if pageable is not None and (
-            queue.context.broker.storage.pager is not None or store.has_tail or pageable.cap is not None
+            queue.context.broker.storage.pager is not None or store.has_tail or pageable.share.cap is not None
         ):
             balance_memory(queue, pageable)
         if store.expiring:
@@ -366,7 +366,7 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
         if len(messages) == credit:
             break
     if pageable is not None and (
-        queue.context.broker.storage.pager is not None or store.has_tail or pageable.cap is not None
+        queue.context.broker.storage.pager is not None or store.has_tail or pageable.share.cap is not None
     ):
         balance_memory(queue, pageable)
 

@@ -105,7 +105,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
         queue.context.broker.slow_consumers.watch(queue)
     if measure(queue):
         recount(queue)
-        if queue.pageable is not None and queue.pageable.cap is not None:
+        if queue.pageable is not None and queue.pageable.share.cap is not None:
             queue.context.broker.background.trim_later(queue)
         queue.context.router.forget_routes_to(queue)  # a route says whether publishers have to ask for room
     queue.intake.rules_changed(queue)
@@ -154,7 +154,7 @@ def measure(queue: "Queue") -> bool:
             flow.reconsider(now)
         flow.forget(before)
     if queue.pageable is not None:
-        queue.pageable.allow_paging(allowed=now is None or not now.forbids_paging)
+        queue.pageable.share.allow_paging(allowed=now is None or not now.forbids_paging)
     cap_memory(queue)
     return True
 

@@ -128,7 +128,7 @@ class Restorer:
         """Put messages back into a queue that removes acknowledged messages; of a deep one, load only the first."""
         self._set_exhausted_aside(queue)
         store = queue.pageable
-        if self._pages and store is not None and store.may_page:
+        if self._pages and store is not None and store.share.may_page:
             self._fill_tail(queue, store)
             if self._memory > 0:
                 store.load()

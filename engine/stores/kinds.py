@@ -1,11 +1,10 @@
 """The choice of a queue's kind of store, by its rules."""
 
 from ..messages.levels import Levels, up_to
-from .last_value import header_value
-from .last_value_store import LastValueStore
-from .leveled_store import LeveledStore
+from .last_value_store import LastValueStore, header_value
+from .levels import LeveledReady, ManyLevels
 from .non_destructive_store import NonDestructiveStore
-from .plain_store import PlainStore
+from .paged_message import body_size
 from .storage import Owner
 from .store import Store
 from .tailed_store import TailedStore
@@ -42,12 +41,12 @@ def converted(store: TailedStore, owner: Owner, *, counts_octets: bool) -> Taile
     """
     if store.counts_octets is counts_octets:
         return store
-    other = _tailed_store(owner, store.levels, counts_octets=counts_octets)
+    other = _tailed_store(owner, store.levels.mapping, counts_octets=counts_octets)
     other.take_over(store)
     return other
 
 
 def _tailed_store(owner: Owner, levels: Levels, *, counts_octets: bool) -> TailedStore:
     if levels.top or counts_octets:
-        return LeveledStore(owner, levels, counts_octets=counts_octets)
-    return PlainStore(owner)
+        return TailedStore(owner, ManyLevels(LeveledReady(levels, body_size)), counts_octets=counts_octets)
+    return TailedStore(owner)

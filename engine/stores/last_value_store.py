@@ -1,41 +1,190 @@
-"""The store of a last-value queue: only the newest message of a key stays, in the position of the first.
+"""The store of a last-value queue: of the messages with one key only the newest stays, in the position of the first.
 
-All message objects are in memory; contents beyond the queue's share are only in the journal, and read back on access
-(`LastValueReady`). Source: address-settings page 3.4, 5.8; queues page F.
+The newest is the one that was published last, even if it enters the queue earlier. As in Artemis, the new message takes
+the position of the old one within its level of priority, so that keys that change often are not delivered later than
+others. Each key takes memory for the message object, its envelope and the key. Contents beyond the queue's share are
+only in the journal, and read back on access. Source: address-settings page 3.4, 5.8; queues page F.
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 from operator import attrgetter
 
+from ..messages.content import PLAIN
+from ..messages.field_table import Field
 from ..messages.levels import Levels
 from ..messages.message import Envelope, Message
-from .last_value import Key, LastValueReady
-from .leveled_store import LeveledStore
-from .paged_message import PagedMessage
-from .storage import Owner
+from .levels import LeveledReady, ManyLevels
+from .paged_message import UNKNOWN, Key, PagedMessage, body_size, can_leave
+from .paged_run import messages_of
+from .storage import NOBODY, Owner
+from .tailed_store import TailedStore
+
+#: Maximum messages, and octets, from the head that are read back together with the message that is accessed.
+AHEAD, AHEAD_OCTETS = 1000, 1024 * 1024
+#: New messages between two look-ups of the share.
+SHARE_EVERY = 1000
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 _first_id_of: Callable[[Message], int] = attrgetter("first_id")
 
 
-class LastValueStore(LeveledStore):
-    """`key_of`: returns a message's key; messages without a key (None) are never replaced."""
+def header_value(name: str) -> Callable[[Message], Key | None]:
+    """A function that returns a message's key: the value of the header `name`, or None without this header."""
 
-    __slots__ = ("_key_of",)
+    def value(message: Message) -> Key | None:
+        field: Field | None = message.envelope.headers(message.content).get(name)
+        return None if field is None else repr(field.comparable())
+
+    return value
+
+
+class LastValueReady(LeveledReady):
+    """The ready list of a last-value queue. `left_count`: number of messages whose content is only in the journal."""
+
+    __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_asked", "left_count", "memory_octets")
+
+    def __init__(self, queue: Owner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
+        super().__init__(levels, body_size)
+        self._queue = queue
+        self._key_of = key_of
+        self._by_key: dict[Key, Message] = {}
+        self._share = 0
+        self._until_asked = 0
+        self.left_count = 0
+        self.memory_octets = 0  # octets of contents in memory that could be paged out
+
+    def empty(self) -> "LastValueReady":
+        return LastValueReady(self._queue, self.mapping, self._key_of)
+
+    def leave_owner(self) -> None:
+        """See `Store`."""
+        self._queue = NOBODY
+
+    def supersede(self, message: Message) -> tuple[Message | None, bool]:
+        """Keep only the newer of a message and the one in the list with the same key.
+
+        Returns: the older one, which is not (or no longer) in the list, None if the key is new; and whether the caller
+        must still add the message to the list. O(level) if the two have different priorities.
+        """
+        key = self.key_of(message)
+        here = None if key is None else self._by_key.get(key)
+        if here is None:
+            return None, True
+        if here.first_id > message.first_id:
+            return message, False
+        level = self._level_of(here)
+        if level is not self._level_of(message):
+            level.remove(here)
+            self._removed(here)
+            return here, True
+        self.octets += body_size(message) - body_size(here)
+        if isinstance(here, PagedMessage):
+            older: Message = here.copy()
+            self._went_out(here)
+            here.become(message)
+            here.key = key
+            self._came_in(here)
+            return older, False
+        older = Message(here.id, here.content, here.envelope)
+        here.id, here.content, here.envelope = message.id, message.content, message.envelope
+        here.expires_ns, here.deliveries, here.uncounted = message.expires_ns, message.deliveries, message.uncounted
+        return older, False
+
+    def key_of(self, message: Message) -> Key | None:
+        """The key of a message; None: it has none. Cached in messages whose content may be paged out."""
+        if not isinstance(message, PagedMessage):
+            return self._key_of(message)
+        if message.key is UNKNOWN:
+            message.key = self._key_of(message)
+        return message.key
+
+    def _added(self, message: Message) -> None:
+        super()._added(message)
+        key = self.key_of(message)
+        if key is not None:
+            self._by_key[key] = message
+        if isinstance(message, PagedMessage):
+            message.home = self
+            self._came_in(message)
+
+    def _removed(self, message: Message) -> None:
+        super()._removed(message)
+        key = self.key_of(message)
+        if key is not None and self._by_key.get(key) is message:
+            del self._by_key[key]
+        if isinstance(message, PagedMessage):
+            self._went_out(message)
+
+    # -- contents -----------------------------------------------------------------------------------------------------
+
+    def _came_in(self, message: PagedMessage) -> None:
+        """Note a message that was added to the list. Pages out its content if there is no room."""
+        message.is_listed = True
+        if message.is_left:
+            self.left_count += 1
+            return
+        self._until_asked -= 1
+        if self._until_asked < 0:
+            self._until_asked = SHARE_EVERY
+            pager = self._queue.storage.pager
+            self._share = 0 if pager is None else pager.budget() // 2  # contents that are read back have the other half
+        if (
+            self.memory_octets + message.octets > self._share
+            and message.is_original
+            and can_leave(self._queue, message)
+        ):
+            message.leave()
+            self.left_count += 1
+        else:
+            self.memory_octets += message.octets
+
+    def _went_out(self, message: PagedMessage) -> None:
+        message.is_listed = False
+        if message.is_left:
+            self.left_count -= 1
+        else:
+            self.memory_octets -= message.octets
+
+    def fetch(self, message: PagedMessage) -> bytes:
+        """See `Home`. Also reads the messages at the head, which are delivered next."""
+        pager = self._queue.storage.pager
+        assert pager is not None
+        octets = min(AHEAD_OCTETS, pager.budget() // 2)
+        wanted = {message.id: message}
+        for _, one in zip(range(AHEAD), takewhile(_is_left, self)):
+            assert isinstance(one, PagedMessage)
+            octets -= one.octets
+            if octets <= 0:
+                break
+            wanted[one.id] = one
+        ids = sorted(wanted)
+        for found in messages_of(ids, pager.load(ids)):
+            one = wanted[found.id]
+            one.recall(PLAIN.join(found.header, found.body))
+            if one.is_listed:
+                self.left_count -= 1
+                self.memory_octets += one.octets
+        return message.content
+
+
+class LastValueStore(TailedStore):
+    """All message objects are in memory: it has no tail, and does not page.
+
+    `key_of`: returns a message's key; messages without a key (None) are never replaced.
+    """
+
+    __slots__ = ()
 
     ready: LastValueReady
 
     def __init__(self, owner: Owner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
-        super().__init__(owner, levels, counts_octets=True, ready=LastValueReady(owner, levels, key_of))
-        self._key_of = key_of
-        self.may_page = False
-
-    def _empty_ready(self) -> LastValueReady:
-        return LastValueReady(self._owner, self._of_levels, self._key_of)
+        super().__init__(owner, ManyLevels(LastValueReady(owner, levels, key_of)), counts_octets=True)
+        self.share.may_page = False
 
     def leave_owner(self) -> None:
         super().leave_owner()
-        self.ready = self._empty_ready()
+        self.ready.leave_owner()
 
     @property
     def is_deep(self) -> bool:
@@ -43,7 +192,7 @@ class LastValueStore(LeveledStore):
 
     @property
     def pageable(self) -> None:
-        """This kind has no tail."""
+        return None
 
     def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         if self._storage.pager is None:
@@ -91,3 +240,7 @@ class LastValueStore(LeveledStore):
         fresh.sort(key=_id_of, reverse=True)
         self.ready.merge(fresh)
         return gone, 0
+
+
+def _is_left(message: Message) -> bool:
+    return isinstance(message, PagedMessage) and message.is_left

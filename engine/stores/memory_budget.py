@@ -7,10 +7,13 @@ is the one that asks, its new messages are paged out. Source: queues page F.1 (l
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..messages.message import Message
 from .memory_cap import LEAVING_MAX
+
+if TYPE_CHECKING:
+    from .tailed_store import TailedStore
 
 #: Memory of a message beside its content, in octets.
 OVERHEAD = 200
@@ -39,29 +42,6 @@ def held_octets(messages: Messages) -> int:
     return sum(map(len, map(_CONTENT, messages))) + OVERHEAD * len(messages)
 
 
-class Debtor(Protocol):
-    """A store, for the budget. Hashable."""
-
-    #: Octets of its grant that are left.
-    quota: int
-    #: Messages added since the grant, each of which used some of it.
-    came_in: int
-
-    def grant(self, octets: int) -> None:
-        """Set the octets that may become ready before the store asks for more."""
-
-    @property
-    def in_memory(self) -> int:
-        """The number of ready messages in memory."""
-
-    @property
-    def held_octets(self) -> int:
-        """The approximate memory of these, in octets."""
-
-    def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """Page out messages to free up to this many octets, at most `count_max` messages. Returns the octets freed."""
-
-
 class MemoryBudget:
     """The budget of a broker with a pager. The argument `memory` is always its limit in octets, which may change."""
 
@@ -70,19 +50,19 @@ class MemoryBudget:
     def __init__(self) -> None:
         #: (charge, octets, messages) of each store: its maximum octets before it asks again, and its octets and
         #: messages when they were last measured.
-        self._charges: dict[Debtor, tuple[int, int, int]] = {}
+        self._charges: dict[TailedStore, tuple[int, int, int]] = {}
         self.total = 0  # the sum of all charges
         self._asked = 0  # requests since all charges were last updated
-        self._largest: Debtor | None = None  # the largest store at the last search
+        self._largest: TailedStore | None = None  # the largest store at the last search
         self._charge_max = 0  # an upper limit of all charges
 
-    def allows(self, store: Debtor, octets: int, memory: int) -> bool:
+    def allows(self, store: "TailedStore", octets: int, memory: int) -> bool:
         """Whether a store that has used up its grant gets a new one of `octets` or more.
 
         O(1) if no message has left the store since the last request. Else O(ready), amortized O(1).
         """
         charge, _, count = self._charges.get(store, _NOTHING)
-        held = charge - store.quota if store.in_memory == count + store.came_in else store.held_octets
+        held = charge - store.share.quota if store.in_memory == count + store.share.came_in else store.held_octets
         self._charge(store, held, 0)
         self._asked += 1
         floor = min(FLOOR, memory // (2 * len(self._charges)))
@@ -100,7 +80,7 @@ class MemoryBudget:
         self._charge(store, held, grant)
         return True
 
-    def charge_window(self, store: Debtor, octets: int, memory: int) -> None:
+    def charge_window(self, store: "TailedStore", octets: int, memory: int) -> None:
         """Charge a deep store for its window of loaded messages. The largest store may have to page out."""
         charge, held, count = self._charges.get(store, _NOTHING)
         if charge < octets:
@@ -111,32 +91,32 @@ class MemoryBudget:
             if missing > 0:
                 self._take_from_largest(store, octets, missing)
 
-    def gave(self, store: Debtor, octets: int, grant: int) -> None:
+    def gave(self, store: "TailedStore", octets: int, grant: int) -> None:
         """Note that a store that got no grant has paged out this many octets, and grant it `grant` octets."""
         charge, held, _ = self._charges[store]
         self._charges[store] = (charge - octets + grant, max(held - octets, 0), store.in_memory)
         self._charge_max = max(self._charge_max, charge - octets + grant)
         self.total += grant - octets
-        store.grant(grant)
+        store.share.grant(grant)
 
-    def charge_of(self, store: Debtor) -> int:
+    def charge_of(self, store: "TailedStore") -> int:
         """The octets that a store may have before it asks again."""
         return self._charges.get(store, _NOTHING)[0]
 
-    def forget(self, store: Debtor) -> None:
+    def forget(self, store: "TailedStore") -> None:
         """Remove a store that was deleted or is empty."""
         if store in self._charges:
             self.total -= self._charges.pop(store)[0]
             if store is self._largest:
                 self._largest = None
 
-    def _charge(self, store: Debtor, held: int, grant: int) -> None:
+    def _charge(self, store: "TailedStore", held: int, grant: int) -> None:
         self.total += held + grant - self._charges.get(store, _NOTHING)[0]
         self._charges[store] = (held + grant, held, store.in_memory)
         self._charge_max = max(self._charge_max, held + grant)
-        store.grant(grant)
+        store.share.grant(grant)
 
-    def _look_at_others(self, asker: Debtor, floor: int) -> None:
+    def _look_at_others(self, asker: "TailedStore", floor: int) -> None:
         """Lower the charges of other stores by the messages that left them, estimated by average size. O(stores)."""
         self._asked = 0
         for store, (charge, held, count) in list(self._charges.items()):
@@ -145,13 +125,13 @@ class MemoryBudget:
                 continue
             if not now:
                 self.forget(store)
-                store.grant(0)
+                store.share.grant(0)
             elif now < count:
                 estimate = held * now // count
                 if estimate + floor < charge:
                     self._charge(store, estimate, floor)
 
-    def _take_from_largest(self, asker: Debtor, held: int, missing: int) -> None:
+    def _take_from_largest(self, asker: "TailedStore", held: int, missing: int) -> None:
         """Page out messages of the largest store, unless the one that asks is about as large. O(messages paged out)."""
         if self._charge_max <= 2 * held:
             return  # with many stores of similar size, saves a search of all of them for each request
@@ -168,7 +148,7 @@ class MemoryBudget:
             self._largest = None
         if not largest.in_memory:
             self.forget(largest)
-            largest.grant(0)
+            largest.share.grant(0)
         else:
             charges[largest] = (charge - freed, max(looked_at - freed, 0), largest.in_memory)
             self.total -= freed

@@ -12,11 +12,10 @@ from typing import ClassVar
 
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
-from .last_value import Key
 from .memory_budget import OVERHEAD
 from .non_destructive_ready import NonDestructiveReady
 from .paged_index import PagedEntry, PagedIndex, stretches
-from .paged_message import body_size
+from .paged_message import Key, body_size
 from .paged_run import IN_JOURNAL, Part
 from .read_windows import SCANNING, WINDOW_MESSAGES, ReadWindows
 from .storage import NOBODY, Owner

@@ -9,6 +9,8 @@ from typing import Protocol
 from ..messages.message import Envelope, Message
 from .storage import Owner
 
+#: The value by which last-value queues find messages. Hashable.
+Key = object
 #: The key of a message before it is first read.
 UNKNOWN = object()
 

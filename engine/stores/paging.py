@@ -1,12 +1,14 @@
 """Paging out and reading back: conversion of messages in memory into runs of a tail, and back.
 
+The journal records messages when they arrive; other messages go to the temp store. The tail records where they are.
 Messages that are only in memory, and those that must stay there, are stored in the tail as objects.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 
 from ..messages.message import Envelope, Message
+from ..messages.mixed import Envelopes, stretches_alike
 from .memory_budget import OVERHEAD
 from .paged_run import IN_JOURNAL, Location, PagedRun, Part, Run, Taken, messages_of, octets_paged
 from .storage import Owner, Storage
@@ -14,7 +16,172 @@ from .tail import Tail
 from .temp_store import TempStore
 
 
-def is_in_journal(owner: Owner, envelope: Envelope) -> bool:
+class Paging:
+    """Moves messages of one store out of memory and back. `is_metered`: it reports that to the owner."""
+
+    __slots__ = ("_storage", "is_metered", "owner")
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self._storage = owner.storage
+        self.is_metered = False
+
+    # -- new messages -------------------------------------------------------------------------------------------------
+
+    def extend(self, tail: Tail, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
+        """Append new messages with consecutive ids to the tail of a store with one level. O(run)."""
+        if isinstance(envelopes, Envelope):
+            self._extend_alike(tail, first_id, envelopes, contents)
+        elif all(_is_in_journal(self.owner, envelope) for envelope in set(envelopes)):
+            sizes = [one.framing.body_size(content) for one, content in zip(envelopes, contents)]
+            tail.extend(first_id, sizes)
+            self._note_new(contents, sizes, None, are_stored=True)
+        else:
+            for start, stop, envelope in stretches_alike(envelopes):
+                self._extend_alike(tail, first_id + start, envelope, contents[start:stop])
+
+    def _extend_alike(self, tail: Tail, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
+        owner = self.owner
+        if _is_in_journal(owner, envelope):
+            sizes = envelope.framing.body_sizes(contents)
+            tail.extend(first_id, sizes)
+            self._note_new(contents, sizes, None, are_stored=True)
+            return
+        location = self._storage.temp.spool(contents) if _may_spool(owner, envelope) else None
+        if location is not None:
+            sizes = list(map(len, contents))
+            tail.extend(first_id, sizes, location=location, envelope=envelope)
+            self._note_new(contents, sizes, location, are_stored=owner.stores(envelope))
+            return
+        owner.could_not_page()
+        for offset, content in enumerate(contents):
+            tail.append(Message(first_id + offset, content, envelope))
+
+    def append(self, tail: Tail, level: int, message: Message) -> None:
+        """Append a new message to a level of the tail. Transient ones stay in memory if octets of bodies are counted,
+        because the tail would know only the size of spooled contents.
+        """
+        envelope = message.envelope
+        expires = (message.expires_ns,) if message.expires_ns else None
+        if _is_in_journal(self.owner, envelope):
+            sizes = (envelope.framing.body_size(message.content),)
+            tail.extend(message.id, sizes, expires, level=level)
+            self._note_new((message.content,), sizes, None, are_stored=True)
+        elif (
+            tail.octets is None
+            and _may_spool(self.owner, envelope)
+            and (location := self._storage.temp.spool((message.content,))) is not None
+        ):
+            sizes = (len(message.content),)
+            tail.extend(message.id, sizes, expires, location=location, envelope=envelope, level=level)
+            self._note_new((message.content,), sizes, location, are_stored=self.owner.stores(envelope))
+        else:
+            self.owner.could_not_page()
+            tail.append(message)
+
+    def _note_new(
+        self, contents: Sequence[bytes], sizes: Sequence[int], location: Location | None, *, are_stored: bool
+    ) -> None:
+        """Report new messages that were paged out at once."""
+        if self.is_metered:
+            octets = sum(map(len, contents))
+            self.owner.paged_out(len(contents), octets, octets_paged(sizes, location), are_stored=are_stored)
+
+    # -- out of memory ------------------------------------------------------------------------------------------------
+
+    def sink(self, tail: Tail, level: int, messages: Sequence[Message]) -> int:
+        """Page out messages (in order of delivery) to the head of a level of the tail. Returns the octets freed."""
+        items, freed = self.page(tail, messages)
+        tail.put_back(level, items)
+        return freed
+
+    def page(self, tail: Tail, messages: Sequence[Message]) -> tuple[list[PagedRun | Message], int]:
+        """Page out messages. Returns: the items for the tail, and the octets freed."""
+        owner = self.owner
+        items: list[PagedRun | Message] = []
+        freed = 0
+        for (where, deliveries, uncounted), group in groupby(messages, lambda one: _where(owner, tail, one)):
+            run = list(group)
+            came = len(items)
+            if where is None:
+                items += run
+                continue
+            if where is IN_JOURNAL:
+                items += _runs(run, deliveries, uncounted)
+            else:
+                spooled = _spooled(self._storage.temp, run, where, deliveries, uncounted)
+                if spooled is None:
+                    owner.could_not_page()
+                    items += run
+                    continue
+                items += spooled
+            octets = sum([len(message.content) for message in run])
+            freed += octets + OVERHEAD * len(run)
+            if self.is_metered:
+                counted = sum(
+                    octets_paged(one.sizes, one.location) for one in items[came:] if isinstance(one, PagedRun)
+                )
+                owner.paged_out(len(run), octets, counted, are_stored=where is IN_JOURNAL or owner.stores(where))
+        return items, freed
+
+    # -- back ---------------------------------------------------------------------------------------------------------
+
+    def read(self, part: Taken) -> Sequence[Run]:
+        """Read the contents of a part that was taken out of the tail. Raises: Unreadable."""
+        return runs_of(self._storage, part)
+
+    def loaded(self, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
+        """Make the last messages of a part, which come back into memory, and report them to the owner."""
+        messages = messages_as_paged(self.owner, part, ids, runs)
+        if not messages:
+            return messages
+        if self.is_metered:
+            count, octets = len(messages), sum([len(one.content) for one in messages])
+            counted = octets_paged(part.sizes[-count:], part.location)
+            are_stored = part.location is None or self.owner.stores(part.envelope)
+            self.owner.paged_out(-count, -octets, -counted, are_stored=are_stored)
+        self.owner.loaded(messages, part.deliveries - part.uncounted if part.location is None else 0)
+        return messages
+
+    def sizes_of(self, parts: Iterable[Part | Message]) -> Iterator[tuple[int, int, bool]]:
+        """See `Ready.paged_sizes`."""
+        for part in parts:
+            if not isinstance(part, Message):
+                are_stored = part.location is None or self.owner.stores(part.envelope)
+                yield len(part.ids), octets_paged(part.sizes[:], part.location), are_stored
+
+
+def runs_of(storage: Storage, part: Taken | Part, *, release: bool = True) -> Sequence[Run]:
+    """Read the contents of a part. `release`: also free them in the temp store. Raises: Unreadable."""
+    if part.location is None:
+        assert storage.pager is not None
+        return storage.pager.load(part.ids)
+    size = sum(part.sizes[:])
+    octets = storage.temp.unspool(part.location, size)
+    if release:
+        storage.temp.release(part.location, size)
+    ends = list(accumulate(part.sizes, initial=0))
+    return [(part.envelope, [octets[start:end] for start, end in pairwise(ends)])]
+
+
+def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
+    """Make the last messages of a part as they were before paging. `ids`, `runs`: their ids and contents.
+
+    Does not report them to the owner (see `Paging.loaded`).
+    """
+    messages = messages_of(ids, runs)
+    if any(envelope.summary.is_marked for envelope, _ in runs):
+        messages = [owner.message_for(one.id, one.content, one.envelope) for one in messages]
+    if part.deliveries:
+        for message in messages:
+            message.deliveries, message.uncounted = part.deliveries, part.uncounted
+    if part.expires is not None:
+        for message, expires_ns in zip(messages, part.expires):  # parts with expiries are always loaded whole
+            message.expires_ns = expires_ns
+    return messages
+
+
+def _is_in_journal(owner: Owner, envelope: Envelope) -> bool:
     """Whether the journal records new messages with this envelope. While it has failed (disk full), dead letters that
     enter the queue are only in memory.
     """
@@ -24,54 +191,9 @@ def is_in_journal(owner: Owner, envelope: Envelope) -> bool:
     return storage.durability is None or not storage.durability.has_failed
 
 
-def may_spool(owner: Owner, envelope: Envelope) -> bool:
+def _may_spool(owner: Owner, envelope: Envelope) -> bool:
     """Whether messages with this envelope may go to the temp store: those that the journal records never do."""
     return owner.storage.pager is None or not owner.stores(envelope)
-
-
-# -- out of memory ----------------------------------------------------------------------------------------------------
-
-
-def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message], *, is_metered: bool) -> int:
-    """Page out messages (in order of delivery) to the head of a level of the tail. See `paged`.
-
-    Returns: the octets freed.
-    """
-    items, freed = paged(owner, tail, messages, is_metered=is_metered)
-    tail.put_back(level, items)
-    return freed
-
-
-def paged(
-    owner: Owner, tail: Tail, messages: Sequence[Message], *, is_metered: bool
-) -> tuple[list[PagedRun | Message], int]:
-    """Page out messages. Returns: the items for the tail, and the octets freed.
-
-    `is_metered`: report it to the owner.
-    """
-    items: list[PagedRun | Message] = []
-    freed = 0
-    for (where, deliveries, uncounted), group in groupby(messages, lambda one: _where(owner, tail, one)):
-        run = list(group)
-        came = len(items)
-        if where is None:
-            items += run
-            continue
-        if where is IN_JOURNAL:
-            items += _runs(run, deliveries, uncounted)
-        else:
-            spooled = _spooled(owner.storage.temp, run, where, deliveries, uncounted)
-            if spooled is None:
-                owner.could_not_page()
-                items += run
-                continue
-            items += spooled
-        octets = sum([len(message.content) for message in run])
-        freed += octets + OVERHEAD * len(run)
-        if is_metered:
-            counted = sum(octets_paged(one.sizes, one.location) for one in items[came:] if isinstance(one, PagedRun))
-            owner.paged_out(len(run), octets, counted, are_stored=where is IN_JOURNAL or owner.stores(where))
-    return items, freed
 
 
 def _where(owner: Owner, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
@@ -120,42 +242,3 @@ def _spooled(
         runs[-1].extend(last_id, (size,), (message.expires_ns,) if message.expires_ns else None)
         offset += size
     return runs
-
-
-# -- back -------------------------------------------------------------------------------------------------------------
-
-
-def runs_of(storage: Storage, part: Taken | Part, *, release: bool = True) -> Sequence[Run]:
-    """Read the contents of a part. `release`: also free them in the temp store. Raises: Unreadable."""
-    if part.location is None:
-        assert storage.pager is not None
-        return storage.pager.load(part.ids)
-    size = sum(part.sizes[:])
-    octets = storage.temp.unspool(part.location, size)
-    if release:
-        storage.temp.release(part.location, size)
-    ends = list(accumulate(part.sizes, initial=0))
-    return [(part.envelope, [octets[start:end] for start, end in pairwise(ends)])]
-
-
-def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
-    """Make the last messages of a part as they were before paging. `ids`, `runs`: their ids and contents.
-
-    Does not report them to the owner (see `tell_loaded`).
-    """
-    messages = messages_of(ids, runs)
-    if any(envelope.summary.is_marked for envelope, _ in runs):
-        messages = [owner.message_for(one.id, one.content, one.envelope) for one in messages]
-    if part.deliveries:
-        for message in messages:
-            message.deliveries, message.uncounted = part.deliveries, part.uncounted
-    if part.expires is not None:
-        for message, expires_ns in zip(messages, part.expires):  # parts with expiries are always loaded whole
-            message.expires_ns = expires_ns
-    return messages
-
-
-def tell_loaded(owner: Owner, part: Taken, messages: list[Message]) -> None:
-    """Report messages of a part that came back into memory to the owner."""
-    if messages:
-        owner.loaded(messages, part.deliveries - part.uncounted if part.location is None else 0)

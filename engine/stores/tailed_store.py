@@ -1,119 +1,139 @@
-"""The common base of stores whose messages consumers take out: messages in memory, and a tail behind them.
+"""The store of ordinary queues, whose consumers take messages out: messages in memory, and a tail behind them.
 
 When the messages in memory exceed their share, further ones stay in the journal; transient messages go to the temp
-store. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
+store. Messages in memory always come before paged-out ones: before a level pages out, the lower levels in memory are
+paged out completely. Source: behaviour page 3.3, 3.5; queues page F; rulings 5, 16; docs/deep-queues.md.
 """
 
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
+from typing import ClassVar
 
-from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
-from .memory_budget import held_octets
-from .paged_run import Part, octets_paged
-from .ready import LeveledReady
-from .scanning import Level, Scanner, is_beyond
-from .sorted_list import SortedList
-from .storage import NOBODY
+from .levels import Level, LeveledReady, OneLevel, ReadyLevels
+from .memory_budget import OVERHEAD, SMALL, UNLIMITED, held_octets
+from .memory_cap import LEAVING_MAX, LEAVING_OCTETS, MemoryCap
+from .memory_share import MemoryShare
+from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken
+from .paging import Paging
+from .storage import NOBODY, Owner
 from .store import LEVEL_STEP, Dropped, Removed, Scanned
-from .tail_paging import HIGH_OCTETS, SLICE_OCTETS, TailPaging
+from .tail import Tail
 
+#: Receives new messages with consecutive ids: first id, envelope, contents. Returns the number that it took.
+HandOver = Callable[[int, Envelope, Sequence[bytes]], int]
+
+#: A deep store loads messages when fewer than `LOW` are in memory, up to about `HIGH` messages or `HIGH_OCTETS`, ...
+LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
+#: ... in slices of this many messages or octets.
+SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
+#: Messages paged out before checking whether that freed memory.
+PAGE_SLICE = 1000
 #: `take` adds up the sizes first if messages of the first one's size would need less than this many times the room.
 LIKELY = 4
 
 _CONTENT = attrgetter("content")
-_ID: Callable[[Message], int] = attrgetter("id")
 
 
-class TailedStore(TailPaging):
-    """Messages in memory (`ready`) by level, and the tail. See `Store`."""
+class TailedStore:
+    """Its parts: `levels` has the messages in memory, `tail` the paged-out ones, `share` the limits of memory; `paging`
+    moves messages from one to the other.
 
-    __slots__ = ()
+    `ready` is `levels.ready`, and `has_tail` whether there is a tail: plain attributes, because each run reads them.
+    `counts_octets`: `body_octets` includes paged-out messages.
+    """
+
+    first_offset: ClassVar[None] = None
+
+    __slots__ = (
+        "_is_single",
+        "_storage",
+        "counts_octets",
+        "expiring",
+        "has_tail",
+        "levels",
+        "paging",
+        "ready",
+        "share",
+        "tail",
+    )
+
+    ready: Level | LeveledReady
+
+    def __init__(self, owner: Owner, levels: ReadyLevels | None = None, *, counts_octets: bool = False) -> None:
+        self._storage = owner.storage
+        self.levels: ReadyLevels = OneLevel() if levels is None else levels
+        self._is_single = levels is None
+        self.ready = self.levels.ready
+        self.tail: Tail | None = None
+        self.has_tail = False
+        self.share = MemoryShare(self._storage)
+        self.paging = Paging(owner)
+        self.counts_octets = counts_octets
+        self.expiring = False
 
     @property
     def pageable(self) -> "TailedStore | None":
         return self
 
-    @property
-    def levels(self) -> Levels:
-        """The mapping of priorities to levels."""
-        return ONE_LEVEL
-
-    @property
-    def level_max(self) -> int:
-        return self.levels.top
-
-    # -- implemented by each kind -------------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def body_octets(self) -> int: ...
-
-    @abstractmethod
-    def _empty_ready(self) -> Level | LeveledReady: ...
-
-    @abstractmethod
-    def _merge(self, messages: list[Message]) -> int:
-        """Insert messages (ids falling) into memory by their ids. Returns the number of messages before them."""
-
-    def _level_number(self, message: Message) -> int:
-        """The index of a message's level in `_levels`."""
-        return self.levels.of(message.envelope.summary.priority)
-
-    def _reach(self, level: int, id_: int) -> None:
-        """Prepare a level for access at an id: a deque that is long up to there becomes `SortedList`. O(n), once."""
-        here = self._levels()[level]
-        if self._scanner.is_sorted and is_beyond(here, id_):
-            self._set_level(level, SortedList(here, _ID))
-
-    def _loosen(self) -> None:
-        """Note that messages of a level may not be in order of ids."""
-        self._scanner.is_sorted = False
-        for level, here in enumerate(self._levels()):
-            if isinstance(here, SortedList):
-                self._set_level(level, deque(here))
-
-    @property
-    @abstractmethod
-    def counts_octets(self) -> bool:
-        """Whether `body_octets` includes paged-out messages."""
-
     def take_over(self, other: "TailedStore") -> None:
         """Take all messages from another store with the same levels. O(messages in memory)."""
-        self._tail, other._tail = other._tail, None
+        self.tail, other.tail = other.tail, None
         self.has_tail, other.has_tail = other.has_tail, False
-        if self._tail is not None:
+        if self.tail is not None:
             if self.counts_octets:
-                self._tail.count_octets()
+                self.tail.count_octets()
             else:
-                self._tail.octets = None
-        self.ready.extend(other.ready)
-        self._scanner, self.expiring, self.may_page = other._scanner, other.expiring, other.may_page
-        self.cap, self._is_metered, self._is_unsettled = other.cap, other._is_metered, other._is_unsettled
+                self.tail.octets = None
+        self.levels.take_over(other.levels)
+        self.share.take_over(other.share)
+        self.paging.is_metered = other.paging.is_metered
+        self.expiring = other.expiring
         other.drop_all()
+
+    def leave_owner(self) -> None:
+        self.paging.owner = NOBODY
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        tail = self._tail
+        tail = self.tail
         return len(self.ready) if tail is None else len(self.ready) + len(tail)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.ready)
 
     @property
+    def level_max(self) -> int:
+        return self.levels.mapping.top
+
+    @property
+    def in_memory(self) -> int:
+        return len(self.ready)
+
+    @property
     def is_deep(self) -> bool:
-        return self._tail is not None
+        return self.tail is not None
+
+    @property
+    def held_octets(self) -> int:
+        return held_octets(self.ready)
+
+    @property
+    def body_octets(self) -> int:
+        tail, octets = self.tail, self.levels.octets
+        if octets is None:
+            return 0
+        return octets + (0 if tail is None else tail.octets or 0)
 
     @property
     def next_expiry_ns(self) -> int:
-        tail = self._tail
+        tail = self.tail
         soonest = 0
-        for level, messages in enumerate(self._levels()):
+        for level, messages in enumerate(self.levels.by_level):
             if messages:
                 due_ns = messages[0].expires_ns
             else:
@@ -123,17 +143,10 @@ class TailedStore(TailPaging):
         return soonest
 
     def paged_parts(self) -> list[Part | Message]:
-        return [] if self._tail is None else self._tail.parts()
+        return [] if self.tail is None else self.tail.parts()
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        for part in parts:
-            if not isinstance(part, Message):
-                are_stored = part.location is None or self._owner.stores(part.envelope)
-                yield len(part.ids), octets_paged(part.sizes[:], part.location), are_stored
-
-    @property
-    def first_offset(self) -> int | None:
-        return None
+        return self.paging.sizes_of(parts)
 
     def expect_expiry(self) -> None:
         self.expiring = True
@@ -144,61 +157,121 @@ class TailedStore(TailPaging):
         return Message(id_, content, envelope)
 
     def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
-        if self._tail is not None:
-            self._extend_tail(self._tail, first_id, envelopes, contents)
-        elif (self._storage.pager is not None or self.cap is not None) and not self._is_granted(
-            sum(map(len, contents)), len(contents)
+        if not self._is_single:
+            for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):
+                self.append(self.new_message(id_, content, envelope))
+        elif self.tail is not None:
+            self.paging.extend(self.tail, first_id, envelopes, contents)
+        elif (self._storage.pager is not None or self.share.cap is not None) and not self.share.grants(
+            self, sum(map(len, contents)), len(contents)
         ):
-            self._extend_tail(self._begin_tail(), first_id, envelopes, contents)
+            self.paging.extend(self._begin_tail(), first_id, envelopes, contents)
         else:
             self.ready.extend(map(Message, range(first_id, first_id + len(contents)), contents, each_of(envelopes)))
 
     def append(self, message: Message) -> Message | None:
-        if self._tail is not None:
-            self._append_to_tail(self._tail, message)
-        elif (self._storage.pager is not None or self.cap is not None) and not self._is_granted(
-            len(message.content), 1
+        if self.tail is not None:
+            self._append_to_tail(self.tail, message)
+        elif (self._storage.pager is not None or self.share.cap is not None) and not self.share.grants(
+            self, len(message.content), 1
         ):
             self._append_to_tail(self._begin_tail(), message)
         else:
             self.ready.append(message)
         return None
 
+    def _append_to_tail(self, tail: Tail, message: Message) -> None:
+        """Append a message to its level, in memory if it comes before all of the tail and there is room."""
+        level = tail.level_of(message.envelope)
+        if level > tail.floor:
+            if self.share.grants_above_tail(self, message):
+                self.ready.append(message)
+                self._forget_empty_tail()
+                return
+            self._sink_below(tail, level)
+        if message.stays_in_memory or not self.share.may_page:
+            tail.append(message)
+        else:
+            self.paging.append(tail, level, message)
+
+    def restore_run(
+        self,
+        first_id: int,
+        sizes: Sequence[int],
+        expires: Sequence[int] | None = None,
+        *,
+        level: int = 0,
+        deliveries: int = 0,
+    ) -> None:
+        """After a restart: append messages of the journal with consecutive ids to a level.
+
+        `sizes`: octets of each body; `expires`: monotonic ns of each; `deliveries`: delivery count of each. Requires
+        `share.may_page`.
+        """
+        if sizes:
+            tail = self._begin_tail() if self.tail is None else self.tail
+            tail.extend(first_id, sizes, expires, level=level, deliveries=deliveries)
+            self.expiring = self.expiring or expires is not None
+
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
-        if self._tail is not None:
-            messages = self._put_into_tail(self._tail, messages)
+        levels = self.levels
+        if self.tail is not None:
+            messages = self._put_into_tail(self.tail, messages)
         for message in messages:
-            self._reach(self._level_number(message), message.id)
-        passed = self._merge(messages)
-        if self._storage.pager is not None and self.may_page:
-            self.quota -= held_octets(messages)
-            self.came_in += len(messages)
-        self._is_unsettled = self.cap is not None
+            levels.reach(levels.number_of(message), message.id)
+        passed = levels.merge(messages)
+        self.ready = levels.ready
+        self.share.returned(messages)
         return [], passed
 
+    def _put_into_tail(self, tail: Tail, messages: list[Message]) -> list[Message]:
+        """Insert those messages (ids falling) that belong behind others of the tail. Returns the other messages."""
+        before: list[Message] = []
+        last_id = -1  # the highest id in memory, before the tail's head; found on first need
+        for message in messages:
+            level = tail.level_of(message.envelope)
+            if level == tail.floor and tail.head_id < message.id and last_id < 0:
+                last_id = self.levels.last_id(level)
+            if level < tail.floor or (level == tail.floor and tail.head_id < message.id and last_id < message.id):
+                tail.insert(level, self._item_of(tail, message))
+            else:
+                before.append(message)
+        return before
+
+    def _item_of(self, tail: Tail, message: Message) -> PagedRun | Message:
+        """The tail's item for a message that was in memory: the message itself, or, beyond the cap, a paged-out run."""
+        if self.share.is_within_cap:
+            return message
+        (item,), _ = self.paging.page(tail, (message,))
+        return item
+
     def put_first(self, message: Message) -> Message | None:
-        tail = self._tail
-        here = self._levels()[self._level_number(message)]
+        tail = self.tail
+        here = self.levels.by_level[self.levels.number_of(message)]
         if tail is not None or (here and here[0].id < message.id):
             self._loosen()
         if tail is not None and (level := tail.level_of(message.envelope)) < tail.floor:
             tail.put_back(level, (self._item_of(tail, message),))
         else:
             self.ready.appendleft(message)
-            self._is_unsettled = self.cap is not None
+            self.share.check_cap()
         return None
 
     def put_last(self, message: Message) -> Message | None:
-        tail = self._tail
-        here = self._levels()[self._level_number(message)]
+        tail = self.tail
+        here = self.levels.by_level[self.levels.number_of(message)]
         if tail is not None or (here and here[-1].id > message.id):
             self._loosen()
         if tail is not None and (level := tail.level_of(message.envelope)) <= tail.floor:
             tail.put_last(level, self._item_of(tail, message))
         else:
             self.ready.append(message)
-            self._is_unsettled = self.cap is not None
+            self.share.check_cap()
         return None
+
+    def _loosen(self) -> None:
+        self.levels.loosen()
+        self.ready = self.levels.ready
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
@@ -229,18 +302,18 @@ class TailedStore(TailPaging):
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         ready = self.ready
-        while len(ready) < count and self._tail is not None:
+        while len(ready) < count and self.tail is not None:
             self.load(count - len(ready), SLICE_OCTETS)
         return Removed([ready.popleft() for _ in range(min(count, len(ready)))], [])
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
         gone: list[Message] = []
-        for level, messages in enumerate(self._levels()):
+        for level, messages in enumerate(self.levels.by_level):
             if messages and 0 < messages[0].expires_ns <= now_ns:
                 taken: list[Message] = []
                 while len(gone) + len(taken) < count_max and messages and 0 < messages[0].expires_ns <= now_ns:
                     taken.append(messages.popleft())
-                self._left_levels(taken)
+                self.levels.left(taken)
                 gone += taken
             while not messages and len(gone) < count_max:
                 slice_ = self._take_expired(level, now_ns, count_max - len(gone))
@@ -249,8 +322,16 @@ class TailedStore(TailPaging):
                 gone += slice_
         return Removed(gone, [])
 
+    def _take_expired(self, level: int, now_ns: int, count_max: int) -> list[Message]:
+        """Take a slice of expired messages from the head of a level of the tail."""
+        tail = self.tail
+        if tail is None or not 0 < tail.expires_ns(level) <= now_ns:
+            return []
+        return self._brought(tail.take_expired(level, now_ns, min(count_max, SLICE)))
+
     def drop_all(self) -> Dropped:
-        ready, self.ready = self.ready, self._empty_ready()
+        ready = self.levels.take_all()
+        self.ready = self.levels.ready
         runs: list[tuple[Sequence[int], Envelope]] = []
         paged: list[Message] = []
         for part in self.paged_parts():
@@ -260,25 +341,19 @@ class TailedStore(TailPaging):
             runs.append((part.ids, part.envelope))
             if part.location is not None:
                 self._storage.temp.release(part.location, sum(part.sizes[:]))
-        self._tail = None
+        self.tail = None
         self.has_tail = False
-        self._scanner = Scanner()
-        self._storage.memory.forget(self)
-        self.quota = self.came_in = 0
+        self.share.give_up(self)
         return Dropped(ready, runs, paged, None)
-
-    def leave_owner(self) -> None:
-        self._owner = NOBODY
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
-    @abstractmethod
     def position_of(self, message: Message) -> int:
-        pass
+        return self.levels.position_of(message)
 
     def scan(self, after: int, count: int) -> Scanned:
         self._reach_at(after)
-        return self._scanner.scan(self._levels(), self._tail, after, count)
+        return self.levels.scan(self.tail, after, count)
 
     def positions(self, after: int, count: int) -> list[int]:
         """The positions of up to `count` messages after a position (0: from the head), in the order of a scan.
@@ -286,33 +361,227 @@ class TailedStore(TailPaging):
         Reads no files.
         """
         self._reach_at(after)
-        return self._scanner.positions(self._levels(), self._tail, after, count)
+        return [position for position, _, _ in self.levels.order(self.tail, after, count)]
 
     def _reach_at(self, position: int) -> None:
         rank, id_ = divmod(position, LEVEL_STEP)
-        if rank < len(self._levels()):
-            self._reach(len(self._levels()) - 1 - rank, id_)
+        level = self.level_max - rank
+        if level >= 0:
+            self._reach(level, id_)
+
+    def _reach(self, level: int, id_: int) -> None:
+        self.levels.reach(level, id_)
+        self.ready = self.levels.ready
 
     def load_at(self, after: int, count: int) -> None:
-        if self._tail is not None:
+        if self.tail is not None:
             self._reach_at(after)
             pager = self._storage.pager
             budget = HIGH_OCTETS if pager is None else pager.budget()
-            self._scanner.load(self._owner, budget, self._levels(), self._tail, after, count)
+            self.levels.load(self.paging.owner, budget, self.tail, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        count = len(self._levels())
         wanted: dict[int, list[int]] = {}
         for position in sorted(set(positions)):
             rank, id_ = divmod(position, LEVEL_STEP)
-            wanted.setdefault(count - 1 - rank, []).append(id_)
+            wanted.setdefault(self.level_max - rank, []).append(id_)
         found: list[Message] = []
         for level, ids in wanted.items():
             self._reach(level, ids[-1])
-            taken = self._scanner.take(self._levels()[level], ids)
-            self._left_levels(taken)
+            taken = self.levels.take(level, ids)
             found += taken
-            if self._tail is not None and len(taken) < len(ids):
-                found += self._brought(self._tail.take_ids(level, ids))
-        self._scanner.forget(found)
+            if self.tail is not None and len(taken) < len(ids):
+                found += self._brought(self.tail.take_ids(level, ids))
+        self.levels.forget(found)
         return Removed(found, [])
+
+    # -- out of memory ------------------------------------------------------------------------------------------------
+
+    def _begin_tail(self) -> Tail:
+        tail = self.tail = Tail(self.levels.mapping)
+        self.has_tail = True
+        if self.counts_octets:
+            tail.count_octets()
+        return tail
+
+    def _forget_empty_tail(self) -> None:
+        if self.tail is not None and not len(self.tail):
+            self.tail = None
+            self.has_tail = False
+
+    def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
+        """Set the queue's memory cap, which applies beside the common budget; None: none.
+
+        `is_metered`: the store calls `Owner.paged_out`. The caller calls `settle_quota` next.
+        """
+        self.share.limit(cap)
+        self.paging.is_metered = is_metered
+
+    def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
+        """Page out the last messages in memory, up to this many octets or messages. Returns the octets freed."""
+        return self._page_out(octets, count_max) if self.share.may_page else 0
+
+    def _page_out(self, octets: int, count: int) -> int:
+        """Page out the last messages in memory, lower levels first, up to these octets or this count.
+
+        Returns: the octets freed.
+        """
+        tail = self._begin_tail() if self.tail is None else self.tail
+        freed = before = 0
+        for level, messages in enumerate(self.levels.by_level):
+            while messages and freed < octets and count > 0:
+                taken: list[Message] = []
+                size = 0
+                slice_max = min(count, PAGE_SLICE)
+                while messages and freed + size < octets and len(taken) < slice_max:
+                    taken.append(messages.pop())
+                    size += len(taken[-1].content) + OVERHEAD
+                self.levels.left(taken)
+                freed += self.paging.sink(tail, level, taken[::-1])
+                count -= len(taken)
+                if freed == before:
+                    return freed  # they cannot be paged out
+                before = freed
+        self._forget_empty_tail()
+        return freed
+
+    def _sink_below(self, tail: Tail, level: int) -> None:
+        """Page out all lower levels in memory, because this level gets messages in the tail, which come before them."""
+        for below, messages in enumerate(self.levels.by_level[:level]):
+            if messages:
+                taken = list(messages)
+                messages.clear()
+                self.levels.left(taken)
+                self.paging.sink(tail, below, taken)
+
+    def page_again(self) -> bool:
+        """Page out messages that stayed in memory because a disk failed. Returns whether there may be more."""
+        tail = self.tail
+        if not self.share.may_page:
+            return False
+        self.share.check_cap()
+        return tail is not None and tail.page(lambda messages: self.paging.page(tail, messages)[0], LEAVING_MAX)
+
+    def settle_quota(self) -> bool:
+        """Page out the last messages if requeued messages exceed the quota, or a new cap requires it.
+
+        Returns: whether there is more to page out.
+        """
+        share = self.share
+        if share.is_unsettled:
+            self._keep_to_cap(share)
+        if share.quota < 0:
+            share.settle(self)
+        return share.is_unsettled
+
+    def _keep_to_cap(self, share: MemoryShare) -> None:
+        """Page out messages beyond the cap, at most a slice."""
+        share.is_unsettled = False
+        count_max, octets_max = LEAVING_MAX, LEAVING_OCTETS
+        while share.cap is not None and share.may_page and self.ready:
+            count, octets = share.cap.excess()
+            if not count:
+                return
+            if count_max <= 0 or octets_max <= 0:
+                share.is_unsettled = True
+                return
+            here = len(self.ready)
+            freed = self._page_out(min(octets, octets_max), min(count, count_max))
+            if not freed:
+                return
+            count_max -= here - len(self.ready)
+            octets_max -= freed
+
+    # -- back into memory ---------------------------------------------------------------------------------------------
+
+    def is_low(self) -> bool:
+        """Whether messages are paged out and few are in memory, so that `wants_more` must be checked."""
+        return self.tail is not None and len(self.ready) < LOW
+
+    def wants_more(self, straight: bool, waiting: bool) -> bool:
+        """Whether to load more, because memory has fewer messages than consumers may take soon, within its limits.
+
+        `straight`: loaded messages go directly to consumers (`load_straight`). `waiting`: a consumer waits now, which
+        matters only if no message is in memory.
+        """
+        tail, pager = self.tail, self._storage.pager
+        if tail is None:
+            return False
+        if straight or not self.share.invites(tail.typical_size() + HEADER_OCTETS):
+            return waiting and not self.ready
+        octets = HIGH_OCTETS if pager is None else min(HIGH_OCTETS, pager.budget())
+        if tail.level_max:
+            octets //= 2  # leaves room for new messages of higher levels, which would page all of it out
+        return len(self.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
+
+    def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
+        """Load a slice of the tail into memory. Reads files. Raises: Unreadable.
+
+        `wanted`, `wanted_octets`: the part that leaves memory at once, at least one message, to which no cap applies.
+        """
+        tail, pager, cap = self.tail, self._storage.pager, self.share.cap
+        if tail is None:
+            return
+        window = HIGH_OCTETS if pager is None else max(pager.budget(), SMALL)
+        octets = min(SLICE_OCTETS, window)
+        count = min(SLICE, 1 + octets // OVERHEAD)
+        if cap is not None and self.share.may_page:
+            room, room_octets = cap.room()
+            count, octets = min(count, max(room, wanted)), min(octets, max(room_octets, wanted_octets))
+            window = min(window, max(cap.octets, SMALL))
+        if pager is not None:
+            self._storage.memory.charge_window(self, min(HIGH_OCTETS, window), pager.memory)
+        for part in tail.take(count, octets):
+            if isinstance(part, Message):
+                self._take_in(part)
+            else:
+                self.ready.extend(self._loaded(part, part.ids, self.paging.read(part)))
+        self._forget_empty_tail()
+
+    def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
+        """Read up to `count` messages and `octets`, at least one message and at most a slice, and offer them to
+        `hand_over` as if new. From the first one that it does not take, they become ready. Raises: Unreadable.
+        """
+        tail = self.tail
+        if tail is None:
+            return
+        for part in tail.take(min(count, SLICE), min(octets, SLICE_OCTETS)):
+            if isinstance(part, Message):
+                self._take_in(part)
+                continue
+            ids, runs = part.ids, self.paging.read(part)
+            if not self.ready and part.expires is None and not part.deliveries and isinstance(ids, range):
+                ids, runs = _hand_straight(hand_over, ids, runs)
+            self.ready.extend(self._loaded(part, ids, runs))
+        self._forget_empty_tail()
+
+    def _take_in(self, message: Message) -> None:
+        """Append a message that was stored in the tail as an object to memory."""
+        self.expiring = self.expiring or bool(message.expires_ns)
+        self.ready.append(message)
+
+    def _brought(self, parts: Sequence[Taken | Message]) -> list[Message]:
+        """Load the contents of messages that were taken out of the tail."""
+        found: list[Message] = []
+        for part in parts:
+            if isinstance(part, Message):
+                found.append(part)
+            else:
+                found += self._loaded(part, part.ids, self.paging.read(part))
+        self._forget_empty_tail()
+        return found
+
+    def _loaded(self, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
+        """The last messages of a part, which come back into memory."""
+        self.expiring = self.expiring or part.expires is not None
+        return self.paging.loaded(part, ids, runs)
+
+
+def _hand_straight(hand_over: HandOver, ids: range, runs: Sequence[Run]) -> tuple[range, Sequence[Run]]:
+    """Offer messages to consumers as if new. Returns those that they did not take."""
+    for at, (envelope, contents) in enumerate(runs):
+        taken = 0 if envelope.summary.is_marked else hand_over(ids.start, envelope, contents)
+        ids = ids[taken:]
+        if taken < len(contents):
+            return ids, [(envelope, contents[taken:]), *runs[at + 1 :]]
+    return ids, ()

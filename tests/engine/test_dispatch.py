@@ -13,16 +13,16 @@ from leveret.engine.delivery import consumer_list
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import classic
 from leveret.engine.queues import queue as queue_module
-from leveret.engine.stores import memory_budget, tail_paging
+from leveret.engine.stores import memory_budget, tailed_store
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep queue has two messages in memory."""
     monkeypatch.setattr(memory_budget, "SMALL", 0)
-    monkeypatch.setattr(tail_paging, "SLICE", 2)
-    monkeypatch.setattr(tail_paging, "LOW", 2)
-    monkeypatch.setattr(tail_paging, "HIGH", 2)
+    monkeypatch.setattr(tailed_store, "SLICE", 2)
+    monkeypatch.setattr(tailed_store, "LOW", 2)
+    monkeypatch.setattr(tailed_store, "HIGH", 2)
 
 
 def of_group(name: bytes) -> dict[str, object]:

@@ -224,7 +224,7 @@ class Flow(RuleBasedStateMachine):
         for queue in self.vhost.queues.values():
             store, meter = queue.store, queue.meter
             aside = any(isinstance(part, Message) for part in store.paged_parts())
-            if queue.pageable is None or queue.pageable.cap is None or aside or meter is None:
+            if queue.pageable is None or queue.pageable.share.cap is None or aside or meter is None:
                 continue
             for bound in meter.bounds:
                 if not bound._charge.node.is_root:  # others may have filled it

@@ -161,7 +161,7 @@ def test_nothing_configured_meters_nothing() -> None:
         bench = FlowBench(**settings)
         assert bench.queue.meter is None
         assert bench.queue.takes_plainly is ("max_size_messages" not in settings)
-        assert bench.queue.pageable.cap is None
+        assert bench.queue.pageable.share.cap is None
         assert not bench.broker.flow.nodes()
 
 

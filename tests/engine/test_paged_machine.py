@@ -22,13 +22,13 @@ from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import bounds, classic
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import (
+    levels,
     memory_budget,
     paged_index,
     paged_run,
     read_windows,
-    scanning,
     sorted_list,
-    tail_paging,
+    tailed_store,
 )
 
 #: Stories of a kind of queue, and steps of a story.
@@ -63,9 +63,9 @@ SETTINGS: dict[str, list[Any]] = {
 }
 #: What is done in slices, turns and windows is so in small ones: a queue is deep from its first messages on.
 SMALL = [
-    (tail_paging, "LOW", 2), (tail_paging, "HIGH", 4), (tail_paging, "SLICE", 2), (tail_paging, "PAGE_SLICE", 2),
+    (tailed_store, "LOW", 2), (tailed_store, "HIGH", 4), (tailed_store, "SLICE", 2), (tailed_store, "PAGE_SLICE", 2),
     (classic, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
-    (scanning, "WINDOW_MESSAGES", 3), (scanning, "NEAR", 2), (sorted_list, "BLOCK", 3), (paged_index, "COMPACT_MIN", 3),
+    (levels, "WINDOW_MESSAGES", 3), (levels, "NEAR", 2), (sorted_list, "BLOCK", 3), (paged_index, "COMPACT_MIN", 3),
     (read_windows, "WINDOW_MESSAGES", 3), (bulk_requeue, "REQUEUE_SLICE", 2), (session, "REQUEUE_SLICE", 2),
     (broker, "TURN_SPREAD", 4_000),
     (classic, "RUN_MAX", 3), (consumer_list, "RUN_MAX", 3), (consumer_list, "SHARE_MAX", 2),

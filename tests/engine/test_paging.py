@@ -11,7 +11,7 @@ from queue_world import QueueWorld as World
 
 from leveret.engine import Message, reconfigure, scheduled
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.stores import memory_budget, paged_run, tail_paging
+from leveret.engine.stores import memory_budget, paged_run, tailed_store
 
 KINDS: dict[str, FieldTable] = {
     "plain": {},
@@ -28,7 +28,7 @@ TAILED = [kind for kind in KINDS if kind not in ("kept", "last values")]
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep queue has some messages in memory; runs are short."""
     for module, name, value in (
-        (memory_budget, "SMALL", 0), (tail_paging, "SLICE", 3), (tail_paging, "LOW", 3), (tail_paging, "HIGH", 3),
+        (memory_budget, "SMALL", 0), (tailed_store, "SLICE", 3), (tailed_store, "LOW", 3), (tailed_store, "HIGH", 3),
         (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 6),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

@@ -15,9 +15,9 @@ from leveret.engine.leases import ranked_store
 from leveret.engine.leases.ranked_store import RankedStore
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
-from leveret.engine.stores import paged_index, paged_run, read_windows, scanning, sorted_list, stream_store, tail_paging
+from leveret.engine.stores import levels, paged_index, paged_run, read_windows, sorted_list, stream_store, tailed_store
 from leveret.engine.stores.kinds import make_store
-from leveret.engine.stores.last_value import header_value
+from leveret.engine.stores.last_value_store import header_value
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.storage import Storage
@@ -45,10 +45,10 @@ SMALL = [
     (paged_run, "APART_MIN", 3),
     (paged_run, "RUN_MAX", 10),
     (paged_index, "COMPACT_MIN", 3),
-    (tail_paging, "SLICE", 5),
-    (tail_paging, "PAGE_SLICE", 4),
-    (scanning, "WINDOW_MESSAGES", 4),
-    (scanning, "NEAR", 2),
+    (tailed_store, "SLICE", 5),
+    (tailed_store, "PAGE_SLICE", 4),
+    (levels, "WINDOW_MESSAGES", 4),
+    (levels, "NEAR", 2),
     (sorted_list, "BLOCK", 3),
     (read_windows, "WINDOW_MESSAGES", 4),
     (ranked_store, "BLOCK_MAX", 3),

@@ -14,8 +14,8 @@ from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.levels import up_to
 from leveret.engine.stores import paged_run
+from leveret.engine.stores.levels import merge_back
 from leveret.engine.stores.paged_run import IN_JOURNAL, Location, PagedRun, Taken
-from leveret.engine.stores.ready import merge_back
 from leveret.engine.stores.tail import Tail
 
 LEVEL_MAX = 2

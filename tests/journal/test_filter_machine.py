@@ -23,7 +23,7 @@ from leveret.engine import Message
 from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import searching, selection
-from leveret.engine.stores import scanning
+from leveret.engine.stores import levels
 
 ARGUMENTS = st.sampled_from(
     [
@@ -68,7 +68,7 @@ def _small() -> Iterator[None]:
         page_early(patch)
         patch.setattr(searching, "STEP", 3)
         patch.setattr(searching, "WINDOW", 4)
-        patch.setattr(scanning, "NEAR", 2)
+        patch.setattr(levels, "NEAR", 2)
         patch.setattr(selection, "LOOKING_MAX", 12)
         patch.setattr(selection, "ARRIVING_MAX", 9)
         patch.setattr(selection, "FOUND_MAX", 4)

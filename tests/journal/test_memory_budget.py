@@ -15,7 +15,7 @@ from steps import steps
 from leveret.engine import Client, Message, Queue, Session
 from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.stores import memory_budget, tail_paging
+from leveret.engine.stores import memory_budget, tailed_store
 from leveret.engine.stores.memory_budget import SMALL, held_octets
 from leveret.engine.stores.memory_cap import LEAVING_MAX
 from leveret.journal import JournalOptions
@@ -189,18 +189,18 @@ def test_a_queue_that_only_grows_is_not_looked_at(desk: Desk, monkeypatch: pytes
         looked_at.append(len(messages))
         return held_octets(messages)
 
-    monkeypatch.setattr(tail_paging, "held_octets", counted)
+    monkeypatch.setattr(tailed_store, "held_octets", counted)
     desk.declare({})
     (queue,) = desk.queues
     store, memory = queue.store, desk.broker.context.storage.memory
     for number in range(300):
         desk.fill(queue, 1 + number % 7, number)
-        assert memory.charge_of(store) - store.quota == held_octets(store.ready)  # type: ignore[arg-type]
+        assert memory.charge_of(store) - store.share.quota == held_octets(store.ready)  # type: ignore[arg-type]
     assert not looked_at
     desk.session.get(queue, no_ack=True)
     while not looked_at:
         desk.fill(queue, 10, 100)
-    assert memory.charge_of(store) - store.quota == held_octets(store.ready)  # type: ignore[arg-type]
+    assert memory.charge_of(store) - store.share.quota == held_octets(store.ready)  # type: ignore[arg-type]
 
 
 STEPS = st.lists(

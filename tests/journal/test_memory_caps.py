@@ -18,7 +18,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import Delivered, Location, Message, PropertySummary, Queue, Route, Session
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.stores import tail_paging, tailed_store
+from leveret.engine.stores import tailed_store
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
@@ -416,7 +416,7 @@ def test_all_addresses_together(has_journal: bool, whole: WholeLimits) -> None:
 
 def test_a_limit_that_comes_later(has_journal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too much leaves memory in slices, so that no turn is long; without the limit all is read as ever."""
-    monkeypatch.setattr(tail_paging, "LEAVING_MAX", 100)
+    monkeypatch.setattr(tailed_store, "LEAVING_MAX", 100)
     bench = Bench(has_journal=has_journal)
     published(bench, STORED, 2000)
     assert bench.queue.store.in_memory == 2000

@@ -110,10 +110,10 @@ class StoreMachine(RuleBasedStateMachine):
         storage.open_temp = lambda: self.temp
         self.owner = StoreOwner(storage)
         self.store = self.owner.store = make(self.owner)
-        self.rivals = [make(StoreOwner(storage)) for _ in range(2)]  # queues that want memory, too
-        for rival in self.rivals:
-            rival_owner = rival._owner  # type: ignore[attr-defined]
-            rival_owner.store = rival
+        owners = [StoreOwner(storage) for _ in range(2)]
+        self.rivals = [make(owner) for owner in owners]  # queues that want memory, too
+        for owner, rival in zip(owners, self.rivals, strict=True):
+            owner.store = rival
         self.levels: list[list[Message]] = [[] for _ in range(kind.level_max + 1)]
         self.out: dict[int, Message] = {}
         self.gone: list[int] = []  # positions
@@ -497,7 +497,7 @@ class StoreMachine(RuleBasedStateMachine):
     def allow_paging(self, allowed: bool) -> None:
         """The queue counts octets, or does not any more."""
         if self.store.pageable is not None:
-            self.store.pageable.allow_paging(allowed)
+            self.store.pageable.share.allow_paging(allowed)
 
     @rule()
     def settle(self) -> None:
@@ -507,9 +507,9 @@ class StoreMachine(RuleBasedStateMachine):
             return
         while pageable.settle_quota():
             pass
-        assert pageable.quota >= 0
-        if pageable.cap is not None and pageable.may_page and pageable.in_memory and not self.has_refused:
-            assert pageable.cap.is_kept
+        assert pageable.share.quota >= 0
+        if pageable.share.cap is not None and pageable.share.may_page and pageable.in_memory and not self.has_refused:
+            assert pageable.share.cap.is_kept
 
     @precondition(lambda self: self.kind.has_tail and self.is_metered)
     @rule(
@@ -537,7 +537,7 @@ class StoreMachine(RuleBasedStateMachine):
     def keeps_to_cap(self) -> None:
         """New messages that are too much are not at hand."""
         pageable, here = self.store.pageable, list(self.store)
-        cap = None if pageable is None or not pageable.may_page else pageable.cap
+        cap = None if pageable is None or not pageable.share.may_page else pageable.share.cap
         if cap is not None and here and here[-1].id == self.next_id - 1:
             assert cap.is_kept
 
@@ -547,7 +547,7 @@ class StoreMachine(RuleBasedStateMachine):
         store = self.store.pageable
         if store is None:
             return
-        if store.cap is None or not store.may_page:
+        if store.share.cap is None or not store.share.may_page:
             if store.is_low() and store.wants_more(straight, waiting):
                 before = store.in_memory
                 store.load()
@@ -557,7 +557,7 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(len(self.here) + 1):
             if not store.is_low() or not store.wants_more(False, waiting):
                 break
-            before, room = store.in_memory, store.cap.room()
+            before, room = store.in_memory, store.share.cap.room()
             store.load()
             brought = list(store)[before:]
             assert 1 <= len(brought) <= max(1, room[0])

@@ -16,7 +16,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import Client, Consumer, Envelope, Queue, Session, reconfigure
 from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.field_table import FieldTable
-from leveret.engine.stores import memory_budget, tail_paging
+from leveret.engine.stores import memory_budget, tailed_store
 from leveret.journal import JournalOptions
 from leveret.journal.recording.recorder import Recorder
 from leveret.settings import SettingsRepository, entry
@@ -30,7 +30,7 @@ PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
 def page_early(patch: pytest.MonkeyPatch) -> None:
     """A queue is deep from its first messages on, and they come back in pairs."""
     for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
-        patch.setattr(tail_paging, name, value)
+        patch.setattr(tailed_store, name, value)
     patch.setattr(memory_budget, "SMALL", 0)
 
 

@@ -233,6 +233,6 @@ class Look(NamedTuple):
 
 
 def _look(queue: Queue, message: Message) -> Look:
-    levels = getattr(queue.store, "levels", ONE_LEVEL)
-    rank = -levels.of(message.envelope.summary.priority)
+    levels = getattr(queue.store, "levels", None)
+    rank = -(ONE_LEVEL if levels is None else levels.mapping).of(message.envelope.summary.priority)
     return Look(message.id, rank, message.expires_ns, message.deliveries - message.uncounted)

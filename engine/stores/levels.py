@@ -1,0 +1,432 @@
+"""The messages of a store in memory, by level of priority: taking from the head, scans, and taking from the middle.
+
+A queue with one level has a `collections.deque`; other queues have a `LeveledReady`, which has the same methods. The
+head is the oldest message of the highest level, for delivery and for dropping alike (behaviour page 3.3, 3.5).
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge, nsmallest
+from itertools import chain, islice
+from operator import attrgetter
+
+from ..messages.levels import ONE_LEVEL, Levels
+from ..messages.message import Message
+from .paging import messages_as_paged, runs_of
+from .sorted_list import SortedList
+from .storage import Owner
+from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
+from .tail import Tail
+
+#: Maximum distance from the head of a deque for access. For messages behind it the deque is converted to a
+#: `SortedList`.
+NEAR = 250
+#: The messages of one level.
+Level = deque[Message] | SortedList[Message]
+#: (id, message if it is in memory)
+Found = tuple[int, Message | None]
+
+_id_of: Callable[[Message], int] = attrgetter("id")
+
+
+class LeveledReady:
+    """Messages by `mapping` of priorities to levels, each level in order of ids."""
+
+    __slots__ = ("_count", "_levels", "_number_of", "_size_of", "mapping", "octets")
+
+    def __init__(self, mapping: Levels, size_of: Callable[[Message], int]) -> None:
+        self.mapping = mapping
+        self._levels: list[Level] = [deque() for _ in range(mapping.top + 1)]
+        self._number_of = mapping.of
+        self._size_of = size_of
+        self._count = 0
+        self.octets = 0  # octets of all bodies
+
+    def empty(self) -> "LeveledReady":
+        """A new list of this kind without messages."""
+        return LeveledReady(self.mapping, self._size_of)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Message]:
+        for level in reversed(self._levels):
+            yield from level
+
+    def __getitem__(self, index: int) -> Message:
+        assert index == 0
+        return next(iter(self))
+
+    def _level_of(self, message: Message) -> Level:
+        return self._levels[self._number_of(message.envelope.summary.priority)]
+
+    def append(self, message: Message) -> None:
+        """Append a message to its level."""
+        self._level_of(message).append(message)
+        self._added(message)
+
+    def appendleft(self, message: Message) -> None:
+        """Insert a message at the head of its level."""
+        self._level_of(message).appendleft(message)
+        self._added(message)
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Append messages to their levels."""
+        for message in messages:
+            self.append(message)
+
+    def popleft(self) -> Message:
+        """Remove and return the head."""
+        for level in reversed(self._levels):
+            if level:
+                message = level.popleft()
+                self._removed(message)
+                return message
+        raise IndexError("empty")
+
+    def pop(self) -> Message:
+        """Remove any message, to free the memory of a purge in slices."""
+        return self.popleft()
+
+    @property
+    def levels(self) -> list[Level]:
+        """The containers of the levels, from level 0 on. A caller may replace one by another with the same messages."""
+        return self._levels
+
+    def took(self, messages: Iterable[Message]) -> None:
+        """Update the counts after messages were taken out of `levels`."""
+        for message in messages:
+            self._removed(message)
+
+    def merge(self, messages: list[Message]) -> None:
+        """Insert messages (ids falling) into their levels by their ids."""
+        for message in messages:
+            self._added(message)
+        by_level: dict[int, list[Message]] = {}
+        for message in messages:
+            by_level.setdefault(self._number_of(message.envelope.summary.priority), []).append(message)
+        for index, returned in by_level.items():
+            merge_back(self._levels[index], returned)
+
+    def _added(self, message: Message) -> None:
+        self._count += 1
+        self.octets += self._size_of(message)
+
+    def _removed(self, message: Message) -> None:
+        self._count -= 1
+        self.octets -= self._size_of(message)
+
+
+def merge_back(ready: Level, messages: list[Message]) -> int:
+    """Insert messages (ids falling) by their ids. O(messages + those before them); `SortedList`: O(messages).
+
+    Returns: the number of messages before them that were moved.
+    """
+    if isinstance(ready, SortedList):
+        by_id = {message.id: message for message in reversed(messages)}
+
+        def with_more(block: list[Message], ids: Sequence[int]) -> list[Message]:
+            for id_ in ids:
+                insort(block, by_id[id_], key=_id_of)
+            return block
+
+        ready.change(list(by_id), with_more)
+        return 0
+    before: list[Message] = []
+    while ready and messages and ready[0].id < messages[0].id:
+        before.append(ready.popleft())
+    passed = len(before)
+    # `before` rises, `messages` falls: merge from the back.
+    for message in messages:
+        while before and before[-1].id > message.id:
+            ready.appendleft(before.pop())
+        ready.appendleft(message)
+    while before:
+        ready.appendleft(before.pop())
+    return passed
+
+
+class ReadyLevels(ABC):
+    """The messages of a store in memory. It also has the window of messages that were read back for scans.
+
+    `ready`: all of them, in order of delivery. `mapping`: of priorities to levels. `is_sorted`: ids rise within each
+    level; otherwise scans sort the level, in O(n log n).
+    """
+
+    __slots__ = ("_window", "is_sorted")
+
+    mapping: Levels
+    ready: Level | LeveledReady
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self.is_sorted = True
+        self._window: dict[int, Message] = {}
+
+    @property
+    @abstractmethod
+    def by_level(self) -> Sequence[Level]:
+        """The messages of each level, from level 0 on."""
+
+    @property
+    @abstractmethod
+    def octets(self) -> int | None:
+        """Octets of all bodies; None: they are not counted."""
+
+    @abstractmethod
+    def _replace(self, level: int, messages: Level) -> None:
+        """Replace the container of a level by another with the same messages."""
+
+    @abstractmethod
+    def left(self, messages: Sequence[Message]) -> None:
+        """Messages were taken out of one of `by_level`."""
+
+    @abstractmethod
+    def merge(self, messages: list[Message]) -> int:
+        """Insert messages (ids falling) by their ids. Returns the number of messages before them that were moved."""
+
+    @abstractmethod
+    def take_all(self) -> Level | LeveledReady:
+        """Remove all messages and return them."""
+
+    def take_over(self, other: "ReadyLevels") -> None:
+        """Copy all messages of another object with the same levels. O(messages)."""
+        self.ready.extend(other.ready)
+        self.is_sorted, self._window = other.is_sorted, other._window
+
+    def number_of(self, message: Message) -> int:
+        """The index of a message's level in `by_level`."""
+        return self.mapping.of(message.envelope.summary.priority)
+
+    @abstractmethod
+    def position_of(self, message: Message) -> int:
+        """See `Scannable`."""
+
+    # -- order --------------------------------------------------------------------------------------------------------
+
+    def reach(self, level: int, id_: int) -> None:
+        """Prepare a level for access at an id: a deque that is long up to there becomes `SortedList`. O(n), once."""
+        here = self.by_level[level]
+        if self.is_sorted and isinstance(here, deque) and len(here) > NEAR and here[NEAR].id <= id_:
+            self._replace(level, SortedList(here, _id_of))
+
+    def loosen(self) -> None:
+        """Note that messages of a level may not be in order of ids."""
+        self.is_sorted = False
+        for level, here in enumerate(self.by_level):
+            if isinstance(here, SortedList):
+                self._replace(level, deque(here))
+
+    def last_id(self, level: int) -> int:
+        """The highest id of a level; 0: none."""
+        here = self.by_level[level]
+        if self.is_sorted:
+            return here[-1].id if here else 0
+        return max((one.id for one in here), default=0)
+
+    # -- scans --------------------------------------------------------------------------------------------------------
+
+    def _behind(self, level: int, tail: Tail | None, id_: int, count: int) -> Iterator[Found]:
+        """Up to `count` messages of a level with ids above `id_`, in memory or in the tail, in rising order."""
+        ready = self.by_level[level]
+        paged: Iterator[Found] = iter(()) if tail is None else tail.behind(level, id_)
+        if self.is_sorted:
+            here = ((one.id, one) for one in _above(ready, id_))
+            return islice(merge(here, paged, key=_first), count)
+        return iter(nsmallest(count, chain(((one.id, one) for one in ready if one.id > id_), paged), key=_first))
+
+    def order(self, tail: Tail | None, after: int, count: int) -> Iterator[tuple[int, int, Message | None]]:
+        """(position, id, message if it is in memory) of up to `count` messages after a position."""
+        rank, id_ = divmod(after, LEVEL_STEP)
+        top = len(self.by_level) - 1
+        for level in range(top - rank, -1, -1):
+            base = (top - level) * LEVEL_STEP
+            for one, message in self._behind(level, tail, id_, count):
+                count -= 1
+                yield base + one, one, message
+            id_ = 0
+
+    def scan(self, tail: Tail | None, after: int, count: int) -> Scanned:
+        """See `Scannable`."""
+        found: list[tuple[int, Message]] = []
+        for position, id_, message in self.order(tail, after, count):
+            message = message or self._window.get(id_)
+            if message is None:
+                return Scanned(found, True)
+            found.append((position, message))
+        return Scanned(found, False)
+
+    def load(self, owner: Owner, budget: int, tail: Tail, after: int, count: int) -> None:
+        """Fill the window with the paged-out messages that a scan needs: at least one, at most a window.
+
+        `budget`: octets of memory for the queue. Raises: Unreadable.
+        """
+        count, octets = min(count, WINDOW_MESSAGES), max(1, min(WINDOW_OCTETS, budget // 2))
+        self._window = {}
+        rank, id_ = divmod(after, LEVEL_STEP)
+        for level in range(len(self.by_level) - 1 - rank, -1, -1):
+            ids: list[int] = []
+            for one, message in self._behind(level, tail, id_, count):
+                count -= 1
+                if message is None:
+                    ids.append(one)
+            id_ = 0
+            for part in tail.find(level, ids):
+                if octets <= 0:
+                    return
+                fitting = _fitting(part.sizes, octets)
+                octets -= sum(part.sizes[:fitting])
+                if fitting < len(part.sizes):
+                    part = part.first(fitting)
+                runs = runs_of(owner.storage, part, release=False)
+                for message in messages_as_paged(owner, part, part.ids, runs):
+                    self._window[message.id] = message
+
+    def forget(self, messages: Sequence[Message]) -> None:
+        """Remove the copies of messages that were taken from the window."""
+        if self._window:
+            for message in messages:
+                self._window.pop(message.id, None)
+
+    # -- out of the middle --------------------------------------------------------------------------------------------
+
+    def take(self, level: int, ids: Sequence[int]) -> list[Message]:
+        """Take the messages of a level with these rising ids, as far as they are in memory."""
+        self.reach(level, ids[-1])
+        taken = self._take(self.by_level[level], ids)
+        self.left(taken)
+        return taken
+
+    def _take(self, ready: Level, ids: Sequence[int]) -> list[Message]:
+        if isinstance(ready, SortedList):
+            return _taken(ready, ids)
+        taken: list[Message] = []
+        if self.is_sorted:
+            for id_ in ids:
+                at = bisect_left(ready, id_, 0, min(len(ready), NEAR + 1), key=_id_of)
+                if at < len(ready) and ready[at].id == id_:
+                    taken.append(ready[at])
+                    del ready[at]
+            return taken
+        wanted = frozenset(ids)
+        taken = [one for one in ready if one.id in wanted]
+        if taken:
+            staying = [one for one in ready if one.id not in wanted]
+            ready.clear()
+            ready.extend(staying)
+        return taken
+
+
+class OneLevel(ReadyLevels):
+    """The messages of a queue without priorities, in one container."""
+
+    __slots__ = ("ready",)
+
+    mapping = ONE_LEVEL
+    octets = None
+
+    ready: Level
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready = deque()
+
+    @property
+    def by_level(self) -> Sequence[Level]:
+        return (self.ready,)
+
+    def _replace(self, level: int, messages: Level) -> None:
+        self.ready = messages
+
+    def left(self, messages: Sequence[Message]) -> None:
+        """A deque counts its messages."""
+
+    def merge(self, messages: list[Message]) -> int:
+        return merge_back(self.ready, messages)
+
+    def take_all(self) -> Level:
+        self._start()
+        gone, self.ready = self.ready, deque()
+        return gone
+
+    def position_of(self, message: Message) -> int:
+        return message.id
+
+
+class ManyLevels(ReadyLevels):
+    """The messages of a queue with priorities, or with a count of octets."""
+
+    __slots__ = ("mapping", "ready")
+
+    ready: LeveledReady
+
+    def __init__(self, ready: LeveledReady) -> None:
+        super().__init__()
+        self.ready = ready
+        self.mapping = ready.mapping
+
+    @property
+    def octets(self) -> int:
+        return self.ready.octets
+
+    @property
+    def by_level(self) -> Sequence[Level]:
+        return self.ready.levels
+
+    def _replace(self, level: int, messages: Level) -> None:
+        self.ready.levels[level] = messages
+
+    def left(self, messages: Sequence[Message]) -> None:
+        self.ready.took(messages)
+
+    def merge(self, messages: list[Message]) -> int:
+        self.ready.merge(messages)
+        return 0
+
+    def take_all(self) -> LeveledReady:
+        self._start()
+        gone = self.ready
+        self.ready = gone.empty()
+        return gone
+
+    def position_of(self, message: Message) -> int:
+        mapping = self.mapping
+        return (mapping.top - mapping.of(message.envelope.summary.priority)) * LEVEL_STEP + message.id
+
+
+def _fitting(sizes: Sequence[int], octets: int) -> int:
+    """The number of these sizes that fit into `octets`; at least one."""
+    for count, size in enumerate(sizes):
+        if octets <= 0:
+            return count
+        octets -= size
+    return len(sizes)
+
+
+def _above(ready: Level, id_: int) -> Iterable[Message]:
+    """The messages with ids above `id_`, which rise."""
+    if isinstance(ready, SortedList):
+        return (one for one in ready.behind(id_) if one.id > id_)
+    return islice(ready, bisect_right(ready, id_, 0, min(len(ready), NEAR + 1), key=_id_of), None)
+
+
+def _taken(ready: SortedList[Message], ids: Sequence[int]) -> list[Message]:
+    found: list[Message] = []
+
+    def without(block: list[Message], some: Sequence[int]) -> list[Message]:
+        for id_ in some:
+            at = bisect_left(block, id_, key=_id_of)
+            if at < len(block) and block[at].id == id_:
+                found.append(block.pop(at))
+        return block
+
+    ready.change(ids, without)
+    return found
+
+
+def _first(found: Found) -> int:
+    return found[0]

@@ -1,0 +1,126 @@
+"""The memory that one store may have: its grant of the broker's memory budget, and the cap of its queue."""
+
+from typing import TYPE_CHECKING
+
+from ..messages.message import Message
+from .memory_budget import OVERHEAD, TAKE_MIN, UNLIMITED, held_octets
+from .memory_cap import MemoryCap
+from .storage import Storage
+
+if TYPE_CHECKING:
+    from .tailed_store import TailedStore
+
+
+class MemoryShare:
+    """The memory share of one store.
+
+    `quota`: octets that may become ready before the store asks the budget for more; below 0: requeued messages exceed
+    it. `came_in`: messages added since the grant, each of which used some of it. `cap`: applies beside the budget;
+    None: there is none. `may_page`: whether the queue's rules permit paging. `is_unsettled`: memory may exceed the cap.
+    """
+
+    __slots__ = ("_storage", "came_in", "cap", "is_unsettled", "may_page", "quota")
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.quota = self.came_in = 0
+        self.cap: MemoryCap | None = None
+        self.may_page = True
+        self.is_unsettled = False
+
+    def take_over(self, other: "MemoryShare") -> None:
+        """Apply the limits of another share."""
+        self.may_page, self.cap, self.is_unsettled = other.may_page, other.cap, other.is_unsettled
+
+    def allow_paging(self, allowed: bool) -> None:
+        """Set whether the queue's rules permit paging."""
+        if allowed and not self.may_page:
+            self.quota, self.came_in = 0, -UNLIMITED  # not counted so far: the budget has to measure the store
+        self.may_page = allowed
+
+    def limit(self, cap: MemoryCap | None) -> None:
+        """Set the cap. `TailedStore.settle_quota` applies it."""
+        self.cap = cap
+        self.check_cap()
+
+    def check_cap(self) -> None:
+        """Note that memory may exceed the cap, if there is one."""
+        self.is_unsettled = self.cap is not None
+
+    @property
+    def is_within_cap(self) -> bool:
+        """Whether memory does not exceed the cap."""
+        return self.cap is None or not self.may_page or self.cap.is_kept
+
+    # -- new and requeued messages ------------------------------------------------------------------------------------
+
+    def grants(self, store: "TailedStore", octets: int, count: int) -> bool:
+        """Whether `count` more messages may be in memory; if so, they are counted. Requires a pager or a cap.
+
+        The owner's meter has counted them already. Amortized O(count).
+        """
+        if not self.is_within_cap:
+            return False
+        octets += OVERHEAD * count
+        if octets > self.quota:
+            pager = self._storage.pager
+            if not self.may_page or pager is None:
+                self.quota = UNLIMITED
+            elif not self._storage.memory.allows(store, octets, pager.memory):
+                return False
+        self.quota -= octets
+        self.came_in += count
+        return True
+
+    def grants_above_tail(self, store: "TailedStore", message: Message) -> bool:
+        """As `grants`, for a message of a higher level than all of the tail.
+
+        Uses the count of octets, if there is one, so that the budget need not measure the store.
+        """
+        if not self.is_within_cap:
+            return False
+        octets, counted = len(message.content) + OVERHEAD, store.levels.octets
+        if counted is not None and counted + OVERHEAD * len(store.ready) + octets <= self._storage.memory.charge_of(
+            store
+        ):
+            self.quota = max(self.quota - octets, 0)
+            return True
+        return self.grants(store, len(message.content), 1)
+
+    def returned(self, messages: list[Message]) -> None:
+        """Count requeued messages, which are in memory even beyond the quota."""
+        if self._storage.pager is not None and self.may_page:
+            self.quota -= held_octets(messages)
+            self.came_in += len(messages)
+        self.check_cap()
+
+    # -- the budget ---------------------------------------------------------------------------------------------------
+
+    def grant(self, octets: int) -> None:
+        """Set the octets that may become ready before the store asks for more."""
+        self.quota, self.came_in = octets, 0
+
+    def settle(self, store: "TailedStore") -> None:
+        """Page out the last messages if requeued messages exceed the quota.
+
+        Pages out more than required, so that the next requeued messages find room.
+        """
+        excess = -self.quota
+        pager, memory = self._storage.pager, self._storage.memory
+        if not self.may_page or pager is None:
+            self.quota = UNLIMITED
+        elif not memory.allows(store, 0, pager.memory):
+            freed = store.page_out(excess + min(TAKE_MIN, pager.memory // 8))
+            # If nothing could be paged out, the grant delays the next attempt.
+            memory.gave(store, freed, max(freed - excess, 0) if freed else TAKE_MIN)
+
+    def give_up(self, store: "TailedStore") -> None:
+        """Return all memory to the budget: the store is empty."""
+        self._storage.memory.forget(store)
+        self.quota = self.came_in = 0
+
+    # -- paged-out messages that come back ----------------------------------------------------------------------------
+
+    def invites(self, size: int) -> bool:
+        """Whether the cap has room to load a slice of messages of about `size` octets."""
+        return self.cap is None or not self.may_page or self.cap.invites(size)
