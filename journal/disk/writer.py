@@ -219,7 +219,7 @@ class Writer:
 
     def _run(self) -> None:
         while self._take(wait=True):
-            self._commit()
+            self.commit_taken()
             if self._later_count:
                 time.sleep(LATER_SECONDS)
         self._finish()
@@ -231,10 +231,6 @@ class Writer:
     def take_now(self) -> bool:
         """The first half of `run_once`: take the jobs of the commit. False: there are none."""
         return self.state is RUNNING and self._take(wait=False)
-
-    def commit_taken(self) -> bool:
-        """The second half of `run_once`, perhaps some turns later, as with a thread. False: it failed."""
-        return self._commit()
 
     def _take(self, *, wait: bool) -> bool:
         """Take the jobs of the next commit. False: there are none (without `wait`), or the writer closed or failed."""
@@ -270,8 +266,11 @@ class Writer:
         self._sync_or_fail()
         return self.state is not FAILED
 
-    def _commit(self) -> bool:
-        """Write the jobs that were taken, and sync if the mode requires it. Jobs that did not fit stay."""
+    def commit_taken(self) -> bool:
+        """Write the jobs that were taken, and sync if the mode requires it. Jobs that did not fit stay.
+
+        The second half of `run_once`, perhaps some turns later, as with a thread. False: it failed.
+        """
         before = self.file.committed_lsn
         jobs = self._taken
         failure: JournalError | None = None

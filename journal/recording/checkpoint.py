@@ -52,14 +52,14 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
     yield
     for queue in queues:
         if not queue.deleted:
-            yield from _state_messages(broker, journal, recorder, queue)
+            yield from _state_messages(journal, recorder, queue)
     yield from recorder.duplicate_ids.state()
     recorder.watch(None)
     journal.checkpoints.end()
     yield from _forget_contents(broker, recorder)
 
 
-def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
+def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
     """State the messages of a queue."""
     gone, changed = recorder.watch(queue)
     queue_id = recorder.id_of(queue)

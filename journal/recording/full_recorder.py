@@ -30,7 +30,6 @@ from ...engine import (
     Exchange,
     LeaseEndedEvent,
     LeftEvent,
-    Message,
     PublishedEvent,
     Queue,
     RequeuedEvent,
@@ -41,7 +40,7 @@ from ...engine import (
 )
 from ..format.heap import encode_text
 from ..format.record import CODE_OF, CONNECTION, CONSUMER, COUNTED, QUEUE, REDELIVERED, SETTINGS_CHANGED, Record
-from .message_recorder import PublishedRun, is_contiguous, is_gone, is_persistent, persistent_ids, reason_of
+from .message_recorder import PublishedRun, alike, is_contiguous, is_gone, is_persistent, persistent_ids, reason_of
 from .recorder import Recorder
 
 
@@ -160,7 +159,9 @@ class FullRecorder(Recorder):
             counted = can_count and event.of.summary.persistent
             runs: Iterable[tuple[tuple[int, int, bool], Sequence[int]]] = [((1, 0, counted), event.messages)]
         else:
-            runs = _runs((one.deliveries, one.uncounted, can_count and self._survives(one), one.id) for one in event.of)
+            runs = alike(
+                (one.deliveries, one.uncounted, can_count and self._has_state(one), one.id) for one in event.of
+            )
         for (deliveries, uncounted, counted), ids in runs:
             has_counted |= counted
             self._journal.messages.happened(
@@ -194,8 +195,8 @@ class FullRecorder(Recorder):
         if can_be_state:
             self._note_changed(event)
         due_ms = [0 if due_ns is None else self.wall_ms(due_ns[index]) for index in range(len(event.messages))]
-        runs = _runs(
-            (one.deliveries, one.uncounted, can_be_state and self._survives(one), due, one.id)
+        runs = alike(
+            (one.deliveries, one.uncounted, can_be_state and self._has_state(one), due, one.id)
             for one, due in zip(event.of, due_ms)
         )
         for (deliveries, uncounted, durable, due), ids in runs:
@@ -210,13 +211,10 @@ class FullRecorder(Recorder):
                 reason=event.why,
             )
 
-    def _survives(self, message: Message) -> bool:
-        return message.envelope.summary.persistent and self._is_counted_so_far(message)
-
     def _lease_ended(self, event: LeaseEndedEvent) -> None:
         """History alone: no lease survives a restart, nor does any count of deliveries (queues page C.2)."""
         queue_id = self._id_of_queue(event)
-        for (deliveries,), ids in _runs((one.deliveries, one.id) for one in event.of):
+        for (deliveries,), ids in alike((one.deliveries, one.id) for one in event.of):
             self._journal.messages.happened(
                 event.kind, queue_id, ids, durable=False, deliveries=deliveries, reason=event.why
             )
@@ -310,9 +308,3 @@ class FullRecorder(Recorder):
         if not (binding.source.durable and binding.destination.durable):
             source_id = self._exchange_id(event.vhost, binding.source.name)
             write(source_id, self._bound_of(event.vhost, binding), durable=False)
-
-
-def _runs(states: Iterable[tuple[Any, ...]]) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
-    """(common fields, ids) of neighbors that differ only in the id, their last field."""
-    for like, run in groupby(states, key=lambda state: state[:-1]):
-        yield like, [state[-1] for state in run]

@@ -5,7 +5,7 @@ Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -253,20 +253,18 @@ class MessageRecorder(ObjectRecorder):
         states = [
             (message.deliveries, message.uncounted, 0 if due_ns is None else self.wall_ms(due_ns[index]), message.id)
             for index, message in enumerate(event.of)
-            if message.envelope.summary.persistent and self._is_counted_so_far(message)
+            if self._has_state(message)
         ]
-        for (deliveries, uncounted, due_ms), like in groupby(states, key=lambda state: state[:3]):
+        for (deliveries, uncounted, due_ms), ids in alike(states):
             self._journal.messages.happened(
-                event.kind,
-                queue_id,
-                [state[3] for state in like],
-                deliveries=deliveries,
-                uncounted=uncounted,
-                due_ms=due_ms,
+                event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, due_ms=due_ms
             )
 
-    def _is_counted_so_far(self, message: Message) -> bool:
-        return self._counts_max < 0 or message.deliveries - message.uncounted <= self._counts_max
+    def _has_state(self, message: Message) -> bool:
+        """Whether the message's delivery count and due time are recorded, and restored."""
+        count_max = self._counts_max
+        is_counted = count_max < 0 or message.deliveries - message.uncounted <= count_max
+        return is_counted and message.envelope.summary.persistent
 
     def _delivered(self, event: DeliveredEvent) -> None:
         """Write counts before deliveries (persist-delivery-count-before-delivery); these are sent once that is safe."""
@@ -279,13 +277,8 @@ class MessageRecorder(ObjectRecorder):
                 self.send_after(event)
             return
         self._note_changed(event)
-        states = [
-            (message.deliveries, message.uncounted, message.id)
-            for message in event.of
-            if message.envelope.summary.persistent and self._is_counted_so_far(message)
-        ]
-        for (deliveries, uncounted), like in groupby(states, key=lambda state: state[:2]):
-            ids = [state[2] for state in like]
+        states = [(one.deliveries, one.uncounted, one.id) for one in event.of if self._has_state(one)]
+        for (deliveries, uncounted), ids in alike(states):
             self._journal.messages.happened(
                 event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, flags=COUNTED
             )
@@ -322,6 +315,12 @@ class MessageRecorder(ObjectRecorder):
         self._meanwhile = None if queue is None else meanwhile
         self._stated = ("", "") if queue is None else (queue.vhost_name, queue.name)
         return meanwhile
+
+
+def alike(states: Iterable[tuple[Any, ...]]) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
+    """(common fields, ids) of neighbors that differ only in the id, their last field."""
+    for like, run in groupby(states, key=lambda state: state[:-1]):
+        yield like, [state[-1] for state in run]
 
 
 def is_persistent(event: EnqueuedEvent) -> bool:

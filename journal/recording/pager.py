@@ -10,6 +10,7 @@ from ...engine import PLAIN, Broker, CommonHeader, Envelope, PropertySummary, Un
 from ...engine.state import Run
 from ..appending.journal import Journal
 from ..format.errors import JournalError
+from ..format.names import Names
 from ..recovery.content_reader import ContentRun
 from .recorder import Recorder
 from .retry import pause, retry_blocking
@@ -30,8 +31,7 @@ class JournalPager:
         self._journal = journal
         self._contents = recorder.contents
         self.memory = memory
-        self._summaries: dict[bytes, PropertySummary] = {}
-        self._envelopes: dict[tuple[int, bytes, PropertySummary, int, bytes | None], Envelope] = {}
+        self._envelopes = Envelopes(journal.names)
 
     def budget(self) -> int:
         """See `Pager`: all deep queues get equal shares."""
@@ -72,7 +72,7 @@ class JournalPager:
     def _alike(self, run: ContentRun) -> Iterator[Run]:
         """The run's contents in parts with the same properties. Raises: Damaged."""
         if run.header is not None:
-            yield self._envelope(run, run.header[PROPERTIES_AT - 4 :], run.header), run.contents
+            yield self._envelope_of(run, run.header[PROPERTIES_AT - 4 :], run.header), run.contents
             return
         length, properties = b"", b""
         envelope: Envelope | None = None
@@ -86,27 +86,41 @@ class JournalPager:
             start = at
             length = content[:4]
             properties = content[PROPERTIES_AT : 4 + int.from_bytes(length, "big")]
-            envelope = self._envelope(run, properties)
+            envelope = self._envelope_of(run, properties)
         assert envelope is not None
         yield envelope, contents[start:] if start else contents
 
-    def _envelope(self, run: ContentRun, properties: bytes, header: bytes | None = None) -> Envelope:
+    def _envelope_of(self, run: ContentRun, properties: bytes, header: bytes | None = None) -> Envelope:
+        return self._envelopes.of(run.exchange_id, run.routing_key, properties, run.cause_id, header)
+
+
+class Envelopes:
+    """Makes the envelopes of messages that are read back, and caches them."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._summaries: dict[bytes, PropertySummary] = {}
+        self._envelopes: dict[tuple[int, bytes, PropertySummary, int, bytes | None], Envelope] = {}
+
+    def of(
+        self, exchange_id: int, routing_key: bytes, properties: bytes, cause_id: int, header: bytes | None = None
+    ) -> Envelope:
+        """The envelope of a message with this property list. `header`: see `ContentRun`."""
         summary = self._summaries.get(properties)
         if summary is None:
             if len(self._summaries) >= MEMORY_MAX:
                 self._summaries.clear()
             summary = scan_properties(properties)
             if not summary.persistent:
-                summary = summary._replace(persistent=True)
+                summary = summary._replace(persistent=True)  # a quorum queue stores the others, too
             self._summaries[properties] = summary
-        key = (run.exchange_id, run.routing_key, summary, run.cause_id, header)
+        key = (exchange_id, routing_key, summary, cause_id, header)
         envelope = self._envelopes.get(key)
         if envelope is None:
             if len(self._envelopes) >= MEMORY_MAX:
                 self._envelopes.clear()
-            exchange = self._journal.names.text(run.exchange_id)
-            envelope = self._envelopes[key] = Envelope(
-                exchange, run.routing_key.decode(), summary, PLAIN if header is None else CommonHeader(header)
-            )
-            envelope.cause_id = envelope.first_id = run.cause_id
+            framing = PLAIN if header is None else CommonHeader(header)
+            envelope = Envelope(self._names.text(exchange_id), routing_key.decode(), summary, framing)
+            envelope.cause_id = envelope.first_id = cause_id
+            self._envelopes[key] = envelope
         return envelope

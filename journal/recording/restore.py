@@ -12,7 +12,6 @@ from ...engine import (
     Queue,
     decode_table,
     integer_of,
-    scan_properties,
 )
 from ...engine.state import Restorer, TopicLog
 from ...settings import Policy
@@ -23,6 +22,7 @@ from ..recovery.recovered import RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
 from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, LAST_ID, MAKES_NO_QUEUES, NOTES, RECOVERY
+from .pager import Envelopes
 from .recorder import Recorder
 
 logger = logging.getLogger("leveret.journal")
@@ -150,18 +150,12 @@ class _Contents:
         self._journal = journal
         self._lsn_of = recorder.contents.lsn_of
         self._wall_ms = broker.context.clock.wall_ms()
-        self._envelopes: dict[tuple[int, bytes, object, int], Envelope] = {}
+        self._envelopes = Envelopes(journal.names)
 
     def read(self, location: int) -> tuple[Envelope, bytes]:
         record, content = self._journal.contents.read_message(location)
         header, _ = PLAIN.split(content.content)
-        summary = scan_properties(header[12:])._replace(persistent=True)  # a quorum queue stores the others, too
-        key = (record.address_id, content.routing_key, summary, content.cause_id)
-        envelope = self._envelopes.get(key)
-        if envelope is None:
-            exchange = self._journal.names.text(record.address_id)
-            envelope = self._envelopes[key] = Envelope(exchange, content.routing_key.decode(), summary)
-            envelope.cause_id = envelope.first_id = content.cause_id
+        envelope = self._envelopes.of(record.address_id, content.routing_key, header[12:], content.cause_id)
         return envelope, content.content
 
     def time_ms(self, id_: int) -> int:

@@ -43,11 +43,6 @@ class RecoveredMessage(NamedTuple):
     expires_ms: int  # wall time; 0: never
     state: MessageState
 
-    @property
-    def redelivered(self) -> bool:
-        """Whether it was delivered before."""
-        return self.state.deliveries > 0
-
 
 class RecoveredQueue:
     """The messages of one queue, by id."""
@@ -351,11 +346,6 @@ class RecoveredQueue:
         for start, end in pairwise(chain(starts, (len(ids),))):
             if start < end:
                 yield start, ids[start], lsns[start], end - start
-
-    @property
-    def size_bytes(self) -> int:
-        """Octets of all bodies. O(n)."""
-        return sum(row[2] for row in self._rows())
 
 
 def _stretches(gone: bytearray, start: int) -> Iterator[tuple[int, int]]:

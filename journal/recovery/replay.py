@@ -91,16 +91,8 @@ class Recovered:
     torn_bytes: int = 0
     #: messages whose content a repair lost: they are not in `queues`.
     lost_messages: int = 0
-    record_count: int = 0
     #: whether times of a clock that ran ahead were moved back, here and not in the journal.
     is_moved: bool = False
-
-    def queue(self, queue_id: int) -> RecoveredQueue:
-        """The messages of a queue."""
-        found = self.queues.get(queue_id)
-        if found is None:
-            found = self.queues[queue_id] = RecoveredQueue()
-        return found
 
 
 class Replay:
@@ -138,7 +130,6 @@ class Replay:
         """Apply the records of a block. Those before the checkpoint's begin only define and retire names."""
         lsn, begin, handlers = block.header.base_lsn, self.begin, self._handlers
         queues, queue_of = self.found.queues, self._queue
-        self.found.record_count += block.header.record_count
         for fields in block.fields():
             kind = fields[4]
             if lsn < begin:
@@ -218,7 +209,7 @@ class Replay:
     def _queue(self, id_: int) -> RecoveredQueue:
         found = self.found.queues.get(id_)
         if found is None:
-            found = self._nowhere if id_ in self._dropped else self.found.queue(id_)
+            found = self._nowhere if id_ in self._dropped else self.found.queues.setdefault(id_, RecoveredQueue())
         return found
 
     def _define(self, fields: Fields, lsn: int, block: Block) -> None:

@@ -62,37 +62,44 @@ def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Reco
             states.append(_STATE.pack(message.id, due_ms, deliveries, uncounted, priority))
     sizes = array("I", (message.size for message in messages))
     expiries = array("q", (message.expires_ms for message in messages))
-    flags = (HAS_SIZES if len(set(sizes)) > 1 else 0) | (HAS_EXPIRIES if any(expiries) else 0)
-    flags |= HAS_PRIORITIES if any(priorities) else 0
-    heap = b"".join(
-        (
-            PART_HEAD.pack(VERSION, flags, 0, len(messages), len(firsts), len(states)),
-            _octets(firsts),
-            _octets(lsns),
-            _octets(counts),
-            _octets(sizes if flags & HAS_SIZES else sizes[:1]),
-            _octets(expiries) if flags & HAS_EXPIRIES else b"",
-            priorities if flags & HAS_PRIORITIES else b"",
-            *states,
-        )
+    return _part(
+        queue_id,
+        (firsts, lsns, counts),
+        sizes,
+        expiries if any(expiries) else None,
+        priorities if any(priorities) else b"",
+        states,
     )
-    return Record(SNAPSHOT, flags=DURABLE | RESTATED, queue_id=queue_id, arg=sum(sizes), heap=heap)
 
 
 def run_record(
     queue_id: int, runs: Sequence[tuple[int, int, int]], sizes: "array[int]", expiries: "array[int] | None" = None
 ) -> Record:
     """A part of messages without states. `runs`: (first id, LSN of its content, length); a size and expiry for each."""
-    is_uniform = len(sizes) > 0 and sizes.count(sizes[0]) == len(sizes)
-    flags = (0 if is_uniform else HAS_SIZES) | (0 if expiries is None else HAS_EXPIRIES)
+    firsts, lsns = array("q", (first for first, _, _ in runs)), array("q", (lsn for _, lsn, _ in runs))
+    counts = array("I", (count for _, _, count in runs))
+    return _part(queue_id, (firsts, lsns, counts), sizes, expiries)
+
+
+def _part(
+    queue_id: int,
+    runs: "tuple[array[int], array[int], array[int]]",
+    sizes: "array[int]",
+    expiries: "array[int] | None",
+    priorities: bytes | bytearray = b"",
+    states: Sequence[bytes] = (),
+) -> Record:
+    has_sizes = bool(sizes) and sizes.count(sizes[0]) < len(sizes)
+    flags = (HAS_SIZES if has_sizes else 0) | (0 if expiries is None else HAS_EXPIRIES)
+    flags |= HAS_PRIORITIES if priorities else 0
     heap = b"".join(
         (
-            PART_HEAD.pack(VERSION, flags, 0, len(sizes), len(runs), 0),
-            _octets(array("q", (first for first, _, _ in runs))),
-            _octets(array("q", (lsn for _, lsn, _ in runs))),
-            _octets(array("I", (count for _, _, count in runs))),
-            _octets(sizes[:1] if is_uniform else sizes),
+            PART_HEAD.pack(VERSION, flags, 0, len(sizes), len(runs[0]), len(states)),
+            *map(_octets, runs),
+            _octets(sizes if has_sizes else sizes[:1]),
             b"" if expiries is None else _octets(expiries),
+            priorities,
+            *states,
         )
     )
     return Record(SNAPSHOT, flags=DURABLE | RESTATED, queue_id=queue_id, arg=sum(sizes), heap=heap)

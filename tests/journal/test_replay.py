@@ -168,7 +168,7 @@ def facts_of(found: Recovered, files: SimulatedFiles, path: str = PATH) -> Facts
                     message.expires_ms,
                     message.state,
                 )
-                for message, _, content in contents.messages(found.queue(id_))
+                for message, _, content in contents.messages(found.queues.get(id_, recovered_queue.RecoveredQueue()))
             }
     contents.close()
     facts.bindings = sorted(
