@@ -33,7 +33,7 @@ class BrokerOptions:
     `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
     `headers_conditions_max`: maximum conditions in the bindings of one headers exchange (`HeadersPattern.conditions`),
     because a message may be compared with all of them. `topic_states_max`: maximum excess states in the patterns of
-    one topic exchange (`TopicPatterns.crowded`), because a key may step through all of them.
+    one topic exchange (`TopicPatterns.excess_states`), because a key may step through all of them.
     `transaction_size_max`: maximum octets published and not committed.
     `unacked_per_session_max`: maximum unacknowledged deliveries of a session.
     `busy_queue_ready_max`: a queue with consumers and more ready messages is congested (`Congestion`).

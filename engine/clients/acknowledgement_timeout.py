@@ -1,7 +1,7 @@
-"""The time-out of unacknowledged deliveries: it ends their session, so that the messages go to other consumers.
+"""The timeout of unacknowledged deliveries: it ends their session, so that the messages go to other consumers.
 
-Deliveries carry no time, to save the cost. A periodic check of all sessions notes the next delivery tag of each; an
-unacknowledged delivery with a lower tag than an old note was made before it. A time-out takes effect up to one interval
+Deliveries carry no time, to save its cost. A periodic check of all sessions notes the next delivery tag of each; an
+unacknowledged delivery with a lower tag than an old note was made before it. A timeout takes effect up to one interval
 late (RabbitMQ checks once a minute). Source: behaviour page 2.16.
 """
 
@@ -18,10 +18,10 @@ from ..messages.field_table import integer_of
 if TYPE_CHECKING:
     from .session import Session
 
-#: Limits of the time between two checks; it is a quarter of the shortest time-out.
+#: Maximum time between two checks; it is a quarter of the shortest timeout.
 INTERVAL_MAX_MS = 60_000
 INTERVAL_MIN_MS = 10
-#: Notes per session, at most; beyond that every other note is dropped, and time-outs take effect a little later.
+#: Maximum notes per session; beyond that every other note is dropped, and timeouts take effect a little later.
 NOTES_MAX = 64
 ARGUMENT = "x-consumer-timeout"
 
@@ -54,7 +54,7 @@ class Notes:
 class AcknowledgementWatch:
     """Checks the sessions of a broker periodically while deliveries may be unacknowledged.
 
-    The default time-out is in the broker's options; None: none.
+    The default timeout is in the broker's options; None: no timeout.
     """
 
     __slots__ = ("_broker", "_consumers", "_deadline", "_notes", "_shortest_ms")
@@ -64,7 +64,7 @@ class AcknowledgementWatch:
         self._consumers = 0  # number of those that acknowledge
         self._deadline: Deadline | None = None
         self._notes: dict[Session, Notes] = {}
-        self._shortest_ms: int | None = None  # shortest time-out set by a consumer or a queue
+        self._shortest_ms: int | None = None  # shortest timeout set by a consumer or a queue
 
     def watch(self, holder: Holder) -> None:
         """Begin to check: a holder may get deliveries to acknowledge."""
@@ -77,7 +77,7 @@ class AcknowledgementWatch:
             self._set()
 
     def default_changed(self) -> None:
-        """The default time-out changed. It applies to deliveries made before, as far as checks have noted them."""
+        """The default timeout changed. It applies to deliveries made before, as far as checks have noted them."""
         if self._deadline is not None or self._consumers or self._is_something_out():
             self._set()
 
@@ -104,7 +104,7 @@ class AcknowledgementWatch:
         return any(session.unacked for client in self._broker.connections for session in client.sessions)
 
     def _shortest(self) -> int | None:
-        """The shortest of all time-outs; None: there is none."""
+        """The shortest of all timeouts; None: there is none."""
         found = (self._shortest_ms, self._broker.options.consumer_timeout_ms)
         return min((ms for ms in found if ms is not None), default=None)
 
@@ -116,7 +116,7 @@ class AcknowledgementWatch:
             self._deadline = self._broker.deadlines.set(due_after(self._broker.clock, interval_ms), self._check_due)
 
     def _check_due(self) -> None:
-        """Check all sessions. O(sessions + deliveries unacknowledged for longer than the shortest time-out)."""
+        """Check all sessions. O(sessions + deliveries unacknowledged for longer than the shortest timeout)."""
         now_ns = self._broker.clock.monotonic_ns()
         notes: dict[Session, Notes] = {}
         is_wanted = self._consumers > 0
@@ -149,7 +149,9 @@ class AcknowledgementWatch:
 
 
 def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
-    """The time-out of a holder's deliveries: by the consumer's argument, the queue's, or the default. None: none."""
+    """The timeout of a holder's deliveries: by the consumer's argument, the queue's, or the default. None: no
+    timeout.
+    """
     if holder.is_past:
         return None
     own = integer_of(holder.arguments, ARGUMENT) if isinstance(holder, Consumer) else None

@@ -70,7 +70,7 @@ class Client:
         self.link = Link()
         self.since_ms = self.broker.clock.wall_ms()
         self.is_blocked = False  # its frontend accepts no publishes now
-        self.parked: Parked | None = None  # publishes parked by its frontend; None: there never were any
+        self.parked: Parked | None = None  # publishes parked by its frontend; None: there were never any
         self.liveness: Callable[[], bool] | None = None
         self.on_expelled: Callable[[EngineError], None] | None = None
         self.on_send_after: Callable[[int], None] | None = None
@@ -116,7 +116,7 @@ class Client:
         self.broker.connections.forget(self)
 
     def expel(self, error: EngineError) -> None:
-        """End the connection, as an operator asks: by `on_expelled` of its frontend, or at once without it."""
+        """End the connection, for an operator: by `on_expelled` of its frontend, or at once without it."""
         if self.on_expelled is None:
             self.close(failed=True)
         else:
@@ -170,7 +170,7 @@ class Client:
             for session in self.sessions:
                 if session.subscriptions.mark_queues() and first is None:
                     first = session
-            if first is not None:  # it has its turn now, and comes last the next time
+            if first is not None:  # it is first now, and last the next time
                 del self.sessions[first]
                 self.sessions[first] = None
 

@@ -28,7 +28,7 @@ Returned = tuple[Envelope, Sequence[bytes]]
 class Commit:
     """Made by `Session.commit`. When `is_done`, `outcome` has the result; the answer waits until `sync_lsn` is safe.
 
-    A commit that has begun goes on to its end even if its session, client or virtual host end before.
+    A commit that has begun continues to its end even if its session, client or virtual host ends before.
     """
 
     __slots__ = ("_error", "_next", "_offset", "_returned", "_settled", "_transaction", "has_begun", "is_done",
@@ -64,13 +64,13 @@ class Commit:
         before = turn.records
         try:
             self.is_done = self._work(budget)
-        except Exception as error:  # our mistake: only this client gets the error, and the turn goes on for others
+        except Exception as error:  # our error: only this client gets it, and the turn continues for others
             self._error, self.is_done = error, True
         if turn.records != before:
             self.sync_lsn = max(self.sync_lsn, broker.sync_lsn())
 
     def unsettled(self) -> Iterator[Message]:
-        """Messages that the rest of the commit is to settle."""
+        """Messages that the rest of the commit will settle."""
         transaction = self._transaction
         given_back = chain.from_iterable(entry[0] for entry in transaction.rejected)
         return chain(islice(transaction.acked, self._settled, None), given_back)

@@ -1,7 +1,7 @@
-"""The unacknowledged deliveries of a session by queue, found when a queue is deleted or snapshotted.
+"""The unacknowledged deliveries of a session by queue, for the deletion or the snapshot of a queue.
 
-Deliveries and acknowledgements do not maintain this. A query looks at the deliveries since the query before, so that
-each is looked at once for queries about any number of queues.
+Deliveries and acknowledgements do not update this index. A query reads the deliveries since the last query, so that
+each is read once for queries about any number of queues.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from ..delivery.consumer import holder_of
 from ..messages.message import Message
 from ..queues.queue import Queue
 
-#: Tags beyond twice the unacknowledged deliveries that are tolerated before the index is built again.
+#: Settled tags tolerated, beyond twice the unacknowledged deliveries, before the index is built again.
 SETTLED_MAX = 1000
 
 
@@ -23,19 +23,19 @@ class Outstanding:
         self.clear()
 
     def clear(self) -> None:
-        """Reset the index: older tags may be unacknowledged again, so the next query looks at all deliveries."""
+        """Reset the index: older tags may be unacknowledged again, so the next query reads all deliveries."""
         self._by_queue: dict[Queue, dict[int, None]] = {}
         self._size = 0
-        self._up_to = 0  # the highest tag that was looked at
-        self._uncommitted_seen = 0  # number of the transaction's deliveries that were looked at
+        self._up_to = 0  # the highest tag that was read
+        self._uncommitted_seen = 0  # number of the transaction's deliveries that were read
 
     def of(
         self, queue: Queue, unacked: dict[int, Message], uncommitted: dict[int, Message], committing: Iterable[Message]
     ) -> list[Message]:
-        """Deliveries of `queue` that are unacknowledged, or whose settling waits for a commit; unordered.
+        """Deliveries of `queue` that are unacknowledged, or whose settlement waits for a commit; unordered.
 
-        `uncommitted`: by tag, deliveries that the open transaction settles; `committing`: those that a commit has yet
-        to settle. O(result + deliveries made or settled since the last query).
+        `uncommitted`: by tag, deliveries that the open transaction settles; `committing`: those that a commit will
+        settle. O(result + deliveries made or settled since the last query).
         """
         if self._size > 2 * (len(unacked) + len(uncommitted)) + SETTLED_MAX:
             self.clear()

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class PartlyPublished(NamedTuple):
-    """The outcome of `Session.offer`: the first `taken` messages of the run are published.
+    """The result of `Session.offer`: the first `taken` messages of the run are published.
 
-    `returned`: mandatory ones of them that no queue took. `full`: the blocker of the next message; None: offer the
-    rest, if any, again.
+    `returned`: published mandatory messages that no queue took. `full`: the blocker of the next message; None: offer
+    the rest, if any, again.
     """
 
     taken: int

@@ -270,7 +270,9 @@ class Session(Delivering):
         return tag, presented, redelivered, queue.ready_count
 
     def room(self) -> int:
-        """How many more deliveries may be unacknowledged; acknowledgements count when they are committed."""
+        """The number of further deliveries that may be unacknowledged; acknowledgements count when they are
+        committed.
+        """
         room = self.client.broker.options.unacked_per_session_max - len(self.unacked)
         if self.transaction is not None:
             room -= len(self.transaction.tags)
@@ -299,8 +301,9 @@ class Session(Delivering):
             self.subscriptions.mark_queues()
 
     def has_shared_room(self, consumer: Consumer) -> bool:
-        """Whether a no-ack consumer may get messages: while the shared prefetch limit is used up, it waits like the
-        others, as in RabbitMQ. Direct replies never wait."""
+        """Whether a no-ack consumer may get messages. While the shared prefetch limit is used up, it waits like the
+        others, as in RabbitMQ. Direct replies never wait.
+        """
         return not 0 < self.prefetch_total <= self.unacked_by_consumers or consumer is self.subscriptions.replies
 
     def portion(self) -> int:
@@ -353,9 +356,9 @@ class Session(Delivering):
             settle(settled)
 
     def reject(self, tag: int, *, multiple: bool = False, requeue: bool, why: str = NACKED) -> None:
-        """Give deliveries back to their queues, or (`requeue` false) kill them.
+        """Give deliveries back to their queues, or (`requeue` false) reject them for good.
 
-        `why`: nacked or rejected; options say whether each counts as a failed attempt (ruling 8).
+        `why`: nacked or rejected; options decide whether each counts as a failed attempt (ruling 8).
         Raises: UnknownDeliveryTag, StreamOperationNotSupported.
         """
         transaction = self.transaction
@@ -372,7 +375,9 @@ class Session(Delivering):
         requeue_by_consumer(self.unacked.take_all(), why="recovered", counted=False, broker=self.client.broker)
 
     def release(self, holder: Holder, queue: Queue, count: int) -> None:
-        """Count `count` deliveries of a holder and its queue as settled: their credit is free, and queues may go on."""
+        """Count deliveries of a holder and its queue as settled: their credit is free, and queues may dispatch
+        again.
+        """
         if holder.is_past:
             holder.settled(count)
             return
@@ -389,14 +394,15 @@ class Session(Delivering):
     # -- transactions -----------------------------------------------------------------------------------------------
 
     def select_transactions(self) -> None:
-        """Gather publishes and acknowledgements until commit. Raises: TxAfterConfirm."""
+        """Collect publishes and acknowledgements until commit. Raises: TxAfterConfirm."""
         if self.confirms is not None:
             raise TxAfterConfirm
         if self.transaction is None:
             self.transaction = Transaction()
 
     def commit(self) -> Commit:
-        """Apply the transaction: at once, or, if it is too much for a turn, at the ends of turns until `is_done`.
+        """Apply the transaction: at once, or, if it is too large for a turn, in slices at the ends of turns until
+        `is_done`.
 
         The client is flushed at its end. Before that the session must not get any other call.
         Raises: NotTransactional.
@@ -480,7 +486,7 @@ class Session(Delivering):
         self.client.put(SessionFailed(self, error), 0)
 
     def unacked_of(self, queue: Queue) -> list[Message]:
-        """Deliveries of a queue that are unacknowledged, or whose settling waits for a commit; unordered."""
+        """Deliveries of a queue that are unacknowledged, or whose settlement waits for a commit; unordered."""
         uncommitted = {} if self.transaction is None else self.transaction.tags
         committing = () if self.committing is None else self.committing.unsettled()
         return self.outstanding.of(queue, self.unacked, uncommitted, committing)

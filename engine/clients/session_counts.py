@@ -6,8 +6,9 @@ from operator import attrgetter
 class SessionCounts:
     """`published`: messages; `returned`, `dropped`: unroutable ones, returned to the publisher or dropped.
 
-    `acked`: acknowledged deliveries. Kinds of deliveries: `no_ack` without acknowledgements, `got` by basic.get,
-    `got_no_ack` both, `redelivered` not for the first time. `get_empty`: gets without a message.
+    `acked`: acknowledged deliveries. Deliveries of each kind: `no_ack` without acknowledgements, `got` by basic.get,
+    `got_no_ack` by basic.get without acknowledgement, `redelivered` not for the first time. `get_empty`: gets without a
+    message.
     """
 
     __slots__ = ("acked", "dropped", "get_empty", "got", "got_no_ack", "no_ack", "published", "redelivered", "returned")

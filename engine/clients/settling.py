@@ -1,6 +1,6 @@
-"""The settling of deliveries: acknowledged, requeued, or dead.
+"""The settlement of deliveries: acknowledged, requeued, or dead.
 
-All works on runs: consecutive messages of one holder. Source: behaviour page 2.12, 2.13; ruling 8.
+All functions work on runs: consecutive messages of one holder. Source: behaviour page 2.12, 2.13; ruling 8.
 """
 
 from ..context import BrokerContext
@@ -25,7 +25,9 @@ def settle(messages: list[Message]) -> None:
 
 
 def give_back(messages: list[Message], *, requeue: bool, why: str, broker: BrokerContext) -> None:
-    """Settle rejected or nacked deliveries: requeue them at their positions, or (`requeue` false) kill them."""
+    """Settle rejected or nacked deliveries: requeue them at their positions, or (`requeue` false) reject them for
+    good.
+    """
     if requeue:
         options = broker.options
         counted = options.nack_counts if why == NACKED else options.reject_counts

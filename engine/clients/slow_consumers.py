@@ -45,8 +45,8 @@ class SlowConsumer(NamedTuple):
 class Sample:
     """A sample of one consumer: the tag of its newest unacknowledged delivery, and its session's settled deliveries.
 
-    `got_ns`: since when it got no delivery; `settled_ns`: since when nothing was settled (monotonic ns); `slow_checks`:
-    checks in a row at which it had got none though messages waited.
+    `got_ns`: time of the last new delivery; `settled_ns`: time of the last settlement (monotonic ns); `slow_checks`:
+    checks in a row without a new delivery although messages waited.
     """
 
     __slots__ = ("got_ns", "newest", "settled", "settled_ns", "slow_checks")

@@ -63,7 +63,7 @@ class Subscriptions:
             raise ResourceLocked(name=queue.name, vhost=queue.vhost_name)
 
     def check_reply_to(self, framing: Framing, content: bytes) -> None:
-        """Refuse a message that asks for direct replies of a session which has no consumer for them.
+        """Refuse a message that asks for direct replies if the session has no consumer for them.
 
         Raises: ReplyConsumerMissing.
         """
@@ -176,7 +176,9 @@ class Subscriptions:
                     self._client.broker.acknowledgements.consumer_left()
 
     def cancel_last(self) -> None:
-        """End the subscriptions that are the last of auto-delete queues: these go before deliveries could come back."""
+        """End the subscriptions that are the last of auto-delete queues, which are deleted before deliveries could
+        return.
+        """
         counts = Counter(queue for one in self.by_tag.values() if (queue := one.queue).auto_delete)
         going = {queue for queue, count in counts.items() if count == len(queue.consumers)}
         self.cancel([tag for tag, consumer in self.by_tag.items() if consumer.queue in going])
@@ -187,7 +189,7 @@ class Subscriptions:
             self._client.broker.acknowledgements.consumer_left()
 
     def leave_queues(self, session: "Session") -> None:
-        """Tell all queues that the session has no deliveries of them left."""
+        """Tell all queues that no deliveries of them are left in the session."""
         for queue in self.queues:
             queue.left_by(session)
         self.queues.clear()

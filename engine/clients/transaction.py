@@ -1,4 +1,4 @@
-"""The gathered work of a transactional session. Source: behaviour page 2.15."""
+"""The collected work of a transactional session. Source: behaviour page 2.15."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ class Unacked(dict[int, Message]):
     def take(self, tag: int, *, multiple: bool, uncommitted: dict[int, Message] | None) -> list[Message]:
         """Remove and return the messages that a tag names. O(result), without a loop in Python.
 
-        `uncommitted`: gets them with their tags. Raises: UnknownDeliveryTag.
+        `uncommitted`: receives them with their tags. Raises: UnknownDeliveryTag.
         """
         if multiple and tag == 0:
             tags = list(self)

@@ -15,7 +15,7 @@ from ..rules.queue_rules import QueueRules
 from .consumer import Consumer
 from .groups import Groups
 
-#: Messages that one consumer takes at most per turn, so that shares stay even while sockets fill.
+#: Maximum messages for one consumer per turn, so that shares stay even while sockets fill.
 SHARE_MAX = 64
 #: Messages delivered before the queue checks whether the turn has become long.
 RUN_MAX = 2000
@@ -62,12 +62,12 @@ class ConsumerList:
         self._rules = rules
 
     def heed_groups(self) -> None:
-        """Begin to deal message groups, when the first message of a group arrived."""
+        """Begin to assign message groups, when the first message of a group arrived."""
         if self.groups is None:
             self.groups = Groups()
 
     def wait(self, waits: bool) -> None:
-        """Dispatch waits for more consumers, or goes on."""
+        """Let dispatch wait for more consumers, or continue."""
         self.waits = waits
 
     # -- joining and leaving ------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class ConsumerList:
             raise ConsumersMaxReached(name=queue, vhost=vhost, limit=rules.max_consumers)
 
     def join(self, consumer: Consumer) -> None:
-        """Append a consumer: its turn comes last."""
+        """Append a consumer: it is served last."""
         consumers = self.consumers
         if consumers and consumer.priority != consumers[0].priority:
             self._has_priorities = True
@@ -96,7 +96,7 @@ class ConsumerList:
             self._next = (self._next + 1) % len(consumers)
 
     def regroup(self) -> None:
-        """A consumer joined: deal the groups again where the rules say so."""
+        """A consumer joined: assign the groups again if the rules ask for it."""
         if self.groups is not None:
             self.groups.consumer_joined(self._rules, len(self.consumers))
 
@@ -127,7 +127,7 @@ class ConsumerList:
         if active is consumers[0]:
             if self._is_to_yield:
                 self._is_to_yield = any(one.priority > active.priority for one in consumers)
-                return not self._is_to_yield  # it goes on
+                return not self._is_to_yield  # it continues
             return False
         self._activate_next()
         return True
@@ -251,7 +251,7 @@ class ConsumerList:
                 break
             if width == 1:
                 if eligible[0].session.prefetch_total:
-                    rest = rest[:1]  # it shares its limit with consumers that are to have their turns
+                    rest = rest[:1]  # it shares its limit with consumers that must have their turns
                 taken += hand_to(eligible[0], first_id + taken, envelope, rest)
                 continue
             share = share_of(eligible, len(rest), partial(_octets, rest))
@@ -270,9 +270,9 @@ class ConsumerList:
         credit, session = consumer.credit(), consumer.session
         if session.prefetch_total:
             if len(self.consumers) > 1:
-                return 1  # it shares its limit with consumers that are to have their turns
+                return 1  # it shares its limit with consumers that must have their turns
             if self._waiting_count():
-                credit = min(credit, session.portion())  # so have those of other queues
+                credit = min(credit, session.portion())  # and with consumers of other queues
         return min(credit, available, RUN_MAX)
 
     def gives_way(self, consumer: Consumer) -> bool:
@@ -291,7 +291,7 @@ def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[
     width = len(eligible)
     share = min(available // width, SHARE_MAX)
     if eligible[-1].session.prefetch_total:
-        return 1  # `eligible` stopped there: consumers behind it have their turns before the next round
+        return 1  # `eligible` stopped there: consumers after it have their turns before the next round
     if share <= 1 or len({consumer.session for consumer in eligible}) < width:
         return 1  # consumers of one session: its deliveries are numbered in queue order
     share = max(1, min(share, min(consumer.credit() for consumer in eligible)))

@@ -1,4 +1,4 @@
-"""Groups of consumers with equal filters: a group is asked once about a message.
+"""Groups of consumers with equal filters: the filter is evaluated once for a message.
 
 A group has its position in the queue, and the messages that it found and that are not delivered yet. The search itself
 and the choice of consumers are in `queues/searching.py` and `queues/selection.py`.
@@ -24,7 +24,7 @@ ASKING, READ_OCTETS = 2, 64
 COSTS = 120
 #: Messages, and octets of them, whose answers are cached.
 LATELY_MAX, LATELY_OCTETS = 500, 1024 * 1024
-#: Returned messages that may wait to be looked at; with more, groups search the queue again from the first of them.
+#: Maximum returned messages that wait to be tested; with more, groups search the queue again from the first of them.
 AGAIN_MAX = 100_000
 
 
@@ -42,8 +42,8 @@ _position_of = attrgetter("position")
 class FilterGroup:
     """Consumers of one queue with equal filters. `expression`: the filter; None takes all.
 
-    `position`: the group has looked at all messages up to it. `is_at_end`: there are no messages behind it.
-    `found`: matches up to `position`, positions rising; other consumers may have got some of them already.
+    `position`: the group has tested all messages up to it. `is_at_end`: there are no messages after it. `found`:
+    matches up to `position`, positions rising; other consumers may have got some of them already.
     """
 
     __slots__ = ("consumers", "expression", "found", "is_at_end", "position")
@@ -66,7 +66,7 @@ class FilterGroup:
             found.append(match)
 
     def rewind(self, position: int) -> None:
-        """Move back to a position, to look again at all messages behind it."""
+        """Move back to a position, to test all messages after it again."""
         if position < self.position:
             self.position = position
             del self.found[bisect_right(self.found, position, key=_position_of) :]
@@ -74,7 +74,7 @@ class FilterGroup:
 
 
 class Asked:
-    """A message that filters are asked about. Its parts are read once for all filters."""
+    """A message to be tested by filters. Its parts are read once for all filters."""
 
     __slots__ = ("_effort", "_subject", "message")
 
@@ -101,7 +101,7 @@ class Asked:
 
 
 class LatelyAsked:
-    """A cache of filters' answers, for consumers with positions in a queue that mostly read the same messages."""
+    """A cache of filters' results, for consumers with positions in a queue that mostly read the same messages."""
 
     __slots__ = ("_answers", "_asked", "_effort", "_octets")
 
@@ -131,7 +131,7 @@ class LatelyAsked:
 
 
 class Returned:
-    """Messages that came to positions where groups had looked already. `next`: index of the first to look at."""
+    """Messages that returned to positions that groups had tested already. `next`: index of the first to test."""
 
     __slots__ = ("groups", "next", "positions")
 
@@ -142,7 +142,7 @@ class Returned:
 
 
 class FilterGroups:
-    """The groups of one queue. `again`: returned messages that they look at before they go on."""
+    """The groups of one queue. `again`: returned messages that they test before they continue."""
 
     __slots__ = ("_again_count", "_by_key", "_effort", "_of", "again")
 
@@ -193,11 +193,13 @@ class FilterGroups:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def asked(self, message: Message) -> Asked:
-        """A message for asking groups about it."""
+        """A message for tests by groups."""
         return Asked(message, self._effort)
 
     def came_to(self, positions: Sequence[int]) -> None:
-        """Note messages that came to these positions (rising); groups that have looked there look at them again."""
+        """Note messages that returned to these positions (rising); groups that have tested later ones test them
+        again.
+        """
         if not positions:
             return
         first, last = positions[0], positions[-1]
@@ -216,11 +218,11 @@ class FilterGroups:
                 self._again_count = 0
 
     def looked_again(self) -> None:
-        """Remove the first of `again`: all its messages were looked at."""
+        """Remove the first of `again`: all its messages were tested."""
         self._again_count -= len(self.again.popleft().positions)
 
     def start_over(self) -> None:
-        """Begin all groups at the head: positions changed their meaning."""
+        """Begin all groups at the head, because positions changed their meaning."""
         self.again.clear()
         self._again_count = 0
         for group in self:

@@ -22,7 +22,7 @@ class Groups:
         self._is_paused = False
 
     def consumer_joined(self, rules: QueueRules, count: int) -> None:
-        """Deal the groups again if the rules ask for it, at once or after all deliveries are acknowledged."""
+        """Assign the groups again if the rules ask for it, at once or after all deliveries are acknowledged."""
         if rules.group_rebalance and count > 1:
             self._consumers.clear()
             self._is_paused = rules.group_rebalance_pause_dispatch
@@ -44,7 +44,7 @@ class Groups:
         return self._consumers.get(group)
 
     def taker(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:
-        """The consumer that may take a message now, and whether the message is its first one of the group.
+        """The consumer that may take a message now, and whether it is the consumer's first message of the group.
 
         A group without an owner goes to the next eligible consumer.
         """

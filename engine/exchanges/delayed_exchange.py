@@ -36,12 +36,12 @@ class DelayedExchange(Exchange):
 
     @property
     def decides_each(self) -> bool:  # type: ignore[override]
-        """That of the underlying type."""
+        """As the underlying type."""
         return self._router.decides_each
 
     @property
     def is_topic(self) -> bool:  # type: ignore[override]
-        """That of the underlying type."""
+        """As the underlying type."""
         return self._router.is_topic
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:

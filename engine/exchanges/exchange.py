@@ -45,7 +45,7 @@ class Binding:
         self.destination = destination
         self.routing_key = routing_key
         self.arguments = arguments or NO_ARGUMENTS
-        #: Equal for equal bindings of one exchange; the order of the arguments does not matter.
+        #: A key that is equal for equal bindings of one exchange; the order of the arguments does not matter.
         self.identity: tuple[object, ...] = (destination, routing_key)
         if arguments:
             same = frozenset((key, field.tag, repr(field.value)) for key, field in arguments.items())
@@ -94,8 +94,8 @@ class Exchange(ABC):
         #: The name of the exchange that receives messages without a matching binding.
         self.alternate: str | None = None
         self.set_policy(NO_POLICY)
-        self.bindings: dict[tuple[object, ...], Binding] = {}  # those of which this is the source
-        self.incoming: dict[Binding, None] = {}  # those of which this is the destination
+        self.bindings: dict[tuple[object, ...], Binding] = {}  # bindings of which this is the source
+        self.incoming: dict[Binding, None] = {}  # bindings of which this is the destination
         self.destinations: dict[Destination, int] = {}  # with the number of their bindings
         self.routes = RouteMemory()
         #: Messages published to this exchange, and messages it put into queues (counted once for each queue).
@@ -162,7 +162,9 @@ class Exchange(ABC):
         self._unindex(binding)
 
     def forget_routes(self, binding: Binding) -> None:
-        """Make the routes stale that a new or removed binding may match. With `decides_each` no route depends on it."""
+        """Make the routes stale that a new or removed binding may match. With `decides_each` no route depends on
+        bindings.
+        """
         if not self.decides_each:
             self.routes.forget_all()
 

@@ -28,7 +28,7 @@ class HeadersPattern:
         ]
         #: Equal for patterns that match the same headers.
         self.identity: Hashable = (self.wants_any, frozenset(self.wanted))
-        #: The cost of a comparison: one for each condition, more for long and nested values.
+        #: The cost of a comparison: one unit for each condition, more for long and nested values.
         self.conditions = 1 + sum(weight_of(field) for field in arguments.values())
 
     def matches(self, headers: "Comparables") -> bool:
@@ -48,7 +48,7 @@ class Comparables:
         self._known: dict[str, object] = {}
 
     def known_of(self, keys: Collection[str]) -> list[str]:
-        """Those of `keys` that the message has. O(the smaller number)."""
+        """The keys among `keys` that the message has. O(the smaller number)."""
         headers = self._headers
         few: Collection[str] = headers
         many: Container[str] = keys
@@ -67,7 +67,7 @@ class Comparables:
 
 
 def weight_of(field: Field) -> int:
-    """The cost of comparing a value: one, more for a long or nested value."""
+    """The cost of comparing a value: one unit, more for a long or nested value."""
     value = field.value
     if isinstance(value, bytes):
         return 1 + len(value) // 64

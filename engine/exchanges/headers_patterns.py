@@ -40,7 +40,7 @@ class HeadersPatterns(Generic[D]):
         self.cost = 0
         self._serial = 0
         self._groups: dict[Hashable, _Group[D]] = {}  # by the identities of their patterns
-        self._standing: dict[str, dict[object, dict[_Group[D], None]]] = {}  # by key and value
+        self._standing: dict[str, dict[object, dict[_Group[D], None]]] = {}  # groups by key and value
         self._unconditional: dict[_Group[D], None] = {}
 
     def __contains__(self, identity: Hashable) -> bool:
@@ -95,7 +95,9 @@ class HeadersPatterns(Generic[D]):
             self._standing.setdefault(key, {}).setdefault(value, {})[group] = None
 
     def _crowd(self, place: tuple[str, object]) -> int:
-        """The number of groups at a place, doubled so that of two equal ones a value is preferred to presence."""
+        """The number of groups filed under a key and value, doubled so that of two equal ones a value is preferred to
+        presence.
+        """
         key, value = place
         return 2 * len(self._standing.get(key, {}).get(value, ())) + (value is _PRESENT)
 

@@ -1,4 +1,4 @@
-"""The view of a message by which exchanges choose its destinations."""
+"""A message as exchanges see it, to choose its destinations."""
 
 from collections.abc import Callable, Mapping
 

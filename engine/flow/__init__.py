@@ -1,1 +1,1 @@
-"""Flow control: how much there is of what is limited, who waits for room, and whose turn it is when there is some."""
+"""Flow control: the use of limits, the clients that wait for room, and the order in which they continue."""

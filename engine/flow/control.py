@@ -152,7 +152,7 @@ class FlowControl(UsageTree):
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, full: Blocker, client: Waiting, waiter: Waiter) -> None:
-        """Call `waiter.resume` when there is room and the client has its turn; see `RoundRobin`."""
+        """Call `waiter.resume` when there is room and it is the client's turn; see `RoundRobin`."""
         node = full.node
         now_ns = self._context.clock.monotonic_ns()
         self._waits[waiter] = (node, client)
@@ -180,7 +180,7 @@ class FlowControl(UsageTree):
                 self.pending = self._context.background.pending = True
 
     def _look_again(self, node: Usage) -> None:
-        """Ask each waiter, in order of arrival, whether it still waits. Publishes nothing."""
+        """Check for each waiter, in order of arrival, whether it must still wait. Publishes nothing."""
         waiting = [(client, waiter) for client, turn in node.round_robin for waiter in turn.waiters]
         for client, waiter in waiting:
             self._resuming = client

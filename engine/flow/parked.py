@@ -1,6 +1,6 @@
 """The publishes that frontends park for blocked clients: of one client, and of all together.
 
-`control.py` decides which publishers wait, and when they go on. Source: queues page E.5, "Hold area".
+`control.py` decides which publishers wait, and when they continue. Source: queues page E.5, "Hold area".
 """
 
 from typing import Protocol
@@ -37,5 +37,5 @@ class ParkedTotal:
         self.limit = max(1, memory * WHOLE_PERCENT // 100) if memory else 0
 
     def has_room(self, octets: int) -> bool:
-        """Whether so many more octets may be parked in memory."""
+        """Whether these octets more may be parked in memory."""
         return not self.limit or self.octets + octets <= self.limit

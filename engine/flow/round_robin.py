@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
-#: What a client may publish in one turn.
+#: Maximum octets and messages that a client may publish in one turn.
 QUANTUM_OCTETS, QUANTUM_MESSAGES = 64 * 1024, 64
 
 
@@ -24,7 +24,7 @@ class Waiter(Protocol):
 
 
 class Named(Protocol):
-    """A virtual host."""
+    """The virtual host of a waiting client."""
 
     @property
     def name(self) -> str:
@@ -83,7 +83,7 @@ class RoundRobin:
 
     @property
     def next(self) -> tuple[Waiting, Waiter]:
-        """The client that has the next turn, with its first waiter."""
+        """The client whose turn is next, with its first waiter."""
         client, turn = next(iter(self._turns.items()))
         return client, turn.waiters[0]
 

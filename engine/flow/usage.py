@@ -55,7 +55,7 @@ class Usage:
         self.refuses = False
         self.round_robin = RoundRobin()
         self.users = 0  # meters that feed it
-        self.warning_interval_ms = DEFAULT_INTERVAL_MS  # between two warnings that somebody waits; 0: none
+        self.warning_interval_ms = DEFAULT_INTERVAL_MS  # between two warnings about waiting clients, in ms; 0: none
 
     #: Whether it is a limit, which use fills; an alarm is raised and ended instead.
     is_limit = True

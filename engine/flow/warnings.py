@@ -1,4 +1,4 @@
-"""Warnings that publishers wait: for each destination at most one an interval, for as long as somebody waits.
+"""Warnings about waiting publishers: at most one per interval for each destination, as long as any publisher waits.
 
 Source: queues page E.1, "blockedProducerWarningInterval".
 """
@@ -13,7 +13,9 @@ from .usage import Usage
 
 
 class BlockedWarning(NamedTuple):
-    """`destination`, `limit_name`: what is full; `used` of `limit`, in octets or messages. `clients`: how many wait."""
+    """`destination`, `limit_name`: the full limit; `used` of `limit`, in octets or messages. `clients`: number of
+    waiting ones.
+    """
 
     destination: str
     limit_name: str
@@ -23,7 +25,9 @@ class BlockedWarning(NamedTuple):
 
 
 class BlockedWarnings:
-    """Of one broker. `on_due`: called with each of them, for a log; None: nobody wants them, and nothing is timed."""
+    """The warnings of one broker. `on_due`: called with each warning, for a log; None: there are no warnings and no
+    timers.
+    """
 
     __slots__ = ("_clock", "_deadlines", "_recent", "on_due")
 
@@ -34,7 +38,7 @@ class BlockedWarnings:
         self.on_due: Callable[[BlockedWarning], None] | None = None
 
     def blocked(self, node: Usage) -> None:
-        """One more client waits for room in a node."""
+        """Another client waits for room in a node."""
         if self.on_due is not None and node not in self._recent:
             self._warn(node)
 

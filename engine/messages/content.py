@@ -278,7 +278,7 @@ def splice_header(
 
 
 class Cut(NamedTuple):
-    """The contents of a run of messages, as the journal stores them.
+    """The contents of a run of messages, in the form that the journal stores.
 
     `columns`: each column has one part of each message; the parts of a message joined are its content in plain framing.
     `sizes`: octets of each content, `body_sizes`: octets of each body.
@@ -290,7 +290,7 @@ class Cut(NamedTuple):
 
     @classmethod
     def of(cls, headers: Sequence[bytes], bodies: Sequence[bytes]) -> "Cut":
-        """Made of length-prefixed headers and of bodies."""
+        """A cut of length-prefixed headers and of bodies."""
         body_sizes = list(map(len, bodies))
         return cls((headers, bodies), list(map(add, map(len, headers), body_sizes)), body_sizes)
 
@@ -305,7 +305,7 @@ class Framing(Protocol):
         """Header payload and body of a content."""
 
     def body_size(self, content: bytes) -> int:
-        """Octets of a content's body, found without splitting it."""
+        """Octets of a content's body, without splitting it."""
 
     def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
         """Octets of each content's body."""

@@ -159,7 +159,7 @@ def _history(headers: FieldTable, *, is_ours: bool) -> bytes | None:
 
 
 def _grouped(history: list[FieldTable]) -> list[FieldTable]:
-    """Merge the entries of one queue and reason into the first, whose count is their number unless it has one.
+    """Merge the entries of one queue and reason into the first. Its count is their number, unless it has a count.
 
     RabbitMQ before 3.5.4 wrote one entry for each death, without a count. A single entry is not changed.
     """

@@ -18,7 +18,7 @@ from .mixed import stretches_alike
 # methods, because generating these for each of 24 classes takes a twentieth of the broker's start.
 @dataclass(slots=True, eq=False, repr=False)
 class Event:
-    """One thing that happened to a run of messages, or to a named object. Listeners must not change it.
+    """One event of a run of messages, or of a named object. Listeners must not change it.
 
     `subject`: name of the queue, exchange, address or client. `messages`: message ids, oldest first; empty for events
     of objects. `of`: the messages themselves, one for each id, or the envelope that they share.

@@ -26,8 +26,8 @@ SIZE_MAX = 1024
 #: Maximum number of shapes: of lists of one length, and in total.
 ALIKE_MAX = 8
 SHAPES_MAX = 256
-#: Lists scanned or found for each shape that is made, because making one takes as long as scanning several lists. The
-#: first shape is made after `-CREDIT_FIRST` lists; `CREDIT_MAX` limits the saved credit.
+#: Scanned or recognized lists needed for each new shape, because making one takes as long as scanning several lists.
+#: The first shape is made after `-CREDIT_FIRST` lists; `CREDIT_MAX` limits the saved credit.
 COST = 32
 CREDIT_FIRST = -8
 CREDIT_MAX = 1024

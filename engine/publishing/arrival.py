@@ -128,7 +128,7 @@ def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:
     broker.counters.dropped += 1
     durability = broker.storage.durability
     if durability is not None and cache.number_of(id_) and (durability.is_behind or durability.sync_lsn_of_all()):
-        broker.turn.records += 1  # the first message, for which the publisher waits as if it were this one
+        broker.turn.records += 1  # its first message, for which the publisher waits as for this one
     if broker.listeners:
         broker.emit(DuplicateEvent(host.name, address, id_))
     return True

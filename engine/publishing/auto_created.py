@@ -22,7 +22,7 @@ def targets_of(
 
     `resources`: the queue PREFIX + address + SUFFIX is created if it is missing, and gets the copies, too.
     `makes_missing`: if nothing is bound to the target, a queue of its name is created and gets them without a binding,
-    so that queues which an application binds later get only later copies.
+    so that queues bound later by an application only get later copies.
     """
     if resources is None:
         exchange, key = host.router.resolve_address(target, address)
@@ -116,5 +116,5 @@ class Reaper:
 
 
 def _may_go(queue: Queue) -> bool:
-    """Whether a client declared the queue, and it outlives that client's connection."""
+    """Whether a client declared the queue, and the queue outlives that client's connection."""
     return not queue.is_configured and not queue.exclusive

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class Captures:
     """The leased queues of one virtual host, by the topics that they select. `logged`: the topics listed as logged;
-    None: none is listed. `log`: the destination of their messages; None while none is listed.
+    None: there is no list. `log`: the destination of their messages; None without a list.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Captures:
         self._targets[queue.name] = rules.settings.default_publish_target
 
     def changed(self, queue: Queue) -> None:
-        """Apply another topic or filter of a queue. O(topics)."""
+        """Update the topic or filter of a queue. O(topics)."""
         rules = queue.rules.leased
         assert rules is not None
         self._displace(queue)
@@ -167,9 +167,10 @@ class Captures:
         return rules is not None and any(map(rules.selects, self.topics_of(exchange, (routing_key,))))
 
     def logged_since(self, queue: Queue) -> int | None:
-        """The lowest id of a logged message that a leased queue may want though it did not capture it; None: none.
+        """The lowest id of a logged message that a leased queue may select although it did not capture it; None: there
+        is none.
 
-        A listed topic may have been logged always, another one since the first queue that selected it.
+        A listed topic may always have been logged, another one since the first queue that selected it.
         """
         rules = queue.rules.leased
         assert rules is not None

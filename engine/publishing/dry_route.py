@@ -20,7 +20,7 @@ from .router import Router
 
 #: Non-matching bindings reported per exchange, at most; the rest is only counted.
 MISSED_MAX = 50
-#: Bindings that one step looks at.
+#: Bindings tested in one step.
 LOOKED_AT_ONCE = 500
 #: Ways to reach a queue without a binding.
 BY_NAME, BY_ADDRESS, IN_TURN, BY_TOPIC = "by its name", "by its address", "by its address, in turn", "by its topic"
@@ -28,7 +28,7 @@ BY_NAME, BY_ADDRESS, IN_TURN, BY_TOPIC = "by its name", "by its address", "by it
 
 @dataclass(slots=True)
 class Hop:
-    """One exchange on the way. `missed`: the first bindings that do not match, each with the reason.
+    """One exchange on the route. `missed`: the first bindings that do not match, each with the reason.
 
     `missed_count`: the number of all that do not match. `alternate`: the alternate exchange, if nothing matches.
     `is_chance`: the message goes to only one of `taken`, at random.
@@ -44,8 +44,9 @@ class Hop:
 
 @dataclass(slots=True)
 class DryRoute:
-    """`queues`: the queues reached, each with the way (empty: by bindings). `passed_by`: queues on the route whose
-    filters do not take the message."""
+    """`queues`: the queues reached, each with the reason (empty: by bindings). `passed_by`: queues on the route whose
+    filters do not take the message.
+    """
 
     hops: list[Hop] = field(default_factory=list)
     queues: dict[Queue, str] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from .service import ServiceExchange
 
 
 class DryRun:
-    """`arrival`: the effect of its address. `route`: where it goes, complete after all `steps`.
+    """`arrival`: the effect of its address. `route`: its queues, complete after all `steps`.
 
     `creates`: the queue named by the routing key would be created first. `is_service`: the broker serves the exchange.
     """
@@ -51,6 +51,6 @@ class DryRun:
         return dry_route(self._router, self._exchange, message, self.route)
 
     def prospect(self, queue: Queue) -> tuple[str, int | None]:
-        """The outcome at a queue (`outcome_of`), and the message's time to live there in ms; None: unlimited."""
+        """The result at a queue (`outcome_of`), and the message's time to live there in ms; None: unlimited."""
         envelope = self.arrival.envelope
         return outcome_of(queue, envelope, self._content), time_to_live_ms(queue.rules, envelope)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..clients.session import Session
 
 EXCHANGE = "amq.rabbitmq.trace"
-#: The value in place of an Erlang node's name.
+#: A constant for the name of an Erlang node.
 NODE = b"leveret@localhost"
 KEY_OCTETS_MAX = 255
 
@@ -111,7 +111,7 @@ class Firehose:
             self._published(session, envelope, content, names)
 
     def _published(self, session: "Session", envelope: Envelope, content: bytes, names: Sequence[str]) -> None:
-        named = () if envelope.exchange else envelope.keys  # also of queues that do not exist yet
+        named = () if envelope.exchange else envelope.keys  # also queues that do not exist yet
         routed = sorted({name for name in (*names, *named) if not name.startswith(REPLY_PREFIX)})
         headers, body = self._told(session, envelope, content)
         headers["routed_queues"] = _texts(routed)

@@ -13,8 +13,8 @@ from ..queues.queue import Queue
 class PublishedEvent(Event):
     """A run of new messages with one envelope. `subject` is the exchange.
 
-    `queues`: the queues on their route, with the log. `cause`: why the broker itself published them (the reason of a
-    dead letter, retroactive); None: a client published them.
+    `queues`: the queues on their route, including the log. `cause`: the reason for which the broker itself published
+    them (the reason of a dead letter, retroactive); None: a client published them.
     """
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
@@ -25,7 +25,7 @@ class PublishedEvent(Event):
 
     @property
     def reached(self) -> Sequence[Queue]:
-        """The queues without the log, which has no name."""
+        """The queues except the log, which has no name."""
         return [queue for queue in self.queues if queue.name]
 
     @property
@@ -51,7 +51,7 @@ class MixedPublishedEvent(MixedEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class DuplicateEvent(ObjectEvent):
-    """A message was dropped before it got an id: its address, `subject`, has had one with the same duplicate id.
+    """A message was dropped before it got an id: its address, `subject`, has seen the same duplicate id.
 
     `duplicate_id`: the publisher's id of the message.
     """

@@ -6,7 +6,7 @@ Source: address-settings page 5.5; behaviour page 3.4 (RabbitMQ drops them in si
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Pairs of a queue and an address that are counted separately, at most; further ones count in the sum alone.
+#: Maximum pairs of a queue and an address that are counted separately; further ones count in the sum alone.
 PLACES_MAX = 1000
 
 
@@ -24,7 +24,7 @@ class UnroutableLetters:
     """Unroutable dead letters of one broker since its start. `count`: their number.
 
     `on_unroutable`: called with the first, the tenth, the hundredth ... of one queue and address. `on_made`: called
-    with a virtual host, a queue that was created there, and the address that nothing else was bound to.
+    with a virtual host, a queue that was created there, and its address, to which nothing else was bound.
     """
 
     __slots__ = ("_by_place", "count", "on_made", "on_unroutable")

@@ -18,7 +18,7 @@ KEPT = 256
 
 
 def filter_of(arguments: FieldTable, facts: Mapping[str, Value], *, name: str, vhost: str) -> Expression | None:
-    """The filter in a consumer's arguments; None: all messages. `facts`: of its client (see `compiled`).
+    """The filter in a consumer's arguments; None: all messages. `facts`: values about its client (see `compiled`).
 
     Raises: InvalidArgument: not a text, not an expression, or both arguments.
     """

@@ -11,7 +11,7 @@ _BOOKMARK = re.compile(r"([0-9]{1,20})\|([0-9]{1,20})\|")
 
 
 def boundary_of(point: str) -> Boundary | None:
-    """The edge of a valid recovery point (E-RP); None: only new messages."""
+    """The boundary at a valid recovery point (E-RP); None: only new messages."""
     if point == EPOCH:
         return Boundary()
     if is_timestamp(point):

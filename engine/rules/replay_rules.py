@@ -36,12 +36,12 @@ class Boundary(NamedTuple):
     is_included: bool = True
 
     def is_before(self, id_: int, wall_ms: int) -> bool:
-        """Whether this edge lies before a message, or at it if included."""
+        """Whether this boundary is before a message, or at it if included."""
         here, there = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
         return here < there or (here == there and self.is_included)
 
     def is_after(self, id_: int, wall_ms: int) -> bool:
-        """Whether this edge lies after a message, or at it if included."""
+        """Whether this boundary is after a message, or at it if included."""
         here, there = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
         return there < here or (here == there and self.is_included)
 

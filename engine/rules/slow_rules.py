@@ -35,7 +35,9 @@ class AbortRules:
 
 @dataclass(slots=True, frozen=True)
 class RateRules:
-    """Artemis' threshold: `count` messages in `seconds`. `kills`: slower consumers are killed, otherwise reported."""
+    """Artemis' threshold: `count` messages in `seconds`. `kills`: connections of slower consumers are closed; else they
+    are reported.
+    """
 
     period_ms: int
     count: int
