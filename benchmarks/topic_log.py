@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from leveret.configured.typed_arguments import fields_of
-from leveret.engine import PLAIN, Broker, Envelope, ManualClock, encode_header, publish_by_name
+from leveret.engine import PLAIN, Broker, Envelope, ManualClock, built_from, encode_header, publish_by_name
 from leveret.engine.stores.topic_log import MemoryLog
 from leveret.journal import Journal
 from leveret.journal.recording.pager import JournalPager
@@ -88,7 +88,7 @@ def main() -> None:
         begin, longest = time.process_time(), 0.0
         declare(broker, "late")
         queue = broker.virtual_hosts["/"].queues["late"]
-        while queue.is_rebuilding:
+        while built_from(queue) is None:
             before = time.thread_time()
             broker.scheduler.load()
             broker.end_turn()

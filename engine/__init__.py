@@ -31,7 +31,7 @@ from .flow.control import BlockedClient, BlockedEvent, FlowControl
 from .flow.round_robin import Waiter
 from .flow.usage import Usage
 from .flow.warnings import BlockedWarning
-from .leases.requests import discarding, leases_of, renew_leases
+from .leases import built_from, discarding, leases_of, renew_leases
 from .message_filter import chosen_by, takes_all
 from .messages.content import (
     PLAIN,
@@ -269,6 +269,7 @@ __all__ = [
     "takes_all",
     "dead_letter_queues",
     "discarding",
+    "built_from",
     "leases_of",
     "renew_leases",
     "decode_bare_table",

@@ -210,11 +210,6 @@ class DeclaredQueues(dict[str, Queue]):
             self._context.broker.reaper.watch()
         return queue
 
-    def rebuild(self, queue: Queue) -> None:
-        """Build a leased queue from its recovery point after a restart."""
-        since = self._context.router.captures.logged_since(queue)
-        queue.begin_rebuild(since, self._context.broker.next_id, was_there=True)
-
     def knows_point(self, point: str) -> bool:
         """Whether the log contains the recovery point of a leased queue (queues page C.5, E-RP-UNKNOWN)."""
         from .rules.recovery_point import is_known
@@ -325,7 +320,7 @@ class DeclaredQueues(dict[str, Queue]):
                 leased_rules(name, arguments, layer.arguments), effective_arguments(arguments, layer), resolved
             )
         kind = kind_of(queue_type, rules)
-        queue = kind.make(
+        queue = Queue(
             host,
             name,
             kind=kind,
@@ -343,8 +338,8 @@ class DeclaredQueues(dict[str, Queue]):
         self[name] = queue
         self._context.router.add_queue(queue)
         broker.activity.queues_created += 1
-        if queue_type == AMPS and not is_restored:
-            queue.begin_rebuild(self._context.router.captures.logged_since(queue), broker.next_id, was_there=False)
+        if not is_restored:
+            kind.declared(queue)
         queue.note_use()
         if broker.listeners:
             broker.emit(QueueEvent(EventKind.DECLARED, host.name, name, queue))

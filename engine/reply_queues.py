@@ -22,7 +22,7 @@ class ReplyQueues(dict[str, Queue]):
 
         It is not an exclusive queue: every client may publish to it, and only `owner` can consume.
         """
-        queue = self[address] = REPLY.make(
+        queue = self[address] = Queue(
             self._context,
             address,
             kind=REPLY,

@@ -81,17 +81,10 @@ class VirtualHosts(dict[str, VirtualHost]):
         vhost.context.firehose = self._firehose if on else None
         vhost.router.routes_changed()
 
-    def rebuild_queues(self, *, all_of_them: bool = False) -> None:
-        """After a start: build leased queues again that were not built from their current recovery point.
-
-        `all_of_them`: all leased queues. Source: queues page C.5.
-        """
+    def started(self, *, builds_anew: bool = False) -> None:
+        """The broker has started, with all queues restored. `builds_anew`: see `Kind.started`."""
         for queue in list(self.queues()):
-            leased = queue.rules.leased
-            if leased is None or queue.is_rebuilding:
-                continue
-            if all_of_them or queue.recovery != leased.settings.recovery_point:
-                self[queue.vhost_name].queues.rebuild(queue)
+            queue.kind.started(queue, builds_anew)
 
     def queues(self) -> Iterator[Queue]:
         """The queues of all virtual hosts."""

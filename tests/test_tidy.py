@@ -94,7 +94,8 @@ ARROWS = {
     "engine/queues": WORDS | {"context", "messages", "rules", "exchanges", "stores", "delivery", "flow"},
     "engine/publishing": WORDS
     | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
-    "engine/leases": WORDS | {"context", "messages", "rules", "users", "stores", "delivery", "queues", "publishing"},
+    "engine/leases": WORDS
+    | {"context", "messages", "rules", "users", "stores", "delivery", "queues", "publishing", "invariants"},
     "engine/clients": WORDS
     | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing"},
     "engine/invariants": WORDS
@@ -109,7 +110,6 @@ ARROWS = {
         "flow",
         "queues",
         "publishing",
-        "leases",
         "clients",
     },
     "amqp_frontend/options": set(),

@@ -257,16 +257,16 @@ class Session(Delivering):
         if no_ack:
             self.no_ack += 1
             self.got_no_ack += 1
-            presented = queue.presented(message)
+            presented = queue.delivery.presented(queue, message)
             queue.acknowledged([message])
         else:
             holder = Holder(queue, self, counts_against_prefetch=False)
             holder.unacked = 1
             message.holder = holder
-            presented = queue.presented(message)
+            presented = queue.delivery.presented(queue, message)
             self.unacked[tag] = message
             self.subscriptions.note_holder(holder)
-            queue.went_out(message)
+            queue.delivery.went_out(queue, message)
         return tag, presented, redelivered, queue.ready_count
 
     def room(self) -> int:

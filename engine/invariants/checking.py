@@ -4,12 +4,10 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..leases.kind import LeasedQueue
 from ..queues.queue import Queue
 from .bindings import bindings_of
 from .deadlines import deadlines_of, timers_of
 from .flow import memory_of, meter_of, usage_of
-from .leases import leases_of
 from .queues import queue_of
 from .sessions import Held, held_by, sessions_of
 from .stores import store_of
@@ -53,11 +51,10 @@ def check_queues(queues: Collection[Queue], *, messages_max: int = MANY) -> None
 def _queue(queue: Queue, held: Held, messages_max: int) -> Iterator[str]:
     where = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
     is_small = queue.ready_count + queue.unacked + len(queue.scheduled) <= messages_max
-    parts = [queue_of(queue, held, is_small=is_small), timers_of(queue)]
+    parts: list[Iterable[str]] = [queue_of(queue, held, is_small=is_small), timers_of(queue)]
     if is_small:
         parts += [store_of(queue), meter_of(queue, held)]
-    if isinstance(queue, LeasedQueue):
-        parts.append(leases_of(queue, held, is_small=is_small))
+    parts.append(queue.kind.faults(queue, held.by_queue.get(queue, []), is_small))
     return (f"{where}: {fault}" for fault in chain(*parts))
 
 

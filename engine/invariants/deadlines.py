@@ -4,11 +4,9 @@ from collections.abc import Iterator
 
 from ..clock import MS
 from ..deadlines import Deadline, Deadlines
-from ..leases.kind import LeasedQueue
 from ..queues.queue import Queue
 
-#: Delay allowed for the end of a lease, or of a lifetime in a leased queue; it covers leases that end together
-#: (`leases.table.TOGETHER_NS`).
+#: Delay allowed for what a deadline of the kind does (`Kind.own_deadline`): one deadline may serve many messages.
 LATE_NS = 20 * MS
 
 
@@ -36,7 +34,7 @@ def timers_of(queue: Queue) -> Iterator[str]:
         expires_ns > broker.clock.monotonic_ns()
         and not is_looked_at
         and not is_before(timers._expiry, expires_ns)
-        and not (isinstance(queue, LeasedQueue) and is_before(queue._deadline, expires_ns + LATE_NS))
+        and not is_before(queue.kind.own_deadline(queue), expires_ns + LATE_NS)
     ):
         yield f"a head expires at {expires_ns}, {_say(timers._expiry)}"
     expires_ms = queue.rules.expires_ms

@@ -28,14 +28,14 @@ def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
 
 
 def _is_forgotten(queue: Queue) -> bool:
-    """Whether a consumer could have the head, but no dispatch is pending. False where message groups, filters or leases
-    choose the consumer: they need more than credit.
+    """Whether a consumer could have the head, but no dispatch is pending. False where message groups, filters or the
+    kind choose the consumer: they need more than credit.
     """
     if (
         queue.freeze_count
         or queue.selection is not None
         or queue.consumer_list.groups is not None
-        or queue.rules.leased is not None
+        or queue.kind.captures
     ):
         return False
     if not queue.store.ready or queue.keeps or not queue.consumer_list.has_waiting():

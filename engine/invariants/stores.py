@@ -29,7 +29,7 @@ def store_of(queue: Queue) -> Iterator[str]:
             yield f"counts {ready.octets} octets at hand, they are {octets}"
     if store.levels.is_sorted:
         for level, here in enumerate(store.levels.by_level):
-            ids = [message.id for message in here] if queue.rules.leased is None else []
+            ids = [message.id for message in here] if not queue.kind.captures else []
             if any(one >= other for one, other in zip(ids, ids[1:])):
                 yield f"level {level} counts as sorted and is not: {ids[:50]}"
     if not store.expiring and any(message.expires_ns for message in store):

@@ -1,1 +1,45 @@
-"""Leased queues, which lend their messages to consumers: docs/leases.md."""
+"""Leased queues, as in AMPS: a package that `queues/kinds.py` loads for the first such queue.
+
+What operators ask of these queues is here; the modules that answer are loaded with the first request.
+Source: queues page A; docs/leases.md.
+"""
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from ..queues.queue import Queue
+
+if TYPE_CHECKING:
+    from .control import Discarded  # costs 30 ms and 2 MiB, which a broker without leased queues is spared
+
+__all__ = ["built_from", "discarding", "leases_of", "renew_leases"]
+
+
+def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
+    """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
+    from .control import list_leases
+
+    return list_leases(queue, count)
+
+
+def built_from(queue: Queue) -> str | None:
+    """The recovery point that a leased queue was built from; None: it is being built."""
+    from .kind import leases_of
+
+    return leases_of(queue).recovered_point or None
+
+
+def renew_leases(queue: Queue, bookmarks: str) -> int:
+    """Renew the leases of a queue's messages with these bookmarks. Returns how many. Raises: BadRequest."""
+    from .control import renew_leases
+
+    return renew_leases(queue, bookmarks)
+
+
+def discarding(
+    queue: Queue, bookmarks: str | None, filter_text: str | None, option: str
+) -> "Generator[None, None, Discarded]":
+    """The steps of one request to discard messages of a leased queue. Raises: BadRequest."""
+    from .control import discarding
+
+    return discarding(queue, bookmarks, filter_text, option)

@@ -1,26 +1,55 @@
-"""The exchange `amps.control`: requests, sent as messages, to acknowledge messages without holding them.
+"""Acknowledgement of messages without holding them, by bookmark or by filter, and the exchange `amps.control` for it.
 
-Routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`, `options`. The sender needs the permission to
-configure the queue. With strict leasing, `x-client`, the name of the sender's connection, adds the leases that this
-connection holds. The answer goes to reply_to, as JSON. Source: queues page A.6.
+A message to the exchange is a request: routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`,
+`options`. The sender needs the permission to configure the queue. With strict leasing, `x-client`, the name of the
+sender's connection, adds the leases that this connection holds. The answer goes to reply_to, as JSON.
+Source: queues page A.6; docs/leases.md.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
-from ...expressions.language import AMPS, ExpressionError, compiled
+from ...expressions.language import AMPS, Expression, ExpressionError, compiled
+from ...settings.leases import STRICT
+from ..clock import MS
 from ..context import HostContext
+from ..delivery.consumer import Consumer, holder_of
+from ..delivery.filters import MessageSubject
 from ..errors import BadRequest
 from ..messages.content import ContentError, PropertyValue, decode_properties
-from ..messages.message import Envelope
+from ..messages.lease_headers import ORIGIN
+from ..messages.message import Envelope, Message
 from ..publishing.answering import answer_request
 from ..publishing.service import Sender
 from ..queues.queue import Queue
 from ..users.permissions import CONFIGURE, QUEUE
-from .deferring import DeferringCore
-from .discarding import OPTIONS, Discarded, discard_ids, discard_matching, ids_of
+from .deferring import defer_acks
+from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, taken_over
+from .kind import leases_of, state_of
+from .state import Leases, bookmark_of
 
 EXCHANGE = "amps.control"
 REQUEST = "sow_delete"
+ACKNOWLEDGE, CANCEL, EXPIRE = "", "cancel", "expire"
+OPTIONS = (ACKNOWLEDGE, CANCEL, EXPIRE)
+#: Messages that one step looks at.
+SLICE = 500
+#: Bookmarks in one request, at most.
+BOOKMARKS_MAX = 10_000
+#: The highest id that a bookmark may have.
+ID_MAX = 2**62
+
+
+@dataclass(slots=True)
+class Discarded:
+    """The numbers of a request. `matches`: messages found; `deleted`: those of them that are gone; `deferred`: messages
+    that will be acknowledged when they come.
+    """
+
+    matches: int = 0
+    deleted: int = 0
+    deferred: int = 0
 
 
 #: The steps of a request; they return its result.
@@ -75,7 +104,7 @@ class LeaseControl:
         if not sender.user.may(CONFIGURE, QUEUE, name, self._context.name):
             raise BadRequest("you may not configure this queue")
         queue = self._context.queues.get(name)
-        if queue is None or queue.rules.leased is None:
+        if queue is None or state_of(queue) is None:
             raise BadRequest(f"no leased queue {name[:255]!r}")
         own = headers.get("x-client")
         if own is not None and (sender.client is None or not sender.client.is_called(own)):
@@ -93,16 +122,152 @@ def discarding(
 
     `holder`: with strict leasing, the client whose leases are included.
     """
-    assert isinstance(queue, DeferringCore)
+    leases = leases_of(queue)
     if (bookmarks is None) == (filter_text is None):
         raise BadRequest("a request has one of bookmark and filter")
     if option not in OPTIONS:
         raise BadRequest(f"{option[:80]!r}: options are empty, cancel or expire")
     if bookmarks is not None:
-        return discard_ids(queue, ids_of(bookmarks), option, holder)
+        return _discard_ids(leases, ids_of(bookmarks), option, holder)
     try:
         expression = compiled(filter_text or "", AMPS)
     except ExpressionError as error:
         raise BadRequest(f"filter: {error}") from None
-    done: Discarded = yield from discard_matching(queue, expression, option, holder)
+    done: Discarded = yield from _discard_matching(leases, expression, option, holder)
     return done
+
+
+def ids_of(bookmarks: str) -> list[int]:
+    """The message ids in a comma-separated list of bookmarks; such messages may not exist yet. Raises: BadRequest."""
+    found: list[int] = []
+    for bookmark in bookmarks.split(","):
+        parts = bookmark.strip().split("|")
+        if len(parts) != 3 or parts[2] or not all(part.isascii() and part.isdigit() for part in parts[:2]):
+            raise BadRequest(f"{bookmark.strip()[:80]!r} is no bookmark")
+        id_ = int(parts[1][:30])
+        if int(parts[0][:30]) != ORIGIN or not 0 < id_ <= ID_MAX:
+            raise BadRequest(f"{bookmark.strip()[:80]!r} is no bookmark of this broker")
+        found.append(id_)
+    if len(found) > BOOKMARKS_MAX:
+        raise BadRequest(f"more than {BOOKMARKS_MAX} bookmarks")
+    return found
+
+
+def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: object = None) -> Discarded:
+    """Discard messages with these ids that are in the queue, ready or leased.
+
+    `own`: the requesting client, if it named itself. Acknowledgements of messages that may still come are deferred
+    (queues page C.6).
+    """
+    done = Discarded()
+    by_id = leases.book.leases.by_id
+    leased = [by_id[id_] for id_ in dict.fromkeys(ids) if id_ in by_id]
+    rest = [id_ for id_ in dict.fromkeys(ids) if id_ not in by_id]
+    _discard_leased(leases, leased, option, done, own)
+    if option == CANCEL:  # the rest is not leased
+        return done
+    found = _discard_ready(leases, leases.positions_of(rest), option, done)
+    if option == ACKNOWLEDGE and len(found) < len(rest):
+        done.deferred = defer_acks(leases, (id_ for id_ in rest if id_ not in found))
+    return done
+
+
+def _discard_matching(
+    leases: Leases, expression: Expression, option: str, own: object = None
+) -> Generator[None, None, Discarded]:
+    """Discard, in steps, all messages that are active now and match a filter. `own`: as in `discard_ids`. Returns
+    `Discarded`."""
+    queue, done, after, until_id = leases.queue, Discarded(), 0, leases.last_id
+    if leases.active is not None:  # the request does not concern messages that become active by it
+        leases.active.refill(queue.store)
+        until_id = min(until_id, leases.active.end)
+    leased = list(leases.book.leases.by_id.values())
+    leased = [message for message in leased if expression.matches(MessageSubject(message))]
+    _discard_leased(leases, leased, option, done, own)
+    while option != CANCEL and not queue.deleted:
+        seen = leases.scan_active(after, SLICE)
+        if seen.missing:
+            queue.store.load_at(seen.found[-1][0] if seen.found else after, SLICE)
+            seen = leases.scan_active(after, SLICE)
+        found = [
+            position
+            for position, message in seen.found
+            if message.id <= until_id and expression.matches(MessageSubject(message))
+        ]
+        _discard_ready(leases, found, option, done)
+        queue.context.broker.effort.spent += len(seen.found)
+        if len(seen.found) < SLICE and not seen.missing:
+            break
+        after = seen.found[-1][0] if seen.found else after
+        yield
+    return done
+
+
+def _discard_leased(leases: Leases, leased: Sequence[Message], option: str, done: Discarded, own: object) -> None:
+    """Discard leased messages; with strict leasing only those that the client `own` holds."""
+    if leases.rules.settings.leasing == STRICT:
+        leased = [lease for lease in leased if holder_of(lease).session.client is own]
+    if not leased:
+        return
+    done.matches += len(leased)
+    if option == CANCEL:
+        break_leases(leases, leased, TAKEN_OVER, is_cancel=True)
+        return
+    messages = taken_over(leases, leased)
+    done.deleted += len(messages)
+    _remove(leases, messages, option)
+
+
+def _discard_ready(leases: Leases, positions: Sequence[int], option: str, done: Discarded) -> set[int]:
+    """Discard ready messages at these positions. Returns the ids of those that were there."""
+    if not positions:
+        return set()
+    taken = leases.queue.store.take_at(positions)
+    leases.queue.events.octets_changed(taken.recounted)
+    done.matches += len(taken.messages)
+    done.deleted += len(taken.messages)
+    _remove(leases, taken.messages, option)
+    return {message.id for message in taken.messages}
+
+
+def _remove(leases: Leases, messages: list[Message], option: str) -> None:
+    if not messages:
+        return
+    if option == EXPIRE:
+        expire_for(leases, messages, (FORCED_EXPIRE,))
+    else:
+        leases.gone(messages)
+    leases.queue.mark()
+
+
+# -- leases, for operators --------------------------------------------------------------------------------------------
+
+
+def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
+    """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
+    leases = leases_of(queue)
+    clock = queue.context.broker.clock
+    now_ns = clock.monotonic_ns()
+    found: list[dict[str, object]] = []
+    for lease, until_ns in islice(leases.book.leases.by_end(), count):
+        holder = holder_of(lease)
+        found.append(
+            {
+                "bookmark": bookmark_of(lease.id),
+                "connection": holder.session.client.name,
+                "consumer": holder.tag if isinstance(holder, Consumer) else None,
+                "deliveries": lease.deliveries,
+                "cancels": leases.book.cancels.get(lease.id, 0),
+                "ends_in_ms": None if not until_ns else max(0, (until_ns - now_ns) // MS),
+            }
+        )
+    return found
+
+
+def renew_leases(queue: Queue, bookmarks: str) -> int:
+    """Renew the live leases of messages with these bookmarks. Returns how many. Raises: BadRequest."""
+    leases = leases_of(queue)
+    table, now_ns = leases.book.leases, queue.context.broker.clock.monotonic_ns()
+    renewed = [table.renew(table.by_id[id_], now_ns) for id_ in {*ids_of(bookmarks)} & table.by_id.keys()]
+    arm(leases)
+    return len(renewed)

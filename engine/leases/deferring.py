@@ -1,114 +1,168 @@
-"""Deferred acknowledgements of a leased queue: they remove messages that come, or become active, later.
+"""Acknowledgements of messages that a leased queue does not have yet. Source: queues page C.6.
 
-Source: queues page C.6.
+An acknowledgement of a message that has not come is kept for a time (DeferredAckExpiration). If the message is in the
+queue, but scheduled or not active yet, the acknowledgement is kept until it is due or active.
 """
 
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
+from struct import Struct
 
 from ..errors import BadRequest
 from ..stores.tailed_store import TailedStore
-from .deferred_acks import DEFERRED_MAX, DeferredAcks
-from .ending import LeasedCore
+from .state import Leases
+
+#: Deferred acknowledgements of one queue; more are refused. All of them are written in the queue's journal record.
+DEFERRED_MAX = 10_000
+_ENTRY = Struct("<qq")
 
 
-class DeferringCore(LeasedCore):
-    """A leased queue with deferred acknowledgements."""
+class DeferredAcks:
+    """Deferred acknowledgements: until when by message id (wall ms; 0: until the message is active, or due)."""
 
-    __slots__ = ()
+    __slots__ = ("_inactive", "_until_ms")
 
-    def defer_acks(self, ids: Iterable[int]) -> int:
-        """Defer acknowledgements of messages that are not ready in the queue. Returns how many were deferred.
+    def __init__(self, octets: bytes = b"") -> None:
+        """`octets`: as `to_octets` made them."""
+        self._until_ms: dict[int, int] = dict(_ENTRY.iter_unpack(octets[: len(octets) // _ENTRY.size * _ENTRY.size]))
+        self._inactive: list[int] = []  # ids, rising, of messages behind the active ones
 
-        Messages that are gone are skipped: they do not come again. Raises: BadRequest: too many are deferred.
-        """
-        deferred = self.deferred or DeferredAcks()
-        now_ms = self.context.broker.clock.wall_ms()
-        deferred.prune(now_ms)
-        scheduled = self._scheduled_ids()
-        count = 0
-        for id_ in ids:
-            is_here = id_ in scheduled or self._is_inactive(id_)
-            if id_ <= self.last_id and not is_here:
-                continue
-            if not deferred.add(id_, 0 if is_here else now_ms + self.leased.settings.deferred_ack_ms):
-                raise BadRequest(f"more than {DEFERRED_MAX} acknowledgements wait for messages that have not come")
-            if is_here and id_ not in scheduled:
-                deferred.keep(id_)
-            count += 1
-        if count:
-            self.deferred = deferred
-            self.events.notes_changed()
-        return count
+    def __len__(self) -> int:
+        return len(self._until_ms)
 
-    def _is_inactive(self, id_: int) -> bool:
-        """Whether a message is in the queue, behind the active ones."""
-        if self.active is None or not self.active.end < id_ <= self.last_id:
+    def to_octets(self) -> bytes:
+        """The state for the journal."""
+        return b"".join(_ENTRY.pack(*entry) for entry in self._until_ms.items())
+
+    def add(self, id_: int, until_ms: int) -> bool:
+        """Add an acknowledgement. Returns whether there was room."""
+        if len(self._until_ms) >= DEFERRED_MAX and id_ not in self._until_ms:
             return False
-        assert isinstance(self.store, TailedStore)  # see `ActiveSet`
-        return self.store.positions(id_ - 1, 1) == [id_]
+        self._until_ms[id_] = until_ms
+        return True
 
-    def _scheduled_ids(self) -> set[int]:
-        return {message.id for _, message in self.scheduled.entries()}
+    def keep(self, id_: int) -> None:
+        """Keep an acknowledgement until its message, which is in the queue, is active."""
+        self._until_ms[id_] = 0
+        if id_ not in self._inactive:
+            insort(self._inactive, id_)
 
-    def settle_deferred(self, ids: Iterable[int]) -> None:
-        """Remove messages that came and have a deferred acknowledgement; inactive ones when they become active."""
-        deferred = self.deferred
-        if deferred is None:
+    def among(self, ids: Iterable[int]) -> list[int]:
+        """The ids among these that have a deferred acknowledgement."""
+        if isinstance(ids, range) and len(ids) > len(self._until_ms):
+            return sorted(id_ for id_ in self._until_ms if id_ in ids)
+        return [id_ for id_ in ids if id_ in self._until_ms]
+
+    def entered(self, end: int) -> list[int]:
+        """Remove and return the inactive ids up to `end`: their messages are active now."""
+        count = bisect_right(self._inactive, end)
+        found, self._inactive[:count] = self._inactive[:count], []
+        return found
+
+    def forget(self, ids: Iterable[int]) -> None:
+        """Remove acknowledgements."""
+        for id_ in ids:
+            self._until_ms.pop(id_, None)
+
+    def prune(self, now_ms: int) -> None:
+        """Remove acknowledgements whose time is over."""
+        over = [id_ for id_, until_ms in self._until_ms.items() if 0 < until_ms <= now_ms]
+        self.forget(over)
+
+
+# -- of a queue -------------------------------------------------------------------------------------------------------
+
+
+def defer_acks(leases: Leases, ids: Iterable[int]) -> int:
+    """Defer acknowledgements of messages that are not ready in the queue. Returns how many were deferred.
+
+    Messages that are gone are skipped: they do not come again. Raises: BadRequest: too many are deferred.
+    """
+    deferred = leases.deferred or DeferredAcks()
+    now_ms = leases.queue.context.broker.clock.wall_ms()
+    deferred.prune(now_ms)
+    scheduled = _scheduled_ids(leases)
+    count = 0
+    for id_ in ids:
+        is_here = id_ in scheduled or _is_inactive(leases, id_)
+        if id_ <= leases.last_id and not is_here:
+            continue
+        if not deferred.add(id_, 0 if is_here else now_ms + leases.rules.settings.deferred_ack_ms):
+            raise BadRequest(f"more than {DEFERRED_MAX} acknowledgements wait for messages that have not come")
+        if is_here and id_ not in scheduled:
+            deferred.keep(id_)
+        count += 1
+    if count:
+        leases.deferred = deferred
+        leases.queue.events.notes_changed()
+    return count
+
+
+def _is_inactive(leases: Leases, id_: int) -> bool:
+    """Whether a message is in the queue, behind the active ones."""
+    if leases.active is None or not leases.active.end < id_ <= leases.last_id:
+        return False
+    store = leases.queue.store
+    assert isinstance(store, TailedStore)  # see `ActiveSet`
+    return store.positions(id_ - 1, 1) == [id_]
+
+
+def _scheduled_ids(leases: Leases) -> set[int]:
+    return {message.id for _, message in leases.queue.scheduled.entries()}
+
+
+def settle(leases: Leases, ids: Iterable[int]) -> None:
+    """Remove messages that came and have a deferred acknowledgement; inactive ones when they become active."""
+    deferred = leases.deferred
+    if deferred is None:
+        return
+    deferred.prune(leases.queue.context.broker.clock.wall_ms())
+    known = deferred.among(ids)
+    if known:
+        positions = leases.positions_of(known)
+        if leases.active is not None:
+            for id_ in known:
+                if id_ > leases.active.end:
+                    deferred.keep(id_)
+            known = positions
+        _settle_at(leases, deferred, positions, known)
+    elif not deferred:
+        leases.deferred = None
+        leases.queue.events.notes_changed()
+
+
+def settle_entered(leases: Leases) -> None:
+    """Remove messages that became active and have a deferred acknowledgement (TargetQueueDepth)."""
+    while leases.active is not None and leases.deferred is not None:
+        leases.active.refill(leases.queue.store)
+        entered = leases.deferred.entered(leases.active.end)
+        if not entered:
             return
-        deferred.prune(self.context.broker.clock.wall_ms())
-        known = deferred.among(ids)
-        if known:
-            positions = self.positions_of(known)
-            if self.active is not None:
-                for id_ in known:
-                    if id_ > self.active.end:
-                        deferred.keep(id_)
-                known = positions
-            self._settle_at(positions, known)
-        elif not deferred:
-            self.deferred = None
-            self.events.notes_changed()
+        _settle_at(leases, leases.deferred, entered, entered)
 
-    def settle_entered(self) -> None:
-        """Remove messages that became active and have a deferred acknowledgement (TargetQueueDepth)."""
-        while self.active is not None and self.deferred is not None:
-            self.active.refill(self.store)
-            entered = self.deferred.entered(self.active.end)
-            if not entered:
-                return
-            self._settle_at(entered, entered)
 
-    def _settle_at(self, positions: Sequence[int], ids: Sequence[int]) -> None:
-        assert self.deferred is not None
-        self.deferred.forget(ids)
-        if not self.deferred:
-            self.deferred = None
-        taken = self.store.take_at(positions)
-        self.events.octets_changed(taken.recounted)
-        self.gone(taken.messages)
-        self.events.notes_changed()
+def _settle_at(leases: Leases, deferred: DeferredAcks, positions: Sequence[int], ids: Sequence[int]) -> None:
+    queue = leases.queue
+    deferred.forget(ids)
+    if not deferred:
+        leases.deferred = None
+    taken = queue.store.take_at(positions)
+    queue.events.octets_changed(taken.recounted)
+    leases.gone(taken.messages)
+    queue.events.notes_changed()
 
-    @property
-    def deferred_count(self) -> int:
-        if self.deferred is None:
-            return 0
-        self.deferred.prune(self.context.broker.clock.wall_ms())
-        return len(self.deferred)
 
-    # -- over a restart -----------------------------------------------------------------------------------------------
+def count_deferred(leases: Leases) -> int:
+    """Acknowledgements that wait for messages that have not come yet."""
+    if leases.deferred is None:
+        return 0
+    leases.deferred.prune(leases.queue.context.broker.clock.wall_ms())
+    return len(leases.deferred)
 
-    @property
-    def notes(self) -> bytes:
-        """The deferred acknowledgements, for the journal."""
-        return b"" if self.deferred is None else self.deferred.to_octets()
 
-    def restore_notes(self, octets: bytes) -> None:
-        self.deferred = DeferredAcks(octets) if octets else None
-
-    def restore_deferred(self) -> None:
-        """After a restart, when all messages are back, remove those with a deferred acknowledgement."""
-        if self.deferred is None:
-            return
-        scheduled = self._scheduled_ids()
-        known = [id_ for id_ in self.deferred.among(range(1, self.last_id + 1)) if id_ not in scheduled]
-        self.settle_deferred(known)
+def settle_restored(leases: Leases) -> None:
+    """After a restart, when all messages are back, remove those with a deferred acknowledgement."""
+    if leases.deferred is None:
+        return
+    scheduled = _scheduled_ids(leases)
+    settle(leases, [id_ for id_ in leases.deferred.among(range(1, leases.last_id + 1)) if id_ not in scheduled])

@@ -1,5 +1,7 @@
 """The dispatch of a leased queue: leases and barriers to consumers, and copies to browsing ones.
 
+If a consumer has a filter, each consumer gets the oldest message that its filter takes, and the fairness model chooses
+among the consumers that take a message. The search is that of other queues (`searching.py`).
 Source: queues page A.4, A.7, A.9.
 """
 
@@ -7,62 +9,65 @@ from collections.abc import Sequence
 
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX
-from ..delivery.filter_groups import Asked
+from ..delivery.filter_groups import Asked, FilterGroup
 from ..messages.lease_headers import browse_entries, lease_entries, with_entries
 from ..messages.message import Message
 from ..queues import consumers
 from ..queues.classic import balance_memory
-from ..queues.selection import Selection
-from .deferring import DeferringCore
-from .ending import LeasedCore
+from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
+from . import deferring
+from .ending import TIME_LIMIT, expire_for, expire_ready
 from .granting import grant
-from .past_leases import shown
 from .replaying import show_replays
-from .selection import dispatch_selected
-from .state import bookmark_of
+from .state import Leases, bookmark_of, shown
 
 #: Messages that one turn shows to one browsing consumer.
 BROWSE_SLICE = 300
 #: Units of `Effort` to show one message, beside the scan; this includes later garbage collection.
 SHOWING = 4
+#: Search steps that groups behind may take to catch up before a message goes to a group that has found it.
+CATCH_UP = 4
+
+Free = dict[FilterGroup, list[Consumer]]
 
 
-def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
+def dispatch(leases: Leases, *, expires: bool = True) -> None:
     """Lease ready messages to consumers with room. O(delivered x consumers). `expires`: expire due messages first.
 
     Messages behind a barrier wait until the barrier is released.
     """
+    queue = leases.queue
     if queue.freeze_count or queue.deleted:
         return
     store, pageable, effort = queue.store, queue.pageable, queue.context.broker.effort
-    if queue.deferred is not None:
-        queue.settle_entered()
-    if queue.browsing:
-        _show(queue)
-    if queue.replaying:
-        show_replays(queue)
+    if leases.deferred is not None:
+        deferring.settle_entered(leases)
+    if leases.browsing:
+        _show(leases)
+    if leases.replaying:
+        show_replays(leases)
     if store.expiring and expires:
-        queue.expire_ready(queue.context.broker.clock.monotonic_ns())
+        expire_ready(leases, queue.context.broker.clock.monotonic_ns())
         is_done = queue.expire()
         queue.arm_expiry()
         if not is_done:
             return
     if queue.selection is not None:
-        _dispatch_selected(queue, queue.selection)
+        _dispatch_selected(leases, queue.selection)
         return
     while True:
-        if pageable is not None and not store.ready and store.has_tail and _has_waiting(queue):
+        if pageable is not None and not store.ready and store.has_tail and _has_waiting(leases):
             pageable.load()
         if not store.ready:
             break
-        count = min(len(store.ready), queue.room(), RUN_MAX)
-        if queue.leased.barrier is not None:
-            count = _before_barrier(queue, count)
+        count = min(len(store.ready), leases.room(), RUN_MAX)
+        if leases.rules.barrier is not None:
+            count = _before_barrier(leases, count)
             if count < 0:
-                if not _release_barrier(queue):
+                if not _release_barrier(leases):
                     break
                 continue
-        if count <= 0 or not _hand_out(queue, count):
+        if count <= 0 or not _hand_out(leases, count):
             break
         if effort.spent >= effort.turn_max:
             queue.mark()  # the rest is for the next turn
@@ -73,34 +78,35 @@ def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
         balance_memory(queue, pageable)
 
 
-def _has_waiting(queue: LeasedCore) -> bool:
-    return queue.room() > 0 and queue.consumer_list.has_waiting()
+def _has_waiting(leases: Leases) -> bool:
+    return leases.room() > 0 and leases.consumer_list.has_waiting()
 
 
-def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
+def _dispatch_selected(leases: Leases, selection: Selection) -> None:
     """Dispatch in a queue with a filtering consumer."""
-    dispatch_selected(queue, selection)
-    while queue.leased.barrier is not None and is_behind_barrier(queue) and _release_barrier(queue):
-        dispatch_selected(queue, selection)
+    queue = leases.queue
+    _dispatch_found(leases, selection)
+    while leases.rules.barrier is not None and _is_behind_barrier(leases) and _release_barrier(leases):
+        _dispatch_found(leases, selection)
     if queue.pageable is not None and queue.pageable.settle_quota():
         queue.context.broker.background.trim_later(queue)
 
 
-def _hand_out(queue: LeasedCore, count: int) -> bool:
+def _hand_out(leases: Leases, count: int) -> bool:
     """Hand out up to `count` messages in one deal. Returns whether a consumer was free."""
-    store = queue.store
-    dealt = queue.lease_consumers.deal(count)
+    store = leases.queue.store
+    dealt = leases.consumer_list.deal(count)
     if not dealt:
         return False
     if len(dealt) > 1 and dealt[0] is dealt[-1] and dealt.count(dealt[0]) == len(dealt):
-        grant(queue, dealt[0], _alive(queue, store.take(len(dealt), dealt[0].client.room())))
+        grant(leases, dealt[0], _alive(leases, store.take(len(dealt), dealt[0].client.room())))
         return True
     room = min(consumer.client.room() for consumer in set(dealt))
     while len(dealt) > 1 and store.head_octets(len(dealt)) > room:
         del dealt[len(dealt) // 2 :]
     messages = store.take(len(dealt), UNLIMITED)
     for consumer, run in _runs(dealt, messages):
-        grant(queue, consumer, _alive(queue, run))
+        grant(leases, consumer, _alive(leases, run))
     return True
 
 
@@ -119,74 +125,147 @@ def _runs(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tuple[
     return runs
 
 
-def _alive(queue: LeasedCore, messages: list[Message]) -> list[Message]:
+def _alive(leases: Leases, messages: list[Message]) -> list[Message]:
     """Drop expired messages, and return the live ones."""
-    if not queue.store.expiring:
+    if not leases.queue.store.expiring:
         return messages
-    now_ns = queue.context.broker.clock.monotonic_ns()
+    now_ns = leases.queue.context.broker.clock.monotonic_ns()
     dead = [message for message in messages if 0 < message.expires_ns < now_ns]
     if dead:
-        queue.dead_letter_or_drop(dead, "expired")
+        expire_for(leases, dead, (TIME_LIMIT,))
         return [message for message in messages if not 0 < message.expires_ns < now_ns]
     return messages
+
+
+# -- to filtering consumers -------------------------------------------------------------------------------------------
+
+
+def _dispatch_found(leases: Leases, selection: Selection) -> None:
+    """Lease found messages and look for more, while consumers have credit and the turn has time."""
+    queue, search = leases.queue, selection.search
+    store, effort = queue.store, queue.context.broker.effort
+    search.is_waiting = False
+    until = min(effort.turn_max, effort.spent + LOOKING_MAX)
+    steps = CATCH_UP
+    while leases.room() > 0:
+        free = _free(leases, selection)
+        if not free or not search.look_again(store, until):
+            break
+        behind = _behind(free)
+        if behind and steps and search.look_ahead(store, behind, FOUND_MAX, until):
+            steps -= 1
+            continue
+        if _hand_out_found(leases, free):
+            if effort.spent < until:
+                continue
+            break
+        if effort.spent >= until or not search.look_ahead(store, list(free), FOUND_MAX, until):
+            break
+    if search.is_waiting:
+        queue.context.broker.scheduler.load_later(queue)
+    elif effort.spent >= until:
+        queue.mark()
+
+
+def _free(leases: Leases, selection: Selection) -> Free:
+    """Consumers that may have a message, by group, in the order of their subscriptions."""
+    free: Free = {}
+    for consumer in leases.consumer_list.free():
+        free.setdefault(selection.groups.of(consumer), []).append(consumer)
+    return free
+
+
+def _behind(free: Free) -> list[FilterGroup]:
+    """Groups that have not looked as far as the first message that another group has found."""
+    position = min((group.found[0].position for group in free if group.found), default=0)
+    return [group for group in free if group.position < position and not group.is_at_end]
+
+
+def _hand_out_found(leases: Leases, free: Free) -> bool:
+    """Lease the oldest message found for any of these groups. Returns whether one was handled."""
+    queue, store, gate = leases.queue, leases.queue.store, leases.gate_position()
+    queue.context.broker.effort.spent += len(free)
+    position = min((group.found[0].position for group in free if group.found), default=None)
+    if position is None or (gate is not None and position >= gate):
+        return False
+    if leases.active is not None:
+        leases.active.refill(store)
+        if position > leases.active.end:
+            return False
+    takers = [group for group in free if group.found and group.found[0].position == position]
+    for group in takers:
+        del group.found[0]
+    removed = store.take_at([position])
+    queue.events.octets_changed(removed.recounted)
+    if not removed.messages:
+        return True  # the message is gone
+    now_ns = queue.context.broker.clock.monotonic_ns()
+    if 0 < removed.messages[0].expires_ns < now_ns:
+        expire_for(leases, removed.messages, (TIME_LIMIT,))
+        return True
+    consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
+    grant(leases, leases.consumer_list.choose(consumers), removed.messages)
+    return True
 
 
 # -- barriers ---------------------------------------------------------------------------------------------------------
 
 
-def is_behind_barrier(queue: LeasedCore) -> bool:
+def _is_behind_barrier(leases: Leases) -> bool:
     """Whether the first ready message is a barrier."""
-    return queue.leased.barrier is not None and bool(queue.store.ready) and _before_barrier(queue, 1) < 0
+    return leases.rules.barrier is not None and bool(leases.queue.store.ready) and _before_barrier(leases, 1) < 0
 
 
-def _before_barrier(queue: LeasedCore, count: int) -> int:
+def _before_barrier(leases: Leases, count: int) -> int:
     """How many of the first `count` messages stand before a barrier; -1: the first one is a barrier."""
-    gate = queue.gate_position()
+    gate = leases.gate_position()
     if gate is None:
         return count
-    for at, (position, _) in enumerate(queue.store.scan(0, max(count, 1)).found):
+    for at, (position, _) in enumerate(leases.queue.store.scan(0, max(count, 1)).found):
         if position >= gate:
             return at or -1
     return count
 
 
-def _release_barrier(queue: LeasedCore) -> bool:
+def _release_barrier(leases: Leases) -> bool:
     """Deliver the barrier at the head to each consumer if no lease or slot is left. Returns whether it went."""
-    takers = _subscribers(queue)
-    if len(queue.book) or not takers:
+    queue, takers = leases.queue, _subscribers(leases)
+    if len(leases.book) or not takers:
         return False
     (message,) = queue.store.take(1, UNLIMITED)
     asked = Asked(message, queue.context.broker.effort)
     takers = [one for one in takers if one.filter is None or asked.is_taken_by(one.filter)]
     message.deliveries += 1
-    entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
+    entries = lease_entries(leases.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
     content, envelope = with_entries(message.envelope, message.content, entries), message.envelope.plain()
     for consumer in takers:
         queue.events.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
-        consumer.session.deliver_beside(consumer, [shown(content, envelope)], queue.past_at(consumer.session))
-    queue.gone([message])
+        consumer.session.deliver_beside(consumer, [shown(content, envelope)], leases.past_at(consumer.session))
+    leases.gone([message])
     return True
 
 
-def _subscribers(queue: LeasedCore) -> list[Consumer]:
+def _subscribers(leases: Leases) -> list[Consumer]:
     """The consumers that get barriers: all that neither browse nor replay."""
-    return [one for one in queue.consumer_list.consumers if one not in queue.browsing and one not in queue.replaying]
+    consumers = leases.consumer_list.consumers
+    return [one for one in consumers if one not in leases.browsing and one not in leases.replaying]
 
 
 # -- browsing ---------------------------------------------------------------------------------------------------------
 
 
-def _show(queue: LeasedCore) -> None:
+def _show(leases: Leases) -> None:
     """Show a slice more to each browsing consumer, in turns; cancel those that have seen all."""
+    queue = leases.queue
     effort = queue.context.broker.effort
-    for consumer, browse in list(queue.browsing.items()):
+    for consumer, browse in list(leases.browsing.items()):
         if effort.spent >= effort.turn_max:
             queue.mark()  # the rest is for the next turn
             break
-        queue.browsing[consumer] = queue.browsing.pop(consumer)
+        leases.browsing[consumer] = leases.browsing.pop(consumer)
         if consumer.client.paused or not consumer.session.flowing:
             continue
-        seen = queue.scan_active(browse.after, BROWSE_SLICE)
+        seen = leases.scan_active(browse.after, BROWSE_SLICE)
         effort.spent += len(seen.found)
         now_ns = queue.context.broker.clock.monotonic_ns()
         copies: list[Message] = []
@@ -197,11 +276,11 @@ def _show(queue: LeasedCore) -> None:
             is_shown = message.id <= browse.until_id and not 0 < message.expires_ns <= now_ns
             if is_shown and (consumer.filter is None or Asked(message, effort).is_taken_by(consumer.filter)):
                 browse.left -= 1
-                entries = browse_entries(queue.topic_of(message.envelope), bookmark_of(message.id))
+                entries = browse_entries(leases.topic_of(message.envelope), bookmark_of(message.id))
                 copies.append(shown(with_entries(message.envelope, message.content, entries), message.envelope.plain()))
         effort.spent += SHOWING * len(copies)
         if copies:
-            consumer.session.deliver_beside(consumer, copies, queue.past_at(consumer.session))
+            consumer.session.deliver_beside(consumer, copies, leases.past_at(consumer.session))
         if seen.missing and browse.left > 0:
             queue.context.broker.scheduler.load_later(queue)
         elif len(seen.found) < BROWSE_SLICE or browse.left <= 0:
@@ -215,19 +294,19 @@ def _show(queue: LeasedCore) -> None:
 # -- basic.get --------------------------------------------------------------------------------------------------------
 
 
-def pop(queue: DeferringCore) -> Message | None:
+def pop(leases: Leases) -> Message | None:
     """The message for a basic.get; None: nothing is ready, the backlog is full, or a barrier comes first.
 
     A barrier waits for the messages before it, and then goes to the consumers; a get has it only without consumers.
     """
+    queue, store = leases.queue, leases.queue.store
     queue.note_use()
-    store = queue.store
-    if queue.room() <= 0 or queue.freeze_count:
+    if leases.room() <= 0 or queue.freeze_count:
         return None
-    if queue.deferred is not None:
-        queue.settle_entered()
+    if leases.deferred is not None:
+        deferring.settle_entered(leases)
     if store.expiring:
-        queue.expire_ready(queue.context.broker.clock.monotonic_ns())
+        expire_ready(leases, queue.context.broker.clock.monotonic_ns())
         while not queue.expire(is_whole=True):
             pass
         queue.arm_expiry()
@@ -235,6 +314,6 @@ def pop(queue: DeferringCore) -> Message | None:
         queue.pageable.load()
     if not store.ready:
         return None
-    if is_behind_barrier(queue) and (len(queue.book) or _subscribers(queue)):
+    if _is_behind_barrier(leases) and (len(leases.book) or _subscribers(leases)):
         return None
     return store.take(1, UNLIMITED)[0]

@@ -1,29 +1,24 @@
 """The end of leases, by time or by an operation, and the next state of their messages.
 
 Counts of deliveries and cancels do not survive a restart. Leases begin in `granting.py`.
-Source: queues page A.2, A.5.
+Source: queues page A.2, A.5, H.1 (actions); docs/leases.md (renewal).
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-from ...settings.leases import STRICT
+from ...settings.leases import STRICT, LeasedSettings
 from ..clock import MS, due_after
 from ..delivery.consumer import holder_of
+from ..messages.content import PLAIN, ContentError, decode_properties
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
 from ..messages.lease_headers import REASON
 from ..messages.message import Envelope, Message
-from .dead_bodies import buries, with_dead_body
-from .past_leases import NOTHING, PastHolder
-from .ranked_store import RankedMessage, ranked
-from .ranking import is_barrier
-from .renewing import not_renewed
-from .state import LeasedParts
-
-if TYPE_CHECKING:
-    from ..clients.session import Session
+from .ranked_store import RankedMessage, is_barrier, ranked
+from .state import NOTHING, Leases
 
 TIME_LIMIT, FORCED_EXPIRE, MAX_CANCELS, MAX_DELIVERIES = "time_limit", "forced_expire", "max_cancels", "max_deliveries"
 #: AMPS' reason -> reason in x-death, in the order in which several reasons are named.
@@ -31,8 +26,6 @@ X_DEATH = {TIME_LIMIT: EXPIRED, FORCED_EXPIRE: REJECTED, MAX_CANCELS: REJECTED, 
 #: Why a lease ended: its period, its consumer's cancellation, another client's or an operator's decision, the
 #: message's lifetime.
 DEADLINE, UNSUBSCRIBED, TAKEN_OVER, LIFETIME = "deadline", "unsubscribed", "taken_over", "lifetime"
-#: The settings that decide which messages a queue captures.
-_selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
 #: Ready messages that expire in one slice.
 EXPIRE_SLICE = 1000
 #: Leases that end in one slice.
@@ -40,219 +33,32 @@ END_SLICE = 500
 #: With more leases than `MANY`, deadlines are at least `DISTANCE_NS` away; queues page A.5 allows a delay of 20 ms.
 MANY, DISTANCE_NS = 1000, 10 * MS
 
-
 _id_of: Callable[[Message], int] = attrgetter("id")
+_VARIABLE = re.compile(rb"\{\{([A-Z_]+)\}\}")
+#: Offsets of the body size in a header payload, after class and weight.
+_SIZE_AT, _SIZE_END = 4, 12
 
 
-class LeasedCore(LeasedParts):
-    """A leased queue with the ends of its leases."""
+# -- a lease ends -----------------------------------------------------------------------------------------------------
 
-    __slots__ = ()
 
-    def rules_changed(self) -> None:
-        """Apply changed rules, also to leases that run already; only backlogs of consumers stay as they are."""
-        leased = self.rules.leased
-        assert leased is not None
-        if leased is self.leased:
-            return
-        before, self.leased = self.leased.settings, leased
-        if _selection_of(before) != _selection_of(leased.settings):
-            self._topics.clear()
-            self.context.router.recapture(self)
-        if (before.expiration_ms, before.expiration_model) != (
-            leased.settings.expiration_ms,
-            leased.settings.expiration_model,
-        ):
-            self.book.has_own_lifetimes = True  # new messages may expire before those in front of them
-        period_ms = leased.settings.lease_period_ms
-        self.book.change_period(0 if period_ms is None else period_ms * MS, self.context.broker.clock.monotonic_ns())
-        self.arm_leases()
-        self.mark()
+def broken(leases: Leases, ended: Sequence[Message]) -> list[Message]:
+    """End leases without their holders. The tags stay with the sessions, and count nowhere.
 
-    # -- a lease ends -------------------------------------------------------------------------------------------------
-
-    def broken(self, leases: Sequence[Message]) -> list[Message]:
-        """End leases without their holders. The tags stay with the sessions, and count nowhere.
-
-        Returns the messages that were leased, as new objects: the old ones stay with the tags.
-        """
-        live = {message.id for message in self.book.end(leases)}
-        messages: list[Message] = []
-        for lease in leases:
-            holder = holder_of(lease)
-            holder.session.release(holder, self, 1)
-            lease.holder = self.past_at(holder.session)
-            if lease.id in live:
-                messages.append(_another(lease))
-                lease.content = b""
-            else:
-                lease.id = NOTHING
-        return messages
-
-    def past_at(self, session: "Session") -> PastHolder:
-        """The holder of a session's leases that have ended."""
-        past = self._past.get(session)
-        if past is None:
-            past = self._past[session] = PastHolder(self, session)
-        return past
-
-    def break_leases(self, leases: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
-        """End leases without their holders. Their messages are ready again, or expire (queues page A.5)."""
-        self.returned(self.broken(leases), why, is_cancel=is_cancel)
-
-    def returned(self, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
-        """Make messages ready again after their leases, or expire them. `is_cancel`: it counts as a cancel."""
-        settings, book = self.leased.settings, self.book
-        now_ns = self.context.broker.clock.monotonic_ns()
-        back: list[Message] = []
-        dead: dict[tuple[str, ...], list[Message]] = {}
-        for message in messages:
-            message.holder = None
-            reasons: tuple[str, ...] = ()
-            if is_cancel:
-                cancels = book.cancels[message.id] = book.cancels.get(message.id, 0) + 1
-                if 0 < settings.max_cancels <= cancels:
-                    reasons = (MAX_CANCELS,)
-            if 0 < settings.max_deliveries <= message.deliveries and why != LIFETIME:
-                reasons += (MAX_DELIVERIES,)
-            if not reasons and 0 < message.expires_ns <= now_ns:
-                reasons = (TIME_LIMIT,)
-            if reasons:
-                dead.setdefault(reasons, []).append(message)
-            else:
-                back.append(message)
-        if messages:
-            ended = [*back, *(message for some in dead.values() for message in some)]
-            self.events.lease_ended(ended, why)
-        if back:
-            self.context.broker.effort.spent += len(back)
-            back.sort(key=_id_of, reverse=True)
-            for message in back if self.leased.barrier is not None else ():
-                if is_barrier(self.leased.barrier, message):  # a basic.get had taken the barrier
-                    self.note_barrier(self.store.position_of(message))
-            self.merge(back)
-            self._expect_again(back)
-        for reasons, some in dead.items():
-            self.expire_for(some, reasons)
-        self.mark()
-
-    def _expect_again(self, messages: Iterable[Message]) -> None:
-        """Note the lifetimes of returned messages: they may expire behind live ones."""
-        if self.store.expiring:
-            self.arm_expiry()
-        if not (self.is_ranked or self.book.has_own_lifetimes):
-            return
-        for message in messages:
-            if message.expires_ns:
-                self.book.expect(message.expires_ns, message.id, self.store.position_of(message))
-                self.arm_leases()
-
-    def expire_for(self, messages: list[Message], reasons: Sequence[str]) -> None:
-        """Expire messages that have left the store and the book. Dead letters carry the reasons in a header."""
-        reason, settings = X_DEATH[reasons[0]], self.leased.settings
-        is_buried = buries(settings, reasons) and self.rules.dead_letter_target(reason) is not None
-        word = Field("S", ",".join(reasons).encode())
-        for message in messages if is_buried else ():
-            self.add_headers(message, {REASON: word})
-            if settings.dead_letter_data is not None:
-                content = with_dead_body(settings, message, reasons)
-                self.events.octets_changed(len(content) - len(message.content), message.envelope)
-                message.content = content
-        for message in messages:
-            self.book.cancels.pop(message.id, None)
-        self.left_active(messages)
-        if is_buried:
-            super().dead_letter_or_drop(messages, reason)
+    Returns the messages that were leased, as new objects: the old ones stay with the tags.
+    """
+    live = {message.id for message in leases.book.end(ended)}
+    messages: list[Message] = []
+    for lease in ended:
+        holder = holder_of(lease)
+        holder.session.release(holder, leases.queue, 1)
+        lease.holder = leases.past_at(holder.session)
+        if lease.id in live:
+            messages.append(_another(lease))
+            lease.content = b""
         else:
-            self.events.died(messages, reason, None, came_in=True)
-        if self.leased.barrier is not None:
-            self.mark()  # a barrier may be first now
-        if self.throttle is not None:
-            self.throttle.drained(self)
-
-    def late(self, lease: Message) -> Message | None:
-        """Acknowledge a lease that has ended. Returns the message that this removes; None: none (queues page A.5)."""
-        if lease.id == NOTHING:
-            return None
-        other = self.book.leases.by_id.get(lease.id)
-        if other is not None:
-            is_own = holder_of(other).session.client is holder_of(lease).session.client
-            if self.leased.settings.leasing == STRICT and not is_own:
-                return None
-            return self.taken_over([other])[0]
-        taken = self.store.take_at([self.store.position_of(lease)])
-        self.events.octets_changed(taken.recounted)
-        return taken.messages[0] if taken.messages else None
-
-    def taken_over(self, leases: Sequence[Message]) -> list[Message]:
-        """Take leased messages away from their holders, whose tags stay without effect. Returns the messages."""
-        messages = self.broken(leases)
-        self.events.lease_ended(messages, TAKEN_OVER)
-        return messages
-
-    # -- time ---------------------------------------------------------------------------------------------------------
-
-    def lifetime_ns(self, envelope: Envelope) -> int:
-        """When a message that comes now expires (monotonic ns); 0: never."""
-        lifetime_ms = self.leased.lifetime_ms(envelope.expiration_ms)
-        return 0 if lifetime_ms is None else max(1, due_after(self.context.broker.clock, lifetime_ms))
-
-    def await_lease(self, due_ns: int) -> None:
-        """Make sure that a deadline is set no later than a lease's end. 0: the lease does not end by time."""
-        deadline = self._deadline
-        if due_ns and (deadline is None or deadline.action is None or deadline.due_ns > due_ns):
-            self.arm_leases()
-
-    def arm_leases(self) -> None:
-        """Set the deadline of the next end of a lease or lifetime. An earlier deadline stays.
-
-        With many leases a deadline is at least `DISTANCE_NS` away, so that one deadline ends many leases.
-        """
-        due_ns, deadline = self.book.next_ns(), self._deadline
-        if due_ns and len(self.book) > MANY:
-            due_ns = max(due_ns, self.context.broker.clock.monotonic_ns() + DISTANCE_NS)
-        if deadline is not None and deadline.action is not None:
-            if due_ns and deadline.due_ns <= due_ns:
-                return
-            self.context.broker.deadlines.cancel(deadline)
-        self._deadline = self.context.broker.deadlines.set(due_ns, self.leases_due) if due_ns else None
-
-    def leases_due(self) -> None:
-        """End a slice of what is due: lifetimes first, then leases, as one by one on time (queues page A.5)."""
-        if self.deleted:
-            return
-        book, now_ns = self.book, self.context.broker.clock.monotonic_ns()
-        self.expire_ready(now_ns)
-        expired = book.expired_leases(now_ns, END_SLICE)
-        if expired:
-            self.break_leases(expired, LIFETIME)
-        ended = [*book.leases.ended(now_ns, END_SLICE), *book.slots.ended(now_ns, END_SLICE)]
-        if self.lease_consumers.renewing:
-            ended = not_renewed(self.lease_consumers, book.leases, ended, now_ns)
-        if ended:
-            self.lease_consumers.late.update({*map(holder_of, ended)}.intersection(self.consumer_list.consumers))
-            self.break_leases(ended, DEADLINE)
-        if book.next_ns() <= now_ns and book.next_ns():
-            self.context.broker.background.trim_later(self)  # the next slice
-        else:
-            self.arm_leases()
-
-    def expire_ready(self, now_ns: int) -> None:
-        """Expire a slice of the ready messages that are due, also behind live ones."""
-        positions = self.book.expired(now_ns, EXPIRE_SLICE)
-        if positions:
-            gone = self.store.take_at(positions)
-            self.events.octets_changed(gone.recounted)
-            self.expire_for(gone.messages, (TIME_LIMIT,))
-
-    def stop_leases(self) -> None:
-        """Cancel the deadline and forget past leases: the queue is deleted."""
-        self.context.broker.deadlines.cancel(self._deadline)
-        self._past.clear()
-
-    def forget_session(self, session: "Session") -> None:
-        """Forget the past leases of a session that has no deliveries of this queue left."""
-        self._past.pop(session, None)
+            lease.id = NOTHING
+    return messages
 
 
 def _another(message: Message) -> Message:
@@ -262,3 +68,216 @@ def _another(message: Message) -> Message:
     other = Message(message.id, message.content, message.envelope, None, message.deliveries)
     other.expires_ns = message.expires_ns
     return other
+
+
+def break_leases(leases: Leases, ended: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
+    """End leases without their holders. Their messages are ready again, or expire (queues page A.5)."""
+    returned(leases, broken(leases, ended), why, is_cancel=is_cancel)
+
+
+def returned(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
+    """Make messages ready again after their leases, or expire them. `is_cancel`: it counts as a cancel."""
+    queue, settings, book = leases.queue, leases.rules.settings, leases.book
+    now_ns = queue.context.broker.clock.monotonic_ns()
+    back: list[Message] = []
+    dead: dict[tuple[str, ...], list[Message]] = {}
+    for message in messages:
+        message.holder = None
+        reasons: tuple[str, ...] = ()
+        if is_cancel:
+            cancels = book.cancels[message.id] = book.cancels.get(message.id, 0) + 1
+            if 0 < settings.max_cancels <= cancels:
+                reasons = (MAX_CANCELS,)
+        if 0 < settings.max_deliveries <= message.deliveries and why != LIFETIME:
+            reasons += (MAX_DELIVERIES,)
+        if not reasons and 0 < message.expires_ns <= now_ns:
+            reasons = (TIME_LIMIT,)
+        if reasons:
+            dead.setdefault(reasons, []).append(message)
+        else:
+            back.append(message)
+    if messages:
+        ended = [*back, *(message for some in dead.values() for message in some)]
+        queue.events.lease_ended(ended, why)
+    if back:
+        queue.context.broker.effort.spent += len(back)
+        back.sort(key=_id_of, reverse=True)
+        for message in back if leases.rules.barrier is not None else ():
+            if is_barrier(leases.rules.barrier, message):  # a basic.get had taken the barrier
+                leases.note_barrier(queue.store.position_of(message))
+        queue.merge(back)
+        _expect_again(leases, back)
+    for reasons, some in dead.items():
+        expire_for(leases, some, reasons)
+    queue.mark()
+
+
+def _expect_again(leases: Leases, messages: Iterable[Message]) -> None:
+    """Note the lifetimes of returned messages: they may expire behind live ones."""
+    queue = leases.queue
+    if queue.store.expiring:
+        queue.arm_expiry()
+    if not (leases.rules.is_ranked or leases.book.has_own_lifetimes):
+        return
+    for message in messages:
+        if message.expires_ns:
+            leases.book.expect(message.expires_ns, message.id, queue.store.position_of(message))
+            arm(leases)
+
+
+def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) -> None:
+    """Expire messages that have left the store and the book. Dead letters carry the reasons in a header."""
+    queue, reason, settings = leases.queue, X_DEATH[reasons[0]], leases.rules.settings
+    is_buried = _makes_dead_letter(settings, reasons) and queue.rules.dead_letter_target(reason) is not None
+    word = Field("S", ",".join(reasons).encode())
+    for message in messages if is_buried else ():
+        queue.add_headers(message, {REASON: word})
+        if settings.dead_letter_data is not None:
+            content = with_dead_body(settings, message, reasons)
+            queue.events.octets_changed(len(content) - len(message.content), message.envelope)
+            message.content = content
+    for message in messages:
+        leases.book.cancels.pop(message.id, None)
+    leases.left_active(messages)
+    if is_buried:
+        queue.dead_letter_or_drop(messages, reason)
+    else:
+        queue.events.died(messages, reason, None, came_in=True)
+    if leases.rules.barrier is not None:
+        queue.mark()  # a barrier may be first now
+    if queue.throttle is not None:
+        queue.throttle.drained(queue)
+
+
+def late(leases: Leases, lease: Message) -> Message | None:
+    """Acknowledge a lease that has ended. Returns the message that this removes; None: none (queues page A.5)."""
+    if lease.id == NOTHING:
+        return None
+    other = leases.book.leases.by_id.get(lease.id)
+    if other is not None:
+        is_own = holder_of(other).session.client is holder_of(lease).session.client
+        if leases.rules.settings.leasing == STRICT and not is_own:
+            return None
+        return taken_over(leases, [other])[0]
+    queue = leases.queue
+    taken = queue.store.take_at([queue.store.position_of(lease)])
+    queue.events.octets_changed(taken.recounted)
+    return taken.messages[0] if taken.messages else None
+
+
+def taken_over(leases: Leases, ended: Sequence[Message]) -> list[Message]:
+    """Take leased messages away from their holders, whose tags stay without effect. Returns the messages."""
+    messages = broken(leases, ended)
+    leases.queue.events.lease_ended(messages, TAKEN_OVER)
+    return messages
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def lifetime_ns(leases: Leases, envelope: Envelope) -> int:
+    """When a message that comes now expires (monotonic ns); 0: never."""
+    lifetime_ms = leases.rules.lifetime_ms(envelope.expiration_ms)
+    return 0 if lifetime_ms is None else max(1, due_after(leases.queue.context.broker.clock, lifetime_ms))
+
+
+def await_end(leases: Leases, due_ns: int) -> None:
+    """Make sure that a deadline is set no later than a lease's end. 0: the lease does not end by time."""
+    deadline = leases.deadline
+    if due_ns and (deadline is None or deadline.action is None or deadline.due_ns > due_ns):
+        arm(leases)
+
+
+def arm(leases: Leases) -> None:
+    """Set the deadline of the next end of a lease or lifetime. An earlier deadline stays.
+
+    With many leases a deadline is at least `DISTANCE_NS` away, so that one deadline ends many leases.
+    """
+    due_ns, deadline, broker = leases.book.next_ns(), leases.deadline, leases.queue.context.broker
+    if due_ns and len(leases.book) > MANY:
+        due_ns = max(due_ns, broker.clock.monotonic_ns() + DISTANCE_NS)
+    if deadline is not None and deadline.action is not None:
+        if due_ns and deadline.due_ns <= due_ns:
+            return
+        broker.deadlines.cancel(deadline)
+    leases.deadline = broker.deadlines.set(due_ns, partial(end_due, leases)) if due_ns else None
+
+
+def end_due(leases: Leases) -> None:
+    """End a slice of what is due: lifetimes first, then leases, as one by one on time (queues page A.5)."""
+    queue = leases.queue
+    if queue.deleted:
+        return
+    book, now_ns = leases.book, queue.context.broker.clock.monotonic_ns()
+    expire_ready(leases, now_ns)
+    expired = book.expired_leases(now_ns, END_SLICE)
+    if expired:
+        break_leases(leases, expired, LIFETIME)
+    ended = [*book.leases.ended(now_ns, END_SLICE), *book.slots.ended(now_ns, END_SLICE)]
+    if leases.consumer_list.renewing:
+        ended = _not_renewed(leases, ended, now_ns)
+    if ended:
+        leases.consumer_list.late.update({*map(holder_of, ended)}.intersection(leases.consumer_list.consumers))
+        break_leases(leases, ended, DEADLINE)
+    if book.next_ns() <= now_ns and book.next_ns():
+        queue.context.broker.background.trim_later(queue)  # the next slice
+    else:
+        arm(leases)
+
+
+def _not_renewed(leases: Leases, ended: Sequence[Message], now_ns: int) -> list[Message]:
+    """Renew leases whose time is over while the connection of their consumer is alive, if it wants that.
+
+    Returns the leases and slots that end.
+    """
+    table = leases.book.leases
+    over: list[Message] = []
+    for message in ended:
+        holder = holder_of(message)
+        liveness = holder.session.client.liveness if holder in leases.consumer_list.renewing else None
+        if liveness is not None and liveness() and table.by_id.get(message.id) is message:
+            table.renew(message, now_ns)
+        else:
+            over.append(message)
+    return over
+
+
+def expire_ready(leases: Leases, now_ns: int) -> None:
+    """Expire a slice of the ready messages that are due, also behind live ones."""
+    positions = leases.book.expired(now_ns, EXPIRE_SLICE)
+    if positions:
+        gone = leases.queue.store.take_at(positions)
+        leases.queue.events.octets_changed(gone.recounted)
+        expire_for(leases, gone.messages, (TIME_LIMIT,))
+
+
+# -- dead letters -----------------------------------------------------------------------------------------------------
+
+
+def _makes_dead_letter(settings: LeasedSettings, reasons: Sequence[str]) -> bool:
+    """Whether a message that expired for these reasons becomes a dead letter, if the queue has a target."""
+    wanted = settings.dead_letter_reasons
+    return wanted is None or not set(wanted.split(",")).isdisjoint(reasons)
+
+
+def with_dead_body(settings: LeasedSettings, message: Message, reasons: Sequence[str]) -> bytes:
+    """A plainly framed message with its body replaced from the template; the result is plainly framed, too."""
+    assert settings.dead_letter_data is not None
+    header, body = PLAIN.split(message.content)
+    values = {
+        b"AMPS_DATA": body,
+        b"AMPS_REASON": ",".join(reasons).encode(),
+        b"AMPS_TOPIC": settings.name.encode(),
+        b"AMPS_DATA_LENGTH": b"%d" % len(body),
+        b"AMPS_CORRELATION_ID": _correlation_id(header),
+    }
+    made = _VARIABLE.sub(lambda found: values[found[1]], settings.dead_letter_data.encode())
+    return PLAIN.join(header[:_SIZE_AT] + len(made).to_bytes(_SIZE_END - _SIZE_AT, "big") + header[_SIZE_END:], made)
+
+
+def _correlation_id(header: bytes) -> bytes:
+    try:
+        value = decode_properties(header).get("correlation_id", b"")
+    except ContentError:
+        return b""
+    return value if isinstance(value, bytes) else b""

@@ -13,9 +13,10 @@ from ..delivery.effects import Delivered, DeliveredLeases
 from ..messages.lease_headers import ORIGIN, lease_entries, run_headers, with_entries
 from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
-from .ending import LeasedCore
-from .ranking import is_barrier
-from .state import bookmark_of
+from ..queues.queue import Queue
+from .ending import arm, await_end
+from .ranked_store import is_barrier
+from .state import Leases, bookmark_of
 
 if TYPE_CHECKING:
     from ..clients.session import Session
@@ -31,47 +32,47 @@ _deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
 _envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
 
 
-def grant(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message]) -> None:
+def grant(leases: Leases, consumer: Consumer, messages: Sequence[Message]) -> None:
     """Deliver messages that left the store to a consumer, and lease them; a no-ack consumer settles them at once."""
     if not messages:
         return
-    until_ms = None if consumer.no_ack else _until_ms(queue)
+    until_ms = None if consumer.no_ack else _until_ms(leases)
     envelopes, first = list(map(_envelope_of, messages)), messages[0].envelope
     if envelopes.count(first) == len(messages):
-        _deliver(queue, consumer, messages, until_ms)
+        _deliver(leases, consumer, messages, until_ms)
     else:
         stretches = list(stretches_alike(envelopes))
         if len(stretches) * ALIKE_MIN <= len(messages):
             for start, stop, _ in stretches:
-                _deliver(queue, consumer, messages[start:stop], until_ms)
+                _deliver(leases, consumer, messages[start:stop], until_ms)
         else:
-            _deliver_each(queue, consumer, messages, until_ms)
+            _deliver_each(leases, consumer, messages, until_ms)
     if consumer.no_ack:
-        queue.gone(messages)
+        leases.gone(messages)
     else:
-        begin(queue, messages, consumer.session)
+        begin(leases, messages, consumer.session)
 
 
-def _deliver(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
+def _deliver(leases: Leases, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Deliver messages of one envelope, as one run if they were delivered equally often and none was given back."""
-    deliveries, cancels = list(map(_deliveries_of, messages)), queue.book.cancels
+    deliveries, cancels = list(map(_deliveries_of, messages)), leases.book.cancels
     if deliveries.count(deliveries[0]) == len(messages):
         ids = list(map(_id_of, messages))
         if not cancels or cancels.keys().isdisjoint(ids):
-            topic = queue.topic_of(messages[0].envelope)
+            topic = leases.topic_of(messages[0].envelope)
             headers = run_headers(topic, ORIGIN, ids, deliveries[0] + 1, until_ms)
             if headers is not None:
                 contents = list(map(_content_of, messages))
                 effect = DeliveredLeases(consumer, 0, messages[0].envelope, contents, headers)
                 consumer.session.deliver(consumer, messages, (effect,))
                 return
-    _deliver_each(queue, consumer, messages, until_ms)
+    _deliver_each(leases, consumer, messages, until_ms)
 
 
-def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
+def _deliver_each(leases: Leases, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Deliver messages, each with headers made for it."""
-    queue.context.broker.effort.spent += DRESSING * len(messages)
-    contents = [dressed(queue, message, message.deliveries + 1, until_ms) for message in messages]
+    leases.queue.context.broker.effort.spent += DRESSING * len(messages)
+    contents = [dressed(leases, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.plain() for message in messages]
     effects, start = [], 0
     for redelivered, run in groupby(messages, lambda one: one.deliveries > 0):
@@ -81,47 +82,47 @@ def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Mess
     consumer.session.deliver(consumer, messages, effects)
 
 
-def begin(queue: LeasedCore, messages: Sequence[Message], session: "Session") -> None:
+def begin(leases: Leases, messages: Sequence[Message], session: "Session") -> None:
     """Begin leases of delivered messages; with at-most-once, begin slots and remove the messages."""
-    book, now_ns = queue.book, queue.context.broker.clock.monotonic_ns()
-    settings = queue.leased.settings
+    queue, book, settings = leases.queue, leases.book, leases.rules.settings
+    now_ns = queue.context.broker.clock.monotonic_ns()
     if settings.is_at_most_once:
-        queue.await_lease(book.slots.begin(messages, now_ns))
-        queue.gone(messages)
+        await_end(leases, book.slots.begin(messages, now_ns))
+        leases.gone(messages)
         _send_after_sync(queue, session)
         return
-    queue.await_lease(book.leases.begin(messages, now_ns))
+    await_end(leases, book.leases.begin(messages, now_ns))
     if queue.store.expiring and settings.expire_leased == "immediate":
         for message in messages:
             if message.expires_ns > now_ns:  # a message with a lifetime of 0 was taken in time
                 book.expect_leased(message.expires_ns, message.id)
-        queue.arm_leases()
+        arm(leases)
 
 
-def _send_after_sync(queue: LeasedCore, session: "Session") -> None:
+def _send_after_sync(queue: Queue, session: "Session") -> None:
     """Hold a session's output back until the journal has the removal of at-most-once messages (queues page A.4)."""
     durability = queue.context.broker.storage.durability
     if durability is not None and (sync_lsn := durability.sync_lsn_of_all()):
         session.client.send_after(sync_lsn)
 
 
-def _until_ms(queue: LeasedCore) -> int | None:
+def _until_ms(leases: Leases) -> int | None:
     """When leases that begin now end (wall ms); None: not by time."""
-    period_ms = queue.leased.settings.lease_period_ms
-    return None if period_ms is None else queue.context.broker.clock.wall_ms() + period_ms
+    period_ms = leases.rules.settings.lease_period_ms
+    return None if period_ms is None else leases.queue.context.broker.clock.wall_ms() + period_ms
 
 
-def dressed(queue: LeasedCore, message: Message, deliveries: int, until_ms: int | None) -> bytes:
+def dressed(leases: Leases, message: Message, deliveries: int, until_ms: int | None) -> bytes:
     """The content of a message in its delivery number `deliveries`, with the headers of its lease, plainly framed."""
-    cancels = queue.book.cancels.get(message.id, 0)
-    is_one = is_barrier(queue.leased.barrier, message)
-    topic = queue.topic_of(message.envelope)
+    cancels = leases.book.cancels.get(message.id, 0)
+    is_one = is_barrier(leases.rules.barrier, message)
+    topic = leases.topic_of(message.envelope)
     entries = lease_entries(topic, bookmark_of(message.id), deliveries, cancels, until_ms, is_barrier=is_one)
     return with_entries(message.envelope, message.content, entries)
 
 
-def presented(queue: LeasedCore, message: Message) -> Message:
+def presented(leases: Leases, message: Message) -> Message:
     """A copy of a delivered message, as basic.get shows it."""
-    until_ms = None if message.holder is None else _until_ms(queue)
-    content = dressed(queue, message, message.deliveries, until_ms)
+    until_ms = None if message.holder is None else _until_ms(leases)
+    content = dressed(leases, message, message.deliveries, until_ms)
     return Message(message.id, content, message.envelope.plain(), message.holder, message.deliveries)

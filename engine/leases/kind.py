@@ -3,16 +3,17 @@
 Source: queues page A. Why it has the store of other queues: docs/decisions/0011-leases.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ...settings.leases import BY_QUEUE
-from ..clock import due_after
+from ..clock import MS, due_after
 from ..delivery.consumer import Consumer, holder_of
+from ..delivery.consumer_list import ConsumerList
 from ..errors import InvalidArgument
-from ..messages.deaths import EXPIRED
-from ..messages.field_table import FieldTable
+from ..messages.field_table import Field, FieldTable, integer_of
 from ..messages.message import Envelope, Message
 from ..queues import scheduled
 from ..queues.bounds import bounds_of
@@ -27,25 +28,41 @@ from ..rules.arguments import AMPS, REPLACE, Reason
 from ..rules.replay_rules import REPLAY_ARGUMENTS
 from ..stores.store import Store
 from ..stores.tailed_store import TailedStore
-from . import dispatch as leased_dispatch
-from .active_set import ActiveSet
+from . import deferring, dispatch, rebuilding
 from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
-from .browse import Browse
-from .ending import FORCED_EXPIRE, TIME_LIMIT, UNSUBSCRIBED
+from .consumer_list import LeaseConsumers
+from .ending import (
+    FORCED_EXPIRE,
+    TIME_LIMIT,
+    UNSUBSCRIBED,
+    arm,
+    break_leases,
+    end_due,
+    expire_for,
+    expire_ready,
+    late,
+    lifetime_ns,
+    returned,
+)
 from .granting import begin, presented
-from .ranked_store import RANK_MAX, RankedStore, position_at, ranked
-from .ranking import is_barrier, rank_of
-from .rebuilding import RebuiltCore
+from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .replaying import read_on, replay_for, take_turn
+from .state import ActiveSet, Browse, Leases, rules_of
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
     from ..clients.session import Session
 
+_id_of: Callable[[Message], int] = attrgetter("id")
+
 #: Messages read at once when the store is rebuilt with other ranks.
 BUILD_SLICE = 500
 #: Reasons of `requeue` that count as cancels by the client.
 CANCELS = frozenset({"nacked", "rejected", "recovered"})
+#: Keys of what the journal keeps beside a queue's declaration. Source: docs/journal-format.md.
+RECOVERY, LAST_ID, DEFERRED = "leveret recovery", "leveret last-id", "leveret notes"
+#: The settings that decide which messages a queue captures.
+_selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
 
 
 class LeasedIntake:
@@ -53,59 +70,94 @@ class LeasedIntake:
 
     is_plain = False
 
-    __slots__ = ()
+    __slots__ = ("leases",)
+
+    def __init__(self, leases: Leases) -> None:
+        self.leases = leases
+
+    def message_for(self, queue: Queue, id_: int, content: bytes, envelope: Envelope) -> Message:
+        """A new message, with its rank if the queue has ranks."""
+        rules = self.leases.rules
+        if not rules.is_ranked:
+            return queue.store.new_message(id_, content, envelope)
+        message = Message(id_, content, envelope)
+        rank = RANK_MAX if rules.priority is None else rank_of(rules.priority, message)
+        position = position_at(rank, id_)
+        if is_barrier(rules.barrier, message):
+            self.leases.note_barrier(position)
+        return ranked(message, position)
 
     def admit(
-        self, queue: "LeasedQueue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
+        self, queue: Queue, first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
-        queue.last_id = max(queue.last_id, first_id + len(contents) - 1)
+        leases = self.leases
+        leases.last_id = max(leases.last_id, first_id + len(contents) - 1)
         storage = queue.context.broker.storage
         if storage.durability is None:
             wall_ms = queue.context.broker.clock.wall_ms()
             storage.memory_log.note(queue.vhost_name, queue.name, first_id, envelope, contents, wall_ms)
         refused: Sequence[int] = ()
         if due_ns is not None:
-            refused = _admit(queue, first_id, envelope, contents, 0, due_ns)
+            refused = _admit(leases, first_id, envelope, contents, 0, due_ns)
             scheduled.await_due(queue)
             return refused
-        expires_ns = queue.lifetime_ns(envelope)
-        if expires_ns or queue.is_ranked or queue.refusing:
-            refused = _admit(queue, first_id, envelope, contents, expires_ns)
+        expires_ns = lifetime_ns(leases, envelope)
+        if expires_ns or leases.rules.is_ranked or queue.refusing:
+            refused = _admit(leases, first_id, envelope, contents, expires_ns)
         else:
             queue.events.enqueued_run(first_id, envelope, contents)
             queue.store.append_run(first_id, envelope, contents)
-            _tell_groups(queue, (queue.last_id,))
-            if queue.deferred is not None:
-                queue.settle_deferred(range(first_id, first_id + len(contents)))
+            _tell_groups(queue, (leases.last_id,))
+            if leases.deferred is not None:
+                deferring.settle(leases, range(first_id, first_id + len(contents)))
         if queue.consumer_list.consumers:
             queue.mark()
         return refused
 
-    def place_due(self, queue: "LeasedQueue", messages: list[Message]) -> None:
+    def place_due(self, queue: Queue, messages: list[Message]) -> None:
         """Make delayed messages ready; their lifetimes begin now."""
+        leases = self.leases
         for message in messages:
-            message.expires_ns = queue.lifetime_ns(message.envelope)
+            message.expires_ns = lifetime_ns(leases, message.envelope)
             queue.store.put_last(message)
             if message.expires_ns:
-                _expect(queue, message, is_own=True)
+                _expect(leases, message, is_own=True)
         positions = list(map(queue.store.position_of, messages))
-        if queue.active is not None:
-            queue.active.came(positions)
+        if leases.active is not None:
+            leases.active.came(positions)
         _tell_groups(queue, positions)
-        if queue.deferred is not None:
-            queue.settle_deferred([message.id for message in messages])
-        queue.arm_leases()
+        if leases.deferred is not None:
+            deferring.settle(leases, [message.id for message in messages])
+        arm(leases)
 
-    def rules_changed(self, queue: "LeasedQueue") -> None:
-        queue.rules_changed()
+    def rules_changed(self, queue: Queue) -> None:
+        """Apply changed rules, also to leases that run already; only backlogs of consumers stay as they are."""
+        leases, rules = self.leases, rules_of(queue)
+        if rules is leases.rules:
+            return
+        before, now, leases.rules = leases.rules.settings, rules.settings, rules
+        if _selection_of(before) != _selection_of(now):
+            leases.forget_topics()
+            queue.context.router.recapture(queue)
+        if (before.expiration_ms, before.expiration_model) != (now.expiration_ms, now.expiration_model):
+            leases.book.has_own_lifetimes = True  # new messages may expire before those in front of them
+        period_ns = 0 if now.lease_period_ms is None else now.lease_period_ms * MS
+        leases.book.change_period(period_ns, queue.context.broker.clock.monotonic_ns())
+        arm(leases)
+        queue.mark()
+        if (before.priority, before.barrier) != (now.priority, now.barrier):
+            was_ranked = before.priority is not None or before.barrier is not None
+            _build_anew(leases, was_ranked=was_ranked)
+        if before.target_queue_depth != now.target_queue_depth:
+            leases.active = None if now.target_queue_depth is None else ActiveSet(now.target_queue_depth)
 
-    def restored(self, queue: "LeasedQueue") -> None:
-        queue.restore_deferred()
-        queue.expect_all()
+    def restored(self, queue: Queue) -> None:
+        deferring.settle_restored(self.leases)
+        _expect_all(self.leases)
 
 
 def _admit(
-    queue: "LeasedQueue",
+    leases: Leases,
     first_id: int,
     envelope: Envelope,
     contents: Sequence[bytes],
@@ -113,8 +165,8 @@ def _admit(
     due_ns: int | None = None,
 ) -> list[int]:
     refused: list[int] = []
-    store = queue.store
-    is_own = envelope.expiration_ms is not None and queue.leased.settings.expiration_model != BY_QUEUE
+    queue, store = leases.queue, leases.queue.store
+    is_own = envelope.expiration_ms is not None and leases.rules.settings.expiration_model != BY_QUEUE
     for offset, content in enumerate(contents):
         message = queue.message_for(first_id + offset, content, envelope)
         if queue.refusing and (refusal := queue.refuses(message)) is not None:
@@ -130,70 +182,130 @@ def _admit(
         store.append(message)
         _tell_groups(queue, (store.position_of(message),))
         if expires_ns:
-            _expect(queue, message, is_own)
-    if queue.deferred is not None and due_ns is None:
-        queue.settle_deferred(range(first_id, first_id + len(contents)))
+            _expect(leases, message, is_own)
+    if leases.deferred is not None and due_ns is None:
+        deferring.settle(leases, range(first_id, first_id + len(contents)))
     if expires_ns:
         queue.arm_expiry()
-        queue.arm_leases()
+        arm(leases)
         if expires_ns <= max(1, queue.context.broker.clock.monotonic_ns()):
-            _let_live_only_now(queue, expires_ns)
+            _let_live_only_now(leases, expires_ns)
     return refused
 
 
-def _tell_groups(queue: "LeasedQueue", positions: Sequence[int]) -> None:
+def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
     """Tell groups of filtering consumers of new messages at these positions."""
     if queue.selection is not None:
         queue.selection.groups.came_to(sorted(positions))
 
 
-def _expect(queue: "LeasedQueue", message: Message, is_own: bool) -> None:
+def _expect(leases: Leases, message: Message, is_own: bool) -> None:
     """Note when a message expires: at the head of the queue, or anywhere in it once lifetimes differ."""
-    store = queue.store
+    store = leases.queue.store
     store.expect_expiry()
-    if is_own or queue.is_ranked or queue.book.has_own_lifetimes:
-        queue.book.expect(message.expires_ns, message.id, store.position_of(message))
+    if is_own or leases.rules.is_ranked or leases.book.has_own_lifetimes:
+        leases.book.expect(message.expires_ns, message.id, store.position_of(message))
 
 
-def _let_live_only_now(queue: "LeasedQueue", now_ns: int) -> None:
+def _let_live_only_now(leases: Leases, now_ns: int) -> None:
     """Hand messages with a lifetime of 0 to consumers with room, and expire the rest (queues page A.5)."""
-    leased_dispatch.dispatch(queue, expires=False)
-    queue.expire_ready(now_ns)
+    dispatch.dispatch(leases, expires=False)
+    expire_ready(leases, now_ns)
+
+
+def _build_anew(leases: Leases, *, was_ranked: bool) -> None:
+    """Rebuild the store: ranks changed. There must be no leases and no consumers. Raises: Unreadable."""
+    queue = leases.queue
+    old = queue.store
+    leases.barriers.clear()
+    queue.use_store(store_of(queue))
+    meter = queue.events.meter
+    if queue.pageable is not None:
+        queue.pageable.share.allow_paging(allowed=meter is None or not meter.forbids_paging)
+    cap_memory(queue)
+    queue.store.expiring = old.expiring
+    while len(old):
+        some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
+        for message in sorted(some, key=_id_of):
+            anew = queue.message_for(message.id, message.content, message.envelope)
+            anew.expires_ns = message.expires_ns
+            queue.store.append(anew)
+    old.drop_all()
+    old.leave_owner()
+    recount(queue)
+    leases.book.forget_lifetimes()
+    _expect_all(leases)
+
+
+def _expect_all(leases: Leases) -> None:
+    """Note the lifetimes of all messages if some may expire behind live ones."""
+    store = leases.queue.store
+    if not store.expiring:
+        return
+    times = sorted(_lifetimes(store), key=lambda one: one[2])
+    is_mixed = leases.rules.is_ranked or len(times) < len(store)
+    if is_mixed or any(one[1] > other[1] for one, other in pairwise(times)):
+        for id_, due_ns, position in times:
+            leases.book.expect(due_ns, id_, position)
+    if _outlives_what_comes(leases, times[-1][1] if times else 0):
+        leases.book.has_own_lifetimes = True
+    end_due(leases)
+
+
+def _outlives_what_comes(leases: Leases, due_ns: int) -> bool:
+    """Whether a message that comes now, with the lifetime of the queue, expires before `due_ns` (monotonic)."""
+    lifetime_ms = leases.rules.lifetime_ms(None)
+    return lifetime_ms is not None and due_after(leases.queue.context.broker.clock, lifetime_ms) < due_ns
+
+
+def _lifetimes(store: Store) -> list[tuple[int, int, int]]:
+    in_memory = store.scan(0, store.in_memory).found
+    found = [(one.id, one.expires_ns, position) for position, one in in_memory if one.expires_ns]
+    for part in store.paged_parts():
+        if isinstance(part, Message):
+            found.append((part.id, part.expires_ns, store.position_of(part)))
+        elif part.expires is not None:
+            found += [(id_, due_ns, id_) for id_, due_ns in zip(part.ids, part.expires) if due_ns]
+    return found
 
 
 class LeasedDispatch:
     """Leases messages to consumers by the fairness model; shows copies to browsing and replaying ones."""
 
-    __slots__ = ()
+    __slots__ = ("leases",)
 
-    def joining(self, queue: "LeasedQueue", consumer: Consumer) -> None:
+    def __init__(self, leases: Leases) -> None:
+        self.leases = leases
+
+    def joining(self, queue: Queue, consumer: Consumer) -> None:
         """Read the arguments; prepare a browse or a replay. Raises: InvalidArgument, and the errors of `replay_for`."""
+        leases = self.leases
         request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
         _check_renewal(queue, consumer, request)
-        _give_backlog(queue, consumer, request)
+        _give_backlog(leases, consumer, request)
         asked = request.backlog if request.backlog is not None else consumer.session.prefetch_wanted
         if request.browses:
             queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
-            queue.browsing[consumer] = Browse(
-                queue.last_id, queue.ready_count if request.top_n is None else request.top_n
+            leases.browsing[consumer] = Browse(
+                leases.last_id, queue.ready_count if request.top_n is None else request.top_n
             )
             queue.mark()
-        elif (replay := replay_for(queue, consumer, asked)) is not None:
+        elif (replay := replay_for(leases, consumer, asked)) is not None:
             queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
-            queue.replaying[consumer] = replay
+            leases.replaying[consumer] = replay
             queue.mark()
 
-    def joined(self, queue: "LeasedQueue", consumer: Consumer) -> None:
+    def joined(self, queue: Queue, consumer: Consumer) -> None:
         request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
-        is_aside = request.browses or request.backlog == 0 or consumer in queue.replaying
-        queue.lease_consumers.joined(consumer, is_aside=is_aside, renews=request.renews)
+        is_aside = request.browses or request.backlog == 0 or consumer in self.leases.replaying
+        self.leases.consumer_list.joined(consumer, is_aside=is_aside, renews=request.renews)
 
-    def removes_messages(self, queue: "LeasedQueue", consumer: Consumer) -> bool:
-        return consumer not in queue.browsing and consumer not in queue.replaying
+    def removes_messages(self, queue: Queue, consumer: Consumer) -> bool:
+        return consumer not in self.leases.browsing and consumer not in self.leases.replaying
 
     def replace(
         self,
-        queue: "LeasedQueue",
+        queue: Queue,
         consumer: Consumer,
         arguments: FieldTable,
         filter_: "Expression | None",
@@ -202,8 +314,9 @@ class LeasedDispatch:
         exclusive: bool,
     ) -> None:
         """Replace filter, backlog and priority; the consumer's leases go on. Raises: InvalidArgument."""
+        leases = self.leases
         request = request_of(arguments, name=queue.name, vhost=queue.vhost_name)
-        looks = request.browses or consumer in queue.browsing or consumer in queue.replaying
+        looks = request.browses or consumer in leases.browsing or consumer in leases.replaying
         looks = looks or not REPLAY_ARGUMENTS.isdisjoint(arguments)
         if looks or (no_ack, exclusive) != (consumer.no_ack, consumer.exclusive):
             reason = Reason("text", f"{BROWSE}, replay, no_ack and exclusive can not be replaced")
@@ -212,81 +325,98 @@ class LeasedDispatch:
         if queue.selection is not None:
             select_no_more(queue, queue.selection, [consumer])
         consumer.change(arguments, filter_)
-        _give_backlog(queue, consumer, request)
-        queue.lease_consumers.joined(consumer, is_aside=request.backlog == 0, renews=request.renews)
+        _give_backlog(leases, consumer, request)
+        leases.consumer_list.joined(consumer, is_aside=request.backlog == 0, renews=request.renews)
         select(queue, consumer)
         queue.mark()
 
-    def left(self, queue: "LeasedQueue", leaving: Sequence[Consumer]) -> None:
+    def left(self, queue: Queue, leaving: Sequence[Consumer]) -> None:
         """End the leases of leaving consumers; the tags stay valid (queues page A.2; conflict K5)."""
+        leases = self.leases
         for consumer in leaving:
-            queue.browsing.pop(consumer, None)
-            if (replay := queue.replaying.pop(consumer, None)) is not None:
+            leases.browsing.pop(consumer, None)
+            if (replay := leases.replaying.pop(consumer, None)) is not None:
                 queue.context.broker.deadlines.cancel(replay.deadline)
-        queue.lease_consumers.late.difference_update(leaving)
+        leases.consumer_list.late.difference_update(leaving)
         if not queue.deleted and any(consumer.unacked for consumer in leaving):
             gone = set(leaving)
-            tables = (queue.book.leases, queue.book.slots)
+            tables = (leases.book.leases, leases.book.slots)
             held = [lease for table in tables for lease in table.by_id.values() if lease.holder in gone]
-            queue.break_leases(held, UNSUBSCRIBED)
+            break_leases(leases, held, UNSUBSCRIBED)
 
-    def offer(self, queue: "LeasedQueue", message: Message) -> bool:
+    def offer(self, queue: Queue, message: Message) -> bool:
         return False
 
-    def dispatch(self, queue: "LeasedQueue") -> None:
-        leased_dispatch.dispatch(queue)
+    def dispatch(self, queue: Queue) -> None:
+        dispatch.dispatch(self.leases)
 
-    def pop(self, queue: "LeasedQueue") -> Message | None:
-        return leased_dispatch.pop(queue)
+    def pop(self, queue: Queue) -> Message | None:
+        return dispatch.pop(self.leases)
 
-    def is_hungry(self, queue: "LeasedQueue") -> bool:
+    def presented(self, queue: Queue, message: Message) -> Message:
+        return presented(self.leases, message)
+
+    def went_out(self, queue: Queue, message: Message) -> None:
+        """Begin a lease; with at-most-once, the message is gone."""
+        begin(self.leases, [message], holder_of(message).session)
+
+    def has_ready(self, queue: Queue) -> bool:
+        """Also true while a consumer browses or replays."""
+        return len(queue.store) > 0 or bool(self.leases.browsing) or bool(self.leases.replaying)
+
+    def ready_count(self, queue: Queue) -> int:
+        return self.leases.ready_count()
+
+    def is_hungry(self, queue: Queue) -> bool:
         if queue.deleted:
             return False
         if queue.selection is not None and queue.selection.search.is_waiting:
             return True
-        if queue.rebuild is not None:
+        leases = self.leases
+        if leases.rebuild is not None:
             return True
-        if queue.replaying and any(replay.is_hungry for replay in queue.replaying.values()):
+        if leases.replaying and any(replay.is_hungry for replay in leases.replaying.values()):
             return True
-        return bool(queue.browsing) or _wants_more(queue)
+        return bool(leases.browsing) or _wants_more(queue)
 
-    def load(self, queue: "LeasedQueue") -> None:
+    def load(self, queue: Queue) -> None:
         """Make one step of a rebuild, a search, a replay or a browse, or read messages into memory."""
-        if queue.rebuild is not None:
-            queue.rebuild_slice(queue.rebuild)
+        leases = self.leases
+        if leases.rebuild is not None:
+            rebuilding.go_on(leases, leases.rebuild)
             return
         if queue.selection is not None and queue.selection.search.is_waiting:
             if queue.pageable is not None:
                 queue.selection.search.load(queue.pageable)
             queue.mark()
             return
-        for consumer, replay in queue.replaying.items():
+        for consumer, replay in leases.replaying.items():
             if replay.is_hungry:
-                take_turn(queue, consumer)
-                read_on(queue, replay)
+                take_turn(leases, consumer)
+                read_on(leases, replay)
                 queue.mark()
                 return
-        for browse in queue.browsing.values():
-            queue.store.load_at(browse.after, leased_dispatch.BROWSE_SLICE)
+        for browse in leases.browsing.values():
+            queue.store.load_at(browse.after, dispatch.BROWSE_SLICE)
             queue.mark()
         if queue.pageable is not None and _wants_more(queue):
             queue.pageable.load()
 
 
-def _wants_more(queue: "LeasedQueue") -> bool:
+def _wants_more(queue: Queue) -> bool:
     """Whether memory has fewer messages than consumers may take soon."""
     pageable = queue.pageable
     return pageable is not None and pageable.is_deep and pageable.wants_more(straight=False, waiting=False)
 
 
-def _check_renewal(queue: "LeasedQueue", consumer: Consumer, request: ConsumerRequest) -> None:
+def _check_renewal(queue: Queue, consumer: Consumer, request: ConsumerRequest) -> None:
     if request.renews and consumer.client.liveness is None:
         reason = Reason("text", "the connection has no heartbeats")
         raise InvalidArgument(key=RENEWAL, name=queue.name, vhost=queue.vhost_name, reason=reason)
 
 
-def _give_backlog(queue: "LeasedQueue", consumer: Consumer, request: ConsumerRequest) -> None:
-    limit, requested = queue.leased.settings.max_per_subscription_backlog, request.backlog
+def _give_backlog(leases: Leases, consumer: Consumer, request: ConsumerRequest) -> None:
+    limit, requested = leases.rules.settings.max_per_subscription_backlog, request.backlog
     if requested is None:
         session = consumer.session
         requested = session.prefetch_wanted if session.prefetch_wanted is not None else 1
@@ -297,175 +427,72 @@ def _give_backlog(queue: "LeasedQueue", consumer: Consumer, request: ConsumerReq
 class LeasedSettlement:
     """Makes returned messages ready again, or expires them. Acknowledgements count even after a lease has ended."""
 
-    __slots__ = ()
+    __slots__ = ("leases",)
 
-    def acknowledged(self, queue: "LeasedQueue", messages: Sequence[Message]) -> None:
+    def __init__(self, leases: Leases) -> None:
+        self.leases = leases
+
+    def acknowledged(self, queue: Queue, messages: Sequence[Message]) -> None:
         """Remove acknowledged messages, also those whose lease has ended. All have one holder, or none (no-ack)."""
-        holder = messages[0].holder
+        leases, holder = self.leases, messages[0].holder
         gone: Sequence[Message] = messages
         if holder is not None and holder_of(messages[0]).is_past:
-            found = [(lease, message) for lease in messages if (message := queue.late(lease)) is not None]
+            found = [(lease, message) for lease in messages if (message := late(leases, lease)) is not None]
             for lease, message in found:
                 message.holder = lease.holder
             gone = [message for _, message in found]
         elif holder is not None:
-            gone = queue.book.end(messages)
-            if queue.lease_consumers.late:
-                queue.lease_consumers.late.discard(holder_of(messages[0]))
-        queue.gone(gone)
-        if queue.leased.barrier is not None or queue.leased.settings.max_backlog is not None:
+            gone = leases.book.end(messages)
+            if leases.consumer_list.late:
+                leases.consumer_list.late.discard(holder_of(messages[0]))
+        leases.gone(gone)
+        if leases.rules.barrier is not None or leases.rules.settings.max_backlog is not None:
             queue.mark()
 
     def give_back(
-        self, queue: "LeasedQueue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
+        self, queue: Queue, messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
     ) -> None:
         """End leases and make their messages ready. Leases that have ended before are skipped."""
         if not queue.deleted:
-            queue.returned(queue.book.end(_running(messages)), why, is_cancel=why in CANCELS)
+            returned(self.leases, self.leases.book.end(_running(messages)), why, is_cancel=why in CANCELS)
 
-    def reject(self, queue: "LeasedQueue", messages: list[Message], reason: str) -> None:
+    def reject(self, queue: Queue, messages: list[Message], reason: str) -> None:
         self.kill_or_keep(queue, messages, reason)
 
-    def kill_or_keep(self, queue: "LeasedQueue", messages: list[Message], reason: str) -> None:
+    def kill_or_keep(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Expire leased messages, and free the slots of messages that are gone."""
-        dead = list(queue.book.end(_running(messages)))
+        dead = list(self.leases.book.end(_running(messages)))
         for message in dead:
             message.holder = None
         if dead:
-            queue.expire_for(dead, (FORCED_EXPIRE,))
+            expire_for(self.leases, dead, (FORCED_EXPIRE,))
         queue.mark()
 
+    def expired(self, queue: Queue, messages: list[Message]) -> None:
+        expire_for(self.leases, messages, (TIME_LIMIT,))
 
-class LeasedQueue(RebuiltCore):
-    """A leased queue. `Queue` documents its operations."""
+    def unacked(self, queue: Queue) -> list[Message]:
+        return list(self.leases.book.leases.by_id.values())
 
-    __slots__ = ()
+    def trim(self, queue: Queue) -> None:
+        """End another slice of leases and lifetimes."""
+        end_due(self.leases)
 
-    def message_for(self, id_: int, content: bytes, envelope: Envelope) -> Message:
-        """See `Queue`; the message has its rank, if the queue has ranks."""
-        if not self.is_ranked:
-            return self.store.new_message(id_, content, envelope)
-        message = Message(id_, content, envelope)
-        rank = RANK_MAX if self.leased.priority is None else rank_of(self.leased.priority, message)
-        position = position_at(rank, id_)
-        if is_barrier(self.leased.barrier, message):
-            self.note_barrier(position)
-        return ranked(message, position)
+    def left_by(self, queue: Queue, session: "Session") -> None:
+        """Forget the past leases of the session."""
+        self.leases.past.pop(session, None)
 
-    def dead_letter_or_drop(self, messages: list[Message], reason: str, *, came_in: bool = True) -> None:
-        """See `Queue`. Called only for messages that expire at the head."""
-        assert reason == EXPIRED and came_in
-        self.expire_for(messages, (TIME_LIMIT,))
-
-    def went_out(self, message: Message) -> None:
-        """See `Queue`. A lease begins; with at-most-once, the message is gone."""
-        begin(self, [message], holder_of(message).session)
-
-    def presented(self, message: Message) -> Message:
-        """See `Queue`; the message has the headers of its lease."""
-        return presented(self, message)
-
-    @property
-    def has_ready(self) -> bool:
-        """See `Queue`; also true while a consumer browses or replays."""
-        return len(self.store) > 0 or bool(self.browsing) or bool(self.replaying)
-
-    @property
-    def ready_count(self) -> int:
-        """Active ready messages."""
-        count = len(self.store)
-        if self.active is None:
-            return count
-        self.active.refill(self.store)
-        return min(count, max(0, self.active.count - len(self.book.leases)))
-
-    def trim(self) -> None:
-        """See `Queue`; also ends another slice of leases and lifetimes."""
-        super().trim()
-        self.leases_due()
-
-    def left_by(self, session: "Session") -> None:
-        super().left_by(session)
-        self.forget_session(session)
-
-    def unacked_messages(self) -> list[Message]:
-        return list(self.book.leases.by_id.values())
-
-    def rules_changed(self) -> None:
-        """Apply changed rules. If the broker starts with another order, rebuild the store."""
-        before = self.leased.settings
-        super().rules_changed()
-        now = self.leased.settings
-        if (before.priority, before.barrier) != (now.priority, now.barrier):
-            was_ranked = before.priority is not None or before.barrier is not None
-            self._build_anew(was_ranked=was_ranked)
-        if before.target_queue_depth != now.target_queue_depth:
-            self.active = None if now.target_queue_depth is None else ActiveSet(now.target_queue_depth)
-
-    def _build_anew(self, *, was_ranked: bool) -> None:
-        """Rebuild the store: ranks changed. There must be no leases and no consumers. Raises: Unreadable."""
-        old = self.store
-        self._barriers.clear()
-        self.use_store(store_of(self))
-        meter = self.events.meter
-        if self.pageable is not None:
-            self.pageable.share.allow_paging(allowed=meter is None or not meter.forbids_paging)
-        cap_memory(self)
-        self.store.expiring = old.expiring
-        while len(old):
-            some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
-            for message in sorted(some, key=_id_of):
-                anew = self.message_for(message.id, message.content, message.envelope)
-                anew.expires_ns = message.expires_ns
-                self.store.append(anew)
-        old.drop_all()
-        old.leave_owner()
-        recount(self)
-        self.book.forget_lifetimes()
-        self.expect_all()
-
-    def expect_all(self) -> None:
-        """Note the lifetimes of all messages if some may expire behind live ones."""
-        if self.store.expiring:
-            times = sorted(self._lifetimes(), key=lambda one: one[2])
-            is_mixed = self.is_ranked or len(times) < len(self.store)
-            if is_mixed or any(one[1] > other[1] for one, other in pairwise(times)):
-                for id_, due_ns, position in times:
-                    self.book.expect(due_ns, id_, position)
-            if self._outlives_what_comes(times[-1][1] if times else 0):
-                self.book.has_own_lifetimes = True
-            self.leases_due()
-
-    def _outlives_what_comes(self, due_ns: int) -> bool:
-        """Whether a message that comes now, with the lifetime of the queue, expires before `due_ns` (monotonic)."""
-        lifetime_ms = self.leased.lifetime_ms(None)
-        return lifetime_ms is not None and due_after(self.context.broker.clock, lifetime_ms) < due_ns
-
-    def _lifetimes(self) -> list[tuple[int, int, int]]:
-        in_memory = self.store.scan(0, self.store.in_memory).found
-        found = [(one.id, one.expires_ns, position) for position, one in in_memory if one.expires_ns]
-        for part in self.store.paged_parts():
-            if isinstance(part, Message):
-                found.append((part.id, part.expires_ns, self.store.position_of(part)))
-            elif part.expires is not None:
-                found += [(id_, due_ns, id_) for id_, due_ns in zip(part.ids, part.expires) if due_ns]
-        return found
-
-    def purge(self) -> int:
-        """See `Queue`. Leased messages stay."""
-        count, book = super().purge(), self.book
+    def purged(self, queue: Queue) -> None:
+        """Leased messages stay."""
+        book, active = self.leases.book, self.leases.active
         book.cancels = {id_: cancels for id_, cancels in book.cancels.items() if id_ in book.leases.by_id}
-        if self.active is not None:
-            self.active.count = len(book.leases)
-        return count
+        if active is not None:
+            active.count = len(book.leases)
 
-    def end(self) -> int:
-        self.stop_leases()
-        return super().end()
-
-
-def _id_of(message: Message) -> int:
-    return message.id
+    def ending(self, queue: Queue) -> None:
+        """Cancel the deadline, and forget past leases."""
+        queue.context.broker.deadlines.cancel(self.leases.deadline)
+        self.leases.past.clear()
 
 
 def _running(messages: Sequence[Message]) -> list[Message]:
@@ -473,9 +500,49 @@ def _running(messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages if not holder_of(message).is_past]
 
 
-def store_of(queue: LeasedQueue) -> Store:
+# -- the kind ---------------------------------------------------------------------------------------------------------
+
+
+def state_of(queue: Queue) -> Leases | None:
+    """The leases of a queue; None: it is of another kind."""
+    settlement = queue.settlement
+    return settlement.leases if isinstance(settlement, LeasedSettlement) else None
+
+
+def leases_of(queue: Queue) -> Leases:
+    """The leases of a queue of this kind."""
+    settlement = queue.settlement
+    assert isinstance(settlement, LeasedSettlement)
+    return settlement.leases
+
+
+def store_of(queue: Queue) -> Store:
     """A new store for the queue, by its rules."""
-    return RankedStore(queue) if queue.is_ranked else TailedStore(queue)
+    return RankedStore(queue) if rules_of(queue).is_ranked else TailedStore(queue)
+
+
+def _consumer_list(queue: Queue) -> ConsumerList:
+    broker = queue.context.broker
+    return LeaseConsumers(queue.rules, broker.effort, broker.scheduler.waiting_count)
+
+
+def _parts(queue: Queue) -> Parts:
+    leases = Leases(queue)
+    return Parts(LeasedIntake(leases), LeasedDispatch(leases), LeasedSettlement(leases))
+
+
+def _declared(queue: Queue) -> None:
+    """Build a new queue from its recovery point."""
+    since_id = queue.context.router.captures.logged_since(queue)
+    rebuilding.begin(leases_of(queue), since_id, queue.context.broker.next_id, was_there=False)
+
+
+def _started(queue: Queue, is_anew: bool) -> None:
+    """Build a queue again that was not built from its present recovery point (queues page C.5)."""
+    leases = leases_of(queue)
+    if leases.rebuild is None and (is_anew or leases.recovered_point != leases.rules.settings.recovery_point):
+        since_id = queue.context.router.captures.logged_since(queue)
+        rebuilding.begin(leases, since_id, queue.context.broker.next_id, was_there=True)
 
 
 def _restore(restorer: Restorer, queue: Queue) -> None:
@@ -484,14 +551,48 @@ def _restore(restorer: Restorer, queue: Queue) -> None:
     restorer.restore_ready(queue)
 
 
+def _notes(queue: Queue, is_whole: bool) -> FieldTable:
+    leases, notes = leases_of(queue), {}
+    if leases.recovered_point:
+        notes[RECOVERY] = Field("S", leases.recovered_point.encode())
+    if is_whole and leases.last_id:
+        notes[LAST_ID] = Field("l", leases.last_id)
+    if leases.deferred:
+        notes[DEFERRED] = Field("x", leases.deferred.to_octets())
+    return notes
+
+
+def _faults(queue: Queue, unacked: list[Message], is_small: bool) -> Iterator[str]:
+    from .invariants import faults  # production does not check
+
+    return faults(leases_of(queue), unacked, is_small=is_small)
+
+
+def _restore_notes(queue: Queue, notes: FieldTable, newest_id: int) -> None:
+    leases, point, deferred = leases_of(queue), notes.get(RECOVERY), notes.get(DEFERRED)
+    leases.last_id = max(integer_of(notes, LAST_ID) or 0, newest_id)
+    if point is not None:
+        leases.recovered_point = point.text
+    if deferred is not None and isinstance(deferred.value, bytes):
+        leases.deferred = deferring.DeferredAcks(deferred.value) if deferred.value else None
+
+
 LEASED = Kind(
     "leased",
-    make=LeasedQueue,
     make_store=store_of,
-    make_parts=lambda queue: Parts(LeasedIntake(), LeasedDispatch(), LeasedSettlement()),
+    make_consumer_list=_consumer_list,
+    make_parts=_parts,
     bounds=bounds_of,
     picture=picture,
     restore=_restore,
+    notes=_notes,
+    restore_notes=_restore_notes,
+    declared=_declared,
+    started=_started,
+    figures=lambda queue: {"deferred_acks": deferring.count_deferred(leases_of(queue))},
+    faults=_faults,
+    own_deadline=lambda queue: leases_of(queue).deadline,
+    captures=True,
     recalls_attempts=False,
 )
 register(AMPS, LEASED)

@@ -1,16 +1,20 @@
 """The store of a leased queue with priorities or barriers: messages by rank, the highest first, all of them in memory.
 
 The store has the rank of a ready message, in 8 octets beside the message; an unacknowledged message carries its rank.
-Source: queues page A.3 (Priority), F.4.
+Source: queues page A.3 (Priority: an unsigned long, so -1 is the highest; NULL and values that are no number come
+last), A.9, F.4.
 """
 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import chain, islice
+from math import isnan
 from operator import attrgetter
 from typing import ClassVar
 
+from ...expressions.language import Expression
+from ..delivery.filters import MessageSubject
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from ..stores.memory_budget import held_octets
@@ -20,6 +24,8 @@ from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
 
 #: The highest rank; ranks begin at 0. The position of a message of the highest rank is its id.
 RANK_MAX = 2**64 - 1
+#: The lowest value of a long.
+LOWEST = -(2**63)
 #: Messages in a block, at most.
 BLOCK_MAX = 1024
 
@@ -47,6 +53,26 @@ def ranked(message: Message, position: int) -> RankedMessage:
 def position_at(rank: int, id_: int) -> int:
     """The position of a message with a rank."""
     return (RANK_MAX - rank) * LEVEL_STEP + id_
+
+
+def rank_of(priority: Expression, message: Message) -> int:
+    """The rank, from 0 to `RANK_MAX`. Fractions are cut off; negative numbers count from the top, as in C."""
+    value = priority.value(MessageSubject(message))
+    while isinstance(value, list):
+        value = value[0] if value else None
+    if isinstance(value, str):
+        try:
+            value = float(value) if len(value) < 400 else None
+        except ValueError:
+            return 0
+    if not isinstance(value, int | float) or isnan(value):
+        return 0
+    return int(min(max(value, LOWEST), RANK_MAX)) % (RANK_MAX + 1) if value < RANK_MAX else RANK_MAX
+
+
+def is_barrier(barrier: Expression | None, message: Message) -> bool:
+    """Whether a message is a barrier by an expression; without one (None) no message is."""
+    return barrier is not None and barrier.matches(MessageSubject(message))
 
 
 class Block:

@@ -6,6 +6,8 @@ between turns. Messages that were in the queue once and are gone, acknowledged o
 Source: queues page C.5; docs/decisions/0012-log.md.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from ..clock import due_after
@@ -15,152 +17,164 @@ from ..rules.recovery_point import CREATION, boundary_of, is_known
 from ..rules.replay_rules import Boundary
 from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage
-from .active_set import ActiveSet
-from .deferring import DeferringCore
-from .rebuild import Rebuild
+from . import deferring
+from .ending import arm
+from .state import ActiveSet, Leases
 
 #: Octets that one step brings into the queue (2 to 5 ms), and messages dropped at once.
 REBUILD_OCTETS, DROP_SLICE = 64 * 1024, 500
 
 
-class RebuiltCore(DeferringCore):
-    """A leased queue that can be rebuilt from the log."""
+class Rebuild:
+    """The progress of a rebuild.
 
-    __slots__ = ()
+    Messages from `boundary` on with ids below `until_id` come into the queue, unless they were in it before.
+    `position`: of the next read in the log; `end`: of the last. `is_known`: the queue existed before. Then the first
+    pass collects the ids of messages that were in it (`entered`), and those before the boundary are dropped.
+    """
 
-    @property
-    def recovery(self) -> str:
-        return self.recovered_point
+    __slots__ = ("boundary", "end", "entered", "has_begun", "is_known", "position", "start", "until_id")
 
-    @property
-    def is_rebuilding(self) -> bool:
-        return self.rebuild is not None
+    def __init__(self, boundary: Boundary, position: int, end: int, until_id: int, *, is_known: bool) -> None:
+        self.boundary, self.position, self.start, self.end, self.until_id = boundary, position, position, end, until_id
+        self.is_known = is_known
+        self.has_begun = False
+        self.entered = array("q")
 
-    def restore_recovery(self, point: str) -> None:
-        self.recovered_point = point
+    def was_here(self, id_: int) -> bool:
+        """Whether a message was in the queue before."""
+        at = bisect_left(self.entered, id_)
+        return at < len(self.entered) and self.entered[at] == id_
 
-    @property
-    def newest_id(self) -> int:
-        return self.last_id
 
-    def restore_newest_id(self, id_: int) -> None:
-        self.last_id = id_
+def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool) -> None:
+    """Begin to rebuild the queue from its recovery point. At a bookmark that the log does not have, that means now.
 
-    def begin_rebuild(self, since_id: int | None, next_id: int, *, was_there: bool) -> None:
-        """See `Queue`. A recovery point at a bookmark that the log does not have means now."""
-        point = self.leased.settings.recovery_point
-        log = self.context.broker.storage.log
-        boundary = boundary_of(point) if is_known(point, log.first_id(), log.next_id()) else None
-        if not was_there and (boundary is None or since_id is None):
-            self.recovered_point = point
-            return
-        if point == CREATION:  # all its messages came after that
-            self._built()
-            return
-        if boundary is None:
-            self.purge()
-            self._built()
-            return
-        position = log.position_of_time(boundary.wall_ms) if boundary.wall_ms else log.position_of_id(boundary.id)
-        if since_id is not None:
-            position = max(position, log.position_of_id(since_id))
-        self.recovered_point = ""
-        self.rebuild = Rebuild(boundary, position, log.end(), next_id, is_known=was_there)
-        self.freeze()
-        self.context.broker.scheduler.load_later(self)
+    `since_id`: the log has no earlier message for it; None: the log has none at all. `next_id`: messages from this id
+    on are captured as they are published. `was_there`: the rebuild goes on after a restart, with the messages that the
+    queue had.
+    """
+    queue, point = leases.queue, leases.rules.settings.recovery_point
+    log = queue.context.broker.storage.log
+    boundary = boundary_of(point) if is_known(point, log.first_id(), log.next_id()) else None
+    if not was_there and (boundary is None or since_id is None):
+        leases.recovered_point = point
+        return
+    if point == CREATION:  # all its messages came after that
+        _complete(leases)
+        return
+    if boundary is None:
+        queue.purge()
+        _complete(leases)
+        return
+    position = log.position_of_time(boundary.wall_ms) if boundary.wall_ms else log.position_of_id(boundary.id)
+    if since_id is not None:
+        position = max(position, log.position_of_id(since_id))
+    leases.recovered_point = ""
+    leases.rebuild = Rebuild(boundary, position, log.end(), next_id, is_known=was_there)
+    queue.freeze()
+    queue.context.broker.scheduler.load_later(queue)
 
-    def rebuild_slice(self, rebuild: Rebuild) -> None:
-        """Make one step of the rebuild. Raises: Unreadable."""
-        log = self.context.broker.storage.log
-        if rebuild.is_known:
-            found = log.entered(self.vhost_name, self.name, rebuild.position, rebuild.boundary.wall_ms)
-            rebuild.entered.extend(found.ids)
-            if not rebuild.boundary.id and found.first_id:
-                rebuild.boundary = Boundary(found.first_id)
-            rebuild.position = found.next_position
-            if rebuild.position >= rebuild.end:
-                rebuild.entered = type(rebuild.entered)("q", sorted(rebuild.entered))
-                rebuild.position, rebuild.is_known = rebuild.start, False
-                self._drop_before(rebuild)
-            return
-        if rebuild.position < rebuild.end:
-            self._take_in(rebuild)
+
+def go_on(leases: Leases, rebuild: Rebuild) -> None:
+    """Make one step of the rebuild. Raises: Unreadable."""
+    queue = leases.queue
+    log = queue.context.broker.storage.log
+    if rebuild.is_known:
+        found = log.entered(queue.vhost_name, queue.name, rebuild.position, rebuild.boundary.wall_ms)
+        rebuild.entered.extend(found.ids)
+        if not rebuild.boundary.id and found.first_id:
+            rebuild.boundary = Boundary(found.first_id)
+        rebuild.position = found.next_position
         if rebuild.position >= rebuild.end:
-            self.rebuild = None
-            if self.active is not None:
-                self.active = ActiveSet(self.leased.settings.target_queue_depth or 0)
-            self._built()
-            self.unfreeze()
+            rebuild.entered = type(rebuild.entered)("q", sorted(rebuild.entered))
+            rebuild.position, rebuild.is_known = rebuild.start, False
+            _drop_before(leases, rebuild)
+        return
+    if rebuild.position < rebuild.end:
+        _take_in(leases, rebuild)
+    if rebuild.position >= rebuild.end:
+        leases.rebuild = None
+        if leases.active is not None:
+            leases.active = ActiveSet(leases.rules.settings.target_queue_depth or 0)
+        _complete(leases)
+        queue.unfreeze()
 
-    def _built(self) -> None:
-        """Record in the journal that the rebuild is complete."""
-        self.recovered_point = self.leased.settings.recovery_point
-        self.events.notes_changed()
 
-    def _drop_before(self, rebuild: Rebuild) -> None:
-        """Drop messages before the boundary; all messages, if the log has none from that time on."""
-        if rebuild.boundary.wall_ms:
-            self.purge()
-            return
-        ids = sorted(id_ for id_ in self._ids_here() if id_ < rebuild.boundary.id)
-        for start in range(0, len(ids), DROP_SLICE):
-            taken = self.store.take_at(self.positions_of(ids[start : start + DROP_SLICE]))
-            self.events.octets_changed(taken.recounted)
-            self.events.purged(taken.messages)
+def _complete(leases: Leases) -> None:
+    """Record in the journal that the rebuild is complete."""
+    leases.recovered_point = leases.rules.settings.recovery_point
+    leases.queue.events.notes_changed()
 
-    def _ids_here(self) -> Iterator[int]:
-        yield from (message.id for message in self.store)
-        for part in self.store.paged_parts():
-            if isinstance(part, Message):
-                yield part.id
-            else:
-                yield from part.ids
 
-    def _take_in(self, rebuild: Rebuild) -> None:
-        context = self.context
+def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
+    """Drop messages before the boundary; all messages, if the log has none from that time on."""
+    queue = leases.queue
+    if rebuild.boundary.wall_ms:
+        queue.purge()
+        return
+    ids = sorted(id_ for id_ in _ids_here(leases) if id_ < rebuild.boundary.id)
+    for start in range(0, len(ids), DROP_SLICE):
+        taken = queue.store.take_at(leases.positions_of(ids[start : start + DROP_SLICE]))
+        queue.events.octets_changed(taken.recounted)
+        queue.events.purged(taken.messages)
 
-        def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
-            if id_ >= rebuild.until_id or rebuild.was_here(id_):
-                return False
-            return context.router.captures.is_in_log(self, exchange, routing_key, queues, id_)
 
-        page = context.broker.storage.log.read(self.vhost_name, rebuild.position, is_wanted, REBUILD_OCTETS)
-        rebuild.position = page.next_position
-        for one in page.found:
-            if not rebuild.has_begun:
-                if not rebuild.boundary.is_before(one.message.id, one.wall_ms):
-                    continue
-                rebuild.has_begun = True
-            filter_ = self.leased.filter
-            if filter_ is None or filter_.matches(MessageSubject(one.message)):
-                self._take_in_one(one)
-        context.broker.effort.spent += len(page.found)
-
-    def _take_in_one(self, one: LoggedMessage) -> None:
-        context = self.context
-        logged = one.message
-        envelope = logged.envelope.persisted()
-        message = self.message_for(logged.id, logged.content, envelope)
-        lifetime_ms = self.leased.lifetime_ms(envelope.expiration_ms)
-        if lifetime_ms is not None:
-            left_ms = one.wall_ms + lifetime_ms - context.broker.clock.wall_ms()
-            message.expires_ns = max(1, due_after(context.broker.clock, max(left_ms, 0)))
-        durability = context.broker.storage.durability
-        if durability is not None:
-            durability.recall(message.id, one.location, body_size(message))
-        self.events.enqueued(message)
-        store = self.store
-        if self.last_id < message.id:
-            self.last_id = message.id
-            store.append(message)
-            if self.selection is not None:
-                self.selection.groups.came_to((store.position_of(message),))
+def _ids_here(leases: Leases) -> Iterator[int]:
+    store = leases.queue.store
+    yield from (message.id for message in store)
+    for part in store.paged_parts():
+        if isinstance(part, Message):
+            yield part.id
         else:
-            self.merge([message])
-        if message.expires_ns:
-            store.expect_expiry()
-            self.book.expect(message.expires_ns, message.id, store.position_of(message))
-            self.arm_expiry()
-            self.arm_leases()
-        if self.deferred is not None:
-            self.settle_deferred((message.id,))
+            yield from part.ids
+
+
+def _take_in(leases: Leases, rebuild: Rebuild) -> None:
+    queue, context = leases.queue, leases.queue.context
+
+    def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
+        if id_ >= rebuild.until_id or rebuild.was_here(id_):
+            return False
+        return context.router.captures.is_in_log(queue, exchange, routing_key, queues, id_)
+
+    page = context.broker.storage.log.read(queue.vhost_name, rebuild.position, is_wanted, REBUILD_OCTETS)
+    rebuild.position = page.next_position
+    for one in page.found:
+        if not rebuild.has_begun:
+            if not rebuild.boundary.is_before(one.message.id, one.wall_ms):
+                continue
+            rebuild.has_begun = True
+        filter_ = leases.rules.filter
+        if filter_ is None or filter_.matches(MessageSubject(one.message)):
+            _take_in_one(leases, one)
+    context.broker.effort.spent += len(page.found)
+
+
+def _take_in_one(leases: Leases, one: LoggedMessage) -> None:
+    queue, broker, logged = leases.queue, leases.queue.context.broker, one.message
+    envelope = logged.envelope.persisted()
+    message = queue.message_for(logged.id, logged.content, envelope)
+    lifetime_ms = leases.rules.lifetime_ms(envelope.expiration_ms)
+    if lifetime_ms is not None:
+        left_ms = one.wall_ms + lifetime_ms - broker.clock.wall_ms()
+        message.expires_ns = max(1, due_after(broker.clock, max(left_ms, 0)))
+    durability = broker.storage.durability
+    if durability is not None:
+        durability.recall(message.id, one.location, body_size(message))
+    queue.events.enqueued(message)
+    store = queue.store
+    if leases.last_id < message.id:
+        leases.last_id = message.id
+        store.append(message)
+        if queue.selection is not None:
+            queue.selection.groups.came_to((store.position_of(message),))
+    else:
+        queue.merge([message])
+    if message.expires_ns:
+        store.expect_expiry()
+        leases.book.expect(message.expires_ns, message.id, store.position_of(message))
+        queue.arm_expiry()
+        arm(leases)
+    if leases.deferred is not None:
+        deferring.settle(leases, (message.id,))

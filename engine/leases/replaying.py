@@ -5,21 +5,31 @@ more and have no other effect. At the end of the log it waits for new messages; 
 log is cancelled instead. The log is read between turns (`Broker.feed`). Source: queues page A.8.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..clock import MS
+from ..deadlines import Deadline
 from ..delivery.consumer import Consumer
 from ..delivery.filter_groups import Asked
 from ..errors import NoAckNotSupported, PrefetchMissing
 from ..messages.lease_headers import replay_entries, with_entries
 from ..messages.message import Message
 from ..queues import consumers
-from ..rules.replay_rules import REPLAY_ARGUMENTS, replay_rules
-from ..stores.topic_log import LoggedMessage
-from .ending import LeasedCore
-from .past_leases import shown as only_shown
-from .replay import Replay, ReplayHolder
-from .state import bookmark_of
+from ..queues.queue import Queue
+from ..rules.replay_rules import REPLAY_ARGUMENTS, ReplayRules, replay_rules
+from ..stores.paged_message import body_size
+from ..stores.topic_log import LoggedMessage, TopicLog
+from .state import Leases, PastHolder, bookmark_of
+from .state import shown as only_shown
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
+
+#: Delay that a replay may catch up at once beyond its rate: the lateness of timers.
+LATE_NS = 50 * MS
+
 
 #: Octets that one read brings into memory.
 READ_OCTETS = 64 * 1024
@@ -27,15 +37,99 @@ READ_OCTETS = 64 * 1024
 READING, SHOWING = 3, 5
 
 
-def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> Replay | None:
+class ReplayHolder(PastHolder):
+    """Holder of the deliveries of one replay: they count against its prefetch only."""
+
+    __slots__ = ("_mark",)
+
+    def __init__(self, queue: Queue, session: "Session", mark: Callable[[], object]) -> None:
+        super().__init__(queue, session)
+        self._mark = mark
+
+    def settled(self, count: int) -> None:
+        """Count fewer deliveries, and mark the queue: the replay has room again."""
+        self.unacked -= count
+        self._mark()
+
+
+class Replay:
+    """One reader. `position`: of its next read in the log; `waiting`: messages that were read but not delivered yet."""
+
+    __slots__ = ("_due_ns", "_last_ms", "_last_octets", "deadline", "has_begun", "holder", "log", "position",
+                 "prefetch", "rules", "seen_id", "target", "waiting")  # fmt: skip
+
+    def __init__(self, log: TopicLog, rules: ReplayRules, holder: ReplayHolder, prefetch: int) -> None:
+        self.log, self.rules, self.holder, self.prefetch = log, rules, holder, prefetch
+        first = rules.first
+        if first is None:
+            self.position = log.end()
+        elif first.wall_ms:
+            self.position = log.position_of_time(first.wall_ms)
+        else:
+            self.position = log.position_of_id(first.id)
+        self.has_begun = first is None
+        self.waiting: deque[LoggedMessage] = deque()
+        self.target = log.end()  # the log may have messages for it up to this position
+        self.seen_id = 0  # id of the queue's newest message when `target` was set
+        self.deadline: Deadline | None = None
+        # of the last delivery: when it was due (monotonic ns), its time in the log (wall ms), its octets
+        self._due_ns = self._last_ms = self._last_octets = 0
+
+    def look(self, last_id: int) -> None:
+        """Move the target to the end of the log if the queue has a newer message than before."""
+        if last_id != self.seen_id:
+            self.seen_id, self.target = last_id, self.log.end()
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether the log may have more messages, and the prefetch room for them."""
+        return not self.waiting and self.holder.unacked < self.prefetch and self.position < self.target
+
+    def is_behind_end(self, one: LoggedMessage) -> bool:
+        """Whether a message comes after the last one that the reader asked for."""
+        last = self.rules.last
+        return last is not None and not last.is_after(one.message.id, one.wall_ms)
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether no message that the reader asked for can still come, if it has read the whole log."""
+        last = self.rules.last
+        if last is None:
+            return False
+        return now_ms >= last.wall_ms + last.is_included if last.wall_ms else last.id < self.log.next_id()
+
+    def due_ns(self, one: LoggedMessage) -> int:
+        """When the next message may go, by the rate (monotonic ns)."""
+        rate = self.rules.rate
+        if rate is None or not self._last_ms:
+            return 0
+        if rate.messages:
+            pause_ns = 1e9 / rate.messages
+        elif rate.octets:
+            pause_ns = 1e9 * self._last_octets / rate.octets
+        else:
+            pause_ms = max(one.wall_ms - self._last_ms, 0)
+            if self.rules.gap_ms is not None:
+                pause_ms = min(pause_ms, self.rules.gap_ms)
+            pause_ns = pause_ms * MS / rate.times
+        return self._due_ns + int(pause_ns)
+
+    def went(self, one: LoggedMessage, now_ns: int) -> None:
+        """Note the delivery of a message, for the rate."""
+        if self.rules.rate is not None:
+            self._due_ns = max(self.due_ns(one), now_ns - LATE_NS) if self._last_ms else now_ns
+            self._last_ms, self._last_octets = one.wall_ms, body_size(one.message)
+
+
+def replay_for(leases: Leases, consumer: Consumer, prefetch: int | None) -> Replay | None:
     """The replay that a consumer asks for; None: none. Raises: InvalidArgument, NoAckNotSupported, PrefetchMissing."""
     if REPLAY_ARGUMENTS.isdisjoint(consumer.arguments):
         return None
+    queue = leases.queue
     name, vhost, context = queue.name, queue.vhost_name, queue.context
     log = context.broker.storage.log
     rules = replay_rules(
         consumer.arguments,
-        last_id=queue.last_id,
+        last_id=leases.last_id,
         next_id=log.next_id(),
         now_ms=context.broker.clock.wall_ms(),
         name=name,
@@ -48,9 +142,10 @@ def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> R
     return Replay(log, rules, ReplayHolder(queue, consumer.session, queue.mark), prefetch)
 
 
-def read_on(queue: LeasedCore, replay: Replay) -> None:
+def read_on(leases: Leases, replay: Replay) -> None:
     """Read the next part of the log. Raises: Unreadable."""
-    context, first = queue.context, replay.rules.first
+    queue, first = leases.queue, replay.rules.first
+    context = queue.context
 
     def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
         return context.router.captures.is_in_log(queue, exchange, routing_key, queues, id_)
@@ -66,18 +161,19 @@ def read_on(queue: LeasedCore, replay: Replay) -> None:
         replay.waiting.append(one)
 
 
-def show_replays(queue: LeasedCore) -> None:
+def show_replays(leases: Leases) -> None:
     """Deliver to each replay the messages that it has room for, in turns. O(messages looked at)."""
+    queue = leases.queue
     effort = queue.context.broker.effort
-    for consumer, replay in list(queue.replaying.items()):
+    for consumer, replay in list(leases.replaying.items()):
         if effort.spent >= effort.turn_max:
             queue.mark()  # the rest is for the next turn
             break
-        take_turn(queue, consumer)
-        replay.look(queue.last_id)
+        take_turn(leases, consumer)
+        replay.look(leases.last_id)
         if consumer.client.paused or not consumer.session.flowing:
             continue
-        if _show(queue, consumer, replay):
+        if _show(leases, consumer, replay):
             continue
         if replay.is_hungry:
             queue.context.broker.scheduler.load_later(queue)
@@ -89,9 +185,10 @@ def show_replays(queue: LeasedCore) -> None:
                 _wake(queue, replay, (replay.rules.last.wall_ms + 1 - now_ms) * MS)
 
 
-def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
+def _show(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
     """Deliver messages that may go now. Returns whether that ended the replay."""
-    context, waiting, holder = queue.context, replay.waiting, replay.holder
+    queue, waiting, holder = leases.queue, replay.waiting, replay.holder
+    context = queue.context
     now_ns = context.broker.clock.monotonic_ns()
     room = consumer.client.room()
     effort = context.broker.effort
@@ -105,7 +202,7 @@ def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
         if replay.is_behind_end(one):
             is_over = True
             break
-        if not _is_for(queue, consumer, one.message):
+        if not _is_for(leases, consumer, one.message):
             waiting.popleft()
             continue
         due_ns = replay.due_ns(one)
@@ -114,7 +211,7 @@ def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
             break
         waiting.popleft()
         replay.went(one, now_ns)
-        copy = _copy(queue, one)
+        copy = _copy(leases, one)
         room -= len(copy.content)
         shown.append(copy)
         effort.spent += SHOWING
@@ -126,36 +223,36 @@ def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
     return is_over
 
 
-def take_turn(queue: LeasedCore, consumer: Consumer) -> None:
+def take_turn(leases: Leases, consumer: Consumer) -> None:
     """Move a replay to the end of the line: it has its turn now."""
-    queue.replaying[consumer] = queue.replaying.pop(consumer)
+    leases.replaying[consumer] = leases.replaying.pop(consumer)
 
 
-def _is_for(queue: LeasedCore, consumer: Consumer, message: Message) -> bool:
+def _is_for(leases: Leases, consumer: Consumer, message: Message) -> bool:
     """Whether the filters of the queue and of the consumer take a message."""
-    captures, filter_ = queue.leased.filter, consumer.filter
+    captures, filter_ = leases.rules.filter, consumer.filter
     if captures is None and filter_ is None:
         return True
-    asked = Asked(message, queue.context.broker.effort)
+    asked = Asked(message, leases.queue.context.broker.effort)
     return (captures is None or asked.is_taken_by(captures)) and (filter_ is None or asked.is_taken_by(filter_))
 
 
-def _copy(queue: LeasedCore, one: LoggedMessage) -> Message:
+def _copy(leases: Leases, one: LoggedMessage) -> Message:
     """A copy of a logged message for delivery. An acknowledgement of it has no effect on the queue."""
     message = one.message
-    topic = queue.topic_of(message.envelope)
+    topic = leases.topic_of(message.envelope)
     entries = replay_entries(topic, bookmark_of(message.id), message.id, one.wall_ms)
     return only_shown(with_entries(message.envelope, message.content, entries), message.envelope.plain())
 
 
-def _wake(queue: LeasedCore, replay: Replay, wait_ns: int) -> None:
+def _wake(queue: Queue, replay: Replay, wait_ns: int) -> None:
     """Set a deadline to dispatch the queue again after `wait_ns`."""
     context = queue.context
     context.broker.deadlines.cancel(replay.deadline)
     replay.deadline = context.broker.deadlines.set(context.broker.clock.monotonic_ns() + wait_ns, queue.mark)
 
 
-def _end(queue: LeasedCore, consumer: Consumer) -> None:
+def _end(queue: Queue, consumer: Consumer) -> None:
     """Cancel a consumer that has seen all that it asked for."""
     consumer.session.forget_consumer(consumer)
     consumers.remove(queue, [consumer])

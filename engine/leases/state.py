@@ -1,103 +1,95 @@
-"""The state of a leased queue beyond that of other queues: its book of leases, its barriers and its active messages.
+"""The state of a leased queue beyond that of other queues, and the questions that all its parts ask of it.
 
 A message is either ready in the store, or leased: in the book, and in a session under its delivery tag.
-Source: queues page A.2, A.3.
+Source: queues page A.2, A.3, A.7.
 """
 
 from bisect import insort
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from ..clock import MS
-from ..deadlines import Deadline
-from ..delivery.consumer import UNLIMITED, Consumer
-from ..delivery.consumer_list import ConsumerList
+from ..delivery.consumer import UNLIMITED, Consumer, Holder
 from ..messages.lease_headers import ORIGIN, topic_entry
 from ..messages.message import Envelope, Message
 from ..queues.queue import Queue
 from ..rules.leased_rules import LeasedRules
-from ..stores.store import Scanned
-from .active_set import ActiveSet
+from ..stores.store import Scanned, Store
+from ..stores.tailed_store import TailedStore
 from .book import LeaseBook
-from .browse import Browse
 from .consumer_list import LeaseConsumers
-from .deferred_acks import DeferredAcks
-from .past_leases import PastHolder
-from .rebuild import Rebuild
-from .replay import Replay
 
 if TYPE_CHECKING:
     from ..clients.session import Session
+    from ..deadlines import Deadline
+    from .deferring import DeferredAcks
+    from .rebuilding import Rebuild
+    from .replaying import Replay
+
+#: The id of a tombstone without a message: an acknowledgement has no effect.
+NOTHING = 0
 
 
-def bookmark_of(id_: int) -> str:
-    """The bookmark of a message (queues page C.3)."""
-    return f"{ORIGIN}|{id_}|"
+class Leases:
+    """The leases of `queue`, by `rules`. `book`: its leases; `consumer_list`: its consumers; `browsing`, `replaying`:
+    consumers that browse it, and that replay its topics; `active`: the messages that may be leased, None: all;
+    `deferred`: acknowledgements of messages that are not active yet; `rebuild`: while it is built from the log.
 
-
-class LeasedParts(Queue):
-    """`leased`: its rules; `book`: its leases; `lease_consumers`: its consumers; `browsing`, `replaying`: those of them
-    that browse it, and that replay its topics.
+    `last_id`: the highest id that came. `recovered_point`: the recovery point that it was built from; empty: none yet.
+    `past`: the holders of leases that have ended, by session. `deadline`: of the next end of a lease or lifetime.
+    `barriers`: positions, rising; the first may be gone.
     """
 
     __slots__ = (
-        "_barriers",
-        "_deadline",
-        "_past",
         "_topics",
         "active",
+        "barriers",
         "book",
         "browsing",
+        "consumer_list",
+        "deadline",
         "deferred",
         "last_id",
-        "lease_consumers",
-        "leased",
+        "past",
+        "queue",
         "rebuild",
         "recovered_point",
         "replaying",
+        "rules",
     )
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        rules = options["rules"]
-        assert rules.leased is not None
-        self.leased: LeasedRules = rules.leased
-        super().__init__(*arguments, **options)
-        period_ms = self.leased.settings.lease_period_ms
-        self.book = LeaseBook(0 if period_ms is None else period_ms * MS)
+    def __init__(self, queue: Queue) -> None:
+        consumer_list = queue.consumer_list
+        assert isinstance(consumer_list, LeaseConsumers)
+        self.queue = queue
+        self.rules = rules_of(queue)
+        self.consumer_list = consumer_list
+        settings = self.rules.settings
+        self.book = LeaseBook(0 if settings.lease_period_ms is None else settings.lease_period_ms * MS)
         self.browsing: dict[Consumer, Browse] = {}
         self.replaying: dict[Consumer, Replay] = {}
-        self.last_id = 0  # the highest id that came
-        self.recovered_point = ""  # the recovery point that it was built from; empty: none yet
-        self.rebuild: Rebuild | None = None  # while it is rebuilt from the log
-        self.deferred: DeferredAcks | None = None  # None: none
-        self._past: dict[Session, PastHolder] = {}
-        self._deadline: Deadline | None = None
-        self._barriers: list[int] = []  # positions, rising; the first may be gone
-        depth = self.leased.settings.target_queue_depth
+        self.last_id = 0
+        self.recovered_point = ""
+        self.rebuild: Rebuild | None = None
+        self.deferred: DeferredAcks | None = None
+        self.past: dict[Session, PastHolder] = {}
+        self.deadline: Deadline | None = None
+        self.barriers: list[int] = []
+        depth = settings.target_queue_depth
         self.active = None if depth is None else ActiveSet(depth)
         self._topics: dict[tuple[str, str], bytes] = {}  # entries of headers, by exchange and routing key
-
-    def _make_consumer_list(self) -> ConsumerList:
-        context = self.context
-        self.lease_consumers = LeaseConsumers(self.rules, context.broker.effort, context.broker.scheduler.waiting_count)
-        return self.lease_consumers
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether its messages have ranks or may be barriers. Such a queue has all its messages in memory."""
-        return self.leased.priority is not None or self.leased.barrier is not None
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
     def note_barrier(self, position: int) -> None:
         """Note the position of a barrier."""
-        insort(self._barriers, position)
+        insort(self.barriers, position)
 
     def gate_position(self) -> int | None:
         """The position of the first barrier, which no message behind it passes; None: there is none."""
-        barriers = self._barriers
+        barriers = self.barriers
         while barriers:
-            seen = self.store.scan(barriers[0] - 1, 1).found
+            seen = self.queue.store.scan(barriers[0] - 1, 1).found
             if seen and seen[0][0] == barriers[0]:
                 return barriers[0]
             del barriers[0]
@@ -105,39 +97,64 @@ class LeasedParts(Queue):
 
     def positions_of(self, ids: Sequence[int]) -> list[int]:
         """Positions of active ready messages with these ids; some of the positions may be empty."""
-        if self.is_ranked:
+        store = self.queue.store
+        if self.rules.is_ranked:
             wanted = set(ids)
-            return [position for position, message in self.store.scan(0, len(self.store)).found if message.id in wanted]
+            return [position for position, message in store.scan(0, len(store)).found if message.id in wanted]
         if self.active is None:
             return list(ids)
-        self.active.refill(self.store)
+        self.active.refill(store)
         return [id_ for id_ in ids if id_ <= self.active.end]
 
     def scan_active(self, after: int, count: int) -> Scanned:
         """As `Store.scan`, for active messages only."""
+        store = self.queue.store
         if self.active is None:
-            return self.store.scan(after, count)
-        self.active.refill(self.store)
-        end, seen = self.active.end, self.store.scan(after, count)
+            return store.scan(after, count)
+        self.active.refill(store)
+        end, seen = self.active.end, store.scan(after, count)
         found = [one for one in seen.found if one[0] <= end]
         return Scanned(found, seen.missing and (seen.found[-1][0] if seen.found else after) < end)
+
+    def ready_count(self) -> int:
+        """Active ready messages."""
+        count = len(self.queue.store)
+        if self.active is None:
+            return count
+        self.active.refill(self.queue.store)
+        return min(count, max(0, self.active.count - len(self.book.leases)))
+
+    def room(self) -> int:
+        """How many more leases the queue allows (MaxBacklog, TargetQueueDepth). Only active messages are leased."""
+        settings = self.rules.settings
+        if self.active is not None:
+            self.active.refill(self.queue.store)
+        room = UNLIMITED if settings.max_backlog is None else settings.max_backlog - len(self.book)
+        depth = settings.target_queue_depth
+        return room if depth is None else min(room, depth - len(self.book.leases))
+
+    # -- messages leave -----------------------------------------------------------------------------------------------
+
+    def gone(self, messages: Sequence[Message]) -> None:
+        """Count messages as acknowledged, by their holders or by others."""
+        if not messages:
+            return
+        queue = self.queue
+        queue.events.acked(messages)
+        self.left_active(messages)
+        if self.book.cancels:
+            for message in messages:
+                self.book.cancels.pop(message.id, None)
+        if queue.throttle is not None:
+            queue.throttle.drained(queue)
 
     def left_active(self, messages: Sequence[Message]) -> None:
         """Messages are gone from the queue, so that later ones may become active."""
         if self.active is not None:
-            self.active.left(map(self.store.position_of, messages))
-            self.mark()
+            self.active.left(map(self.queue.store.position_of, messages))
+            self.queue.mark()
 
-    # -- a lease begins -----------------------------------------------------------------------------------------------
-
-    def room(self) -> int:
-        """How many more leases the queue allows (MaxBacklog, TargetQueueDepth). Only active messages are leased."""
-        settings = self.leased.settings
-        if self.active is not None:
-            self.active.refill(self.store)
-        room = UNLIMITED if settings.max_backlog is None else settings.max_backlog - len(self.book)
-        depth = settings.target_queue_depth
-        return room if depth is None else min(room, depth - len(self.book.leases))
+    # -- names --------------------------------------------------------------------------------------------------------
 
     def topic_of(self, envelope: Envelope) -> bytes:
         """The entry of the header that names a message's topic."""
@@ -146,17 +163,98 @@ class LeasedParts(Queue):
         if known is None:
             if len(self._topics) > 1000:
                 self._topics.clear()
-            known = self._topics[key] = topic_entry(self.context.router.captures.topic_of(*key))
+            known = self._topics[key] = topic_entry(self.queue.context.router.captures.topic_of(*key))
         return known
 
-    def gone(self, messages: Sequence[Message]) -> None:
-        """Count messages as acknowledged, by their holders or by others."""
-        if not messages:
+    def forget_topics(self) -> None:
+        """Look the topics of messages up again."""
+        self._topics.clear()
+
+    def past_at(self, session: "Session") -> "PastHolder":
+        """The holder of a session's leases that have ended."""
+        past = self.past.get(session)
+        if past is None:
+            past = self.past[session] = PastHolder(self.queue, session)
+        return past
+
+
+def rules_of(queue: Queue) -> LeasedRules:
+    """The rules of a queue that is leased."""
+    assert queue.rules.leased is not None
+    return queue.rules.leased
+
+
+def bookmark_of(id_: int) -> str:
+    """The bookmark of a message (queues page C.3)."""
+    return f"{ORIGIN}|{id_}|"
+
+
+class ActiveSet:
+    """The first messages of a queue, up to its target depth. Only these active messages can be leased.
+
+    `end`: the position of the last active message. `count`: active ones, leased or ready. Positions of paged-out
+    messages are known without reading them.
+    """
+
+    __slots__ = ("_depth", "count", "end")
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self.count = 0
+        self.end = 0
+
+    def refill(self, store: Store) -> None:
+        """Make the next messages active, up to the depth. O(newly active messages)."""
+        if self.count >= self._depth:
             return
-        self.events.acked(messages)
-        self.left_active(messages)
-        if self.book.cancels:
-            for message in messages:
-                self.book.cancels.pop(message.id, None)
-        if self.throttle is not None:
-            self.throttle.drained(self)
+        assert isinstance(store, TailedStore)  # a queue with ranks has no target depth
+        positions = store.positions(self.end, self._depth - self.count)
+        self.count += len(positions)
+        if positions:
+            self.end = positions[-1]
+
+    def came(self, positions: Iterable[int]) -> None:
+        """Count new messages at these positions that stand among the active ones."""
+        end = self.end
+        self.count += sum(position <= end for position in positions)
+
+    def left(self, positions: Iterable[int]) -> None:
+        """Messages at these positions are gone from the queue."""
+        end = self.end
+        self.count -= sum(position <= end for position in positions)
+
+
+class Browse:
+    """The position of one consumer that browses the queue.
+
+    `after`: position of the last shown message. `until_id`: highest id to show. `left`: messages still to show.
+    """
+
+    __slots__ = ("after", "left", "until_id")
+
+    def __init__(self, until_id: int, left: int) -> None:
+        self.after = 0
+        self.until_id = until_id
+        self.left = left
+
+
+class PastHolder(Holder):
+    """Holder of the leases of one queue that ended at a session: they count nowhere.
+
+    A lease is the message itself, and always stays under its tag in the session until the client settles it. If the
+    lease ends by time, by another client's acknowledgement or by `basic.cancel`, the object is a tombstone there, so
+    that a late acknowledgement is no error, and the queue goes on with another object of the same id.
+    Source: queues page A.2 (lease), A.5 (stale tags).
+    """
+
+    is_past: ClassVar[bool] = True
+
+    __slots__ = ()
+
+    def __init__(self, queue: Queue, session: "Session") -> None:
+        super().__init__(queue, session, counts_against_prefetch=False)
+
+
+def shown(content: bytes, envelope: Envelope) -> Message:
+    """A delivery that is only shown: an acknowledgement of it has no effect."""
+    return Message(NOTHING, content, envelope)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ..clock import MS, bounded_ms, due_after
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX, share_of
-from ..delivery.group_id import GroupedMessage
+from ..delivery.group_id import GroupedMessage, grouped
 from ..delivery.groups import Groups
 from ..errors import ConsumerTagInUse
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
@@ -21,11 +21,12 @@ from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import NO_RULES, QueueRules
 from ..rules.redelivery import redelivery_delay_ms
 from ..stores.paged_index import PagedEntry
-from . import scheduled
+from . import reconfigure, scheduled
 from .bounds import fails_publishers, lets_nothing_wait
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
+    from ..clients.session import Session
     from ..stores.tailed_store import TailedStore
     from .queue import Queue
     from .selection import Selection
@@ -50,6 +51,18 @@ class ClassicIntake:
 
     __slots__ = ()
 
+    def message_for(self, queue: "Queue", id_: int, content: bytes, envelope: Envelope) -> Message:
+        """A new message, with its message group if the queue's rules allow groups."""
+        rules = queue.rules
+        if envelope.summary.is_marked and rules.group_buckets != 0 and rules.last_value_key is None and not queue.keeps:
+            message = grouped(id_, content, envelope, rules.group_buckets)
+            if message is not None:
+                queue.consumer_list.heed_groups()
+                queue.takes_plainly = False
+                reconfigure.cap_memory(queue)
+                return message
+        return queue.store.new_message(id_, content, envelope)
+
     def admit(
         self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
@@ -72,7 +85,7 @@ class ClassicIntake:
             queue.events.enqueued,
         )  # saves 0.1 us a message
         for offset, content in enumerate(contents):
-            message = queue.message_for(first_id + offset, content, envelope)
+            message = self.message_for(queue, first_id + offset, content, envelope)
             message.expires_ns = expires_ns
             if refusing and (refusal := queue.refuses(message)) is not None:
                 if refusal.tells_publisher:
@@ -301,6 +314,18 @@ class ClassicDispatch:
             queue.arm_expiry()
         return message
 
+    def presented(self, queue: "Queue", message: Message) -> Message:
+        return message
+
+    def went_out(self, queue: "Queue", message: Message) -> None:
+        """The session has all state."""
+
+    def has_ready(self, queue: "Queue") -> bool:
+        return len(queue.store) > 0
+
+    def ready_count(self, queue: "Queue") -> int:
+        return len(queue.store)
+
     def is_hungry(self, queue: "Queue") -> bool:
         """Whether memory has fewer messages than consumers may take soon."""
         pageable = queue.pageable
@@ -449,6 +474,27 @@ class ClassicSettlement:
 
     def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
         queue.events.acked(messages)
+
+    def expired(self, queue: "Queue", messages: list[Message]) -> None:
+        queue.dead_letter_or_drop(messages, EXPIRED)
+
+    def unacked(self, queue: "Queue") -> list[Message]:
+        """O(unacknowledged + deliveries to the queue's sessions since the last call)."""
+        if not queue.events.unacked:
+            return []
+        return [message for session in queue.sessions for message in session.unacked_of(queue)]
+
+    def trim(self, queue: "Queue") -> None:
+        """No work is left over."""
+
+    def left_by(self, queue: "Queue", session: "Session") -> None:
+        """The session has all state."""
+
+    def purged(self, queue: "Queue") -> None:
+        """No state depends on ready messages."""
+
+    def ending(self, queue: "Queue") -> None:
+        """No state depends on messages."""
 
     def reject(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         queue.dead_letter_or_drop(messages, reason)

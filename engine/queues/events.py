@@ -154,7 +154,7 @@ class QueueEvents:
             self._emit(LeaseEndedEvent(self._vhost, self._name, _ids(messages), messages, why))
 
     def notes_changed(self) -> None:
-        """`Queue.notes` changed."""
+        """`Kind.notes` changed."""
         if self._listeners:
             self._emit(NotesEvent(self._vhost, self._name))
 

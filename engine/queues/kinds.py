@@ -58,7 +58,6 @@ def _stream_parts(queue: Queue) -> Parts:
 
 CLASSIC = Kind(
     "classic",
-    make=Queue,
     make_store=_store_by_rules,
     make_parts=lambda queue: CLASSIC_PARTS,
     bounds=bounds_of,
@@ -86,7 +85,6 @@ NON_DESTRUCTIVE_KINDS = {
 }
 STREAM = Kind(
     "stream",
-    make=Queue,
     make_store=StreamStore,
     make_parts=_stream_parts,
     bounds=lambda queue: (),

@@ -136,7 +136,7 @@ class LeaseEndedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class NotesEvent(ObjectEvent):
-    """The state that the journal keeps beside a queue's declaration changed (`Queue.notes`)."""
+    """The state that the journal keeps beside a queue's declaration changed (`Kind.notes`)."""
 
     kind: EventKind = field(default=EventKind.SETTINGS_CHANGED, init=False)
 

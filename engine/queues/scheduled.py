@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..clock import due_after
-from ..messages.deaths import EXPIRED
 from ..messages.message import Message
 from .bounds import LengthBound
 
@@ -99,7 +98,7 @@ def come_due(queue: "Queue") -> None:
     expired = [message for _, message in taken if 0 < message.expires_ns <= now_ns]
     due = [message for _, message in taken if not 0 < message.expires_ns <= now_ns]
     if expired:
-        queue.dead_letter_or_drop(expired, EXPIRED)
+        queue.settlement.expired(queue, expired)
     if due:
         queue.events.due(due)
         returned = [message for message in due if message.deliveries]

@@ -19,6 +19,7 @@ from ..messages.message import Envelope, Message
 from ..rules.stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, start_of
 from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, StreamStore
 from . import scheduled
+from .classic import ClassicSettlement
 from .non_destructive import BATCH, NonDestructiveDispatch, Readers, copy_of
 
 if TYPE_CHECKING:
@@ -79,6 +80,9 @@ class StreamIntake:
         self._log = log
         self._end = end
         self._read_limits(queue)
+
+    def message_for(self, queue: "Queue", id_: int, content: bytes, envelope: Envelope) -> Message:
+        return queue.store.new_message(id_, content, envelope)
 
     def admit(
         self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
@@ -210,7 +214,7 @@ class StreamDispatch(NonDestructiveDispatch):
         return found
 
 
-class StreamSettlement:
+class StreamSettlement(ClassicSettlement):
     """Settles deliveries. The log keeps all messages; a consumer that needs one again subscribes at its offset."""
 
     __slots__ = ()
@@ -226,6 +230,3 @@ class StreamSettlement:
 
     def reject(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         raise AssertionError("a client cannot reject messages of a stream")
-
-    def kill_or_keep(self, queue: "Queue", messages: list[Message], reason: str) -> None:
-        self.reject(queue, messages, reason)

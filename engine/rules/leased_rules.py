@@ -21,6 +21,11 @@ class LeasedRules:
     priority: "Expression | None"
     barrier: "Expression | None"
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether messages have ranks or may be barriers. Such a queue has all its messages in memory."""
+        return self.priority is not None or self.barrier is not None
+
     def selects(self, topic: str) -> bool:
         """Whether the queue captures messages of this topic, before its filter is applied."""
         return selects(self.settings.underlying_topic)(topic)

@@ -32,12 +32,11 @@ from ..format.needs import LOGGED_TOPICS
 from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
 from .access_records import limits_octets, parameter_name, parameter_octets, policy_octets, user_octets
 
-#: Arguments for other attributes of a queue; no client can use these names, because they hold a space.
+#: Arguments for other attributes of a queue, and for the notes of its kind; no client can use these names, because
+#: they hold a space.
+OURS = "leveret "
 AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address", "leveret first-offset"
-NOTES = "leveret notes"
 MAKES_NO_QUEUES = "leveret makes-no-queues"
-RECOVERY = "leveret recovery"
-LAST_ID = "leveret last-id"
 _LOG = frozenset({LOGGED_TOPICS})
 _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)
 
@@ -141,12 +140,7 @@ class ObjectRecorder:
                 arguments[ADDRESS] = Field("S", subject.address.encode())
             if subject.first_offset:
                 arguments[FIRST_OFFSET] = Field("l", subject.first_offset)
-            if recovery := subject.recovery:
-                arguments[RECOVERY] = Field("S", recovery.encode())
-            if restated and subject.newest_id:
-                arguments[LAST_ID] = Field("l", subject.newest_id)
-            if notes := subject.notes:
-                arguments[NOTES] = Field("x", notes)
+            arguments.update(subject.kind.notes(subject, restated))
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             declared = Declared(QUEUE, properties, "", encode_table(arguments))
             self._journal.objects.declared(self._queue_id(subject), declared, restated=restated)

@@ -21,7 +21,7 @@ from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE,
 from ..recovery.recovered import RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
-from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, LAST_ID, MAKES_NO_QUEUES, NOTES, RECOVERY
+from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, MAKES_NO_QUEUES, OURS
 from .pager import Envelopes
 from .recorder import Recorder
 
@@ -59,10 +59,8 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
             may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
             first_offsets[id_] = integer_of(arguments, FIRST_OFFSET) or 0
-            last_id = integer_of(arguments, LAST_ID) or 0
-            for key in (FIRST_OFFSET, LAST_ID):
-                arguments.pop(key, None)
-            notes, recovery = arguments.pop(NOTES, None), arguments.pop(RECOVERY, None)
+            arguments.pop(FIRST_OFFSET, None)
+            notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(OURS)}
             queue = vhost.queues.restore(
                 name,
                 auto_delete=bool(declared.properties & IS_AUTO_DELETE),
@@ -71,13 +69,8 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
                 is_auto_created=is_auto_created,
                 may_make_queues=may_make_queues,
             )
-            if recovery is not None:
-                queue.restore_recovery(recovery.text)
-            if (messages := found.queues.get(id_)) is not None:
-                last_id = max(last_id, messages.last_id)
-            queue.restore_newest_id(last_id)
-            if notes is not None and isinstance(notes.value, bytes):
-                queue.restore_notes(notes.value)
+            messages = found.queues.get(id_)
+            queue.kind.restore_notes(queue, notes, 0 if messages is None else messages.last_id)
             queues.append((id_, queue))
             recorder.remember(queue)
     for source_id, bound in found.bindings:

@@ -8,7 +8,7 @@ import pytest
 from leased_desk import DLX, LeasedDesk
 
 from leveret.engine.invariants import check_broker
-from leveret.engine.leases.kind import LeasedQueue
+from leveret.engine.leases.kind import leases_of
 
 # -- limits -----------------------------------------------------------------------------------------------------------
 
@@ -89,11 +89,11 @@ def test_what_is_counted_of_a_message_goes_with_it(how: str, order: dict[str, ob
     desk.queue(x_cancel_limit=3, x_max_deliveries=5, x_lease_period=500, **order, **DLX)
     desk.publish("m", expiration="9000")
     desk.nack(desk.must_get())
-    queue = desk.vhost.queues["q"]
-    assert isinstance(queue, LeasedQueue) and queue.book.cancels
+    leases = leases_of(desk.vhost.queues["q"])
+    assert leases.book.cancels
     GOES[how](desk)
     check_broker(desk.pair.broker)
-    assert desk.counts() == (0, 0, 0) and not queue.book.cancels
+    assert desk.counts() == (0, 0, 0) and not leases.book.cancels
 
 
 def test_what_is_counted_goes_with_what_expires_behind_others(desk: LeasedDesk) -> None:

@@ -12,7 +12,7 @@ from desk import Refused
 from leased_desk import DLX, LeasedDesk, numbered, one
 
 from leveret.engine.invariants import check_broker
-from leveret.engine.leases.kind import LeasedQueue
+from leveret.engine.leases.kind import leases_of
 
 # -- leases -----------------------------------------------------------------------------------------------------------
 
@@ -251,8 +251,7 @@ def test_nothing_is_remembered_of_who_was_late_and_left(desk: LeasedDesk, end: C
     desk.advance_ms(500)
     end(late)
     check_broker(desk.pair.broker)
-    queue = desk.vhost.queues["q"]
-    assert isinstance(queue, LeasedQueue) and not queue.lease_consumers.late
+    assert not leases_of(desk.vhost.queues["q"]).consumer_list.late
 
 
 # -- semantics --------------------------------------------------------------------------------------------------------

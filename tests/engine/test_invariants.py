@@ -12,7 +12,8 @@ from leveret.engine import (
     FieldTable,
 )
 from leveret.engine.invariants import InvariantBroken, check_broker, check_queues
-from leveret.engine.leases.active_set import ActiveSet
+from leveret.engine.leases.kind import leases_of
+from leveret.engine.leases.state import ActiveSet
 from leveret.settings import SystemUsage
 from leveret.testing.harness import Harness
 
@@ -182,24 +183,24 @@ def test_every_kind_of_queue_is_in_order(kind: str) -> None:
 def test_a_lease_without_a_tag_is_named() -> None:
     """And a tag without a lease."""
     world = World("leased")
-    lease = world.q.book.leases.by_id.popitem()[1]
+    lease = leases_of(world.q).book.leases.by_id.popitem()[1]
     with pytest.raises(InvariantBroken, match="tags are out without a lease"):
         check_broker(world.broker)
-    world.q.book.leases.by_id[lease.id] = lease
+    leases_of(world.q).book.leases.by_id[lease.id] = lease
     check_broker(world.broker)
 
 
 def _stranger(world: World) -> None:
-    world.q.lease_consumers.late.add(world.session)
+    leases_of(world.q).consumer_list.late.add(world.session)
 
 
 def _cancels(world: World) -> None:
-    world.q.book.cancels[99] = 1
+    leases_of(world.q).book.cancels[99] = 1
 
 
 def _active(world: World) -> None:
-    world.q.active = ActiveSet(1000)
-    world.q.active.refill(world.q.store)
+    leases_of(world.q).active = active = ActiveSet(1000)
+    active.refill(world.q.store)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +218,7 @@ def test_a_contradiction_of_a_leased_queue_is_named(mistake: Callable[[World], N
     mistake(world)
     with pytest.raises(InvariantBroken, match=re.escape(words)):
         check_broker(world.broker)
-    world.q.lease_consumers.late.clear()
-    world.q.book.cancels.clear()
-    world.q.active = None
+    leases = leases_of(world.q)
+    leases.consumer_list.late.clear()
+    leases.book.cancels.clear()
+    leases.active = None

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from leveret.engine import MS, Envelope, Message
-from leveret.engine.leases import table as lease_table
-from leveret.engine.leases.table import LeaseTable
+from leveret.engine.leases import book as lease_book
+from leveret.engine.leases.book import LeaseTable
 
 ENVELOPE = Envelope("", "k")
 
@@ -20,7 +20,7 @@ def message(id_: int, deliveries: int) -> Message:
 @pytest.mark.parametrize("seed", range(60))
 def test_as_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Begun, begun again, renewed, ended by acts and by time, with another period: none ends early, or twice."""
-    monkeypatch.setattr(lease_table, "STALE_MAX", 8)
+    monkeypatch.setattr(lease_book, "STALE_MAX", 8)
     chance = Random(seed)
     period = chance.choice((0, 5, 20)) * MS
     table, running, now_ns = LeaseTable(period), {}, 1_000_000_000
@@ -84,4 +84,4 @@ def test_what_is_acknowledged_leaves_little_behind(monkeypatch: pytest.MonkeyPat
         one = message(id_, 1)
         table.begin([one], id_ * MS)
         table.end([one])
-    assert table._noted < 3 * lease_table.STALE_MAX and len(table._ends) < 3 * lease_table.STALE_MAX
+    assert table._noted < 3 * lease_book.STALE_MAX and len(table._ends) < 3 * lease_book.STALE_MAX

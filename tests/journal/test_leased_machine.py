@@ -27,6 +27,7 @@ from object_rounds import Struck
 from leveret.engine import MS, Broker, Client, Delivered, Envelope, ManualClock, Session, User, renew_leases
 from leveret.engine.clients.session import NACKED
 from leveret.engine.leases.control import discarding
+from leveret.engine.leases.kind import leases_of
 from leveret.engine.leases.state import bookmark_of
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
@@ -666,7 +667,7 @@ class LeasedMachine:
         self.dead.clear()
         outstanding = self._outstanding()
         assert queue.ready_count == len(self.ready)
-        assert queue.unacked == len(outstanding) == len(queue.book)
+        assert queue.unacked == len(outstanding) == len(leases_of(queue).book)
         limit = self._of("x-max-backlog-total")
         assert limit is None or len(outstanding) <= limit
 

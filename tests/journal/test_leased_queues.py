@@ -11,6 +11,8 @@ from durable_desk import PATH, DurableDesk
 from pair import method
 from simulated_files import SimulatedFiles
 
+from leveret.engine.leases.deferring import DeferredAcks
+from leveret.engine.leases.kind import leases_of
 from leveret.journal import Journal, JournalReader
 from leveret.journal.disk.segment import path_of, segments_in
 from leveret.journal.format.record import REASONS
@@ -334,8 +336,8 @@ def test_a_message_whose_acknowledgement_is_not_safe_yet(desk: LeasedDesk) -> No
     desk.queue()
     id_ = desk.pair.broker.context.next_id
     desk.publish("a", "b", delivery_mode=2)
-    queue: Any = desk.vhost.queues["q"]
-    queue.restore_notes(Struct("<qq").pack(id_, desk.wall_ms + 60_000))
+    queue = desk.vhost.queues["q"]
+    leases_of(queue).deferred = DeferredAcks(Struct("<qq").pack(id_, desk.wall_ms + 60_000))
     queue.events.notes_changed()
     again = desk.restarted()
     assert again.counts() == (1, 0, 0) and again.counter("acknowledged") == 1

@@ -23,7 +23,8 @@ from leveret.engine import (
     publish_by_name,
     scan_properties,
 )
-from leveret.engine.leases import rebuilding as leased_rebuilding
+from leveret.engine.leases import rebuilding
+from leveret.engine.leases.kind import leases_of
 from leveret.engine.stores import topic_log as memory_log
 from leveret.journal import JournalReader
 from leveret.journal.format.record import PUBLISHED
@@ -203,7 +204,8 @@ def test_what_is_known_is_not_reviewed() -> None:
     world.publish(*"abc")
     world.ack("a")
     again = world.restarted(LOG + QUEUE)
-    assert again.queue().recovery == "epoch" and again.queue().rebuild is None
+    leases = leases_of(again.queue())
+    assert leases.recovered_point == "epoch" and leases.rebuild is None
     assert again.bodies() == "bc"
 
 
@@ -347,7 +349,7 @@ def test_what_comes_meanwhile_stands_behind(
 ) -> None:
     """A review takes many turns; nobody gets anything before its end (C.5), and a crash in between begins it again."""
     monkeypatch.setattr(topic_log, "LOOK_OCTETS", octets)
-    monkeypatch.setattr(leased_rebuilding, "REBUILD_OCTETS", octets)
+    monkeypatch.setattr(rebuilding, "REBUILD_OCTETS", octets)
     monkeypatch.setattr(memory_log, "RUNS_MAX", 2)
     world = World(LOG, files)
     world.publish(*"abcdefgh")
@@ -355,8 +357,8 @@ def test_what_comes_meanwhile_stands_behind(
     world.broker.end_turn()
     world.broker.scheduler.load()
     if octets == 1 or files is None:
-        assert world.queue().rebuild is not None and world.queue().is_busy()
-        assert world.queue().recovery == ""
+        assert leases_of(world.queue()).rebuild is not None and world.queue().is_busy()
+        assert leases_of(world.queue()).recovered_point == ""
         publish_by_name(
             world.broker.virtual_hosts["/"].context, Envelope("", "t"), [PLAIN.join(encode_header(1), b"i")]
         )
@@ -369,7 +371,7 @@ def test_what_comes_meanwhile_stands_behind(
         world.work()
         assert world.bodies() == "abcdefghi"
     world.work()
-    assert world.queue().rebuild is None and not world.queue().is_busy()
+    assert leases_of(world.queue()).rebuild is None and not world.queue().is_busy()
     assert world.bodies().startswith("abcdefgh")
 
 
@@ -447,10 +449,10 @@ def test_barriers_with_the_next_start() -> None:
     world.publish('{"n": 1}', '{"s": 1}', '{"n": 2}')
     world = world.restarted(QUEUE + barriers, after_ms=1000)
     queue = world.queue()
-    assert queue.gate_position() is not None and queue.ready_count == 3
+    assert leases_of(queue).gate_position() is not None and queue.ready_count == 3
     world.advance_ms(4000)
     assert queue.ready_count == 0
     world.publish('{"s": 1}', '{"n": 3}')
     again = world.restarted(QUEUE).queue()
-    assert again.gate_position() is None
+    assert leases_of(again).gate_position() is None
     assert [again.pop().body.decode() for _ in range(2)] == ['{"s": 1}', '{"n": 3}']

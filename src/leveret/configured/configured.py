@@ -22,6 +22,7 @@ from ..engine import (
     ManualClock,
     Queue,
     VirtualHost,
+    built_from,
     own_settings,
     reconfigure,
     unknown_arguments,
@@ -330,7 +331,7 @@ def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
             point = leased_settings(declared.name, declared.arguments).recovery_point
             vhost = broker.virtual_hosts.create(declared.vhost)
             queue = vhost.queues.get(declared.name)
-            if (queue is None or queue.recovery != point) and not vhost.queues.knows_point(point):
+            if (queue is None or built_from(queue) != point) and not vhost.queues.knows_point(point):
                 fault = LeasedFault("E-RP-UNKNOWN", POINT, shown(point))
                 found.append(f"{declared.origin_of(POINT)}: {POINT.removeprefix('x-')}: {fault}")
     return found

@@ -97,7 +97,7 @@ def queues(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, An
             "scheduled": len(queue.scheduled),
             "paused": queue.paused,
             "consumers": len(queue.consumers),
-            "deferred_acks": queue.deferred_count,
+            "deferred_acks": queue.kind.figures(queue).get("deferred_acks", 0),
             "policy": queue.policy.policy.name if queue.policy.policy is not None else None,
             "operator_policy": queue.policy.operator.name if queue.policy.operator is not None else None,
             "effective_policy_definition": dict(queue.policy.definition),

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..configured.configured import ConfiguredObjects
 from ..configured.typed_arguments import fields_of, plain_of
-from ..engine import Broker, Exchange, Queue
+from ..engine import Broker, Exchange, Queue, built_from
 from ..settings import Configuration, QueueDeclaration, settings_of_arguments
 from ..settings.explain import (
     Explanation,
@@ -79,7 +79,7 @@ def _recovery_rows(broker: Broker, queue: Queue) -> Iterator[Row]:
     for row in _log_rows(broker, leased.settings.default_publish_target, queue.vhost_name):
         if row.name == "logged-by":
             yield row
-    built = "is being built" if queue.is_rebuilding else queue.recovery
+    built = built_from(queue) or "is being built"
     yield Row("built-from", built, f"recovery-point {shown(leased.settings.recovery_point)}")
 
 

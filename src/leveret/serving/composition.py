@@ -112,7 +112,7 @@ def build_broker(
     if data is not None:
         control.operator.stories = partial(_stories, data)
     report = objects.apply(configuration)
-    broker.virtual_hosts.rebuild_queues(all_of_them=rebuilds_all)
+    broker.virtual_hosts.started(builds_anew=rebuilds_all)
     return BuiltBroker(broker, control, objects, supervisor, report)
 
 

@@ -22,11 +22,10 @@ from leveret.engine.clients.confirms import Confirms
 from leveret.engine.clients.session import Session
 from leveret.engine.dead_letters import DeadLetters
 from leveret.engine.flow.control import FlowControl
-from leveret.engine.leases import ending as leased_core
-from leveret.engine.leases import granting
+from leveret.engine.leases import ending, granting
 from leveret.engine.leases import kind as leased_queue
-from leveret.engine.leases.ending import LeasedCore
-from leveret.engine.leases.table import LeaseTable
+from leveret.engine.leases.book import LeaseTable
+from leveret.engine.leases.state import Leases
 from leveret.engine.queues import classic
 from leveret.engine.queues.bounds import RingBound
 from leveret.engine.queues.queue import Queue
@@ -156,11 +155,11 @@ def _leak_a_lease(original: Callable[..., Any], chance: Random) -> Callable[...,
 def _lend_twice(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
     """What was lent is ready as well."""
 
-    def begin(queue: LeasedCore, messages: list[Any], session: Any) -> None:
-        original(queue, messages, session)
-        if chance.random() < 0.02 and not queue.leased.settings.is_at_most_once:
-            queue.merge([leased_core._another(messages[0])])
-            queue.mark()
+    def begin(leases: Leases, messages: list[Any], session: Any) -> None:
+        original(leases, messages, session)
+        if chance.random() < 0.02 and not leases.rules.settings.is_at_most_once:
+            leases.queue.merge([ending._another(messages[0])])
+            leases.queue.mark()
 
     return begin
 
@@ -168,9 +167,9 @@ def _lend_twice(original: Callable[..., Any], chance: Random) -> Callable[..., A
 def _forget_a_tombstone(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
     """The tag of a lease that has ended is not known any more."""
 
-    def broken(queue: LeasedCore, leases: list[Any]) -> Any:
-        messages = original(queue, leases)
-        for lease in leases:
+    def broken(leases: Leases, ended: list[Any]) -> Any:
+        messages = original(leases, ended)
+        for lease in ended:
             unacked = lease.holder.session.unacked
             for tag in [tag for tag, one in unacked.items() if one is lease and chance.random() < 0.1]:
                 del unacked[tag]
@@ -199,7 +198,7 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     ],
     "lease never ends": [(LeaseTable, "_note", _leak_a_lease)],
     "lease granted twice": [(granting, "begin", _lend_twice)],
-    "tombstone refused": [(LeasedCore, "broken", _forget_a_tombstone)],
+    "tombstone refused": [(ending, "broken", _forget_a_tombstone)],
     "dropped held publish": [(Parking, "take", _drop_held)],
     "nobody woken when there is room": [(FlowControl, "_note_drained", _rarely(0.2))],
     "ack is gone after a crash": [

@@ -1,18 +1,18 @@
-"""The book of leases of a queue against the tags that sessions have of it."""
+"""The book of leases of a queue against the tags that sessions have of it (`engine/invariants/`)."""
 
 from collections.abc import Iterator
 
-from ..leases.kind import LeasedQueue
-from .deadlines import LATE_NS, is_before
-from .queues import ids_in_store
-from .sessions import Held
+from ..invariants.deadlines import LATE_NS, is_before
+from ..invariants.queues import ids_in_store
+from ..messages.message import Message
+from .state import Leases
 
 
-def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str]:
-    """Faults of leases and slots: each has a session's tag and a note of its end. `is_small`: see `queue_of`."""
-    book = queue.book
+def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterator[str]:
+    """Faults of leases and slots: each has a session's tag and a note of its end. See `Kind.faults`."""
+    queue, book = leases.queue, leases.book
     is_late = 0 < book.next_ns() <= queue.context.broker.clock.monotonic_ns()  # later turns end the rest in slices
-    out = {id(message): message for message in held.by_queue.get(queue, [])}
+    out = {id(message): message for message in unacked}
     for name, table in (("lease", book.leases), ("slot", book.slots)):
         for id_, message in table.by_id.items():
             if message.id != id_ or out.pop(id(message), None) is None:
@@ -21,26 +21,26 @@ def leases_of(queue: LeasedQueue, held: Held, *, is_small: bool) -> Iterator[str
             ends = list(table.by_end())
             if [message.id for message, _ in ends] != list(table.by_id):
                 yield f"{len(table)} {name}s, of {len(ends)} it is known when they end"
-            if ends and not is_late and not is_before(queue._deadline, ends[0][1] + LATE_NS):
+            if ends and not is_late and not is_before(leases.deadline, ends[0][1] + LATE_NS):
                 yield f"a {name} ends at {ends[0][1]}, and no deadline is set"
             if table._noted != sum(len(one.ids) for one in table._ends):
                 yield f"counts {table._noted} notes of {name}s"
     if out:
         yield f"tags are out without a lease: {[message.id for message in out.values()][:20]}"
-    consumer_list = queue.lease_consumers
+    consumer_list = leases.consumer_list
     strangers = (consumer_list.aside | consumer_list.late | consumer_list.renewing).difference(consumer_list.consumers)
     if strangers:
         yield f"remembers {len(strangers)} consumers that are gone, or none"
     if is_small:
-        yield from _messages_of(queue)
+        yield from _messages_of(leases)
 
 
-def _messages_of(queue: LeasedQueue) -> Iterator[str]:
+def _messages_of(leases: Leases) -> Iterator[str]:
     """Faults of notes about messages: each message must exist, and the active ones be counted."""
-    book, active = queue.book, queue.active
+    book, active = leases.book, leases.active
     if not book.cancels and active is None:
         return
-    here = ids_in_store(queue)
+    here = ids_in_store(leases.queue)
     gone = book.cancels.keys() - book.leases.by_id.keys() - set(here)
     if gone:
         yield f"counts cancels of messages that are gone: {sorted(gone)[:20]}"
