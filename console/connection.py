@@ -37,10 +37,10 @@ from .messages import (
 from .metrics.facts import MetricsFacts
 from .options import ConsoleOptions
 from .pages import Pages
-from .places import Place
 from .proxies import behind
 from .routes import routes_with
 from .sampler import Sampler
+from .slots import Slot
 
 if TYPE_CHECKING:
     from .metrics.requests import Metrics, MetricsCall
@@ -55,16 +55,16 @@ HEAD_MAX = 16 * 1024
 #: Seconds for a request's head, including the time between two requests; for a body, and for an answer.
 HEAD_S, BODY_S, ANSWER_S = 5.0, 30.0, 30.0
 #: Grace period for a body in seconds, then the minimum upload rate in octets per second.
-SLOW_S, SLOWEST = 10.0, 1024
+GRACE_S, RATE_MIN = 10.0, 1024
 #: Maximum concurrent requests; beside them health checks, pages of metrics, and streams. Seconds between two pieces of
 #: a stream.
 AT_ONCE_MAX, PROBES_MAX, METRICS_MAX, STREAMS_MAX, PIECE_S = 10, 10, 4, 20, 0.5
 #: Limits on further input of a connection that is closed before its peer has sent everything, in seconds and octets.
-PARTING_S, PARTING_MAX = 1.0, 1024 * 1024
+DRAIN_S, DRAIN_MAX = 1.0, 1024 * 1024
 #: Minimum octets of an answer that is compressed.
-PACKED_MIN = 1024
+COMPRESSED_MIN = 1024
 #: Octets of a body that are compressed, and sent, in one step.
-PACKED_AT_ONCE, SENT_AT_ONCE = 64 * 1024, 256 * 1024
+COMPRESSED_AT_ONCE, SENT_AT_ONCE = 64 * 1024, 256 * 1024
 
 
 class Runtime(Protocol):
@@ -76,7 +76,7 @@ class Runtime(Protocol):
         """Dispatch and flush after a turn; unfinished work continues soon after."""
 
 
-class Answering:
+class ConsoleState:
     """The shared state of all connections of a console: the API, and the counts of concurrent work."""
 
     def __init__(
@@ -96,9 +96,9 @@ class Answering:
         self.unfinished = 0  # octets of incomplete bodies
         self.turn = trio.Lock()  # one connection works at a time, with turns of the broker's other tasks in between
 
-    async def serve(self, stream: trio.abc.Stream, peer: Peer, place: Place, *, is_metrics: bool) -> None:
+    async def serve(self, stream: trio.abc.Stream, peer: Peer, slot: Slot, *, is_metrics: bool) -> None:
         """Serve one connection to its end. `is_metrics`: it uses the metrics port."""
-        await Connection(self, stream, peer, place, self.open_metrics if is_metrics else self.open).serve()
+        await Connection(self, stream, peer, slot, self.open_metrics if is_metrics else self.open).serve()
 
     # -- what is served -----------------------------------------------------------------------------------------------
 
@@ -175,12 +175,12 @@ async def in_turns(steps: Generator[None, None, Answer], turn: trio.Lock, end_tu
 class Connection:
     """One accepted connection, which serves request after request."""
 
-    def __init__(self, server: Answering, stream: trio.abc.Stream, peer: Peer, place: Place, open_: "Opens") -> None:
+    def __init__(self, server: ConsoleState, stream: trio.abc.Stream, peer: Peer, slot: Slot, open_: "Opens") -> None:
         self._server = server
         self._open = open_
         self._stream = stream
         self._peer = peer
-        self._place = place
+        self._slot = slot
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
 
     async def serve(self) -> None:
@@ -194,19 +194,19 @@ class Connection:
                 if not isinstance(event, h11.Request) or not await self._answer(event):
                     return
                 if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
-                    await self._part()
+                    await self._drain()
                     return
                 http.start_next_cycle()
         except h11.RemoteProtocolError as error:
             if http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                 await self._send_in_time(Answer(error.error_status_hint), head=False, is_packed=False)
 
-    async def _part(self) -> None:
+    async def _drain(self) -> None:
         """Close so that the peer receives the answer, even if it is still sending."""
         if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS streams are not
             await self._stream.send_eof()
-        with trio.move_on_after(PARTING_S):
-            unread = PARTING_MAX
+        with trio.move_on_after(DRAIN_S):
+            unread = DRAIN_MAX
             while unread > 0 and (data := await self._stream.receive_some(READ_SIZE)):
                 unread -= len(data)
 
@@ -240,7 +240,7 @@ class Connection:
         http = self._http
         headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", date_of(time.time()))]
         raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers))) or b""
-        with self._server.streaming(), self._place.at_work():
+        with self._server.streaming(), self._slot.at_work():
             while (piece := stream.piece()) is not None:
                 self._server.runtime.end_turn()
                 raw += http.send(h11.Data(data=piece)) or b"" if piece else b""
@@ -280,7 +280,7 @@ class Connection:
         server = self._server
         call = self._open(request)
         body = await self._body(request, call.body_max) if call.body_max else b""
-        with server.at_work(call.work), self._place.at_work():
+        with server.at_work(call.work), self._slot.at_work():
             answer = await self._run(call, body)
         if answer.stream is not None and server.streams >= STREAMS_MAX:
             raise Refusal(503, "busy", "too many streams at once", (("retry-after", "5"),))
@@ -321,7 +321,7 @@ class Connection:
                     if server.unfinished > AT_ONCE_MAX * server.options().body_max:
                         raise Refusal(503, "busy", "too many long bodies at once", (("retry-after", "5"),))
                     passed = trio.current_time() - began
-                    if passed > SLOW_S and size < passed * SLOWEST:
+                    if passed > GRACE_S and size < passed * RATE_MIN:
                         break
         finally:
             server.unfinished -= size
@@ -335,8 +335,8 @@ class Connection:
             headers.append(JSON_TYPE)
         parts = body if isinstance(body, list) else [body or b""]
         is_open = all(name != "content-encoding" for name, _ in headers)
-        if is_packed and is_open and answer.status == 200 and sum(map(len, parts)) >= PACKED_MIN:
-            parts = await _packed(parts)
+        if is_packed and is_open and answer.status == 200 and sum(map(len, parts)) >= COMPRESSED_MIN:
+            parts = await _compressed(parts)
             headers.append(("content-encoding", "gzip"))
         if answer.status not in (204, 304):
             headers.append(("content-length", str(sum(map(len, parts)))))
@@ -367,14 +367,14 @@ class Connection:
         return not isinstance(event, h11.EndOfMessage)
 
 
-async def _packed(parts: list[bytes]) -> list[bytes]:
+async def _compressed(parts: list[bytes]) -> list[bytes]:
     """Compress with gzip."""
     import zlib
 
     packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     packed = []
     for part in parts:
-        for start in range(0, len(part), PACKED_AT_ONCE):
-            packed.append(packer.compress(part[start : start + PACKED_AT_ONCE]))
+        for start in range(0, len(part), COMPRESSED_AT_ONCE):
+            packed.append(packer.compress(part[start : start + COMPRESSED_AT_ONCE]))
             await trio.lowlevel.checkpoint()
     return [*filter(None, packed), packer.flush()]

@@ -106,8 +106,8 @@ def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths
         ready + unacked,
         ready,
         unacked,
-        sum(client.link.octets_in for client in mine),
-        sum(client.link.octets_out for client in mine),
+        sum(client.connection_info.octets_in for client in mine),
+        sum(client.connection_info.octets_out for client in mine),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .slices import Listing, let_go, mapped
+from .slices import Listing, free_in_steps, mapped
 
 if TYPE_CHECKING:
     import json
@@ -63,7 +63,7 @@ def list_in_steps(items: list[T], make: Callable[[T], bytes] = encoded) -> Listi
     )
     if parts:
         parts[-1] = parts[-1][:-1]
-    yield from let_go(rows)
+    yield from free_in_steps(rows)
     return [b"[", *parts, b"]"]
 
 

@@ -85,7 +85,7 @@ class Logins:
         """
         try:
             return self._broker().users.log_in(name, password, mechanism=HTTP, is_loopback=True, origin=peer.origin)
-        except errors.LoginBraked as braked:
+        except errors.LoginThrottled as braked:
             wait_s = -(-braked.wait_ns // _NS_A_SECOND)
             headers = (("retry-after", str(wait_s)),)
             raise Refusal(

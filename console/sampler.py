@@ -128,7 +128,7 @@ class Sampler:
         yield
         for start in range(0, len(clients), LOOKED_A_STEP):
             for client in clients[start : start + LOOKED_A_STEP]:
-                self._look(client, (client.link.octets_in, client.link.octets_out), SHORT)
+                self._look(client, (client.connection_info.octets_in, client.connection_info.octets_out), SHORT)
                 for session in client.sessions:
                     self._look(session, session_values(session), SHORT)
             yield
@@ -148,7 +148,7 @@ class Sampler:
                 for client in broker.connections
                 for session in client.sessions
             ),
-            sum(client.link.reads for client in broker.connections),
+            sum(client.connection_info.reads for client in broker.connections),
         )
         self._same = self._same + 1 if signs == self._signs else 0
         self._signs = signs
@@ -215,7 +215,7 @@ class Sampler:
     def client(self, client: Client, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
         """Rates of a connection."""
         series = self._series.get(client)
-        values = (client.link.octets_in, client.link.octets_out)
+        values = (client.connection_info.octets_in, client.connection_info.octets_out)
         return {**self._shown(CLIENT_NAMES, values, series, ranges), "reductions_details": {"rate": 0.0}}
 
     def session(self, session: Session, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:

@@ -14,17 +14,17 @@ import trio
 from .metrics.buckets import DELAYS, Buckets
 
 if TYPE_CHECKING:
-    from .connection import Answering, Runtime
+    from .connection import ConsoleState, Runtime
     from .messages import Peer
     from .metrics.facts import MetricsFacts
     from .options import ConsoleOptions
-    from .places import Place, Places
     from .sampler import Sampler
+    from .slots import Slot, Slots
 
 logger = logging.getLogger("leveret.console")
 
 #: Maximum connections of one address, except this machine and listed proxies; and at the metrics ports, of all.
-AN_ADDRESS_MAX, METRICS_MAX = 20, 50
+ADDRESS_MAX, METRICS_MAX = 20, 50
 _ACCEPT_PAUSE_S = 0.1
 #: Seconds for the TLS handshake, and for closing TLS.
 HANDSHAKE_S, CLOSING_S = 5.0, 1.0
@@ -45,18 +45,18 @@ class Server:
         self.delays = Buckets(DELAYS)
         self._facts = facts
         self._sampler: Sampler | None = None
-        self._answering: Answering | None = None
+        self._state: ConsoleState | None = None
         self._nursery = nursery
-        self._places: dict[bool, Places] = {}
+        self._slots: dict[bool, Slots] = {}
 
-    async def answering(self) -> "Answering":
+    async def state(self) -> "ConsoleState":
         """The shared state of connections, loaded with the first one in a thread: 50 ms, 3 MiB."""
-        if self._answering is None:
+        if self._state is None:
             make = await trio.to_thread.run_sync(_load, self.options)
-            if self._answering is None:  # no other task has loaded it meanwhile
+            if self._state is None:  # no other task has loaded it meanwhile
                 facts = None if self._facts is None else self._facts(self.delays)
-                self._answering = make(self.runtime, self.options, self.sampler(), facts)
-        return self._answering
+                self._state = make(self.runtime, self.options, self.sampler(), facts)
+        return self._state
 
     def sampler(self) -> "Sampler":
         """The sampler, made when there is something to count, or a client asks."""
@@ -79,21 +79,21 @@ class Server:
                 await trio.sleep(_ACCEPT_PAUSE_S)
                 continue
             try:
-                await self.answering()  # loads it with the first connection
+                await self.state()  # loads it with the first connection
             except Exception:
                 logger.exception("the console cannot be loaded")
                 sock.close()
                 continue
-            from .places import NoPlace
             from .proxies import is_trusted
+            from .slots import NoSlot
 
             peer, options, scope = peer_of(address, is_tls=is_tls), self.options(), trio.CancelScope()
             is_shared = peer.is_loopback or is_trusted(peer.address, options.proxies)
-            places = METRICS_MAX if is_metrics else options.connections_max
+            slots = METRICS_MAX if is_metrics else options.connections_max
             try:
-                of_kind = self._places_of(is_metrics=is_metrics)
-                place = of_kind.enter(peer.origin, scope.cancel, places=places, is_shared=is_shared)
-            except NoPlace as refusal:
+                of_kind = self._slots_of(is_metrics=is_metrics)
+                slot = of_kind.enter(peer.origin, scope.cancel, slots=slots, is_shared=is_shared)
+            except NoSlot as refusal:
                 sock.close()
                 logger.warning("%s: refused: %s", peer.address, refusal)
                 continue
@@ -101,32 +101,32 @@ class Server:
             if isinstance(address, tuple):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-            self._nursery.start_soon(self._serve, stream, peer, is_metrics, place, scope)
+            self._nursery.start_soon(self._serve, stream, peer, is_metrics, slot, scope)
 
-    def _places_of(self, *, is_metrics: bool) -> "Places":
+    def _slots_of(self, *, is_metrics: bool) -> "Slots":
         """The slots of a kind of port. Metrics ports have their own, so that probes succeed while the console is
         busy.
         """
-        if is_metrics not in self._places:
-            from .places import Places
+        if is_metrics not in self._slots:
+            from .slots import Slots
 
-            self._places[is_metrics] = Places(AN_ADDRESS_MAX)
-        return self._places[is_metrics]
+            self._slots[is_metrics] = Slots(ADDRESS_MAX)
+        return self._slots[is_metrics]
 
     async def _serve(
-        self, stream: trio.abc.Stream, peer: "Peer", is_metrics: bool, place: "Place", scope: trio.CancelScope
+        self, stream: trio.abc.Stream, peer: "Peer", is_metrics: bool, slot: "Slot", scope: trio.CancelScope
     ) -> None:
         try:
             with scope:
                 if peer.is_secure:
                     stream = await self._secured(stream)
-                await (await self.answering()).serve(stream, peer, place, is_metrics=is_metrics)
+                await (await self.state()).serve(stream, peer, slot, is_metrics=is_metrics)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer is gone, or does not use TLS
         except Exception:
             logger.exception("%s: internal error", peer.address)
         finally:
-            place.leave()
+            slot.leave()
             if scope.cancelled_caught:
                 logger.debug("%s: closed: another needs its place", peer.address)
                 await trio.aclose_forcefully(stream)
@@ -163,11 +163,11 @@ class Server:
         return bool(broker.connections) or any(vhost.queues for vhost in broker.virtual_hosts.values())
 
 
-def _load(options: "Callable[[], ConsoleOptions]") -> "type[Answering]":
-    from .connection import Answering
+def _load(options: "Callable[[], ConsoleOptions]") -> "type[ConsoleState]":
+    from .connection import ConsoleState
 
     options()  # imports modules
-    return Answering
+    return ConsoleState
 
 
 #: Seconds between two checks whether there is anything to sample.

@@ -20,7 +20,7 @@ STEP_S, PART_S = 0.003, 0.001
 #: milliseconds if keys are tuples of texts. Longer runs are merged object by object, which costs four times as much.
 SORTED_AT_ONCE, MERGED_AT_ONCE = 1_000, 8_000
 #: Objects that are freed in one step.
-LET_GO_AT_ONCE = 5_000
+FREED_AT_ONCE = 5_000
 
 #: The steps to a list.
 Listing = Generator[None, None, list[T]]
@@ -61,13 +61,13 @@ def ordered(key: Callable[[T], Any], items: Sequence[T]) -> Listing[T]:
         runs = yield from mapped(lambda pair: sorted(chain(*pair), key=key_of), pairs)
     places: Iterable[int] = heapq.merge(*runs, key=key_of) if len(runs) > 1 else chain(*runs)
     found = yield from mapped(items.__getitem__, places)
-    yield from let_go(keys)
+    yield from free_in_steps(keys)
     return found
 
 
-def let_go(items: list[Any]) -> Generator[None, None, None]:
+def free_in_steps(items: list[Any]) -> Generator[None, None, None]:
     """Free a list in steps: freeing 60,000 rows at once would take 10 ms."""
     while items:
-        del items[-LET_GO_AT_ONCE:]
+        del items[-FREED_AT_ONCE:]
         if items:
             yield

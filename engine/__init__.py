@@ -10,7 +10,7 @@ from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
 from .clients.client import Client
 from .clients.commit import Commit
-from .clients.link import Link
+from .clients.connection_info import ConnectionInfo
 from .clients.publish_with_room import PartlyPublished
 from .clients.session import Session
 from .clients.session_counts import PastSessions
@@ -120,7 +120,7 @@ from .stores.tail import Unreadable
 from .stores.temp_store import TempStore
 from .users.access import HTTP, TAGS, User, Users
 from .users.address_origins import THIS_MACHINE, address_origin
-from .users.brake import LoginBrake
+from .users.login_throttle import LoginThrottle
 from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
@@ -188,8 +188,8 @@ __all__ = [
     "Holder",
     "LeaseEndedEvent",
     "LeftEvent",
-    "Link",
-    "LoginBrake",
+    "ConnectionInfo",
+    "LoginThrottle",
     "Listener",
     "MS",
     "ManualClock",

@@ -58,12 +58,12 @@ class Connections(dict[Client, None]):
         """Remove a client that closes. Called by `Client.close`."""
         context = self._context
         if self.pop(client, client) is None:  # the first time
-            activity, link = context.activity, client.link
+            activity, connection_info = context.activity, client.connection_info
             activity.connections_closed += 1
-            activity.octets_in += link.octets_in
-            activity.octets_out += link.octets_out
-            activity.reads += link.reads
-            activity.writes += link.writes
+            activity.octets_in += connection_info.octets_in
+            activity.octets_out += connection_info.octets_out
+            activity.reads += connection_info.reads
+            activity.writes += connection_info.writes
         context.awaiting.pop(client, None)
         context.touched.pop(client, None)
         if not self:

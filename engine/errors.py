@@ -40,7 +40,7 @@ class LoginRefused(AccessRefused):
     """Unknown user, wrong password, or a loopback-only user from another machine. Fields: mechanism."""
 
 
-class LoginBraked(LoginRefused):
+class LoginThrottled(LoginRefused):
     """Refused without comparing the password, after too many failures. Fields: mechanism, wait_ns (until the next)."""
 
     wait_ns: int

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .comparing import MIRRORED, OPERATORS, Rules, any_equal, comparison
 from .functions.numbers import ARITHMETIC, NUMBERS
 from .functions.of_message import OF_MESSAGE, PREDEFINED
-from .functions.signatures import OF_SURROUNDINGS
+from .functions.signatures import OF_CLIENT_AND_BROKER
 from .functions.texts import TEXTS, regexp_replace
 from .functions.times import TIMES
 from .paths import Evaluate, compiled_path
@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {**TEXTS, **NUMBERS, **TIMES}
 _CONSTANTS: dict[str, Value] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_VALUE": NAN}
 
 
-class _Nobody(Subject):
+class _NoMessage(Subject):
     """The message for computing constants."""
 
     def body(self) -> bytes:
@@ -70,16 +70,16 @@ class Compiled(NamedTuple):
 
 
 class Compiler:
-    """`facts`: values of the functions about the client and the broker (CLIENT_NAME, ...). `used`: the names of those
-    used.
+    """`client_values`: values of the functions about the client and the broker (CLIENT_NAME, ...). `used`: the names of
+    those used.
     """
 
-    def __init__(self, rules: Rules, facts: Mapping[str, Value]) -> None:
+    def __init__(self, rules: Rules, client_values: Mapping[str, Value]) -> None:
         self.rules = rules
-        self.facts = facts
+        self.client_values = client_values
         self.used: set[str] = set()
         self.reads_body = False
-        self._nobody = _Nobody("", "")
+        self._no_message = _NoMessage("", "")
 
     # -- what is true -------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Compiler:
         value_of, other_of = left.evaluate, right.evaluate
         if not right.constant:
             return lambda subject: compare(value_of(subject), other_of(subject), subject)
-        other = other_of(self._nobody)
+        other = other_of(self._no_message)
         kind = type(other)
         # The same as `compare` if both are of this type: neither is NULL, NaN, or to be converted.
         if kind is int or (kind is str and (self.rules.orders_texts or symbol in ("=", "<>"))):
@@ -155,7 +155,7 @@ class Compiler:
         if not all(one.constant for one in members):
             several = [one.evaluate for one in members]
             return lambda subject: any_equal(equal, evaluate(subject), (one(subject) for one in several), subject)
-        values = [one.evaluate(self._nobody) for one in members]
+        values = [one.evaluate(self._no_message) for one in members]
         kinds = set(map(type, values))
         kind = kinds.pop() if len(kinds) == 1 else None
         if kind is not str and kind is not int:
@@ -229,7 +229,7 @@ class Compiler:
         """A function that computes a node."""
         compiled = self._value(node)
         if compiled.constant and not isinstance(node, Literal):
-            return _constant(compiled.evaluate(self._nobody))
+            return _constant(compiled.evaluate(self._no_message))
         return compiled
 
     def _value(self, node: Node) -> Compiled:
@@ -312,9 +312,9 @@ class Compiler:
         name = node.name
         if name in _CONSTANTS:
             return _constant(_CONSTANTS[name])
-        if name in OF_SURROUNDINGS:
+        if name in OF_CLIENT_AND_BROKER:
             self.used.add(name)
-            return _constant(self.facts.get(name))
+            return _constant(self.client_values.get(name))
         if name in OF_MESSAGE:
             return Compiled(self._without_empty(OF_MESSAGE[name]))
         if name in ("HEADER", "PROPERTY"):
@@ -332,7 +332,7 @@ class Compiler:
         if name == "COALESCE":
             return Compiled(partial(_first_of, evaluates), constant)
         if name == "REGEXP_REPLACE":
-            pattern = evaluates.pop(1)(self._nobody)
+            pattern = evaluates.pop(1)(self._no_message)
             function: Callable[..., Value] = partial(regexp_replace, Searcher(str(pattern or "")))
         else:
             function = _FUNCTIONS[name]

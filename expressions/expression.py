@@ -15,7 +15,7 @@ from .subject import Subject
 from .syntax import AMPS, Dialect
 from .values import TooCostly, Value
 
-NO_FACTS: Mapping[str, Value] = {}
+NO_VALUES: Mapping[str, Value] = {}
 
 
 class Expression:
@@ -26,11 +26,11 @@ class Expression:
 
     __slots__ = ("_compiler", "_condition", "_evaluate", "_tree", "dialect", "key", "reads_body", "text", "too_costly")
 
-    def __init__(self, text: str, dialect: Dialect, facts: Mapping[str, Value]) -> None:
+    def __init__(self, text: str, dialect: Dialect, client_values: Mapping[str, Value]) -> None:
         parsed = parse(text, dialect)
         rules = FILTERS if dialect is AMPS else CONVERTING_SELECTORS if parsed.converts else SELECTORS
         self._tree = parsed.tree
-        self._compiler = compiler = Compiler(rules, facts)
+        self._compiler = compiler = Compiler(rules, client_values)
         self._evaluate: Evaluate | None = None  # made on first use: a filter needs none
         try:
             self._condition = compiler.condition(parsed.tree)
@@ -38,7 +38,7 @@ class Expression:
             raise ExpressionError(text, 0, "what does not depend on the message takes too long") from None
         self.dialect = dialect
         self.text = printed(parsed.tree, dialect, converts=parsed.converts)
-        used = tuple((name, facts.get(name)) for name in sorted(compiler.used))
+        used = tuple((name, client_values.get(name)) for name in sorted(compiler.used))
         self.key: tuple[object, ...] = (dialect, self.text, used)
         self.reads_body = compiler.reads_body
         self.too_costly = 0
@@ -71,9 +71,9 @@ class Expression:
         return f"<Expression {self.dialect.value} {self.text}>"
 
 
-def compiled(text: str, dialect: Dialect, facts: Mapping[str, Value] = NO_FACTS) -> Expression:
-    """An expression. `facts`: the values of CLIENT_NAME, USER, REMOTE_ADDRESS and the names of the broker.
+def compiled(text: str, dialect: Dialect, client_values: Mapping[str, Value] = NO_VALUES) -> Expression:
+    """An expression. `client_values`: the values of CLIENT_NAME, USER, REMOTE_ADDRESS and the names of the broker.
 
     Raises: ExpressionError, UnsupportedFunction.
     """
-    return Expression(text, dialect, facts)
+    return Expression(text, dialect, client_values)

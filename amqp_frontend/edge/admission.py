@@ -32,7 +32,7 @@ KNOWN_MAX = 4096
 T = TypeVar("T")
 
 
-class NoPlace(Exception):
+class NoSlot(Exception):
     """No connection can make room; the text is for the log. `wait_ns`: time until one can, if the newcomer may wait."""
 
     def __init__(self, text: str, wait_ns: int | None = None) -> None:
@@ -88,23 +88,23 @@ class HalfOpen(Generic[T]):
     def __len__(self) -> int:
         return len(self._of)
 
-    def make_room(self, origin: str, *, is_trusted: bool, now_ns: int, places: int) -> T | None:
+    def make_room(self, origin: str, *, is_trusted: bool, now_ns: int, slots: int) -> T | None:
         """Find a slot for a newcomer. Returns: the connection that loses its slot and is to be closed, if one has to.
 
-        origin: as in `Peer.origin`. is_trusted: this machine, or a listed proxy. Raises: NoPlace.
+        origin: as in `Peer.origin`. is_trusted: this machine, or a listed proxy. Raises: NoSlot.
         """
         is_known = origin in self._known
         is_stranger = not is_trusted and not is_known
         part = 1 if is_trusted else 2 if is_known else 8
-        share = min(places, max(places // part, SHARE_MIN))
-        strangers_max = places - places // 4
+        share = min(slots, max(slots // part, SHARE_MIN))
+        strangers_max = slots - slots // 4
         before_ns = now_ns - (BEGUN_NS if is_stranger else BEGUN_AGAINST_KNOWN_NS)
         own = self._addresses.get(origin)
         count = 0 if own is None else own.count
         if own is not None and count >= share:
             from_whom: _Address[T] | None = own
             why = f"{count} connections from {origin} are not logged in"
-        elif len(self._of) >= places or (is_stranger and self._strangers >= strangers_max):
+        elif len(self._of) >= slots or (is_stranger and self._strangers >= strangers_max):
             from_whom = self._heaviest(only_strangers=is_stranger and self._strangers >= strangers_max)
             why = f"{len(self._of)} connections are not logged in"
             if from_whom is not None and from_whom.weight > (own.weight if own is not None else 0) + 1:
@@ -112,11 +112,11 @@ class HalfOpen(Generic[T]):
         else:
             return None
         if from_whom is None:
-            raise NoPlace(why)
+            raise NoSlot(why)
         lost = from_whom.oldest(before_ns)
         if lost is None:
             wait_ns = None if is_stranger else from_whom.wait_ns(before_ns)
-            raise NoPlace(why, wait_ns)
+            raise NoSlot(why, wait_ns)
         self.leave(lost)
         return lost
 
@@ -248,14 +248,14 @@ class Admission(Generic[T]):
         """Find a slot for a newcomer that is not logged in. In a shortage, another such connection makes room.
 
         They get at most half of the descriptors for connections: the rest is for connections that are logged in.
-        Returns: the connection that loses its slot and is to be closed. Raises: NoPlace.
+        Returns: the connection that loses its slot and is to be closed. Raises: NoSlot.
         """
-        places = options.half_open_max
+        slots = options.half_open_max
         if options.descriptor_max is not None:
-            places = min(places, max(options.descriptor_max // 2, 1))
+            slots = min(slots, max(options.descriptor_max // 2, 1))
         if is_short:
-            places = min(places, len(self.half_open))
-        return self.half_open.make_room(peer.origin, is_trusted=is_trusted, now_ns=now_ns, places=places)
+            slots = min(slots, len(self.half_open))
+        return self.half_open.make_room(peer.origin, is_trusted=is_trusted, now_ns=now_ns, slots=slots)
 
 
 def is_beyond(descriptor: int, options: FrontendOptions) -> bool:

@@ -24,7 +24,7 @@ from ..session.turn import handle_bytes
 from ..wire.large_body import LargeBody
 from ..wire.large_output import Gathered
 from ..wire.states import ConnectionState
-from .admission import Admission, NoPlace
+from .admission import Admission, NoSlot
 from .introduction import READ_SIZE, Introduction
 from .proxy_protocol import ProxyFault
 from .tls import TlsFault, TlsTransport
@@ -60,8 +60,8 @@ class Owner(Protocol):
     nursery: trio.Nursery
     admission: "Admission[Endpoint]"
 
-    def has_come_from(self, endpoint: "Endpoint") -> None:
-        """Note that a proxy has named the peer. Raises: NoPlace."""
+    def note_proxied(self, endpoint: "Endpoint") -> None:
+        """Note that a proxy has named the peer. Raises: NoSlot."""
 
     def forget(self, endpoint: "Endpoint") -> None:
         """Note that the connection has ended."""
@@ -163,15 +163,15 @@ class Endpoint:
                     data = b"".join(out)
             rest: bytes | memoryview | Gathered | None = None
             try:
-                link = self.session.login.link
-                link.writes += 1
+                connection_info = self.session.login.connection_info
+                connection_info.writes += 1
                 if isinstance(data, Gathered):
                     before = data.sent
                     rest = None if data.send(self.socket) else data  # the unsent rest
-                    link.octets_out += data.sent - before
+                    connection_info.octets_out += data.sent - before
                 else:
                     sent = self.transport.send(data)
-                    link.octets_out += sent
+                    connection_info.octets_out += sent
                     rest = memoryview(data)[sent:] if sent < len(data) else None
             except BlockingIOError:
                 rest = data
@@ -220,7 +220,7 @@ class Endpoint:
             with self.scope:
                 await trio.lowlevel.checkpoint_if_cancelled()  # the connection may have lost its slot already
                 await self._read()
-        except NoPlace as refusal:
+        except NoSlot as refusal:
             logger.warning("%s: refused: %s", session.login.peer.name, refusal)
         except ProxyFault as fault:
             logger.warning("%s: refused: PROXY header: %s", session.login.peer.name, fault)
@@ -246,7 +246,7 @@ class Endpoint:
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
         handle, congestion = self.handle, session.broker.context.congestion
-        incomplete, link = session.connection.incomplete, session.login.link
+        incomplete, connection_info = session.connection.incomplete, session.login.connection_info
         data = await self._first_octets()
         while not closing.finished:
             if not data:
@@ -263,8 +263,8 @@ class Endpoint:
                 except BlockingIOError:
                     continue
             congestion.queue = None
-            link.octets_in += len(data)
-            link.reads += 1
+            connection_info.octets_in += len(data)
+            connection_info.reads += 1
             step = handle(session, data)
             data = b""  # freed while waiting
             congested = congestion.queue
@@ -290,7 +290,7 @@ class Endpoint:
             return self.transport.recv(READ_SIZE) or None
         count = self.socket.recv_into(room)
         large.filled += count
-        self.session.login.link.octets_in += count
+        self.session.login.connection_info.octets_in += count
         if count < len(room):
             return b"" if count else None
         try:
@@ -307,7 +307,7 @@ class Endpoint:
                 self._tls,
                 is_proxied=self._is_proxied,
                 wait_readable=self.wait_readable,
-                on_proxied=lambda: self._server.has_come_from(self),
+                on_proxied=lambda: self._server.note_proxied(self),
                 on_begun=self._has_begun,
             )
             return await introduction.first_octets()
@@ -439,7 +439,7 @@ class Endpoint:
             if self.session.closing.abort:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
             elif self._tls is not None:
-                self._tls.say_goodbye()
+                self._tls.answer_close()
             trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
         except OSError:

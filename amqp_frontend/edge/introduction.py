@@ -20,7 +20,7 @@ READ_SIZE = 128 * 1024
 
 
 class Introduction:
-    """The introduction of one connection. `on_proxied`: a proxy named the peer (raises NoPlace); `on_begun`: the peer
+    """The introduction of one connection. `on_proxied`: a proxy named the peer (raises NoSlot); `on_begun`: the peer
     sent octets.
     """
 
@@ -46,7 +46,7 @@ class Introduction:
     async def first_octets(self) -> bytes:
         """Do the whole introduction.
 
-        Returns: the octets of AMQP that came with it, if any. Raises: ProxyFault, TlsFault, NoPlace, OSError.
+        Returns: the octets of AMQP that came with it, if any. Raises: ProxyFault, TlsFault, NoSlot, OSError.
         """
         session = self._session
         data = await self._read_proxy_header() if self._is_proxied else b""
@@ -93,7 +93,7 @@ class Introduction:
             certificate, options.ssl_cert_login_from, options.ssl_cert_login_san_type, options.ssl_cert_login_san_index
         )
         login.peer = replace(login.peer, is_secured=True, certified_name=name or None)
-        login.link.tls_protocol, _, login.link.tls_cipher = tls.description.partition(", ")
+        login.connection_info.tls_protocol, _, login.connection_info.tls_cipher = tls.description.partition(", ")
         logger.debug("%s: %s, certificate of %r", login.peer.name, tls.description, name)
         return tls.early_data()
 

@@ -13,7 +13,7 @@ import trio
 
 from ..options import FrontendOptions
 from ..peer.login import Peer
-from .admission import Admission, NoPlace, is_beyond
+from .admission import Admission, NoSlot, is_beyond
 from .endpoint import Endpoint, Runtime
 from .proxy_protocol import is_listed, peer_of
 from .tls import TlsTransport
@@ -76,7 +76,7 @@ class Server:
         is_trusted = peer.is_loopback or is_proxied
         try:
             await self._find_room(peer, is_trusted, options, is_short=bool(shortage))
-        except NoPlace as refused:
+        except NoSlot as refused:
             self._turn_away(sock, peer, shortage or str(refused), is_beyond=is_beyond(sock.fileno(), options))
             return
         except trio.Cancelled:
@@ -105,18 +105,18 @@ class Server:
     async def _find_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool) -> None:
         """As `_make_room`, but a known peer waits a little for a slot, and so do those behind it in the backlog.
 
-        Raises: NoPlace.
+        Raises: NoSlot.
         """
         try:
             self._make_room(peer, is_trusted, options, is_short=is_short)
-        except NoPlace as refused:
+        except NoSlot as refused:
             if refused.wait_ns is None:
                 raise
             await trio.sleep(refused.wait_ns / 1e9)
             self._make_room(peer, is_trusted, options, is_short=is_short)
 
     def _make_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool = False) -> None:
-        """Close the connection that makes room for a newcomer, if one has to. Raises: NoPlace."""
+        """Close the connection that makes room for a newcomer, if one has to. Raises: NoSlot."""
         admission = self.admission
         lost = admission.make_room(peer, is_trusted=is_trusted, options=options, is_short=is_short, now_ns=_now_ns())
         if lost is not None:
@@ -127,8 +127,8 @@ class Server:
         origin = endpoint.session.login.peer.origin
         self.admission.half_open.enter(endpoint, origin, is_trusted=is_trusted, now_ns=_now_ns())
 
-    def has_come_from(self, endpoint: Endpoint) -> None:
-        """Count the connection towards the share of the address that a proxy named. Raises: NoPlace."""
+    def note_proxied(self, endpoint: Endpoint) -> None:
+        """Count the connection towards the share of the address that a proxy named. Raises: NoSlot."""
         self.admission.half_open.leave(endpoint)
         peer = endpoint.session.login.peer
         self._make_room(peer, peer.is_loopback, endpoint.session.options)

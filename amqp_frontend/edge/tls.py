@@ -322,7 +322,7 @@ class TlsTransport:
         self._unsent = b""
         return True
 
-    def say_goodbye(self) -> None:
+    def answer_close(self) -> None:
         """Send close_notify if that is possible without waiting. Nothing may be sent after it."""
         try:
             self._tls.unwrap()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...engine import Client, FieldTableError, Link, User, Users, VirtualHost, decode_bare_table, errors
+from ...engine import Client, ConnectionInfo, FieldTableError, User, Users, VirtualHost, decode_bare_table, errors
 
 
 class MalformedResponse(Exception):
@@ -85,13 +85,13 @@ MECHANISMS: dict[str, Callable[[bytes, Users, Peer, str], User]] = {
 class Login:
     """The login of a connection. `user` is set by a login, `client` and `vhost` by connection.open."""
 
-    __slots__ = ("capabilities", "client", "client_properties", "link", "mechanism", "peer", "user", "vhost")
+    __slots__ = ("capabilities", "client", "client_properties", "connection_info", "mechanism", "peer", "user", "vhost")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.client_properties: dict[str, Any] = {}
         self.capabilities: frozenset[str] = frozenset()
-        self.link = Link("AMQP 0-9-1")
+        self.connection_info = ConnectionInfo("AMQP 0-9-1")
         self.mechanism = ""
         self.user: User | None = None
         self.client: Client | None = None

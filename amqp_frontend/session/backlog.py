@@ -57,10 +57,10 @@ class Backlog:
         if self.unfinished is not None:
             return not self.is_committing
         parking = self.parking
-        return self.step is Step.CUT or parking.has_unread or parking.next_ready() is not None or self.is_goodbye_due
+        return self.step is Step.CUT or parking.has_unread or parking.next_ready() is not None or self.is_close_due
 
     @property
-    def is_goodbye_due(self) -> bool:
+    def is_close_due(self) -> bool:
         """Whether the peer's connection.close had to wait and may be answered now."""
         parking = self.parking
         return parking.is_closing and self.unfinished is None and not parking.has_unconfirmed

@@ -28,7 +28,7 @@ S = ConnectionState
 _BEFORE_LOGIN = frozenset({S.HEADER, S.STARTING, S.SECURING, S.TUNING})
 OPEN = ChannelState.OPEN
 #: Seconds in which a peer has to disconnect after connection.close-ok.
-GOODBYE_MAX_S = 30
+DISCONNECT_MAX_S = 30
 
 
 class Closing:
@@ -154,7 +154,7 @@ class Closing:
             self._output.send(0, commands.Connection.CloseOk)
         self._set_timer(self._goodbye_ms(), self._hang_up)
 
-    def say_goodbye(self) -> None:
+    def answer_close(self) -> None:
         """Answer the peer's connection.close, after requeueing all deliveries; then the peer should disconnect."""
         self._parking.is_closing = False
         if self._confirming.channels:
@@ -246,7 +246,7 @@ class Closing:
         self._heartbeat.stop()
 
     def _goodbye_ms(self) -> int:
-        return 1000 * (min(self._heartbeat.interval_s, GOODBYE_MAX_S) or GOODBYE_MAX_S)
+        return 1000 * (min(self._heartbeat.interval_s, DISCONNECT_MAX_S) or DISCONNECT_MAX_S)
 
     def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
         if self._timer is not None:

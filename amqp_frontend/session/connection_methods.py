@@ -118,9 +118,9 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
     )
     if session.heartbeat.interval_s:
         login.client.liveness = session.heartbeat.is_alive
-    link = login.client.link = login.link
-    link.mechanism, link.heartbeat_s = login.mechanism, session.heartbeat.interval_s
-    link.channel_max, link.frame_max = session.channel_max, session.connection.frame_max
+    connection_info = login.client.connection_info = login.connection_info
+    connection_info.mechanism, connection_info.heartbeat_s = login.mechanism, session.heartbeat.interval_s
+    connection_info.channel_max, connection_info.frame_max = session.channel_max, session.connection.frame_max
     login.client.on_expelled = session.closing.expel
     login.client.on_send_after = session.journal.send_after
     login.vhost = session.broker.virtual_hosts[method.virtual_host]
@@ -138,7 +138,7 @@ def _close(session: AmqpSession, method: commands.Connection.Close) -> Step | No
         parking.is_closing = True
         session.connection.skip_everything()
         return Step.CLOSING
-    session.closing.say_goodbye()
+    session.closing.answer_close()
     return None
 
 

@@ -87,8 +87,8 @@ def _go_through(session: AmqpSession, turn: Turn) -> Step:
         turn.since_ns = None
     if parking.channels and step not in _ENDS:
         step = _run_held(session, turn)
-    if parking.is_closing and backlog.is_goodbye_due:
-        session.closing.say_goodbye()
+    if parking.is_closing and backlog.is_close_due:
+        session.closing.answer_close()
         return CLOSING
     if step in _ENDS:
         return step

@@ -230,7 +230,7 @@ REPLY: dict[type[Exception], Row] = {
     engine.VirtualHostNotFound: Row(530, CONNECTION, "vhost {vhost} not found"),
     engine.VirtualHostRefused: Row(530, CONNECTION, "access to vhost '{vhost}' refused for user '{user}'"),
     engine.LoginRefused: _LOGIN_REFUSED,
-    engine.LoginBraked: _LOGIN_REFUSED,
+    engine.LoginThrottled: _LOGIN_REFUSED,
     engine.PermissionRefused: Row(403, CHANNEL, "{action} access to " + _RESOURCE + " refused for user '{user}'"),
     engine.TopicRefused: Row(
         403,
@@ -455,7 +455,7 @@ def text_for_log(error: Exception, text: str) -> str:
     """The reply to an error for the log. The peer's octets are counted, not shown, and the text tells if a login was
     refused without a comparison of the password, which the peer does not learn.
     """
-    if isinstance(error, engine.LoginBraked):
+    if isinstance(error, engine.LoginThrottled):
         return f"{text} (too many failed: no password is looked at for {error.wait_ns // 1_000_000} ms)"
     for name in _SECRET & vars(error).keys():
         return f"{text.partition(' - ')[0]} - {type(error).__name__}, {_counted(vars(error)[name])}"

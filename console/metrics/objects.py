@@ -271,11 +271,11 @@ def _client_labels(client: Client) -> str:
 
 
 def _octets_of_client(client: Client) -> tuple[float, ...]:
-    return client.link.octets_in, client.link.octets_out
+    return client.connection_info.octets_in, client.connection_info.octets_out
 
 
 def _client(client: Client) -> tuple[float, ...]:
-    return client.link.reads, client.link.writes, len(client.outbox), len(client.sessions)
+    return client.connection_info.reads, client.connection_info.writes, len(client.outbox), len(client.sessions)
 
 
 def _whole_client(client: Client) -> tuple[float, ...]:

@@ -231,12 +231,12 @@ def channel_sums(broker: Broker) -> Generator[None, None, ChannelSums]:
     past = broker.context.activity
     sums = ChannelSums(confirmable=past.confirmable, confirmed=past.confirmed)
     clients = list(broker.connections)
-    links = [client.link for client in clients]
+    links = [client.connection_info for client in clients]
     sums.connections = len(clients)
-    sums.octets_in = past.octets_in + sum([link.octets_in for link in links])
-    sums.octets_out = past.octets_out + sum([link.octets_out for link in links])
-    sums.reads = past.reads + sum([link.reads for link in links])
-    sums.writes = past.writes + sum([link.writes for link in links])
+    sums.octets_in = past.octets_in + sum([connection_info.octets_in for connection_info in links])
+    sums.octets_out = past.octets_out + sum([connection_info.octets_out for connection_info in links])
+    sums.reads = past.reads + sum([connection_info.reads for connection_info in links])
+    sums.writes = past.writes + sum([connection_info.writes for connection_info in links])
     sessions = [session for client in clients for session in client.sessions]
     yield
     for start in range(0, len(sessions), CHANNELS_A_STEP):

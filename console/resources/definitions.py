@@ -11,7 +11,7 @@ from ..listing import Columns
 from ..long_bodies import parsed_in_steps
 from ..messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from ..options import CommandRefused, Steps
-from ..slices import let_go
+from ..slices import free_in_steps
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
 _FAULT = "failed_to_parse_json"
@@ -74,7 +74,7 @@ def _take_in(api: Api, request: Request, document: dict[str, Any], vhost: str | 
         raise bad_request(refused.reason) from None
     for rows in document.values():
         if isinstance(rows, list):
-            yield from let_go(rows)
+            yield from free_in_steps(rows)
     if done["faults"]:
         counts = ", ".join(f"{count} {what}" for what, count in done["imported"].items() if count)
         raise bad_request("\n".join([f"imported: {counts or 'nothing'}; not imported:", *done["faults"][:FAULTS_MAX]]))

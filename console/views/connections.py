@@ -34,15 +34,15 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
     """A connection, without the sampler's values. `is_alone`: not in a list."""
     host, port = host_of(client)
     peer_host, peer_port = peer_of(client)
-    link = client.link
+    connection_info = client.connection_info
     properties = arguments_view(client.properties)
     view: dict[str, Any] = {
-        "auth_mechanism": link.mechanism,
-        "channel_max": link.channel_max,
+        "auth_mechanism": connection_info.mechanism,
+        "channel_max": connection_info.channel_max,
         "channels": len(client.sessions),
         "client_properties": properties,
         "connected_at": client.since_ms,
-        "frame_max": link.frame_max,
+        "frame_max": connection_info.frame_max,
         "garbage_collection": NO_GARBAGE_COLLECTION,
         "host": host,
         "name": client.name,
@@ -50,24 +50,28 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
         "peer_host": peer_host,
         "peer_port": peer_port,
         "port": port,
-        "protocol": link.protocol,
-        "recv_cnt": link.reads,
-        "recv_oct": link.octets_in,
+        "protocol": connection_info.protocol,
+        "recv_cnt": connection_info.reads,
+        "recv_oct": connection_info.octets_in,
         "reductions": 0,
-        "send_cnt": link.writes,
-        "send_oct": link.octets_out,
+        "send_cnt": connection_info.writes,
+        "send_oct": connection_info.octets_out,
         "send_pend": client.unsent,
-        "ssl": bool(link.tls_protocol),
+        "ssl": bool(connection_info.tls_protocol),
         "state": state_of(client, broker),
-        "timeout": link.heartbeat_s,
+        "timeout": connection_info.heartbeat_s,
         "type": "network",
         "user": client.user.name,
         "user_who_performed_action": client.user.name,
         "vhost": client.vhost.name,
     }
     view |= dict.fromkeys(_TLS, "" if is_alone else None)
-    if link.tls_protocol:
-        view |= {"ssl_protocol": link.tls_protocol, "ssl_cipher": link.tls_cipher, **cipher_parts(link.tls_cipher)}
+    if connection_info.tls_protocol:
+        view |= {
+            "ssl_protocol": connection_info.tls_protocol,
+            "ssl_cipher": connection_info.tls_cipher,
+            **cipher_parts(connection_info.tls_cipher),
+        }
     name = properties.get("connection_name")
     if isinstance(name, str):
         view["user_provided_name"] = name

@@ -14,7 +14,7 @@ from ..flow.usage import Usage
 from ..messages.field_table import FieldTable
 from ..queues.queue import Queue
 from ..users.access import User
-from .link import Link
+from .connection_info import ConnectionInfo
 from .session import Session
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Client:
     __slots__ = (
         "broker",
         "closed",
+        "connection_info",
         "exclusive_queues",
         "flush",
         "host",
         "is_blocked",
-        "link",
         "liveness",
         "name",
         "on_expelled",
@@ -67,7 +67,7 @@ class Client:
         self.flush = flush
         self.unsent_max = self.broker.unsent_max
         self.properties = properties  # client properties of connection.start-ok
-        self.link = Link()
+        self.connection_info = ConnectionInfo()
         self.since_ms = self.broker.clock.wall_ms()
         self.is_blocked = False  # its frontend accepts no publishes now
         self.parked: Parked | None = None  # publishes parked by its frontend; None: there were never any

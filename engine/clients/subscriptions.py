@@ -110,8 +110,8 @@ class Subscriptions:
             return None
         from ..rules.consumer_filter import filter_of  # see `Consumer`
 
-        facts = {"CLIENT_NAME": client.name, "USER": client.user.name}
-        return filter_of(arguments, facts, name=queue.name, vhost=queue.vhost_name)
+        client_values = {"CLIENT_NAME": client.name, "USER": client.user.name}
+        return filter_of(arguments, client_values, name=queue.name, vhost=queue.vhost_name)
 
     def add_replies(self, session: "Session", tag: str, address: str, *, no_ack: bool) -> Consumer:
         """Subscribe to direct replies. Raises: as `Session.consume_replies`."""

@@ -17,8 +17,9 @@ _DIALECTS: dict[str, Dialect] = dict(zip(CONSUMER_FILTERS, (AMPS, JMS)))
 KEPT = 256
 
 
-def filter_of(arguments: FieldTable, facts: Mapping[str, Value], *, name: str, vhost: str) -> Expression | None:
-    """The filter in a consumer's arguments; None: all messages. `facts`: values about its client (see `compiled`).
+def filter_of(arguments: FieldTable, client_values: Mapping[str, Value], *, name: str, vhost: str) -> Expression | None:
+    """The filter in a consumer's arguments; None: all messages. `client_values`: values about its client (see
+    `compiled`).
 
     Raises: InvalidArgument: not a text, not an expression, or both arguments.
     """
@@ -33,7 +34,7 @@ def filter_of(arguments: FieldTable, facts: Mapping[str, Value], *, name: str, v
         reason = Reason("unacceptable", field.type_name)
     else:
         try:
-            return _compiled(field.value.decode(), _DIALECTS[key], tuple(sorted(facts.items())))
+            return _compiled(field.value.decode(), _DIALECTS[key], tuple(sorted(client_values.items())))
         except UnicodeDecodeError as error:
             reason = Reason("text", f"octet {error.start + 1}: this is no UTF-8")
         except ExpressionError as error:
@@ -47,5 +48,5 @@ def selector(text: str) -> Expression:
 
 
 @lru_cache(KEPT)
-def _compiled(text: str, dialect: Dialect, facts: tuple[tuple[str, Value], ...]) -> Expression:
-    return compiled(text, dialect, dict(facts))
+def _compiled(text: str, dialect: Dialect, client_values: tuple[tuple[str, Value], ...]) -> Expression:
+    return compiled(text, dialect, dict(client_values))

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ..errors import LoginBraked, LoginRefused, PermissionRefused, TopicRefused, VirtualHostRefused
-from .brake import LoginBrake
+from ..errors import LoginRefused, LoginThrottled, PermissionRefused, TopicRefused, VirtualHostRefused
+from .login_throttle import LoginThrottle
 from .passwords import NO_PASSWORD, PasswordHash
 from .permissions import EXCHANGE, Permissions, TopicPermission
 
@@ -104,15 +104,15 @@ HTTP = "HTTP"
 class Users:
     """All users by name. Change them through `Connections`, which also updates connected clients.
 
-    `brake`: delays logins after failures; None: no delays.
+    `login_throttle`: delays logins after failures; None: no delays.
     """
 
-    __slots__ = ("_by_name", "_is_used", "attempts", "brake")
+    __slots__ = ("_by_name", "_is_used", "attempts", "login_throttle")
 
-    def __init__(self, users: Iterable[User] = (), brake: LoginBrake | None = None) -> None:
+    def __init__(self, users: Iterable[User] = (), login_throttle: LoginThrottle | None = None) -> None:
         self._by_name = {user.name: user for user in users}
         self._is_used = bool(self._by_name)
-        self.brake = brake
+        self.login_throttle = login_throttle
         #: By protocol: [logins that succeeded, logins that failed].
         self.attempts: dict[str, list[int]] = {"http": [0, 0], "amqp091": [0, 0]}
 
@@ -148,10 +148,10 @@ class Users:
         `origin`: the peer's origin, by which failures are counted; see `address_origin`.
         Raises: LoginRefused, which does not reveal the reason to the peer.
         """
-        brake = self.brake
-        if brake is not None and (wait_ns := brake.wait_ns(name, origin)):
+        login_throttle = self.login_throttle
+        if login_throttle is not None and (wait_ns := login_throttle.wait_ns(name, origin)):
             self._count(mechanism)[1] += 1
-            raise LoginBraked(mechanism=mechanism, wait_ns=wait_ns)
+            raise LoginThrottled(mechanism=mechanism, wait_ns=wait_ns)
         try:
             user = self._by_name.get(name)
             # Also compared for unknown users, so that the answer takes the same time.
@@ -160,11 +160,11 @@ class Users:
                 raise self._refused(mechanism)
             self._checked(user, mechanism, is_loopback)
         except LoginRefused:
-            if brake is not None:
-                brake.failed(name, origin)
+            if login_throttle is not None:
+                login_throttle.failed(name, origin)
             raise
-        if brake is not None:
-            brake.succeeded(name, origin)
+        if login_throttle is not None:
+            login_throttle.succeeded(name, origin)
         return user
 
     def identify(self, name: str, *, mechanism: str, is_loopback: bool) -> User:

@@ -102,7 +102,7 @@ SIGNATURES: dict[str, Signature] = {
 }
 
 #: Functions known when the expression is compiled: about its client, and the broker.
-OF_SURROUNDINGS = frozenset({"CLIENT_NAME", "USER", "REMOTE_ADDRESS", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME"})
+OF_CLIENT_AND_BROKER = frozenset({"CLIENT_NAME", "USER", "REMOTE_ADDRESS", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME"})
 #: Functions whose value changes: refused, because a message is tested once, and the answer is kept.
 VOLATILE = frozenset({"UNIX_TIMESTAMP"})
 #: Further functions of AMPS.

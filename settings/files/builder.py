@@ -72,7 +72,7 @@ class RawEntry:
     origin: Origin
     values: dict[str, Any] = field(default_factory=dict)  # attribute -> value
     origins: dict[str, Origin] = field(default_factory=dict)
-    written: str = ""  # the match in the file, if it differs
+    in_file: str = ""  # the match in the file, if it differs
     rank: int = PLAIN  # of entries that become one match, the highest has precedence, setting by setting
     parse: Callable[[str, Wildcards], Match] = parse_match
 
@@ -108,7 +108,7 @@ class ConfigurationBuilder:
         self.logged_topics: dict[tuple[str, bool, str], LoggedTopic] = {}
         self.expiry_actions: list[ExpiryAction] = []
         self.replicated: dict[str, tuple[Origin, str]] = {}  # topics that AMPS would replicate -> where
-        self._written: dict[tuple[str, str], Mapping[str, str]] = {}  # of leased queues: argument -> key in the file
+        self._in_file: dict[tuple[str, str], Mapping[str, str]] = {}  # of leased queues: argument -> key in the file
         self._warned: set[str] = set()
 
     # -- for loaders --------------------------------------------------------------------------------------------------
@@ -137,17 +137,17 @@ class ConfigurationBuilder:
             why = f"accepted, but means nothing here: {reason}" if reason else NOT_IN_THIS_VERSION
             self.warn(origin, key, why)
 
-    def broker_value(self, origin: Origin, table: str, key: str, value: object, written: str = "") -> None:
-        """Set `[table] key` of KEYS. `written`: the key in the file, if it differs."""
+    def broker_value(self, origin: Origin, table: str, key: str, value: object, in_file: str = "") -> None:
+        """Set `[table] key` of KEYS. `in_file`: the key in the file, if it differs."""
         row = KEYS[table][key]
         try:
             self.explicit[table, key] = row.kind.read(value)
             self.explicit_at[table, key] = origin
         except ValueError as error:
-            self.wrong(origin, written or key, value, error)
+            self.wrong(origin, in_file or key, value, error)
             return
         if not row.is_supported:
-            self.no_effect(origin, written or key, row.reason)
+            self.no_effect(origin, in_file or key, row.reason)
 
     def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
         """Set one key of the wildcard syntax, of WILDCARD_KEYS."""
@@ -161,17 +161,17 @@ class ConfigurationBuilder:
 
     def add_entry(self, raw: RawEntry) -> None:
         """Add an address-setting; no other file may have one for the same match and virtual host."""
-        earlier = self.entries.setdefault((raw.vhost, raw.written or raw.match), raw)
+        earlier = self.entries.setdefault((raw.vhost, raw.in_file or raw.match), raw)
         if earlier is not raw:
             where = f" in vhost {raw.vhost!r}" if raw.vhost is not None else ""
             self.fault(raw.origin, "match", f"{shown(raw.match)}{where} stands already at {earlier.origin}")
 
     def replace_entry(self, raw: RawEntry) -> None:
         """Add an address-setting of a file format in which the last one of a match replaces the others."""
-        earlier = self.entries.get((raw.vhost, raw.written or raw.match))
+        earlier = self.entries.get((raw.vhost, raw.in_file or raw.match))
         if earlier is not None and earlier.origin.file == raw.origin.file:
-            del self.entries[raw.vhost, raw.written or raw.match]
-            what = f"{shown(raw.written or raw.match)} stands already at {earlier.origin}: only this one holds"
+            del self.entries[raw.vhost, raw.in_file or raw.match]
+            what = f"{shown(raw.in_file or raw.match)} stands already at {earlier.origin}: only this one holds"
             self.warn(raw.origin, "match", what)
         self.add_entry(raw)
 
@@ -210,25 +210,25 @@ class ConfigurationBuilder:
         elif earlier is not raw:
             self.warn(raw.origin, kind.partition(" ")[0], f"{what}: only this one holds, where ActiveMQ takes either")
 
-    def add_queue(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
-        """Add a queue; its arguments are checked here. `written`: argument -> the key in the file."""
+    def add_queue(self, queue: QueueDeclaration, in_file: Mapping[str, str]) -> None:
+        """Add a queue; its arguments are checked here. `in_file`: argument -> the key in the file."""
         if is_leased(queue.arguments):
-            self._check_leased(queue, written)
+            self._check_leased(queue, in_file)
             queue = replace(queue, arguments=MappingProxyType(plain_leased(queue.arguments)))
         earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
         if earlier is not queue:
             problem = f"{shown(queue.name)} stands already at {earlier.origin}"
             is_of_both = is_leased(queue.arguments) and is_leased(earlier.arguments)
             problem = str(LeasedFault("E-NAME", "name", problem)) if is_of_both else problem
-            self.fault(queue.origin, written.get("name", "queue"), problem)
+            self.fault(queue.origin, in_file.get("name", "queue"), problem)
             return
         self.add_vhost(queue.vhost)
         try:
             settings_of_arguments(queue.arguments)
         except ArgumentFault as error:
-            self.fault(queue.origin_of(error.key), written.get(error.key, error.key), error.problem)
+            self.fault(queue.origin_of(error.key), in_file.get(error.key, error.key), error.problem)
         if SELECTOR in queue.arguments:
-            key = written.get(SELECTOR, SELECTOR)
+            key = in_file.get(SELECTOR, SELECTOR)
             self.selector(queue.origin_of(SELECTOR), key, queue.arguments[SELECTOR])
         if queue.routing_type == MULTICAST:
             self.add_exchange(ExchangeDeclaration(queue.address, queue.vhost, origin=queue.origin))
@@ -240,10 +240,10 @@ class ConfigurationBuilder:
         except ValueError as error:
             self.wrong(origin, key, value, error)
 
-    def _check_leased(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
-        self._written[queue.vhost, queue.name] = written
+    def _check_leased(self, queue: QueueDeclaration, in_file: Mapping[str, str]) -> None:
+        self._in_file[queue.vhost, queue.name] = in_file
         for fault in read_leased(queue.name, queue.arguments)[1]:
-            key = written.get(fault.argument, fault.argument)
+            key = in_file.get(fault.argument, fault.argument)
             self.fault(queue.origin_of(fault.argument), key, str(fault))
 
     def add_logged_topic(self, topic: LoggedTopic, key: str) -> None:
@@ -355,9 +355,9 @@ class ConfigurationBuilder:
             self.warn(action.origin, action.path, problem)
         check = TopicCheck(tuple(self.logged_topics.values()), self.logs)
         for key, queue in self.queues.items():
-            written = self._written.get(key, {})
+            in_file = self._in_file.get(key, {})
             for origin, argument, fault in check.problems(queue) if is_leased(queue.arguments) else ():
-                self.fault(origin, written.get(argument, argument), str(fault))
+                self.fault(origin, in_file.get(argument, argument), str(fault))
             if is_leased(queue.arguments) and "x-replication" not in queue.arguments and queue.name in self.replicated:
                 origin, path = self.replicated[queue.name]
                 self.fault(origin, path, str(LeasedFault("E-REPL-LOCAL", "name", shown(queue.name))))
@@ -436,7 +436,7 @@ class ConfigurationBuilder:
             origins |= raw.origins
         others = [raw for raw in ordered if raw.rank != OF_TOPICS]
         for topics in (raw for raw in ordered if raw.rank == OF_TOPICS and others):
-            what = f"{shown(topics.written)} is {shown(topics.match)} without its JMS prefix"
+            what = f"{shown(topics.in_file)} is {shown(topics.match)} without its JMS prefix"
             if any(raw.values.get(key, value) != value for raw in others for key, value in topics.values.items()):
                 where = f"which stands already at {others[-1].origin} with other settings"
                 self.fault(topics.origin, "match", f"{what}, {where}")

@@ -37,10 +37,10 @@ class QueueTables(TomlSource):
         durable = self.optional(path, item, "durable", boolean, True)
         is_enabled = self.optional(path, item, "enabled", boolean, True)
         arguments: dict[str, object] = {}
-        written: dict[str, str] = {}
+        in_file: dict[str, str] = {}
         if "type" in item:
             arguments[QUEUE_TYPE] = self.optional(path, item, "type", word(*QUEUE_TYPES), CLASSIC)
-            written[QUEUE_TYPE] = "type"
+            in_file[QUEUE_TYPE] = "type"
         given = item.get("arguments", {})
         is_leased = AMPS in (arguments.get(QUEUE_TYPE), given.get(QUEUE_TYPE) if isinstance(given, dict) else None)
         known = LEASED_ATTRIBUTES if is_leased else QUEUE_ATTRIBUTES
@@ -51,7 +51,7 @@ class QueueTables(TomlSource):
                 if argument in arguments:
                     self.builder.fault(origin, key, f"says {argument}, which is given as well")
                 arguments[argument] = value
-                written[argument] = key
+                in_file[argument] = key
             elif key in LEASED_ATTRIBUTES or key in QUEUE_ATTRIBUTES:
                 problem = f'no queue with type = "{AMPS}" has it' if is_leased else f'only with type = "{AMPS}"'
                 self.builder.fault(origin, key, f"{problem}, but a queue-filter" if key == "filter" else problem)
@@ -63,11 +63,11 @@ class QueueTables(TomlSource):
         if name is None:
             return
         origins = {
-            argument: self.at(*path, *((written[argument],) if argument in written else ("arguments", argument)))
+            argument: self.at(*path, *((in_file[argument],) if argument in in_file else ("arguments", argument)))
             for argument in arguments
         }
         if is_leased:
-            self.durations(arguments, written, origins)
+            self.durations(arguments, in_file, origins)
         if address is not None and name != address:
             arguments["x-address"] = address
         queue = QueueDeclaration(
@@ -83,17 +83,17 @@ class QueueTables(TomlSource):
         )
         if is_leased:
             unset = {argument: key for key, argument in known.items() if argument not in arguments}
-            written = {"name": "name", **unset, **written}
-        self.builder.add_queue(queue, written)
+            in_file = {"name": "name", **unset, **in_file}
+        self.builder.add_queue(queue, in_file)
 
-    def durations(self, arguments: dict[str, object], written: dict[str, str], origins: dict[str, Any]) -> None:
+    def durations(self, arguments: dict[str, object], in_file: dict[str, str], origins: dict[str, Any]) -> None:
         """Refuse durations as text without a unit: AMPS takes them for seconds, and a number would be milliseconds."""
         for argument, value in list(arguments.items()):
             element = BY_ARGUMENT.get(argument)
             is_duration = element is not None and element.read is duration
             if is_duration and isinstance(value, str) and value.strip().replace(".", "", 1).isdigit():
                 expected = 'a duration: milliseconds, or text with its unit like "5s", "15m", "1h"'
-                self.builder.wrong(origins[argument], written.get(argument, argument), value, expected)
+                self.builder.wrong(origins[argument], in_file.get(argument, argument), value, expected)
                 del arguments[argument]
 
     def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:

@@ -135,8 +135,8 @@ def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bo
         except MatchFault as error:
             builder.fault(at, "queue", f"{shown(name)}: {error}")
             continue
-        written = "the default redelivery policy" if is_default else f"redelivery policy {name}"
-        raw = RawEntry(name, None, at, written=written, rank=rank, parse=parse_policy)
+        in_file = "the default redelivery policy" if is_default else f"redelivery policy {name}"
+        raw = RawEntry(name, None, at, in_file=in_file, rank=rank, parse=parse_policy)
         for key, value in {**settings, "dead-letter-address": beyond}.items():
             builder.set_field(raw, at, key, BY_KEY[key], value, as_text=False)
         builder.replace_entry(raw)
@@ -176,7 +176,7 @@ def _time_stamping(source: Strategies, element: Element) -> None:
         "ttlCeiling": Attribute("max-expiry-delay", milliseconds_or_off),
         **dict.fromkeys(others, ignored(anything)),
     }
-    raw = RawEntry(">", None, source.at(element), written=element.name, parse=parse_policy)
+    raw = RawEntry(">", None, source.at(element), in_file=element.name, parse=parse_policy)
     for key, (value, name) in source.read_attributes(element, known, others).items():
         if isinstance(value, int) and value > 0:
             source.set(raw, element, key, value, name)

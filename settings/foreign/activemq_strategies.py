@@ -165,9 +165,9 @@ class Strategies(XmlSource):
                 self.builder.no_effect(self.at(element), name)
         return given
 
-    def set(self, raw: RawEntry, element: Element, key: str, value: object, written: str) -> None:
+    def set(self, raw: RawEntry, element: Element, key: str, value: object, in_file: str) -> None:
         """Set one address-setting of the layer."""
-        self.builder.set_field(raw, self.at(element), written, BY_KEY[key], value, as_text=False)
+        self.builder.set_field(raw, self.at(element), in_file, BY_KEY[key], value, as_text=False)
 
     def no_text(self, element: Element) -> None:
         """Check that there is no text between elements, except the dots of an example."""

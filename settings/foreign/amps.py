@@ -340,8 +340,8 @@ class _Loader(Actions):
             elif text or child.name != "Filter":  # an empty filter is no filter
                 arguments[row.argument] = text
                 origins[row.argument] = self.at(child)
-        written = {row.argument: f"{path}/{row.tag}" if row.tag else path for row in ELEMENTS}
-        written["name"] = path if not names else f"{path}/{next(iter(names))}"
+        in_file = {row.argument: f"{path}/{row.tag}" if row.tag else path for row in ELEMENTS}
+        in_file["name"] = path if not names else f"{path}/{next(iter(names))}"
         origins["name"] = self.at(next(iter(names.values()), element))
         if TAGS[element.name] != LOCAL:
             arguments["x-replication"] = TAGS[element.name]
@@ -358,7 +358,7 @@ class _Loader(Actions):
             self.at(element),
             MappingProxyType(origins),
         )
-        self.builder.add_queue(queue, written)
+        self.builder.add_queue(queue, in_file)
 
     def replication(self, element: Element, path: str) -> None:
         """Skip replication, but note the topics that it lists: a LocalQueue must not be one of them."""

@@ -46,7 +46,7 @@ def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, n
     durable = True
     arguments: dict[str, object] = {}
     origins: dict[str, Origin] = {}
-    written: dict[str, str] = {}
+    in_file: dict[str, str] = {}
     for child in element.children:
         origin = Origin(file, child.line)
         if child.name == "durable":
@@ -56,7 +56,7 @@ def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, n
                 builder.wrong(origin, child.name, child.value, error)
         elif child.name in ("selector", "filter"):
             if text := child.attributes.get("string", child.text).strip():
-                arguments[SELECTOR], origins[SELECTOR], written = text, origin, {SELECTOR: child.name}
+                arguments[SELECTOR], origins[SELECTOR], in_file = text, origin, {SELECTOR: child.name}
         elif child.name == "entry":
             builder.no_effect(origin, child.name)
         else:
@@ -65,7 +65,7 @@ def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, n
     queue = QueueDeclaration(
         name, name, "/", ANYCAST, durable, True, MappingProxyType(arguments), origin, MappingProxyType(origins)
     )
-    builder.add_queue(queue, written)
+    builder.add_queue(queue, in_file)
 
 
 def load_jms_topic(builder: ConfigurationBuilder, file: str, element: Element, name: str) -> None:
@@ -81,7 +81,7 @@ _WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
 #: Elements that may be repeated in <configuration> or <core>, beside those without a counterpart.
 _REPEATABLE = ("queue", "topic", "address-setting", "core")
 
-_WRITTEN = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
+_IN_FILE = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
 
 _WIDE = (
     "covers other addresses in Artemis; here its queues get what is sent to that very name: bind them to an exchange"
@@ -191,9 +191,9 @@ class _Loader(XmlSource):
         if match is None:
             self.builder.fault(self.at(element), "match", "is missing in <address-setting>")
         plain = self.plain_at(element, match or "")
-        written = match or "" if plain != match else ""
+        in_file = match or "" if plain != match else ""
         rank = {ANYCAST: OF_QUEUES, MULTICAST: OF_TOPICS}.get(routing_type_of(match or "", ""), PLAIN)
-        raw = RawEntry(plain, None, self.at(element), written=written, rank=rank, parse=parse_artemis_match)
+        raw = RawEntry(plain, None, self.at(element), in_file=in_file, rank=rank, parse=parse_artemis_match)
         for child in self.each_once(element):
             name = OLD_NAMES.get(child.name, child.name)
             row = BY_KEY.get(name)
@@ -321,7 +321,7 @@ class _Loader(XmlSource):
             self.at(element),
             MappingProxyType(origins),
         )
-        self.builder.add_queue(queue, _WRITTEN)
+        self.builder.add_queue(queue, _IN_FILE)
 
     # -- diverts ------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leveret.amqp_frontend.edge.admission import BEGUN_AGAINST_KNOWN_NS, BEGUN_NS, KNOWN_MAX, HalfOpen, NoPlace
+from leveret.amqp_frontend.edge.admission import BEGUN_AGAINST_KNOWN_NS, BEGUN_NS, KNOWN_MAX, HalfOpen, NoSlot
 from leveret.amqp_frontend.edge.proxy_protocol import peer_of
 
 PLACES = 80  # a stranger's address has 10 of them, a known one 40, all strangers 60
@@ -11,17 +11,17 @@ PLACES = 80  # a stranger's address has 10 of them, a known one 40, all stranger
 class Door:
     """Connections are numbers that rise; `now_ns` is set by the test."""
 
-    def __init__(self, places: int = PLACES) -> None:
+    def __init__(self, slots: int = PLACES) -> None:
         self.half_open: HalfOpen[int] = HalfOpen()
-        self.places = places
+        self.slots = slots
         self.now_ns = 0
         self._next = 0
 
     def come(self, origin: str, *, is_trusted: bool = False, begins: bool = False) -> tuple[int, int | None]:
-        """(the newcomer, who lost a place). Raises: NoPlace."""
+        """(the newcomer, who lost a place). Raises: NoSlot."""
         self._next += 1
         how = {"is_trusted": is_trusted, "now_ns": self.now_ns}
-        lost = self.half_open.make_room(origin, places=self.places, **how)
+        lost = self.half_open.make_room(origin, slots=self.slots, **how)
         self.half_open.enter(self._next, origin, **how)
         if begins:
             self.half_open.has_begun(self._next)
@@ -55,7 +55,7 @@ def test_who_has_begun_has_a_second() -> None:
     """A herd from one address does not tread itself down; who does not go on makes room."""
     door = Door()
     ones = door.fill("a", 10, begins=True)
-    with pytest.raises(NoPlace, match="10 connections from a are not logged in") as refused:
+    with pytest.raises(NoSlot, match="10 connections from a are not logged in") as refused:
         door.come("a")
     assert refused.value.wait_ns is None
     door.now_ns = BEGUN_NS
@@ -71,7 +71,7 @@ def test_who_is_no_stranger_waits_for_a_tenth_of_it(kind: str) -> None:
     how = {"is_trusted": kind == "trusted"}
     ones = door.fill("a", 16 if how["is_trusted"] else 8, begins=True, **how)
     door.now_ns = 1000
-    with pytest.raises(NoPlace) as refused:
+    with pytest.raises(NoSlot) as refused:
         door.come("a", **how)
     assert refused.value.wait_ns is not None
     door.now_ns += refused.value.wait_ns
@@ -83,13 +83,13 @@ def test_fewer_places_than_are_taken() -> None:
     """Something else is short: who comes gets the place of one who is there, or there is nobody who could make room."""
     door = Door()
     ones = door.fill("a", 10)
-    door.places = 3
+    door.slots = 3
     assert door.come("b")[1] == ones[0]
     assert door.come("a")[1] == ones[1]
     for one in range(1, 20):
         door.half_open.leave(one)
-    door.places = 0
-    with pytest.raises(NoPlace, match="0 connections are not logged in"):
+    door.slots = 0
+    with pytest.raises(NoSlot, match="0 connections are not logged in"):
         door.come("a", is_trusted=True)
 
 
@@ -118,7 +118,7 @@ def test_many_addresses_with_one_each() -> None:
     door = Door()
     for number in range(60):
         door.fill(f"stranger {number}", 1, begins=True)
-    with pytest.raises(NoPlace, match="60 connections are not logged in"):
+    with pytest.raises(NoSlot, match="60 connections are not logged in"):
         door.come("newcomer")
     door.now_ns = BEGUN_NS
     assert door.come("newcomer")[1] == 1
@@ -141,7 +141,7 @@ def test_refused_logins_keep_their_places() -> None:
     door = Door()
     for one in door.fill("a", 10):
         door.half_open.was_refused(one)
-    with pytest.raises(NoPlace):
+    with pytest.raises(NoSlot):
         door.come("a")
     door.fill("b", 10)
     for one in range(1, 11):

@@ -214,7 +214,7 @@ REPLIES = {
         InternalExchangeRefused PermissionRefused ReservedName SystemExchangeRefused TopicRefused
     """,
     (403, CONNECTION, False): """
-        LoginBraked LoginRefused
+        LoginThrottled LoginRefused
     """,
     (404, CHANNEL, True): """
         ExchangeNotFound NoQueueDeclared NotFound QueueNotFound

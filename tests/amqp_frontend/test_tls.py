@@ -196,7 +196,7 @@ def test_goodbyes_go_both_ways(authority: Authority) -> None:
     tls.arrive(tls.to_us.read())
     assert tls.transport.recv(100) == b""
     assert tls.transport.recv(100) == b""  # without looking at the wire
-    tls.transport.say_goodbye()
+    tls.transport.answer_close()
     tls._hear()
     tls.client.unwrap()
     assert tls.goodbyes == 0

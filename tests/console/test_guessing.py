@@ -7,9 +7,9 @@ import pika
 import pytest
 from api_client import ApiClient, Response
 
-from leveret.engine import LoginBrake, ManualClock
+from leveret.engine import LoginThrottle, ManualClock
 from leveret.engine.clock import MS
-from leveret.engine.users.brake import FREE_FAILURES
+from leveret.engine.users.login_throttle import FREE_FAILURES
 from leveret.serving.composition import default_users
 from leveret.testing import RunningBroker, start_broker
 
@@ -44,7 +44,7 @@ class _Guarded:
 def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Guarded]:
     """With a brake, as brokers that are served have one."""
     clock, users = ManualClock(), default_users()
-    users.brake = LoginBrake(clock.monotonic_ns)
+    users.login_throttle = LoginThrottle(clock.monotonic_ns)
     monkeypatch.setattr("leveret.testing.edge.default_users", lambda **_: users)
     with start_broker(management=True) as broker:
         yield _Guarded(broker, clock)
@@ -104,5 +104,5 @@ def test_a_broker_that_is_served_has_one() -> None:
     from leveret.settings import Configuration
 
     built = build_broker(Configuration(), ManualClock(), lambda: 0.5)
-    assert built.broker.users.brake is not None
+    assert built.broker.users.login_throttle is not None
     built.close()

@@ -316,8 +316,8 @@ def test_slow_peers(api: ApiClient, monkeypatch: pytest.MonkeyPatch, limit: str,
 
 def test_a_trickle_is_too_slow(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body may be slow for a while; then it must come at some speed, or it is given up though something came."""
-    monkeypatch.setattr(connections, "SLOW_S", 0.0)
-    monkeypatch.setattr(connections, "SLOWEST", 10**9)
+    monkeypatch.setattr(connections, "GRACE_S", 0.0)
+    monkeypatch.setattr(connections, "RATE_MIN", 10**9)
     head = f"PUT /api/queues/%2F/q HTTP/1.1\r\nhost: localhost\r\nauthorization: {basic('guest', 'guest')}\r\n"
     with socket.create_connection(api.address) as peer:
         peer.sendall(f"{head}content-length: 900\r\n\r\n".encode())

@@ -93,7 +93,7 @@ def _body(answer: Answer) -> bytes:
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each object is a step of its own."""
     monkeypatch.setattr(slices, "STEP_S", -1.0)
-    monkeypatch.setattr(slices, "LET_GO_AT_ONCE", 1)
+    monkeypatch.setattr(slices, "FREED_AT_ONCE", 1)
     monkeypatch.setattr(slices, "SORTED_AT_ONCE", 4)
     monkeypatch.setattr(slices, "MERGED_AT_ONCE", 8)
 

@@ -15,9 +15,9 @@ from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
 from .command import command
 from .command_error import CommandError
-from .held import blocked_by, held_of, held_of_all
 from .kinds import OnlyVhost, QueueName, RingSize, VhostName, Word
 from .operator import Operator
+from .parked import blocked_by, parked_of, parked_of_all
 from .steps import Steps
 from .trouble import trouble
 
@@ -45,7 +45,7 @@ def status(at: Operator) -> Steps:
         "alarm": at.broker.flow.alarm_reason,
         "usage": _usage(at.broker),
         "blocked": _blocked(at.broker),
-        "held": held_of_all(at.broker),
+        "held": parked_of_all(at.broker),
         "slow_consumers": at.broker.context.slow_consumers.counts,
         "dead_letters_unroutable": {
             "count": at.broker.context.unroutable_letters.count,
@@ -75,7 +75,7 @@ def _usage(broker: Broker) -> list[dict[str, Any]]:
 def _blocked(broker: Broker) -> list[dict[str, Any]]:
     """Blocked connections, the longest wait first, with the amounts of their parked publishes."""
     return [
-        {"connection": client.name, "vhost": client.vhost.name, **why, "held": held_of(client)}
+        {"connection": client.name, "vhost": client.vhost.name, **why, "held": parked_of(client)}
         for client, why in blocked_by(broker)
     ]
 

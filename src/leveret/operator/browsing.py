@@ -18,11 +18,11 @@ from ..engine import (
     holder_of,
     scheduled,
 )
-from .choosing import Filter, Takes, chosen
 from .command import command
 from .command_error import CommandError
 from .event_log import Entry
 from .kinds import NUMBER, AsUser, Name, OnlyVhost, QueueName, VhostName, Word
+from .message_selection import Filter, Takes, selection_of
 from .messages import Encoding, Truncate, check_encoding, shown_message
 from .operator import Operator, refusals, until_idle
 from .slices import READY, SCHEDULED, STATES, Seen, slices_of
@@ -73,7 +73,7 @@ def browse(
     if state not in STATES:
         raise CommandError(f"browse: state must be {', '.join(STATES[:-1])} or {STATES[-1]}, not {state!r}")
     check_encoding(encoding)
-    takes = chosen("browse", given)
+    takes = selection_of("browse", given)
     with at.client(vhost, as_user) as (client, host):
         found = host.queues.for_consumer(queue, client)
         yield from until_idle(host, queue)
@@ -143,7 +143,7 @@ def search(
     journal: true: what the journal's newest segments tell, too (default false)
     count: at most this many (default 50, at most 200)
     """
-    takes = chosen("search", given, message_id=message_id, correlation_id=correlation_id)
+    takes = selection_of("search", given, message_id=message_id, correlation_id=correlation_id)
     if takes is None and id is None:
         raise CommandError("search: expected id, message-id, correlation-id, routing-key, header, text or filter")
     user = None if as_user is None else at.user(as_user)

@@ -11,9 +11,9 @@ from ..engine import Client, ConnectionForced, Consumer, Holder, Session
 from ..settings.faults import nearest
 from .command import command
 from .command_error import CommandError
-from .held import blocked_by, held_of
 from .kinds import Name, OnlyUser, OnlyVhost
 from .operator import Operator
+from .parked import blocked_by, parked_of
 
 #: The client's default reason: the text of RabbitMQ's management plugin.
 CLOSED_BY_HAND = "Closed via management plugin"
@@ -40,7 +40,7 @@ def connections(at: Operator, *, vhost: OnlyVhost | None = None, user: OnlyUser 
             "channels": len(client.sessions),
             "since_ms": client.since_ms,
             "blocked_by": waits.get(client, []),
-            "held": held_of(client),
+            "held": parked_of(client),
         }
         for client in _clients(at, vhost, user)
     ]

@@ -30,10 +30,10 @@ from ..engine import (
     to_queue,
     why_not,
 )
-from .choosing import Filter, chosen
 from .command import command
 from .command_error import CommandError
 from .kinds import FLAG, JSON, NAME, NUMBER, TEXT, AsUser, OnlyVhost, QueueName, VhostName, Word
+from .message_selection import Filter, selection_of
 from .messages import shown_message
 from .operator import Operator, refusals, until_idle
 from .steps import Steps
@@ -239,7 +239,7 @@ def _choice_of(command: str, request: JobRequest) -> Choice:
         raise CommandError(
             f"{command}: positions: expected a list of at most {POSITIONS_MAX} numbers, as `browse` shows"
         )
-    takes = chosen(command, request) or takes_all
+    takes = selection_of(command, request) or takes_all
     return Choice(takes, None if positions is None else frozenset(positions), request.limit)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..configured.configured import ConfiguredObjects, Report, unknown_points
 from ..configured.configured_users import DEFAULT_GUEST
 from ..configured.options import broker_options, unsent_max
-from ..engine import Broker, Clock, LoginBrake, Message, TempStore, Users
+from ..engine import Broker, Clock, LoginThrottle, Message, TempStore, Users
 from ..operator.control import EXCHANGE, ControlTable
 from ..settings import Configuration
 from .descriptors import descriptor_limits
@@ -90,7 +90,7 @@ def build_broker(
     control = ControlTable(reload=reload, edge_status=edge_status, log_lines=log_lines)
     broker = Broker(
         clock,
-        Users(brake=LoginBrake(clock.monotonic_ns)) if users is None else users,
+        Users(login_throttle=LoginThrottle(clock.monotonic_ns)) if users is None else users,
         services={EXCHANGE: control.handle},
         settings=configuration.repository,
         options=broker_options(configuration),

@@ -8,7 +8,9 @@ from ..engine import SessionFailed, errors
 logger = logging.getLogger("leveret.testing")
 
 
-def said(connection: Callable[[], str], ended: Callable[[SessionFailed], None]) -> Callable[[SessionFailed], None]:
+def handler_with_warning(
+    connection: Callable[[], str], ended: Callable[[SessionFailed], None]
+) -> Callable[[SessionFailed], None]:
     """A handler of sessions that the engine ends, which warns first if the reason is a timeout.
 
     `connection`: its name.

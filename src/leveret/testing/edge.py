@@ -250,7 +250,7 @@ class Edge(Runtime):
                 started(nursery)
                 await stopping.wait()
                 self.server.stop_listening()
-                await self.server.say_goodbye()
+                await self.server.close_all()
                 nursery.cancel_scope.cancel()
         finally:
             if self._data is not None:

@@ -53,7 +53,7 @@ class FaultScope:
         return self._left >= 0
 
 
-class Stage(Protocol):
+class FaultContext(Protocol):
     """The part of `Edge` that faults use."""
 
     @property
@@ -129,10 +129,10 @@ class Fault(Hooks):
 
     # -- in the broker's loop, as the hooks --------------------------------------------------------------------------
 
-    def begin(self, edge: Stage) -> None:
+    def begin(self, edge: FaultContext) -> None:
         """Begin to act."""
 
-    def end(self, edge: Stage) -> None:
+    def end(self, edge: FaultContext) -> None:
         """Undo what has to be undone at the end."""
 
 
@@ -147,25 +147,25 @@ class FaultTable:
     def __bool__(self) -> bool:
         return self._steps_in
 
-    def add(self, fault: Fault, edge: Stage) -> None:
+    def add(self, fault: Fault, edge: FaultContext) -> None:
         """Put a fault in force."""
         self._faults[fault] = None
         self._tell()
         fault.begin(edge)
 
-    def remove(self, fault: Fault, edge: Stage) -> None:
+    def remove(self, fault: Fault, edge: FaultContext) -> None:
         """End a fault."""
         if fault in self._faults:
             del self._faults[fault]
             fault.end(edge)
             self._tell()
 
-    def clear(self, edge: Stage) -> None:
+    def clear(self, edge: FaultContext) -> None:
         """End all faults."""
         for fault in list(self._faults):
             self.remove(fault, edge)
 
-    def clear_of(self, vhost: str, edge: Stage) -> None:
+    def clear_of(self, vhost: str, edge: FaultContext) -> None:
         """End the faults of one virtual host."""
         for fault in list(self._faults):
             if fault.scope.vhost == vhost:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..engine import BlockedEvent, Event, EventKind
 from ..settings import Configuration, Layer, SettingsRepository, SystemUsage, entry, layer_of
-from .fault import Fault, FaultScope, Stage
+from .fault import Fault, FaultContext, FaultScope
 
 
 class MemoryLimit(Fault):
@@ -31,11 +31,11 @@ class MemoryLimit(Fault):
             if value is not None
         }
 
-    def begin(self, edge: Stage) -> None:
+    def begin(self, edge: FaultContext) -> None:
         edge.change_configuration(self, self._limited)
         edge.broker.context.listeners.append(self._listen)
 
-    def end(self, edge: Stage) -> None:
+    def end(self, edge: FaultContext) -> None:
         if self._listen in edge.broker.context.listeners:  # it ended, or was started again
             edge.broker.context.listeners.remove(self._listen)
         edge.change_configuration(self, None)

@@ -10,7 +10,7 @@ from ..amqp_frontend.session.turn import EVENT_HANDLERS
 from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import MS, EngineError, consumers
-from .fault import Fault, FaultScope, Stage, channel_of, method_of
+from .fault import Fault, FaultContext, FaultScope, channel_of, method_of
 from .server import Confirms, WatchedEndpoint
 
 SETTLING = frozenset({"basic.ack", "basic.nack", "basic.reject"})
@@ -71,7 +71,7 @@ class HoldConfirms(Fault):
             self._held.append(held)
         return []
 
-    def end(self, edge: Stage) -> None:
+    def end(self, edge: FaultContext) -> None:
         for held in self._held:
             _let_go(held)
         self._held.clear()
@@ -103,7 +103,7 @@ class Block(Fault):
         self._told: dict[WatchedEndpoint, None] = {}
         self._parked: list[tuple[WatchedEndpoint, PublishReceived]] = []
 
-    def begin(self, edge: Stage) -> None:
+    def begin(self, edge: FaultContext) -> None:
         for endpoint in edge.endpoints_of(None):
             if self.scope.covers(endpoint):
                 self._tell(endpoint)
@@ -117,7 +117,7 @@ class Block(Fault):
         self.hit(f"parked a publish of {endpoint.name}")
         return None
 
-    def end(self, edge: Stage) -> None:
+    def end(self, edge: FaultContext) -> None:
         for endpoint in self._told:
             if "connection.blocked" in endpoint.session.login.capabilities and not endpoint.session.closing.finished:
                 endpoint.session.output.send(0, commands.Connection.Unblocked)
@@ -149,7 +149,7 @@ class CancelConsumers(Fault):
         super().__init__(scope)
         self._queue = queue
 
-    def begin(self, edge: Stage) -> None:
+    def begin(self, edge: FaultContext) -> None:
         for vhost in edge.broker.virtual_hosts.values():
             queue = vhost.queues.get(self._queue)
             if queue is None or self.scope.vhost not in (None, vhost.name):

@@ -25,7 +25,7 @@ from ..amqp_frontend.wire.events import ProtocolEvent
 from ..amqp_frontend.wire.frames import Connection
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import Client, Clock, Deadlines, Queue
-from .consumer_timeouts import said
+from .consumer_timeouts import handler_with_warning
 from .options import EdgeOptions
 from .single_events import behind_open, single_events
 from .virtual_clock import EngineClock
@@ -98,7 +98,7 @@ class HooksInForce(Hooks, Protocol):
         """Wait until a fault begins or ends."""
 
 
-class Surroundings(Runtime, Protocol):
+class EdgeServices(Runtime, Protocol):
     """The part of `Edge` that connections use."""
 
     @property
@@ -198,7 +198,7 @@ class WatchedSession(AmqpSession):
         )
         self._watch(endpoint)
         if endpoint.edge.clock.is_virtual:
-            self.output.on_session_failed = said(lambda: endpoint.name, self.closing.session_failed)
+            self.output.on_session_failed = handler_with_warning(lambda: endpoint.name, self.closing.session_failed)
 
     def _watch(self, endpoint: "WatchedEndpoint | None") -> None:
         self.endpoint = endpoint
@@ -220,7 +220,7 @@ class WatchedSession(AmqpSession):
 class WatchedSocket:
     """A socket that counts reads and writes, and passes them to the faults in force."""
 
-    def __init__(self, sock: socket.socket, edge: Surroundings) -> None:
+    def __init__(self, sock: socket.socket, edge: EdgeServices) -> None:
         self._socket = sock
         self._edge = edge
         self.endpoint: WatchedEndpoint | None = None
@@ -375,7 +375,7 @@ class WatchedServer(Server):
 
     endpoint_type = WatchedEndpoint  # type: ignore[assignment]
 
-    def __init__(self, edge: Surroundings, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
+    def __init__(self, edge: EdgeServices, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
         super().__init__(edge, options, nursery)
         self.edge = edge
         self.endpoints: dict[WatchedEndpoint, None] = {}  # type: ignore[assignment]
@@ -422,7 +422,7 @@ class WatchedServer(Server):
             endpoint.abort()
         self.endpoints.clear()
 
-    async def say_goodbye(self) -> None:
+    async def close_all(self) -> None:
         """Close as a stopping broker does: connection.close 320, and a short wait for the answers."""
         for endpoint in list(self.endpoints):
             if not self.edge.faults.may_write(endpoint):

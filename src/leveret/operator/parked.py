@@ -18,7 +18,7 @@ def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
         )
 
 
-def held_of(client: Client) -> dict[str, Any]:
+def parked_of(client: Client) -> dict[str, Any]:
     """The parked publishes of a client, in memory and in the temp store; empty: none.
 
     `unread`: there are so many that the client is not read.
@@ -34,9 +34,9 @@ def held_of(client: Client) -> dict[str, Any]:
     }
 
 
-def held_of_all(broker: Broker) -> dict[str, Any]:
+def parked_of_all(broker: Broker) -> dict[str, Any]:
     """The same of all clients together, and the maximum octets in memory; 0: no limit."""
-    rows = [row for row in map(held_of, broker.connections) if row]
+    rows = [row for row in map(parked_of, broker.connections) if row]
     return {
         "connections": len(rows),
         "publishes": sum(row["publishes"] for row in rows),

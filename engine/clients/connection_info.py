@@ -1,7 +1,7 @@
 """Facts of a client's connection that its frontend reports, for operators. The engine does not use them."""
 
 
-class Link:
+class ConnectionInfo:
     """`octets_in`, `octets_out`, `reads`, `writes` are counters; all other fields are set once.
 
     `tls_protocol` empty: the connection is not encrypted.

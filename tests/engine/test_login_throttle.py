@@ -2,10 +2,10 @@
 
 import pytest
 
-from leveret.engine import LoginBrake, ManualClock, User, Users, hash_password
+from leveret.engine import LoginThrottle, ManualClock, User, Users, hash_password
 from leveret.engine.clock import MS
-from leveret.engine.errors import LoginBraked, LoginRefused
-from leveret.engine.users.brake import FORGOTTEN_NS, FREE_FAILURES, NAMES_MAX, REMEMBERED_MAX
+from leveret.engine.errors import LoginRefused, LoginThrottled
+from leveret.engine.users.login_throttle import FORGOTTEN_NS, FREE_FAILURES, NAMES_MAX, REMEMBERED_MAX
 
 
 class _Guesses:
@@ -13,16 +13,17 @@ class _Guesses:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.brake = LoginBrake(self.clock.monotonic_ns)
+        self.login_throttle = LoginThrottle(self.clock.monotonic_ns)
         self.users = Users(
-            [User("a", hash_password("right", b"salt")), User("b", hash_password("right", b"salt"))], self.brake
+            [User("a", hash_password("right", b"salt")), User("b", hash_password("right", b"salt"))],
+            self.login_throttle,
         )
 
     def log_in(self, password: str, name: str = "a", origin: str = "x", mechanism: str = "PLAIN") -> int | None:
         """0: right; None: wrong; how long nothing is looked at, in ms."""
         try:
             self.users.log_in(name, password, mechanism=mechanism, is_loopback=False, origin=origin)
-        except LoginBraked as braked:
+        except LoginThrottled as braked:
             return braked.wait_ns // MS
         except LoginRefused:
             return None
@@ -55,7 +56,7 @@ def test_the_right_password_tells_nothing_while_it_waits() -> None:
         assert guesses.log_in("right", mechanism=mechanism) == guesses.log_in("wrong", mechanism=mechanism) == 200
     guesses.clock.advance_ns(200 * MS)
     assert guesses.log_in("right") == 0
-    assert len(guesses.brake) == 0
+    assert len(guesses.login_throttle) == 0
     guesses.fail(FREE_FAILURES)
 
 
@@ -98,12 +99,12 @@ def test_the_table_is_bounded() -> None:
     """Whatever comes: origins, names, and how long these are."""
     guesses = _Guesses()
     for number in range(REMEMBERED_MAX + 10):
-        guesses.brake.failed("x" * 10_000, f"origin {number}")
-    assert len(guesses.brake) == REMEMBERED_MAX
-    assert guesses.brake.wait_ns("x" * 10_000, "origin 0") == 0
+        guesses.login_throttle.failed("x" * 10_000, f"origin {number}")
+    assert len(guesses.login_throttle) == REMEMBERED_MAX
+    assert guesses.login_throttle.wait_ns("x" * 10_000, "origin 0") == 0
     for number in range(NAMES_MAX * 3):
-        guesses.brake.failed(f"name {number}", "one")
-    assert len(guesses.brake) == REMEMBERED_MAX
+        guesses.login_throttle.failed(f"name {number}", "one")
+    assert len(guesses.login_throttle) == REMEMBERED_MAX
 
 
 def test_without_a_brake() -> None:

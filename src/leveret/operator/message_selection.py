@@ -23,7 +23,7 @@ class Filter:
     origin: Annotated[str, TEXT, "dead letters: died in this queue"] | None = None
 
 
-def chosen(
+def selection_of(
     command: str, given: Filter, *, message_id: str | None = None, correlation_id: str | None = None
 ) -> Takes | None:
     """A predicate for the selected messages; None: all. Raises: CommandError."""

@@ -11,7 +11,7 @@ from api_client import ApiClient, basic
 from leveret.console import api as apis
 from leveret.console import connection as connections
 from leveret.console import server as servers
-from leveret.console.places import NoPlace, Place, Places
+from leveret.console.slots import NoSlot, Slot, Slots
 from leveret.testing import start_broker
 
 HALF_A_LOGIN = (
@@ -26,11 +26,11 @@ class _Peers:
     """Connections by name, with who lost its place."""
 
     def __init__(self, share: int = 20) -> None:
-        self.places = Places(share)
+        self.slots = Slots(share)
         self.lost: list[str] = []
 
-    def enter(self, name: str, origin: str, *, places: int = 100, is_shared: bool = False) -> Place:
-        return self.places.enter(origin, lambda: self.lost.append(name), places=places, is_shared=is_shared)
+    def enter(self, name: str, origin: str, *, slots: int = 100, is_shared: bool = False) -> Slot:
+        return self.slots.enter(origin, lambda: self.lost.append(name), slots=slots, is_shared=is_shared)
 
 
 def test_an_address_has_its_share() -> None:
@@ -53,19 +53,19 @@ def test_who_has_most_makes_room() -> None:
     peers = _Peers(share=2)
     peers.enter("far", "far")
     for name in "abc":
-        peers.enter(name, "here", places=4, is_shared=True)
-    peers.enter("late", "late", places=4)
+        peers.enter(name, "here", slots=4, is_shared=True)
+    peers.enter("late", "late", slots=4)
     assert peers.lost == ["a"]
 
 
 def test_who_has_lost_its_place_does_not_come_back() -> None:
     """Nor twice: what it was doing ends later."""
     peers = _Peers(share=1)
-    place = peers.enter("a", "x")
+    slot = peers.enter("a", "x")
     other = peers.enter("b", "x")
-    with place.at_work(), other.at_work(), pytest.raises(NoPlace, match="1 connections from x are at work"):
+    with slot.at_work(), other.at_work(), pytest.raises(NoSlot, match="1 connections from x are at work"):
         peers.enter("c", "x")
-    place.leave()
+    slot.leave()
     other.leave()
     other.leave()
     peers.enter("d", "x")

@@ -35,7 +35,7 @@ class _Failures:
         return self.last_ns + (0 if over <= 0 else min(LONGEST_NS, FIRST_NS << min(over - 1, 30)))
 
 
-class LoginBrake:
+class LoginThrottle:
     """Counts failed logins and computes delays. `now_ns`: monotonic. All methods are O(1)."""
 
     __slots__ = ("_failures", "_names", "_now_ns")
