@@ -131,10 +131,10 @@ def model_of(recovered: Recovered, journal: Journal) -> Model:
     found: Model = {}
     for id_, declared in recovered.objects.items():
         assert declared.what == QUEUE
-        queue = recovered.queue(id_)
+        queue = recovered.queues.get(id_)
         found[recovered.names.text(id_)] = {
             message.id: (PLAIN.split(journal.contents.read(message.content_lsn))[1], message.state)
-            for message in queue.messages()
+            for message in (() if queue is None else queue.messages())
         }
     return found
 
