@@ -73,7 +73,7 @@ class WorldsJob:
     """A fault, and the simulated worlds that look for it, one after the other, for `seconds` of CPU time at most."""
 
     mutant: Mutant
-    seeds: range
+    seeds: Sequence[int]
     seconds: float
 
 

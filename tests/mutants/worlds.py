@@ -54,19 +54,19 @@ class _Worlds:
 
     def run(self, job: WorldsJob) -> tuple[Result, float]:
         """What became of it, and the CPU seconds that it took."""
-        sum_s, seeds = 0.0, job.seeds
+        sum_s = 0.0
         while True:
             result, seed, cpu_s = self._in_fork(job)
             sum_s += cpu_s
             if result.verdict is not Verdict.FOUND or not self._fails_without(job, seed):
                 return result, sum_s
-            job = replace(job, seeds=range(seed + 1, seeds.stop), seconds=max(1, job.seconds - cpu_s))
+            job = replace(job, seeds=job.seeds[job.seeds.index(seed) + 1 :], seconds=max(1, job.seconds - cpu_s))
 
     def _fails_without(self, job: WorldsJob, seed: int) -> bool:
         """Whether this world breaks in any case; not asked where the process had the fault from the start."""
         before = self._tree.before(job.mutant)
         if seed not in self._breaks_anyway and before != job.mutant.source:
-            harmless = replace(job, mutant=replace(job.mutant, source=before), seeds=range(seed, seed + 1))
+            harmless = replace(job, mutant=replace(job.mutant, source=before), seeds=[seed])
             self._breaks_anyway[seed] = self._in_fork(harmless)[0].verdict is Verdict.FOUND
         return self._breaks_anyway.get(seed, False)
 
@@ -114,7 +114,7 @@ def _run_worlds(job: WorldsJob, told: BinaryIO) -> Result:
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     begun = process_time()
-    for seed in job.seeds:
+    for count, seed in enumerate(job.seeds, 1):
         pickle.dump(seed, told)
         signal.setitimer(signal.ITIMER_PROF, HANGS_S)  # the process ends
         fault = World(make_swarm(seed)).run().fault
@@ -124,7 +124,7 @@ def _run_worlds(job: WorldsJob, told: BinaryIO) -> Result:
             return Result(Verdict.FOUND, f"seed {seed}: {fault}")
         if process_time() - begun > job.seconds:
             break
-    return Result(Verdict.SURVIVED, f"no world of {seed - job.seeds.start + 1} broke")
+    return Result(Verdict.SURVIVED, f"no world of {count} broke")
 
 
 def main() -> None:
