@@ -217,16 +217,30 @@ class DeliveryHistory(History):
         self.delivered(queue, ids, session=self.sessions[to], consumer=consumer)
 
     def arrived(
-        self, tag: int, number: int, at: str = "first", *, redelivered: bool = False, consumer: str | None = "c"
+        self,
+        tag: int,
+        number: int,
+        at: str = "first",
+        *,
+        redelivered: bool = False,
+        consumer: str | None = "c",
+        address: bytes = b"",
     ) -> None:
         """A delivery comes to a client, with the octets of a message."""
         book, session = self.book, self.sessions[at]
         assert isinstance(book, Deliveries)
-        book.arrived(at, session.number, consumer, tag, redelivered, body_of(key_of(PUBLISHER, number), 10))
+        came = SimpleNamespace(header=b"", address=address or self.routing.addresses.get(number, b""))
+        book.arrived(at, session.number, consumer, tag, redelivered, body_of(key_of(PUBLISHER, number), 10), came)
 
     def told_keys(self, *ids: int) -> None:
         """Which messages were published as what."""
         self.routing.keys |= {id_: key_of(PUBLISHER, id_) for id_ in ids}
+        self.routing.addresses |= dict.fromkeys(ids, b"\0\1a")
+
+    def leaves(self, tag: int, count: int | None) -> None:
+        """So many were ready behind what a get took."""
+        assert isinstance(self.book, Deliveries)
+        assert self.book.left_behind("first", 1, tag) == count
 
     def owes(self, product: str, count: int) -> None:
         """So many have not come."""
@@ -254,6 +268,7 @@ AGAIN_FLAG = {"redelivered": True}
      ("went", "a", [1, 2]), ("arrived", 1, 1, AGAIN_FLAG), ("arrived", 2, 2)],
     [*THREE, ("went", "a", [1]), ("has", "a", [1, 2, 3]), ("restarted",), ("went", "a", [1]), ("arrived", 1, 1)],
     [("enqueued", "leveled", [1, 2]), ("went", "leveled", [2, 1]), ("turn_ended",)],
+    [*THREE, ("went", "a", [1], {"consumer": None}), ("leaves", 1, 2), ("leaves", 1, None), ("leaves", 2, None)],
     [("enqueued", "s", [1, 2, 3]), ("went", "s", [2]), ("went", "s", [3]), ("went", "s", [1, 2], {"consumer": "d"})],
 ])  # fmt: skip
 def test_deliveries_says_yes_to_what_comes_once_in_order_and_says_truly_whether_again(steps: list[Step]) -> None:
@@ -269,6 +284,7 @@ def test_deliveries_says_yes_to_what_comes_once_in_order_and_says_truly_whether_
     ("was not handed out", [*THREE, ("went", "a", [1]), ("arrived", 1, 1, "second")]),
     ("is not message 1", [*THREE, ("went", "a", [1, 2]), ("arrived", 1, 2)]),
     ("handed out to c, and came to d", [*THREE, ("went", "a", [1]), ("arrived", 1, 1, {"consumer": "d"})]),
+    ("as published to", [*THREE, ("went", "a", [1]), ("arrived", 1, 1, {"address": b"\0\1b"})]),
     ("says redelivered=True", [*THREE, ("went", "a", [1]), ("arrived", 1, 1, AGAIN_FLAG)]),
     ("says redelivered=False", [
         *THREE, ("went", "a", [1]), ("arrived", 1, 1), ("requeued", "a", [1]), ("went", "a", [1]), ("arrived", 2, 1),

@@ -124,15 +124,22 @@ def facts_of(broker: Broker) -> State:
         found["vhost", name] = vhost.context.limits
         for exchange in vhost.exchanges.values():
             if is_declared(exchange):
-                found["exchange", name, exchange.name] = (exchange.type, exchange.auto_delete, exchange.internal)
+                arguments = str(exchange.arguments)
+                found["exchange", name, exchange.name] = (
+                    exchange.type,
+                    exchange.auto_delete,
+                    exchange.internal,
+                    arguments,
+                )
             for binding in exchange.bindings.values():
                 one: Any = binding
                 if one.source.durable and one.destination.durable:
                     what = type(one.destination).__name__
-                    found["binding", name, one.source.name, what, one.destination.name, one.routing_key] = True
+                    ends = one.source.name, what, one.destination.name, one.routing_key
+                    found["binding", name, *ends, str(one.arguments)] = True
         for queue in vhost.queues.values():
             if queue.durable:
-                found["queue", name, queue.name] = (queue.type, str(queue.arguments))
+                found["queue", name, queue.name] = (queue.type, queue.auto_delete, str(queue.arguments))
     return found
 
 

@@ -6,7 +6,7 @@ Also the order: what is handed out for the first time is newer than all that was
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
+from typing import Any, Protocol
 
 from leveret.engine import Broker, DeliveredEvent, EnqueuedEvent, EventKind, LeftEvent, QueueEvent, RequeuedEvent
 
@@ -21,12 +21,20 @@ Expected = tuple[QueueName, int, bool | None, str | None]
 LineName = tuple[str, int]
 
 
-class Line:
-    """What was handed out to one channel, by delivery tag, and has not come yet."""
+class Content(Protocol):
+    """What came last to a client: the header of the content, and where it says that it was published."""
 
-    __slots__ = ("expected", "tag")
+    header: bytes
+    address: bytes
+
+
+class Line:
+    """What was handed out to one channel, by delivery tag, and has not come yet. `left`: ready behind what was got."""
+
+    __slots__ = ("expected", "left", "tag")
 
     def __init__(self) -> None:
+        self.left: dict[int, int] = {}
         self.tag = 0
         self.expected: dict[int, Expected] = {}
 
@@ -95,6 +103,8 @@ class Deliveries(Book):
         place = self._where.places[name]
         line = self._line(event.session)
         expected, tag, consumer = line.expected, line.tag, event.consumer
+        if consumer is None and not place.keeps:
+            line.left[tag + 1] = len(place.ready) - 1
         if place.keeps:
             if place.features.get("stream"):
                 self._read_on(place, event)
@@ -161,11 +171,11 @@ class Deliveries(Book):
         tag: int,
         redelivered: bool,
         body: bytes,
-        header: bytes | None = None,
+        content: Content | None = None,
     ) -> tuple[QueueName, int]:
         """A delivery came to a client: which message of which queue it is. Raises: Broken.
 
-        `header`: of the content, as it came; to some queues' messages the broker adds fields of its own.
+        To some queues' messages the broker adds fields of its own.
         """
         line = self.lines.get((product, channel))
         found = None if line is None else line.expected.pop(tag, None)
@@ -174,14 +184,26 @@ class Deliveries(Book):
         name, id_, flag, whose = found
         if self._routing.keys.get(id_, body[-KEY_SIZE:]) != body[-KEY_SIZE:]:
             raise Broken(f"{product}, channel {channel}: delivery {tag} is not message {id_} of {name}")
-        published = self._routing.headers.get(id_)
-        if header and published and self._is_left_alone(name) and not is_as_published(header, published):
-            raise Broken(f"{product}: {id_} of {name} came with {header!r}, and was published with {published!r}")
+        if content is not None:
+            self._check_content(name, id_, content)
         if whose != consumer:
             raise Broken(f"{product}: {id_} of {name} was handed out to {whose}, and came to {consumer}")
         if flag is not None and flag != redelivered:
             raise Broken(f"{product}: {id_} of {name} says redelivered={redelivered}")
         return name, id_
+
+    def _check_content(self, name: QueueName, id_: int, content: Content) -> None:
+        header, published = content.header, self._routing.headers.get(id_)
+        if published and self._is_left_alone(name) and not is_as_published(header, published):
+            raise Broken(f"{id_} of {name} came with {header!r}, and was published with {published!r}")
+        address = self._routing.addresses.get(id_, content.address)
+        if content.address != address:
+            raise Broken(f"{id_} of {name} came as published to {content.address!r}, and was to {address!r}")
+
+    def left_behind(self, product: str, channel: int, tag: int) -> int | None:
+        """How many were ready when the engine handed out what is to come as the answer to a get; None: nobody knows."""
+        line = self.lines.get((product, channel))
+        return None if line is None else line.left.pop(tag, None)
 
     def _is_left_alone(self, name: QueueName) -> bool:
         place = self._where.places.get(name)

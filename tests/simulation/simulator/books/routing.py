@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from leveret.engine import Broker, EnqueuedEvent, LeftEvent, PublishedEvent
+from leveret.interop.wire.raw_codec import shortstr
 
 from ..ledger import Broken, QueueName, keys_of
 from .book import Book, Handlers
@@ -30,6 +31,7 @@ class Routing(Book):
         self._reviewed: set[tuple[QueueName, int]] = set()
         self.keys: dict[int, bytes] = {}
         self.headers: dict[int, bytes] = {}  # message id -> header of its content
+        self.addresses: dict[int, bytes] = {}  # message id -> exchange and routing key, as two short strings
         self.seen: set[bytes] = set()
         self.refused: set[bytes] = set()
         self.unroutable: set[bytes] = set()
@@ -51,6 +53,7 @@ class Routing(Book):
         ids = event.messages
         keys = keys_of(event)
         self.keys.update(zip(ids, keys))
+        self.addresses.update(dict.fromkeys(ids, shortstr(event.of.exchange) + shortstr(event.of.routing_key)))
         split = event.of.framing.split
         self.headers.update((id_, bytes(split(content)[0])) for id_, content in zip(ids, event.contents))
         if event.cause is None and event.subject != TRACED:

@@ -97,6 +97,10 @@ class Statistics(Book):
     def _left(self, event: LeftEvent) -> None:
         self._of(event)[COUNTER[event.kind]] += len(event.messages)
 
+    def counted(self, vhost: str, queue: str, counter: str) -> int:
+        """How many messages of a queue events told this of, in this life; also when the queue is gone."""
+        return self._counted.get((vhost, queue), Counter[str]())[counter]
+
     def check(self) -> None:
         assert self._broker is not None
         for name, place in self._where.places.items():

@@ -70,6 +70,9 @@ class Channel:
         """The broker closed it, and says why."""
         raise Broken(f"client {self.client.number}, channel {self.number} was closed: {code} {text}")
 
+    def connection_closed(self, code: int, text: str) -> None:
+        """The broker closed its connection by one of `connection_ends`."""
+
     def said_goodbye(self) -> None:
         """The end of the connection, which the client asked for, was answered."""
 

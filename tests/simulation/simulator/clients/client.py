@@ -33,6 +33,7 @@ from .wire import (  # fmt: skip
     NACK,
     RETURN,
     WITH_CONTENT,
+    address_of,
     frames_in,
     read_delivery,
     read_settled,
@@ -113,6 +114,8 @@ class Client:
         self._contents: dict[int, tuple[bytes, list[bytes], int]] = {}  # channel -> method, body so far, octets left
         self._heard_ns = 0
         self.header = b""  # of the content that came last
+        self.address = b""  # exchange and routing key of the delivery that came last
+        self.closes = (0, 0)  # class and method that the broker's last close says failed
         self.life = 0  # number of the connection
         self._tries = 0  # of connecting, since one succeeded; each waits twice as long as the one before
         self.channels = {channel.number: channel for channel in make(self)}
@@ -207,6 +210,8 @@ class Client:
         buffer = self._buffer
         buffer += data
         for kind, channel, payload in frames_in(buffer):
+            if len(payload) > FRAME_MAX - 8:
+                raise Broken(f"client {self.number} got a frame of {len(payload)} octets, and was to get none")
             if kind == METHOD:
                 self._method(channel, payload)
             elif kind == HEADER:
@@ -255,6 +260,8 @@ class Client:
         method, pieces, _ = self._contents.pop(channel)
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         name = method[:4]
+        if name != RETURN:
+            self.address = address_of(method)
         if name == DELIVER:
             self.world.knowledge.deliveries += 1
             self.channels[channel].delivered(*read_delivery(method), body)
@@ -318,6 +325,7 @@ class Client:
 
     def _close_of_connection(self, method: Method) -> None:
         self.send(method_frame(0, "connection.close-ok"))
+        self.closes = method["class_id"], method["method_id"]
         self.closed(method["reply_code"], method["reply_text"])
         self.give_up()
 
@@ -325,6 +333,7 @@ class Client:
         channel = self.channels[method.channel]
         self.waiting = deque(one for one in self.waiting if one.channel != channel.number)
         self.send(method_frame(channel.number, "channel.close-ok"))
+        self.closes = method["class_id"], method["method_id"]
         channel.is_open = False
         channel.closed(method["reply_code"], method["reply_text"])
         channel.lost()
@@ -379,7 +388,10 @@ class Client:
     def closed(self, code: int, text: str) -> None:
         """The broker closed the connection, and says why."""
         is_stall = code == 506 and "[flow]" in self.world.plan.configuration
-        if is_stall or any(code in channel.connection_ends for channel in self.channels.values()):
+        ended = [channel for channel in self.channels.values() if code in channel.connection_ends]
+        for channel in ended:
+            channel.connection_closed(code, text)
+        if is_stall or ended:
             self.world.knowledge.happened[f"connection closed: {code}"] += 1
         elif code != 320 and (code != 541 or not self.world.disk.is_troubled):  # what it did will never be durable
             raise Broken(f"client {self.number} was closed: {code} {text}")

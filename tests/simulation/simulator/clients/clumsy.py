@@ -7,7 +7,7 @@ stands behind it never is. So it is where the client itself closes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from leveret.interop.wire.raw_codec import Method, method_frame
 
@@ -17,30 +17,77 @@ from .client import FRAME_MAX, Client
 from .knowledge import body_of, key_of, publisher_of
 from .wire import content, properties, publish_method, settle
 
-Mistake = Callable[[int, str], bytes]
 
-#: What closes the channel: the octets of a channel and its queue, and the code of the close.
-OF_CHANNEL: dict[str, tuple[int, Mistake]] = {
-    "no such exchange": (404, lambda number, queue: publish_method(number, "no.such", "") + _empty(number)),
-    "unknown tag": (406, lambda number, queue: settle(80, number, 1_000_000, 0)),
-    "no such queue": (404, lambda number, queue: _declare(number, "no.such", passive=True)),
-    "nothing to consume": (404, lambda number, queue: method_frame(number, "basic.consume", queue="no.such")),
-    "nothing to bind": (
+class Mistake(NamedTuple):
+    """`octets`: of a channel and its queue. The close that comes names its code, text, and the method that failed."""
+
+    code: int
+    text: str
+    method: tuple[int, int]
+    octets: Callable[[int, str], bytes]
+
+
+#: What closes the channel, as the behaviour page has it.
+OF_CHANNEL = {
+    "no such exchange": Mistake(
         404,
+        "NOT_FOUND - no exchange 'no.such' in vhost '/'",
+        (60, 40),
+        lambda number, queue: publish_method(number, "no.such", "") + _empty(number),
+    ),
+    "unknown tag": Mistake(
+        406,
+        "PRECONDITION_FAILED - unknown delivery tag 1000000",
+        (60, 80),
+        lambda number, queue: settle(80, number, 1_000_000, 0),
+    ),
+    "no such queue": Mistake(
+        404,
+        "NOT_FOUND - no queue 'no.such' in vhost '/'",
+        (50, 10),
+        lambda number, queue: _declare(number, "no.such", passive=True),
+    ),
+    "nothing to consume": Mistake(
+        404,
+        "NOT_FOUND - no queue 'no.such' in vhost '/'",
+        (60, 20),
+        lambda number, queue: method_frame(number, "basic.consume", queue="no.such"),
+    ),
+    "nothing to bind": Mistake(
+        404,
+        "NOT_FOUND - no queue 'no.such' in vhost '/'",
+        (50, 20),
         lambda number, queue: method_frame(number, "queue.bind", queue="no.such", exchange="amq.direct"),
     ),
-    "a reserved name": (403, lambda number, queue: _declare(number, "amq.mine")),
+    "a reserved name": Mistake(
+        403,
+        "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'",
+        (50, 10),
+        lambda number, queue: _declare(number, "amq.mine"),
+    ),
 }
-#: The same of what closes the connection.
-OF_CONNECTION: dict[str, tuple[int, Mistake]] = {
-    "a heartbeat on a channel": (501, lambda number, queue: b"\x08" + number.to_bytes(2, "big") + b"\0\0\0\0\xce"),
-    "an ack instead of a body": (
+#: What closes the connection.
+OF_CONNECTION = {
+    "a heartbeat on a channel": Mistake(
         505,
+        "UNEXPECTED_FRAME - type 8, all octets = <<>>",
+        (0, 0),
+        lambda number, queue: b"\x08" + number.to_bytes(2, "big") + b"\0\0\0\0\xce",
+    ),
+    "an ack instead of a body": Mistake(
+        505,
+        "UNEXPECTED_FRAME - expected content header for class 60, got non content header frame instead",
+        (60, 40),
         lambda number, queue: publish_method(number, "", queue) + settle(80, number, 1, 0),
     ),
-    "a channel that is not open": (504, lambda number, queue: method_frame(77, "basic.qos", prefetch_count=1)),
+    "a channel that is not open": Mistake(
+        504,
+        "CHANNEL_ERROR - expected 'channel.open'",
+        (60, 10),
+        lambda number, queue: method_frame(77, "basic.qos", prefetch_count=1),
+    ),
 }
-CODES = tuple({code for code, _ in OF_CONNECTION.values()})
+CODES = tuple({mistake.code for mistake in OF_CONNECTION.values()})
 
 
 class Clumsy(Channel):
@@ -54,7 +101,7 @@ class Clumsy(Channel):
         self._published = 0  # over all connections
         self._tag = 0
         self._unconfirmed: dict[int, bytes] = {}
-        self._expected: int | None = None  # the code of the close that is to come
+        self._expected: Mistake | None = None  # by which a close is to come
         self._sent_ns = 0  # the last batch
         self._is_ready = False
 
@@ -85,9 +132,9 @@ class Clumsy(Channel):
         elif luck < 0.9:
             name = chance.choice(list(OF_CHANNEL) * 3 + list(OF_CONNECTION))
             self.world.knowledge.happened[f"mistake: {name}"] += 1
-            self._expected, mistake = (OF_CHANNEL | OF_CONNECTION)[name]
+            self._expected = (OF_CHANNEL | OF_CONNECTION)[name]
             behind = b"".join(self._publish(keeps=False) for _ in range(chance.randint(0, 4)))
-            self.send(before + mistake(number, self._queue.name) + behind)
+            self.send(before + self._expected.octets(number, self._queue.name) + behind)
         elif luck < 0.97:
             self._is_ready = False
             self.send(before)
@@ -120,9 +167,15 @@ class Clumsy(Channel):
                 raise Broken(f"client {self.client.number} got a confirm for {one}, which was not published")
 
     def closed(self, code: int, text: str) -> None:
-        if code != self._expected:
-            raise Broken(f"client {self.client.number} was to be closed by {self._expected}, and was: {code} {text}")
+        self.connection_closed(code, text)
         self._check_confirmed("an error")
+
+    def connection_closed(self, code: int, text: str) -> None:
+        """Of publishes before an error of the connection nothing is said."""
+        mistake, method = self._expected, self.client.closes
+        if mistake is None or code != mistake.code or not text.startswith(mistake.text) or method != mistake.method:
+            told = None if mistake is None else mistake[:3]
+            raise Broken(f"client {self.client.number} was to be closed by {told}, and was: {code} {text} {method}")
 
     def said_goodbye(self) -> None:
         self._check_confirmed("the end of the connection")

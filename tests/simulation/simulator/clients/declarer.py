@@ -7,6 +7,7 @@ from typing import Any
 
 from leveret.interop.wire.raw_codec import Method
 
+from ..ledger import Broken
 from .channel import Channel
 from .client import FRAME_MAX, Client
 from .knowledge import body_of, key_of, publisher_of
@@ -31,6 +32,7 @@ class Declarer(Channel):
         self._published = 0
         self._queue = ""
         self._exchange = ""
+        self._sort: dict[str, Any] = {}
         self._is_ready = False
 
     def opened(self) -> None:
@@ -47,7 +49,21 @@ class Declarer(Channel):
             self.ask("queue.delete", "queue.delete-ok", then, queue=self._name)
             return
         queue, self._queue = self._queue, ""
-        self.ask("queue.delete", "queue.delete-ok", then, queue=queue)
+        deleted = self._compared(queue, "deleted", then) if "arguments" not in self._sort else then
+        self.ask("queue.delete", "queue.delete-ok", deleted, queue=queue)
+
+    def _compared(self, queue: str, counter: str, then: Callable[[Method], object]) -> Callable[[Method], None]:
+        """What the broker says that it took away at once is what the books saw leave since now."""
+        counted = self.world.books.statistics.counted
+        before = counted(self.client.vhost, queue, counter)
+
+        def answered(method: Method) -> None:
+            left = counted(self.client.vhost, queue, counter) - before
+            if method.name != "channel.close" and method["message_count"] != left:
+                raise Broken(f"{queue}: {method['message_count']} were {counter} by its answer, {left} by the books")
+            then(method)
+
+        return answered
 
     def lost(self) -> None:
         self._is_ready = False
@@ -64,7 +80,8 @@ class Declarer(Channel):
         if what < 0.4:
             self._publish()
         elif what < 0.6:
-            self.ask("queue.purge", "queue.purge-ok|channel.close", lambda _: None, queue=self._queue)
+            purged = self._compared(self._queue, "purged", lambda _: None)
+            self.ask("queue.purge", "queue.purge-ok|channel.close", purged, queue=self._queue)
         elif what < 0.7:
             self.ask(
                 "queue.unbind",
@@ -91,7 +108,8 @@ class Declarer(Channel):
         self._queue, self._exchange = f"{self._name}", self._name
         kind = chance.choice(("direct", "fanout", "topic"))
         auto_delete = chance.random() < 0.5
-        self.ask("queue.declare", "queue.declare-ok", lambda _: None, queue=self._queue, **chance.choice(SORTS))
+        self._sort = chance.choice(SORTS)
+        self.ask("queue.declare", "queue.declare-ok", lambda _: None, queue=self._queue, **self._sort)
         self.ask(
             "exchange.declare", "exchange.declare-ok", lambda _: None,
             exchange=self._exchange, type=kind, durable=chance.random() < 0.5, auto_delete=auto_delete,

@@ -6,6 +6,7 @@ from typing import Any
 
 from leveret.interop.wire.raw_codec import Method
 
+from ..ledger import Broken
 from .client import Client
 from .worker import Worker
 
@@ -41,4 +42,7 @@ class Getter(Worker):
         self.world.knowledge.happened[method.name] += 1
         if method.name == "basic.get-ok":
             self.world.knowledge.deliveries += 1
+            counted = self.world.books.deliveries.left_behind(self.client.product, self.number, method["delivery_tag"])
+            if counted is not None and method["message_count"] != counted:
+                raise Broken(f"{self.queue.name} says that it has {method['message_count']} left, there were {counted}")
             self._arrived(None, method["delivery_tag"], method["redelivered"], method["body"])

@@ -243,7 +243,8 @@ class Publisher(Channel):
         self.world.knowledge.happened["returned"] += 1
         if key not in self.world.books.routing.unroutable or key in self._returned:
             raise Broken(f"message {key.hex()} was returned, and was routed, or was returned before")
-        if method["reply_code"] != 312 or method["routing_key"] != NOWHERE:
+        expected = {"reply_code": 312, "reply_text": "NO_ROUTE", "exchange": "", "routing_key": NOWHERE}
+        if any(method[name] != value for name, value in expected.items()):
             raise Broken(f"message {key.hex()} was returned with {method.arguments}")
         self._returned.add(key)
 

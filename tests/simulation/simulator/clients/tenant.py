@@ -41,7 +41,7 @@ class Tenant(Channel):
     def delivered(self, consumer: str, tag: int, redelivered: bool, body: bytes) -> None:
         self.world.knowledge.check(body)
         self.world.books.deliveries.arrived(
-            self.client.product, self.number, consumer, tag, redelivered, body, self.client.header
+            self.client.product, self.number, consumer, tag, redelivered, body, self.client
         )
         what = self.chance.random()
         self.send(settle(80, self.number, tag, 0) if what < 0.8 else settle(90, self.number, tag, int(what < 0.9)))
@@ -109,9 +109,7 @@ class Tenant(Channel):
         if method.name == "basic.get-ok":
             tag, body = method["delivery_tag"], method["body"]
             deliveries = self.world.books.deliveries
-            deliveries.arrived(
-                self.client.product, self.number, None, tag, method["redelivered"], body, self.client.header
-            )
+            deliveries.arrived(self.client.product, self.number, None, tag, method["redelivered"], body, self.client)
 
     def _consume(self) -> None:
         if not self._consumes:

@@ -70,6 +70,13 @@ def read_delivery(payload: bytes) -> tuple[str, int, bool]:
     return payload[5 : 5 + size].decode(), tag, bool(redelivered)
 
 
+def address_of(payload: bytes) -> bytes:
+    """Exchange and routing key of a basic.deliver or get-ok, as two short strings."""
+    start = 5 + payload[4] + 9 if payload[:4] == DELIVER else 13
+    key_start = start + 1 + payload[start]
+    return payload[start : key_start + 1 + payload[key_start]]
+
+
 def read_settled(payload: bytes) -> tuple[int, bool]:
     """Tag and whether multiple, of an ack or nack."""
     return int.from_bytes(payload[4:12], "big"), bool(payload[12] & 1)

@@ -42,6 +42,11 @@ class Worker(Channel):
         self._is_paused = False  # by channel.flow
         self._selector: str = options.get("selector", "")
 
+    @property
+    def has_consumer(self) -> bool:
+        """Whether its consumer is there, as far as it knows."""
+        return self._consumer is not None
+
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
@@ -100,9 +105,7 @@ class Worker(Channel):
             raise Broken(f"client {self.client.number} got delivery tag {tag} after {self._tag - 1}")
         publisher, number = self.world.knowledge.check(body)
         books = self.world.books
-        held = books.deliveries.arrived(
-            self.client.product, self.number, consumer, tag, redelivered, body, self.client.header
-        )
+        held = books.deliveries.arrived(self.client.product, self.number, consumer, tag, redelivered, body, self.client)
         if self._selector and not TAKES[self._selector](of_in(self.client.header)):
             raise Broken(f"{self.queue.name}: {held[1]} came to a consumer that takes {self._selector}")
         if not redelivered and self._is_ordered and body[-KEY_SIZE:] not in books.routing.again:
