@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from history import FakeQueue
+from simulator.accounts import check_accounts, check_consumers, check_journal
 from simulator.audit import JournalBooks
 from simulator.books.whereabouts import Place
+from simulator.clients.client import RUNNING
 from simulator.ledger import Broken
 from simulator.rest import check_alarms, check_credit, check_held
 
@@ -146,3 +148,86 @@ def test_the_alarm_of_a_full_disk_is_an_alarm() -> None:
     flow.disk.switch(None)
     flow.alarm.switch("maintenance")
     assert check_alarms(flow, refuses=False)
+
+
+# -- accounts ---------------------------------------------------------------------------------------------------------
+
+
+def host_with(*, live: int = 0, parked: int = 0, temp: int = 0, **changes: Any) -> Any:
+    """A broker with a connection that has parked a publish of seven octets, and half of a message of five."""
+    work = SimpleNamespace(location=None, octets=7, messages=2)
+    contents = {"count": 1, "octets": 7, "spooled_count": 0, "spooled": 0, "publishes": 2}
+    half = SimpleNamespace(octets=5, large=None)
+    session = SimpleNamespace(
+        backlog=SimpleNamespace(
+            parking=SimpleNamespace(
+                channels={1: SimpleNamespace(work=[work])}, contents=SimpleNamespace(**{**contents, **changes})
+            )
+        ),
+        connection=SimpleNamespace(
+            incomplete=SimpleNamespace(octets=changes.get("incomplete", 5), reserved=0),
+            channels={1: SimpleNamespace(assembly=half)},
+        ),
+        login=SimpleNamespace(client=SimpleNamespace(properties={"product": SimpleNamespace(text="one")})),
+    )
+    endpoint = SimpleNamespace(session=session)
+    half_open = SimpleNamespace(_of=changes.get("half_open", lambda _: [])(endpoint))
+    return SimpleNamespace(
+        server=SimpleNamespace(endpoints=[endpoint], admission=SimpleNamespace(half_open=half_open)),
+        broker=SimpleNamespace(
+            flow=SimpleNamespace(parked=SimpleNamespace(octets=7 + parked, spooled=0)), virtual_hosts={}
+        ),
+        temp=SimpleNamespace(used=temp),
+        supervisor=SimpleNamespace(
+            recorder=SimpleNamespace(is_behind=False, has_failed=False, takes_nothing=False),
+            journal=SimpleNamespace(statistics=lambda: SimpleNamespace(live=live)),
+        ),
+        disk=SimpleNamespace(is_troubled=False),
+    )
+
+
+CLIENT_WITHOUT: Any = SimpleNamespace(vhost="/", channels={1: None})
+CLIENT: Any = SimpleNamespace(product="one", state=RUNNING, waiting=(), channels={1: None}, vhost="/")
+
+
+def test_what_connections_count_is_what_is_there() -> None:
+    check_accounts(host_with(), [CLIENT])
+
+
+@pytest.mark.parametrize(("sentence", "changes"), [
+    ("octets of what is parked: 8, there are 7", {"octets": 8}),
+    ("publishes of what is parked: 1, there are 2", {"publishes": 1}),
+    ("9 and 0 octets of half messages", {"incomplete": 9}),
+    ("is logged in, and has a place", {"half_open": lambda endpoint: [endpoint]}),
+    ("1 connections that are gone", {"half_open": lambda _: ["gone"]}),
+    ("10 and 0 octets are parked by the sum", {"parked": 3}),
+    ("4 octets are in the temp store", {"temp": 4}),
+])  # fmt: skip
+def test_an_account_of_what_is_gone_is_wrong(sentence: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(Broken, match=sentence):
+        check_accounts(host_with(**changes), [CLIENT])
+
+
+def test_a_client_has_as_many_channels_as_its_connection() -> None:
+    with pytest.raises(Broken, match="has 1 channels, its client 2"):
+        check_accounts(host_with(), [SimpleNamespace(**{**vars(CLIENT), "channels": {1: None, 2: None}})])
+
+
+def test_segments_are_kept_for_what_is_there() -> None:
+    ledger: Any = SimpleNamespace(recorded_count=lambda: 3)
+    check_journal(host_with(live=3), ledger)
+    with pytest.raises(Broken, match="segments are kept for 4 messages, 3 are"):
+        check_journal(host_with(live=4), ledger)
+    check_journal(host_with(live=4), SimpleNamespace(recorded_count=lambda: None))  # type: ignore[arg-type]
+
+
+def test_consumers_are_those_of_the_clients() -> None:
+    place = place_with()
+    queue: Any = place["/", "a"].queue
+    queue.consumers = []
+    check_consumers([CLIENT_WITHOUT], place)
+    queue.consumers = [1]
+    with pytest.raises(Broken, match="has 1 consumers, its clients know of 0"):
+        check_consumers([CLIENT_WITHOUT], place)
+    place["/", "a"].features["foreign"] = True
+    check_consumers([CLIENT_WITHOUT], place)

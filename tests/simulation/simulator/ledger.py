@@ -295,6 +295,16 @@ class Ledger:
             if extra:
                 raise Broken(f"the journal has messages in {name} that are not there: {sorted(extra)[:10]}")
 
+    def recorded_count(self) -> int | None:
+        """How many messages of queues the journal has that did not leave yet; None: some were never told to it."""
+        if self.unstated or self._turn:
+            return None
+        there = {(name, id_) for name, ids in self.durable.items() for id_ in ids}
+        for turn in self.waiting:
+            for name, id_, key in turn.changes:
+                (there.discard if key is None else there.add)((name, id_))
+        return len(there)
+
     # -- quiet --------------------------------------------------------------------------------------------------------
 
     def check_contents(self) -> None:

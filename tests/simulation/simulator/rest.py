@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
+from .accounts import check_accounts, check_consumers, check_journal
 from .books import Books
 from .books.whereabouts import Place
 from .clients.client import CLOSING, RUNNING, Client, Mood
@@ -16,6 +17,7 @@ from .host import Host
 from .ledger import Broken, Ledger, QueueName
 from .lives import Lives
 from .loop import SECOND, now_ns, pass_time
+from .plan import Plan
 
 #: After that the world is at rest, and within this every question is answered.
 TIMEOUT_S = 120
@@ -34,6 +36,7 @@ class Resting(Protocol):
     ledger: Ledger
     lives: Lives
     host: Host | None
+    plan: Plan
 
 
 class Rest:
@@ -145,6 +148,11 @@ class Rest:
         world.books.check()
         check_held(world.clients, world.books.whereabouts.places)
         assert world.host is not None
+        check_accounts(world.host, world.clients)
+        if 'scope = "durable"' in world.plan.configuration:
+            check_journal(world.host, world.ledger)
+        if not any(client.waiting for client in world.clients):
+            check_consumers(world.clients, world.books.whereabouts.places)
         world.lives.invariants.check_all(world.host.broker)
         has_alarm = check_alarms(world.host.broker.flow, refuses=world.host.supervisor.recorder.has_failed)
         check_lost(world.clients, _held_by(world.host), has_alarm=has_alarm)
