@@ -113,8 +113,9 @@ def _run_worlds(job: WorldsJob, told: BinaryIO) -> Result:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
-    begun = process_time()
-    for count, seed in enumerate(job.seeds, 1):
+    begun, worlds = process_time(), 0
+    for seed in job.seeds:
+        worlds += 1
         pickle.dump(seed, told)
         signal.setitimer(signal.ITIMER_PROF, HANGS_S)  # the process ends
         fault = World(make_swarm(seed)).run().fault
@@ -124,7 +125,7 @@ def _run_worlds(job: WorldsJob, told: BinaryIO) -> Result:
             return Result(Verdict.FOUND, f"seed {seed}: {fault}")
         if process_time() - begun > job.seconds:
             break
-    return Result(Verdict.SURVIVED, f"no world of {count} broke")
+    return Result(Verdict.SURVIVED, f"no world of {worlds} broke")
 
 
 def main() -> None:
