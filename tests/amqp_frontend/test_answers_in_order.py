@@ -6,8 +6,9 @@ Behaviour page 1.7, 2.9, 2.13 and 2.14.
 from __future__ import annotations
 
 import pytest
-from pair import LOGIN, Pair, handshake, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import LOGIN, handshake, method, publish
 
 from leveret.amqp_frontend.peer.output import REPLIES_MAX
 
@@ -59,7 +60,7 @@ def test_answers_that_nobody_reads_are_not_piled_up() -> None:
 def test_a_cancel_from_the_broker_is_for_clients_that_know_it(knows: bool) -> None:
     """Others hear nothing of a queue that is deleted under their consumer."""
     pair = Pair()
-    peer = pair.connect()
+    peer = pair.open(None)
     header, start_ok, *rest = handshake()
     if not knows:
         start_ok = method(0, C.Connection.StartOk, client_properties={}, mechanism="PLAIN", response=LOGIN.decode())

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 from effort import examples
-from pair import Pair, Peer, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import Peer, method, publish
 
 from leveret.engine import BrokerOptions
 from leveret.settings import SettingsRepository, SystemUsage, entry
@@ -77,7 +78,7 @@ class World:
     def wait(self, ms: int) -> None:
         for _ in range(ms // 10):
             self.look()
-            self.pair.advance(0.01)
+            self.pair.advance(10)
             self.now_ms += 10
             is_parked = bool(self.hears.session.backlog.parking.channels)
             is_free = not is_parked and self.pair.broker.flow.is_calm

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair import (
+from pair import Pair
+from pamqp import base, commands
+from peer import (
     LOGIN,
     PROTOCOL_HEADER,
     Cut,
-    Pair,
     Peer,
     Received,
     byte_by_byte,
@@ -26,7 +27,6 @@ from pair import (
     raw_method,
     whole,
 )
-from pamqp import base, commands
 
 C = commands
 Burst = bytes
@@ -263,7 +263,7 @@ def _content(received: Received) -> object:
 def observe(bursts: list[Burst], cut: Cut, *, frame_max: int = 131072) -> Seen:
     """Say all of it to a new broker."""
     pair = Pair()
-    peer = pair.connect(cut=cut)
+    peer = pair.open(None, cut=cut)
     peer.send(*bursts)
     return Seen(pair, peer)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pair import Pair, Peer, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import Peer, method, publish
 
 from leveret.engine import BrokerOptions, User
 from leveret.engine.messages.field_table import Field
@@ -56,9 +57,9 @@ def test_a_channel_is_told_while_its_publishes_are_held() -> None:
     assert bench.told() == [(1, False)]
     bench.peer.send(method(1, C.Channel.FlowOk, active=False))
     bench.take(5)
-    bench.pair.advance(0.199)
+    bench.pair.advance(199)
     assert bench.told() == []
-    bench.pair.advance(0.001)
+    bench.pair.advance(1)
     assert bench.told() == [(1, True)]
     bench.peer.send(method(1, C.Channel.FlowOk, active=True))
     assert not bench.peer.is_closed
@@ -68,9 +69,9 @@ def test_what_is_held_again_meanwhile_keeps_it_stopped() -> None:
     bench = Bench()
     bench.publish(3)
     bench.take(3)
-    bench.pair.advance(0.1)
+    bench.pair.advance(100)
     bench.publish(3)
-    bench.pair.advance(1)
+    bench.pair.advance(1000)
     assert bench.told() == [(1, False)]
 
 
@@ -87,7 +88,7 @@ def test_other_clients_are_not_told(product: object) -> None:
     bench = Bench(product)
     bench.publish(4)
     bench.take(4)
-    bench.pair.advance(1)
+    bench.pair.advance(1000)
     assert bench.told() == []
 
 
@@ -106,7 +107,7 @@ def test_a_channel_that_is_over_is_not_told_to_go_on(parked: bool) -> None:
         bench.take(3)
     bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
     bench.peer.send(method(1, C.Channel.Open))
-    bench.pair.advance(1)
+    bench.pair.advance(1000)
     assert bench.told() == [(1, False)]
 
 
@@ -115,7 +116,7 @@ def test_a_connection_that_is_over_leaves_no_deadline_behind() -> None:
     bench.publish(3)
     bench.take(3)
     bench.peer.hang_up()
-    bench.pair.advance(1)
+    bench.pair.advance(1000)
 
 
 def test_a_link_is_held_where_others_are_refused() -> None:
@@ -128,7 +129,7 @@ def test_a_link_is_held_where_others_are_refused() -> None:
             client.user = User("link", tags=tags)
             bench.peer.send(method(1, C.Confirm.Select))
             bench.publish(4)
-            bench.pair.advance(5)
+            bench.pair.advance(5000)
             kinds = [one.frame.name for one in bench.peer.take()]
             assert kinds.count("Basic.Nack") in ({1, 2} if nacks else {0})
             bench.take(4)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from late_journal import LateJournal
-from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
+from pair import Pair
 from pamqp import commands as C
+from peer import Cut, Peer, byte_by_byte, method, publish, whole
 
 from leveret.engine import errors
 from leveret.settings import SettingsRepository, entry
@@ -61,16 +62,15 @@ class Bench:
         self.journal.commit(100)
         self.other.send(method(1, C.Basic.Get, queue="full", no_ack=True))
         self.pair.settle()
-        self.pair.advance(6)
+        self.pair.advance(6000)
 
     def bodies(self, queue: str) -> list[tuple[bytes | None, bool]]:
         """What is ready: body, and whether it was delivered before."""
         found = []
         while True:
             self.other.take()
-            self.other.send(method(1, C.Basic.Get, queue=queue, no_ack=True))
-            (got,) = self.other.take()
-            if got.body is None:
+            got = self.other.get(queue)
+            if got is None:
                 return found
             found.append((got.body, got.frame.redelivered))
 
@@ -130,7 +130,7 @@ def test_nothing_comes_behind_the_close_of_a_connection(end: str, cut: Cut) -> N
     assert bench.bodies("b") == [(b"out", True), (b"later", False)]
     assert bench.bodies("full") == []
     assert bench.bodies("kept") == [(b"waits 1", False), (b"waits 2", False)]
-    bench.pair.advance(30)
+    bench.pair.advance(30000)
     assert bench.peer.is_closed and bench.peer.incoming.is_between_frames
     assert bench.pair.broker.flow.blocked() == []
     client = bench.peer.session.login.client
@@ -147,11 +147,11 @@ def test_a_connection_that_is_gone_leaves_nothing_behind(end: str) -> None:
         bench.peer.hang_up()
     else:
         assert not bench.peer.session.journal.is_behind  # it is read
-        bench.pair.advance(31)
+        bench.pair.advance(31000)
     assert bench.peer.is_closed
     octets = len(bench.peer.incoming.octets)
     bench.go_on()
-    bench.pair.advance(60)
+    bench.pair.advance(60000)
     assert len(bench.peer.incoming.octets) == octets
     assert bench.bodies("a") == [(b"out", True), (b"later", False)]
     assert bench.bodies("full") == []

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pair import Pair, Peer, content, method, publish, unvalidated
+from pair import Pair
 from pamqp import base, commands, frame
+from peer import Peer, content, method, publish, unvalidated
 
 from leveret.amqp_frontend.wire.codec import (
     _FIELDS,

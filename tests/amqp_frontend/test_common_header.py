@@ -1,11 +1,13 @@
 """Messages that share their header go out as the same octets as those that have it each."""
 
 import pytest
-from pair import GUEST, Pair, method
+from pair import Pair
 from pamqp import commands
+from peer import method
 
 from leveret.engine import Envelope
 from leveret.engine.messages.content import PLAIN, CommonHeader, Framing, encode_header, scan_properties
+from leveret.testing.harness import GUEST
 
 FRAME_MAX = 4096
 

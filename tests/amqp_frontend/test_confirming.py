@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 from effort import examples
 from late_journal import LateJournal
-from pair import Pair, cut_at, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import cut_at, method, publish
 
 from leveret.settings import SettingsRepository, entry
 
@@ -232,7 +233,7 @@ class World:
             self.taker.take()
 
     def wait(self) -> None:
-        self.pair.advance(0.3)
+        self.pair.advance(300)
 
     # -- what always holds --------------------------------------------------------------------------------------------
 

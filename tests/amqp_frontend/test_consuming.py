@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from effort import examples
-from pair import Pair, Peer, cut_at, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import Peer, cut_at, method, publish
 
 CLOSE = {"reply_code": 200, "class_id": 0, "method_id": 0}
 QUEUES = ("a", "b")

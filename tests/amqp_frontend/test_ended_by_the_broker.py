@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pair import OPTIONS, Cut, Pair, Peer, handshake, method, publish, whole
+from pair import Pair
 from pamqp import commands as C
+from peer import OPTIONS, Cut, Peer, handshake, method, publish, whole
 
 from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import BrokerOptions
@@ -43,7 +44,7 @@ class Bench(Pair):
 
     def run_out(self) -> None:
         """It is the slow channel, and no other one, that ends."""
-        self.advance(15)
+        self.advance(15000)
         (closed,) = self.peer.take()
         assert (closed.channel, closed.frame.name, closed.frame.reply_code) == (2, "Channel.Close", 406)
 
@@ -101,7 +102,7 @@ def test_the_rest_of_a_long_run_goes_with_its_channel() -> None:
 def test_channels_that_ended_are_not_counted() -> None:
     """As many at a time as were agreed, however many ended by an error before."""
     pair = Pair(replace(OPTIONS, channel_max=3))
-    peer = pair.connect()
+    peer = pair.open(None)
     peer.send(*handshake(channel_max=3))
     peer.take()
     for number in range(1, 20):

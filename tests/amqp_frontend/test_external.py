@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from pair import Pair, handshake, method
+from pair import Pair
 from pamqp import commands
+from peer import handshake, method
 
 from leveret.amqp_frontend.edge.tls import user_name
 from leveret.amqp_frontend.options import FrontendOptions
@@ -66,7 +67,7 @@ def test_whom_a_certificate_names(certificate: Any, login_from: str, san: tuple[
 def answer(facts: Peer, properties: dict[str, Any] = WITH_CAPABILITY, response: str = "") -> Any:
     """connection.start and what follows a start-ok with EXTERNAL."""
     pair = Pair(FrontendOptions(mechanisms=("PLAIN", "EXTERNAL"), refused_login_delay_ms=0))
-    peer = pair.connect(facts=facts)
+    peer = pair.open(None, facts=facts)
     peer.send(
         handshake()[0],
         method(0, commands.Connection.StartOk, client_properties=properties, mechanism="EXTERNAL", response=response),

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pair import Pair, Peer, method, raw_frame
+from pair import Pair
 from pamqp import commands as C
+from peer import Peer, method, raw_frame
 
 from leveret.engine.messages.content import encode_header, headers_of
 from leveret.engine.messages.deaths import COUNT_MAX

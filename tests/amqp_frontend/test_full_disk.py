@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pair import Pair, Peer, publish
+from pair import Pair
 from pamqp import commands
+from peer import Peer, publish
 from stand_in_journal import StandInJournal
 
 from leveret.settings import SettingsRepository, entry

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 from effort import examples
-from pair import Pair, is_heartbeat, method, publish
+from pair import Pair
 from pamqp import commands as C
 from pamqp import frame, heartbeat
+from peer import is_heartbeat, method, publish
 
 HEARTBEAT = frame.marshal(heartbeat.Heartbeat(), 0)
 MORE = method(1, C.Basic.Qos, prefetch_count=1)
@@ -34,7 +35,7 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
     is_unread, beats = False, 0
     heard = len(peer.incoming.octets)
     for step in range(600):
-        pair.advance(step_s)
+        pair.advance(1000 * step_s)
         silent_s += step_s
         unheard_s += step_s
         if len(peer.incoming.octets) > heard:
@@ -74,7 +75,7 @@ def test_no_heartbeat_is_left_behind(end: str) -> None:
     """Neither ticks nor sends when the connection is over; nor before it was tuned."""
     pair = Pair()
     if end == "login":
-        peer = pair.connect()
+        peer = pair.open(None)
     else:
         peer = pair.open(1, heartbeat_s=10)
         if end == "close":
@@ -83,6 +84,6 @@ def test_no_heartbeat_is_left_behind(end: str) -> None:
             peer.send(method(0, C.Basic.Qos, prefetch_count=1))
         peer.take()
         peer.hang_up()
-    pair.advance(9)
+    pair.advance(9000)
     peer.expect_nothing()
     assert end == "login" or pair.broker.next_deadline_ns() is None

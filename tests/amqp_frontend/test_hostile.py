@@ -7,10 +7,11 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from pair import (
+from pair import Pair
+from pamqp import commands, encode
+from peer import (
     LOGIN,
     PROTOCOL_HEADER,
-    Pair,
     Peer,
     content,
     handshake,
@@ -19,7 +20,6 @@ from pair import (
     raw_frame,
     raw_method,
 )
-from pamqp import commands, encode
 
 from leveret.amqp_frontend.wire.states import ConnectionState
 
@@ -71,12 +71,12 @@ def assert_closed(peer: Peer, code: int, ids: tuple[int, int] = (0, 0)) -> str:
 @pytest.mark.parametrize("size", range(len(START_OK)))
 def test_a_login_that_stops_in_the_middle_times_out(pair: Pair, size: int, caplog: pytest.LogCaptureFixture) -> None:
     """A short read at every octet: silence until the handshake's time is over, one log line."""
-    peer = pair.connect()
+    peer = pair.open(None)
     peer.send(PROTOCOL_HEADER, START_OK[:size])
     peer.expect(C.Connection.Start)
     peer.expect_nothing()
     assert not peer.is_closed
-    pair.advance(10.0)
+    pair.advance(10000)
     assert peer.is_closed
     peer.expect_nothing()
     assert len(refusal_lines(caplog)) == 1
@@ -133,7 +133,7 @@ BEFORE_LOGIN: dict[str, bytes] = {
 @pytest.mark.parametrize("name", BEFORE_LOGIN)
 def test_errors_before_the_login_are_met_with_silence(pair: Pair, name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is said, what still comes is not kept, after three seconds it is over; one short log line."""
-    peer = pair.connect(refused_login_delay_ms=3_000)
+    peer = pair.open(None, frontend={"refused_login_delay_ms": 3_000})
     peer.send(PROTOCOL_HEADER, BEFORE_LOGIN[name])
     peer.expect(C.Connection.Start)
     peer.expect_nothing()
@@ -142,7 +142,7 @@ def test_errors_before_the_login_are_met_with_silence(pair: Pair, name: str, cap
         peer.send(bytes(128 * 1024), BEFORE_LOGIN[name])
     assert peer.buffered_max <= 300 * 1024, "a refused peer can fill the memory"
     peer.expect_nothing()
-    pair.advance(3.0)
+    pair.advance(3000)
     assert peer.is_closed and peer.has_reset
     (line,) = refusal_lines(caplog)
     assert len(line) <= 1_000, "a refused peer can fill the log"
@@ -151,7 +151,7 @@ def test_errors_before_the_login_are_met_with_silence(pair: Pair, name: str, cap
 @pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", bytes(8)])
 def test_other_protocols_hear_which_one_is_spoken(pair: Pair, first: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Our protocol header, then the end; one log line."""
-    peer = pair.connect()
+    peer = pair.open(None)
     peer.send(first)
     assert bytes(peer.incoming.octets) == PROTOCOL_HEADER
     assert peer.is_closed
@@ -162,7 +162,7 @@ def test_a_wrong_password_is_told_to_those_who_want_to_know(pair: Pair, caplog: 
     """403 with the capability, silence without it; one log line each, without the password."""
     for capabilities in ({"authentication_failure_close": True}, {}):
         caplog.clear()
-        peer = pair.connect(refused_login_delay_ms=3_000)
+        peer = pair.open(None, frontend={"refused_login_delay_ms": 3_000})
         properties = {"capabilities": capabilities}
         peer.send(
             PROTOCOL_HEADER,
@@ -243,7 +243,7 @@ def test_wrong_frames_close_the_connection_with_their_code(
         peer.send(bytes(128 * 1024), tail)
     peer.expect_nothing()
     assert peer.buffered_max <= 300 * 1024, "a refused peer can fill the memory"
-    pair.advance(31.0)
+    pair.advance(31000)
     assert peer.is_closed
     assert len(refusal_lines(caplog)) == 1
     assert "q" in pair.broker.virtual_hosts["/"].queues
@@ -266,7 +266,7 @@ def test_every_octet_of_a_handshake_may_be_the_last(pair: Pair) -> None:
     """A hang-up at every octet of the login leaves no client and no timer behind."""
     octets = b"".join(handshake())
     for size in range(len(octets)):
-        peer = pair.connect()
+        peer = pair.open(None)
         peer.send(octets[:size])
         peer.hang_up()
     assert pair.broker.statistics().clients <= 1
@@ -274,7 +274,7 @@ def test_every_octet_of_a_handshake_may_be_the_last(pair: Pair) -> None:
 
 def test_huge_announcements_reserve_nothing(pair: Pair) -> None:
     """A message over the limit is counted, not kept; the channel closes with 406 when it is whole."""
-    peer = pair.connect(message_size_max=10_000)
+    peer = pair.open(None, frontend={"message_size_max": 10_000})
     peer.send(*handshake(), OPEN + DECLARE)
     peer.take()
     peer.send(PUBLISH + content(1, bytes(10_001), body_max=1_000)[:5_000])
@@ -355,7 +355,7 @@ def test_a_silent_peer_is_dropped_and_a_talking_one_is_not(pair: Pair, caplog: p
     """Heartbeats: two to three intervals of silence are the end, one log line."""
     silent, talking = pair.open(heartbeat_s=10), pair.open(heartbeat_s=10)
     for _ in range(8):
-        pair.advance(5.0)
+        pair.advance(5000)
         talking.send(raw_frame(8, 0, b""))
     assert silent.is_closed and silent.has_reset
     assert not talking.is_closed

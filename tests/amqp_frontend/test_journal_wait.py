@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from late_journal import LateJournal
-from pair import Pair, Peer, is_heartbeat, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import Peer, is_heartbeat, method, publish
 
 from leveret.engine import ServiceExchange
 
@@ -43,7 +44,7 @@ def test_what_the_engine_withholds_waits_for_the_last_of_it(barriers: tuple[int,
         bench.journal.safe_lsn = safe
         bench.pair.broker.more_is_safe()
         assert bench.heard() == []
-    bench.pair.advance(6)
+    bench.pair.advance(6000)
     assert any(map(is_heartbeat, bench.peer.take())), "a connection that waits is alive"
     bench.journal.safe_lsn = 9
     bench.pair.broker.more_is_safe()

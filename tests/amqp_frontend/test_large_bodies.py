@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pair import method, raw_frame
 from pamqp import commands
+from peer import method, raw_frame
 
 from leveret.amqp_frontend.wire.channel_reader import ChannelReader
 from leveret.amqp_frontend.wire.events import (

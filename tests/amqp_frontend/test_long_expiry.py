@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pair import Pair, Peer, method, publish
+from pair import Pair
 from pamqp import commands
+from peer import Peer, method, publish
 
 from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine.queues.queue import DEAD_LETTERED_MAX, EXPIRE_SLICE

@@ -6,8 +6,9 @@ Work is counted as the broker itself counts it, or in methods and messages; neve
 from __future__ import annotations
 
 import pytest
-from pair import Pair, Peer, method, publish
+from pair import Pair
 from pamqp import commands
+from peer import Peer, method, publish
 
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX
 from leveret.amqp_frontend.session.turn import METHOD_COST, TOPOLOGY_COST, handle_bytes

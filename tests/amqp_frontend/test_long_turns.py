@@ -10,8 +10,9 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from pair import Pair, Peer, method, publish
+from pair import Pair
 from pamqp import commands
+from peer import Peer, method, publish
 from steps import steps
 
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX, FEW_QUEUES

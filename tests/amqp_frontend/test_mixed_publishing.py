@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair import Pair, Peer, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import Peer, method, publish
 
 from leveret.amqp_frontend.session import turn
 from leveret.amqp_frontend.wire.events import MixedReceived

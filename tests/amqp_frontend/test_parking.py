@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
+from pair import Pair
 from pamqp import commands as C
+from peer import Cut, Peer, byte_by_byte, method, publish, whole
 
 from leveret.amqp_frontend.flow.parking import PARKED_MAX
 from leveret.amqp_frontend.session.turn import handle_bytes
@@ -61,13 +62,7 @@ class Bench:
 
     def bodies(self, queue: str) -> list[bytes | None]:
         """What is in a queue, which is empty then."""
-        found: list[bytes | None] = []
-        while True:
-            self.other.send(method(1, C.Basic.Get, queue=queue, no_ack=True))
-            (got,) = self.other.take()
-            if isinstance(got.frame, C.Basic.GetEmpty):
-                return found
-            found.append(got.body)
+        return self.other.bodies(queue)
 
     @property
     def unacked(self) -> int:
@@ -309,11 +304,11 @@ def test_a_peer_is_blocked_until_the_alarm_is_over_although_it_closed_the_channe
     bench.peer.call(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0)
     bench.peer.send(publish(2, "q", b"x"), method(2, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
     bench.peer.expect(C.Channel.CloseOk, channel=2)
-    bench.pair.advance(1.0)
+    bench.pair.advance(1000)
     bench.peer.expect_nothing()
     bench.let_go()
     bench.peer.expect_nothing()
-    bench.pair.advance(0.2)
+    bench.pair.advance(200)
     bench.peer.expect(C.Connection.Unblocked, channel=0)
     bench.peer.expect_nothing()
     assert bench.peer.session.backlog.parking.state is ParkingState.OPEN

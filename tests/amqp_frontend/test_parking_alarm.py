@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
+from pair import Pair
 from pamqp import commands as C
+from peer import Cut, Peer, byte_by_byte, method, publish, whole
 from stand_in_journal import StandInJournal
 
 from leveret.engine import BlockedEvent, Event, EventKind
@@ -58,13 +59,7 @@ class Bench:
 
     def bodies(self) -> list[bytes | None]:
         """What is in the queue, which is empty then."""
-        found = []
-        while True:
-            self.other.send(method(1, C.Basic.Get, queue="q", no_ack=True))
-            (got,) = self.other.take()
-            if isinstance(got.frame, C.Basic.GetEmpty):
-                return found
-            found.append(got.body)
+        return self.other.bodies("q")
 
     def blocked(self) -> list[tuple[str, str, int]]:
         """Who waits: destination, limit, for how many ms."""
@@ -79,7 +74,7 @@ def test_who_waits_for_its_end_is_known_and_told() -> None:
     bench.raise_alarm()
     bench.peer.send(publish(1, "q", b"1"))
     assert bench.peer.expect(C.Connection.Blocked).reason == "tea break"
-    bench.pair.advance(2.0)
+    bench.pair.advance(2000)
     assert bench.blocked() == [("broker", "alarm", 2_000)]
     bench.end_alarm()
     assert bench.blocked() == []
@@ -121,9 +116,9 @@ def test_an_address_may_refuse_after_a_time() -> None:
     bench = Bench(mode=C.Confirm.Select, send_fail_if_no_space_after_ms=500)
     bench.raise_alarm()
     bench.peer.send(publish(1, "q", b"x"))
-    bench.pair.advance(0.49)
+    bench.pair.advance(490)
     assert bench.heard() == []
-    bench.pair.advance(0.02)
+    bench.pair.advance(20)
     assert bench.heard() == ["Basic.Nack"]
 
 
@@ -180,7 +175,7 @@ def test_what_expires_meanwhile_is_confirmed_and_not_there(settings: dict[str, A
     else:
         for n, kind in enumerate(kinds):
             bench.peer.send(publish(1, "q", b"%d" % n, **kind))
-    bench.pair.advance(1.0)
+    bench.pair.advance(1000)
     bench.end_alarm()
     assert bench.bodies() == [b"1", b"2"]
     acks = [one.frame for one in bench.peer.take() if isinstance(one.frame, C.Basic.Ack)]
@@ -199,7 +194,7 @@ def test_of_a_mixed_run_each_expires_by_itself(expirations: tuple[str, str]) -> 
     bench.heard()
     bench.raise_alarm()
     bench.peer.send(run)
-    bench.pair.advance(1.0)
+    bench.pair.advance(1000)
     bench.end_alarm()
     assert bench.bodies() == [b"%d" % n for n in range(6) if expirations[n % 2] == "5000"]
     acks = [one.frame for one in bench.peer.take() if isinstance(one.frame, C.Basic.Ack)]
@@ -211,7 +206,7 @@ def test_what_is_wrong_with_an_expired_publish_is_said() -> None:
     bench = Bench(mode=C.Confirm.Select)
     bench.raise_alarm()
     bench.peer.send(publish(1, "q", b"x", exchange="none", expiration="100"))
-    bench.pair.advance(1.0)
+    bench.pair.advance(1000)
     bench.end_alarm()
     assert bench.heard() == ["Channel.Close"]
 
@@ -229,7 +224,7 @@ def test_without_confirms_a_close_waits_for_the_disk(close: str) -> None:
     bench.empty_disk()
     assert bench.bodies() == [b"1"]
     bench.peer.expect(C.Channel.CloseOk if close == "channel" else C.Connection.CloseOk)
-    bench.pair.advance(1.0)
+    bench.pair.advance(1000)
     assert bench.blocked() == []
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pair import Pair, cut_at, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import cut_at, publish
 
 from leveret.engine import BrokerOptions
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry
@@ -88,9 +89,8 @@ class World:
 
     def take(self, queue: str, count: int) -> bool:
         for _ in range(count):
-            self.taker.send(method(1, C.Basic.Get, queue=queue, no_ack=True))
-            (got,) = self.taker.take()
-            if got.body is None:
+            got = self.taker.get(queue)
+            if got is None:
                 return False
             n, channel, number = map(int, got.body.split(b" ", 3)[:3])
             self.got[queue].append((n, channel, number))
@@ -121,7 +121,7 @@ class World:
             self.broker.flow.end_alarm()
 
     def wait(self, seconds: float) -> None:
-        self.pair.advance(seconds)
+        self.pair.advance(1000 * seconds)
 
     def lose(self, n: int) -> None:
         self.lost.add(n)

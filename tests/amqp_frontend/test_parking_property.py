@@ -11,8 +11,9 @@ from typing import Any
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pair import Pair, cut_at, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import cut_at, method, publish
 
 from leveret.amqp_frontend.flow.parking import contents_of
 from leveret.engine import BrokerOptions
@@ -77,9 +78,8 @@ class World:
 
     def take(self, count: int) -> bool:
         for _ in range(count):
-            self.taker.send(method(1, C.Basic.Get, queue="q", no_ack=True))
-            (got,) = self.taker.take()
-            if got.body is None:
+            got = self.taker.get()
+            if got is None:
                 return False
             n, channel, number = map(int, got.body.split(b" ", 3)[:3])
             self.got[n, channel].append(number)
@@ -96,7 +96,7 @@ class World:
             self.pair.broker.flow.end_alarm()
 
     def wait(self, seconds: float) -> None:
-        self.pair.advance(seconds)
+        self.pair.advance(1000 * seconds)
 
     def close(self, n: int, channel: int) -> None:
         if (n, channel) in self.open:

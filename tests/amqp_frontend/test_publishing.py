@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from desk import VirtualDesk
 from effort import examples
-from pair import LOGIN, Peer, cut_at, handshake, method, publish
 from pamqp import commands as C
+from peer import LOGIN, Peer, cut_at, handshake, method, publish
 
 QUEUES = ("a", "b", "c")
 #: Exchange and routing key of what is published.
@@ -36,7 +36,7 @@ class World:
         self.other: Peer = self.pair.open(1)
         self.desk.command("users", action="add", name="quest", password="quest")
         self.permitted(".*")
-        self.peer: Peer = self.pair.connect()
+        self.peer: Peer = self.pair.open(None)
         for burst in handshake():
             self.peer.send(burst.replace(LOGIN, LOGIN.replace(b"g", b"q")))
         self.peer.take()
@@ -153,9 +153,8 @@ class World:
         for queue, expected in self.expected.items():
             there: list[Any] = []
             while True:
-                self.other.send(method(1, C.Basic.Get, queue=queue, no_ack=True))
-                (got,) = self.other.take()
-                if got.body is None:
+                got = self.other.get(queue)
+                if got is None:
                     break
                 there.append(got.body)
             assert there == expected, queue

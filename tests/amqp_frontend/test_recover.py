@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pair import Pair, method, publish
+from pair import Pair
 from pamqp import commands
+from peer import method, publish
 
 C = commands
 

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pair import Pair, content, method, publish, raw_frame
+from pair import Pair
 from pamqp import commands
+from peer import content, method, publish, raw_frame
 
 from leveret.amqp_frontend.wire.events import PublishReceived
 

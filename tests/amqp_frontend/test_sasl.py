@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from pair import GUEST
 
 from leveret.amqp_frontend.peer.login import MECHANISMS, MalformedResponse, Peer
 from leveret.engine import Users, errors
 from leveret.engine.messages.field_table import Field, FieldTable, encode_table
+from leveret.testing.harness import GUEST
 
 HERE = Peer("here", True, "guest", is_secured=True)
 ELSEWHERE = Peer("elsewhere", False, "guest", is_secured=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pair import Pair, publish
+from pair import Pair
 from pamqp import commands
+from peer import publish
 from stand_in_journal import StandInJournal
 
 C = commands

@@ -142,8 +142,8 @@ FACTS: dict[str, object] = {
 
 
 def facts_of(kind: type[Exception]) -> set[str]:
-    """Facts that a class says it has: the words after "Facts:" in its docstring."""
-    found = re.search(r"Facts: ([^.]*)", kind.__doc__ or "")
+    """Fields that a class says it has: the words after "Fields:" in its docstring."""
+    found = re.search(r"Fields: ([^.]*)", kind.__doc__ or "")
     return set(re.findall(r"[a-z_]+", re.sub(r"\(.*?\)", "", found.group(1)))) if found else set()
 
 

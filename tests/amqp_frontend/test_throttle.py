@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import settings, stateful
 from hypothesis import strategies as st
-from pair import Pair, publish
+from pair import Pair
 from pamqp import commands
+from peer import publish
 
 from leveret.amqp_frontend.flow.throttle import SLICES_MAX, ThrottleWait, throttle_wait_of
 from leveret.engine import (

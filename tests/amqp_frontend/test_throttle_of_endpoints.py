@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from pair import GUEST, OPTIONS, handshake, method, publish
 from pamqp import commands, frame
+from peer import OPTIONS, handshake, method, publish
 from trio.testing import MockClock
 
 from leveret.amqp_frontend.edge.endpoint import Endpoint
@@ -19,6 +19,7 @@ from leveret.amqp_frontend.flow.throttle import SLICE_S, SLICES_MAX
 from leveret.amqp_frontend.peer.login import Peer
 from leveret.engine import Broker, BrokerOptions, ManualClock, Users
 from leveret.serving.runtime import Runtime
+from leveret.testing.harness import GUEST
 
 C = commands
 READY_MAX = 10

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pair import method
 from pamqp import commands as C
+from peer import method
 from replay_desk import JournalReplays, MemoryReplays, Replays
 
 READERS, MESSAGES = 118, 200

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pair import Pair, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import method, publish
 from steps import steps
 
 from leveret.engine import Envelope, Message

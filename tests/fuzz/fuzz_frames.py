@@ -24,18 +24,9 @@ if __name__ == "__main__":
     with atheris.instrument_imports(include=["leveret"]):
         import leveret.amqp_frontend.session.turn  # noqa: F401  (before `pair`: so that it is the instrumented one)
 
-from pair import (
-    Pair,
-    Peer,
-    content,
-    cut_at,
-    handshake,
-    method,
-    publish,
-    raw_frame,
-    raw_method,
-)
+from pair import Pair
 from pamqp import commands
+from peer import Peer, content, cut_at, handshake, method, publish, raw_frame, raw_method
 
 C = commands
 #: Behaviour page 0.2. 541 is documented for one thing only: properties that can't be decoded.
@@ -84,7 +75,7 @@ def _converse(prelude: int, cut: int, seed: int, octets: bytes) -> Peer:
     pair = Pair(unsent_max=2_000 if seed & 1 else 1 << 20)
     bystander = pair.open()
     bystander.call(1, C.Queue.Declare, queue="b", exclusive=True)
-    peer = pair.connect()
+    peer = pair.open(None)
     if prelude:
         peer.send(*handshake()[: prelude + 1])
     if prelude == PRELUDES - 1:
@@ -99,7 +90,7 @@ def _converse(prelude: int, cut: int, seed: int, octets: bytes) -> Peer:
     bystander.send(publish(1, "b", b"x") + method(1, C.Basic.Get, queue="b", no_ack=True))
     if bystander.expect_content(C.Basic.GetOk).body != b"x":
         raise Crash("the bystander noticed")
-    pair.advance(120.0)
+    pair.advance(120000)
     _check_answers(peer)
     peer.hang_up()
     bystander.hang_up()

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from desk import GETS
 from durable_desk import DurableDesk
-from pair import method, publish
 from pamqp import commands
+from peer import method, publish
 from simulated_files import SimulatedFiles
 
 C = commands

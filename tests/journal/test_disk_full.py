@@ -2,8 +2,8 @@
 
 from desk import GETS
 from durable_desk import DurableDesk
-from pair import method
 from pamqp import commands
+from peer import method
 from simulated_files import SimulatedFiles
 
 from leveret.engine import User

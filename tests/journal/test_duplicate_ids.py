@@ -206,14 +206,14 @@ def test_a_transaction_keeps_its_ids() -> None:
 
 
 def _in_transaction(body: str) -> bytes:
-    from pair import publish
+    from peer import publish
 
     return publish(1, "q", body.encode(), headers={"_AMQ_DUPL_ID": "one"}, delivery_mode=2)
 
 
 def _commit() -> bytes:
-    from pair import method
     from pamqp import commands
+    from peer import method
 
     return method(1, commands.Tx.Commit)
 

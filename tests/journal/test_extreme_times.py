@@ -7,8 +7,8 @@ from desk import GETS, PUBLISHES
 from durable_desk import PATH, DurableDesk
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pair import method, raw_frame
 from pamqp import commands as C
+from peer import method, raw_frame
 from simulated_files import SimulatedFiles
 
 from leveret.engine import scheduled

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from desk import GETS, C, VirtualDesk, _got
 from durable_desk import PATH, DurableDesk
-from pair import method
+from peer import method
 from simulated_files import SimulatedFiles
 
 from leveret.engine.leases.deferring import DeferredAcks

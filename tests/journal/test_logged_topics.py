@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from desk import C, Refused
 from durable_desk import PATH, DurableDesk
-from pair import publish
+from peer import publish
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Queue

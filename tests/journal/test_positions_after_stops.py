@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 from desk import GETS, C
-from pair import method
+from peer import method
 from replay_desk import JournalReplays
 
 from leveret.journal.recording.checkpoint import checkpoint

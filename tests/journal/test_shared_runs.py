@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from desk import GETS, PUBLISHES
 from durable_desk import DurableDesk
-from pair import publish
 from pamqp import commands
+from peer import publish
 from simulated_files import SimulatedFiles
 
 OTHER = 9  # a channel

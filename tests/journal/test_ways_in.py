@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from desk import GETS, C, Refused, _got
 from durable_desk import DurableDesk
-from pair import publish
+from peer import publish
 from simulated_files import SimulatedFiles
 from toml_text import settings
 

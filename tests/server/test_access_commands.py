@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from pair import Pair, method, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import method, publish
 
 from leveret.engine import User, hash_password
 from leveret.operator.command_error import CommandError

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pair import Pair, publish
+from pair import Pair
 from pamqp import commands as C
+from peer import publish
 from steps import steps
 
 from leveret.amqp_frontend.session.turn import handle_bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pika
 import pytest
 from broker_process import leveret_serve
-from pair import publish
+from peer import publish
 from rawclient import Client, Eof
 
 CONFIG = """

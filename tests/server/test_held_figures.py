@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from configured_broker import load
-from pair import publish
+from peer import publish
 from rawclient import Client
 from socket_broker import SocketBroker
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 import trio
 from desk import load
-from pair import method
 from pamqp import commands as C
+from peer import method
 from rawclient import Client
 from socket_broker import SocketBroker
 from trio.testing import wait_all_tasks_blocked

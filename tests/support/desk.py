@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pair import Pair, Peer, method, publish
+from pair import Pair
 from pamqp import commands
+from peer import Peer, method, publish
 
 from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.options import broker_options
@@ -338,7 +339,7 @@ class VirtualDesk(Desk):
         self._call(GETS, C.Tx.Rollback)
 
     def advance_ms(self, ms: float) -> None:
-        self.pair.advance(ms / 1000)
+        self.pair.advance(ms)
 
     def reload(self, settings: str) -> None:
         self._objects.apply(load(settings))

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from desk import GETS, C, Got, Refused, VirtualDesk, _got
-from pair import method
 from pamqp import frame, heartbeat
+from peer import method
 
 HEARTBEAT = frame.marshal(heartbeat.Heartbeat(), 0)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from desk import GETS, C, Got, Refused, VirtualDesk, _got
 from durable_desk import DurableDesk
-from pair import method
+from peer import method
 from simulated_files import SimulatedFiles
 
 

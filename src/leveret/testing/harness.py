@@ -119,6 +119,8 @@ class Harness:
     `deliveries`: what clients got; `effects`: what else they were told; `stalled`: clients that do not read.
     """
 
+    #: Whether it begins with a client of its own.
+    has_client = True
     #: Whether verbs end the turn.
     ends_turns = True
     #: Whether the broker's invariants are checked after each turn.
@@ -176,8 +178,9 @@ class Harness:
         if configuration is not None:
             self.objects = ConfiguredObjects(broker, configuration)
             self.objects.apply(configuration)
-        self.session = self.connect()
-        self.client: Client = self.session.client
+        if self.has_client:
+            self.session = self.connect()
+            self.client: Client = self.session.client
 
     def _open_journal(self) -> None:
         new_id = None if self.files is REAL else bytes(16)
@@ -274,7 +277,8 @@ class Harness:
 
     def settle(self) -> None:
         """The journal writes what was recorded, and the broker hears of it."""
-        self._write()
+        if self.journal is not None:
+            self._write()
         self.end_turn()
 
     def _acted(self) -> None:
@@ -287,8 +291,12 @@ class Harness:
         while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
             self.clock.advance_ns(max(0, due_ns - self.clock.monotonic_ns()))
             self.broker.advance()
-            self.end_turn()
+            self.follow_up()
         self.clock.advance_ns(until_ns - self.clock.monotonic_ns())
+
+    def follow_up(self) -> None:
+        """What follows when something was due."""
+        self.end_turn()
 
     def reload(self, settings: str | SettingsRepository) -> None:
         """Replace the settings. TOML only if it began with TOML."""
