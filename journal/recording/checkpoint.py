@@ -29,40 +29,40 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
     """Append a checkpoint, one slice for each `next`; commit after each. Ends with the record that completes it."""
     journal.checkpoints.begin()
     for name, vhost in broker.virtual_hosts.items():
-        recorder.state_vhost(name)
+        recorder.objects.state_vhost(name)
         for exchange in vhost.exchanges.values():
             if is_declared(exchange):
-                recorder.state_object(exchange, restated=True)
+                recorder.objects.state_object(exchange, restated=True)
     for user in broker.users:
-        recorder.state_user(user, restated=True)
+        recorder.objects.state_user(user, restated=True)
     for policy in broker.context.policies:
-        recorder.state_policy(policy, restated=True)
+        recorder.objects.state_policy(policy, restated=True)
     for identity, value in broker.parameters:
-        recorder.state_parameter(identity, value, restated=True)
+        recorder.objects.state_parameter(identity, value, restated=True)
     yield
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     for queue in queues:
         if not queue.deleted:
-            recorder.state_object(queue, restated=True)
+            recorder.objects.state_object(queue, restated=True)
     yield
     for name, vhost in list(broker.virtual_hosts.items()):
         for exchange in list(vhost.exchanges.values()):
             for binding in list(exchange.bindings.values()):
-                recorder.state_binding(name, binding, restated=True)
+                recorder.objects.state_binding(name, binding, restated=True)
     yield
     for queue in queues:
         if not queue.deleted:
             yield from _state_messages(journal, recorder, queue)
     yield from recorder.duplicate_ids.state()
-    recorder.watch(None)
+    recorder.messages.watch(None)
     journal.checkpoints.end()
     yield from _forget_contents(broker, recorder)
 
 
 def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
     """State the messages of a queue."""
-    gone, changed = recorder.watch(queue)
-    queue_id = recorder.id_of(queue)
+    gone, changed = recorder.messages.watch(queue)
+    queue_id = recorder.objects.queue_id(queue)
     picture = queue.kind.picture(queue)
     held, tail = picture.messages, picture.parts
     chunks: list[list[Message]] = []
@@ -79,9 +79,9 @@ def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Itera
             if message.id in gone:
                 continue
             if recorder.is_behind:
-                recorder.record_late(queue, message)
+                recorder.messages.record_late(queue, message)
             _, due_ns = changed.get(message.id) or (message, picture.due.get(message.id, 0))
-            found = recorder.message_of(message, due_ns)
+            found = recorder.messages.message_of(message, due_ns)
             if found is not None:
                 yield found
 
@@ -108,7 +108,7 @@ def _changed(recorder: Recorder, gone: set[int], changed: dict[int, tuple[Messag
     for id_ in sorted(changed):
         message, due_ns = changed[id_]
         if id_ not in gone and message.envelope.summary.persistent:
-            found = recorder.message_of(message, due_ns)
+            found = recorder.messages.message_of(message, due_ns)
             if found is not None:
                 yield found
 
@@ -129,9 +129,9 @@ def _each(recorder: Recorder, tail: list[Part]) -> list[Iterator[RecoveredMessag
             state = MessageState(deliveries=part.attempts, priority=part.level)
             expiries: Iterable[int] = repeat(0) if part.expires is None else part.expires
             for id_, size, expires_ns in zip(part.ids, part.sizes, expiries):
-                lsn = recorder.contents.lsn_of(id_)
+                lsn = recorder.messages.contents.lsn_of(id_)
                 assert lsn is not None
-                yield RecoveredMessage(id_, lsn, size, recorder.wall_ms(expires_ns), state)
+                yield RecoveredMessage(id_, lsn, size, recorder.messages.wall_ms(expires_ns), state)
 
     levels: dict[int, list[Part]] = {}
     for part in tail:
@@ -143,13 +143,13 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
     """State a slice of a paged-out part, without the messages that are gone."""
     stop = start + PART_MESSAGES
     ids, sizes = part.ids[start:stop], array("I", part.sizes[start:stop])
-    expiries = None if part.expires is None else array("q", map(recorder.wall_ms, part.expires[start:stop]))
+    expiries = None if part.expires is None else array("q", map(recorder.messages.wall_ms, part.expires[start:stop]))
     if not gone.isdisjoint(ids):
         kept = [at for at, id_ in enumerate(ids) if id_ not in gone]
         ids = [ids[at] for at in kept]
         sizes = array("I", (sizes[at] for at in kept))
         expiries = None if expiries is None else array("q", (expiries[at] for at in kept))
-    runs = list(recorder.contents.runs(ids))
+    runs = list(recorder.messages.contents.runs(ids))
     if runs:
         journal.turns.append([run_record(queue_id, runs, sizes, expiries)])
 
@@ -178,6 +178,6 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
                 yield
     if broker.dead_letters.count:
         return
-    recorder.contents.forget_before(first)
-    if not is_paged and len(recorder.contents) > 2 * len(alive) + RUNS_SPARE:
-        yield from recorder.contents.keep_only(sorted(set(alive)), next_id)
+    recorder.messages.contents.forget_before(first)
+    if not is_paged and len(recorder.messages.contents) > 2 * len(alive) + RUNS_SPARE:
+        yield from recorder.messages.contents.keep_only(sorted(set(alive)), next_id)

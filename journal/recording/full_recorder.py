@@ -17,6 +17,7 @@ from ...engine import (
     AckedEvent,
     BindingEvent,
     BlockedEvent,
+    Broker,
     Client,
     ConnectionEvent,
     Consumer,
@@ -38,64 +39,156 @@ from ...engine import (
     SettingsEvent,
     holder_of,
 )
+from ..appending.journal import Journal
 from ..format.heap import encode_text
 from ..format.record import CODE_OF, CONNECTION, CONSUMER, COUNTED, QUEUE, REDELIVERED, SETTINGS_CHANGED, Record
-from .message_recorder import PublishedRun, alike, is_contiguous, is_gone, is_persistent, persistent_ids, reason_of
+from .message_recorder import (
+    MessageRecorder,
+    PublishedRun,
+    alike,
+    is_contiguous,
+    is_gone,
+    is_persistent,
+    persistent_ids,
+    reason_of,
+)
+from .object_recorder import ObjectRecorder
 from .recorder import Recorder
 
 
-class FullRecorder(Recorder):
-    """Writes the records of `Recorder` in the same order, and more of them, with more detail."""
+class FullObjectRecorder(ObjectRecorder):
+    """Also records transient objects, connections and consumers. `durable_ids`: ids of durable queues."""
+
+    def __init__(self, broker: Broker, journal: Journal) -> None:
+        super().__init__(broker, journal)
+        self.durable_ids: set[int] = set()
+        #: Virtual host and name of a client -> its id, and the ids of its consumers by tag.
+        self._clients: dict[tuple[str, str], tuple[int, dict[str, int]]] = {}
+
+    def queue_id(self, queue: Queue) -> int:
+        id_ = super().queue_id(queue)
+        if queue.durable:
+            self.durable_ids.add(id_)
+        return id_
+
+    def id_of_queue(self, event: Event) -> int:
+        key = (event.vhost, event.subject)
+        found = self.queue_ids.get(key)
+        if found is None:
+            found = self.queue_ids[key] = self._journal.objects.define(QUEUE, self.vhost_id(event.vhost), event.subject)
+        return found
+
+    def holder_ids(self, vhost: str, client: Client | None, tag: str | None) -> tuple[int, int]:
+        """Ids of a consumer by its tag (0: a basic.get), and of its connection (0: none)."""
+        if client is None:
+            return 0, 0
+        client_id, consumers = self._client(vhost, client.name)
+        if not tag:
+            return 0, client_id
+        found = consumers.get(tag)
+        if found is None:
+            found = consumers[tag] = self._journal.objects.define_another(CONSUMER, self.vhost_id(vhost), tag)
+        return found, client_id
+
+    def _client(self, vhost: str, name: str) -> tuple[int, dict[str, int]]:
+        key = (vhost, name)
+        found = self._clients.get(key)
+        if found is None:
+            id_ = self._journal.objects.define_another(CONNECTION, self.vhost_id(vhost), name)
+            found = self._clients[key] = (id_, {})
+        return found
+
+    def connection(self, event: ConnectionEvent) -> None:
+        """A connection was opened or closed."""
+        key = (event.vhost, event.subject)
+        if event.kind is EventKind.CONNECTION_OPENED:
+            id_ = self._journal.objects.define_another(CONNECTION, self.vhost_id(event.vhost), event.subject)
+            self._clients[key] = (id_, {})
+        id_, consumers = self._clients.get(key, (0, {}))
+        self._journal.turns.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(event.subject))])
+        if event.kind is EventKind.CONNECTION_CLOSED:
+            self._clients.pop(key, None)
+            for gone in (id_, *consumers.values()):
+                self._journal.objects.forget(gone)
+
+    def consumer(self, event: ConsumerEvent) -> None:
+        """A consumer came or left."""
+        queue_id = self.id_of_queue(event)
+        consumer_id, conn_id = self.holder_ids(event.vhost, event.client, event.tag)
+        self._journal.turns.append(
+            [
+                Record(
+                    CODE_OF[event.kind],
+                    queue_id=queue_id,
+                    consumer_id=consumer_id,
+                    conn_id=conn_id,
+                    heap=encode_text(event.tag),
+                )
+            ]
+        )
+
+    def blocked(self, event: BlockedEvent) -> None:
+        """A connection was blocked or unblocked."""
+        id_, _ = self._client(event.vhost, event.subject)
+        text = json.dumps({"connection": event.subject, **event.detail})
+        self._journal.turns.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(text))])
+
+    def settings_changed(self, event: SettingsEvent) -> None:
+        """Settings of a virtual host's addresses changed."""
+        self._journal.turns.append([Record(SETTINGS_CHANGED, arg=self.vhost_id(event.vhost))])
+
+    # -- topology -----------------------------------------------------------------------------------------------------
+
+    def _declared(self, subject: Queue | Exchange) -> None:
+        super()._declared(subject)
+        if not subject.durable:
+            self._write_object(subject, False)
+
+    def _undeclared(self, subject: Queue | Exchange, id_: int | None, what: int) -> None:
+        super()._undeclared(subject, id_, what)
+        if id_ is not None:
+            self.durable_ids.discard(id_)
+
+    def _transient_gone(self, id_: int, what: int) -> None:
+        self._journal.objects.undeclared(id_, what)
+
+    def _bound(self, event: BindingEvent) -> None:
+        super()._bound(event)
+        self._transient_binding(event, self._journal.objects.bound)
+
+    def _unbound(self, event: BindingEvent) -> None:
+        super()._unbound(event)
+        if self._knows(event.vhost, event.binding):
+            self._transient_binding(event, self._journal.objects.unbound)
+
+    def _transient_binding(self, event: BindingEvent, write: Any) -> None:
+        binding = event.binding
+        if not (binding.source.durable and binding.destination.durable):
+            source_id = self.exchange_id(event.vhost, binding.source.name)
+            write(source_id, self._bound_of(event.vhost, binding), durable=False)
+
+
+class FullMessageRecorder(MessageRecorder):
+    """Writes the records of `MessageRecorder` in the same order, and more of them, with more detail."""
 
     takes_transient = True
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._durable_ids: set[int] = set()  # of queues
-        #: Virtual host and name of a client -> its id, and the ids of its consumers by tag.
-        self._clients: dict[tuple[str, str], tuple[int, dict[str, int]]] = {}
-        self._on(DeliveredEvent, self._delivered)
-        self._on(DueEvent, self._due)
-        self._on(LeaseEndedEvent, self._lease_ended)
-        self._on(ConnectionEvent, self._connection)
-        self._on(ConsumerEvent, self._consumer)
-        self._on(BlockedEvent, self._blocked)
-        self._on(SettingsEvent, self._settings_changed)
-
-    def begin(self, objects: Container[int]) -> None:
-        """Also record the start of a broker: earlier transient messages are gone."""
-        super().begin(objects)
-        text = json.dumps({"journal": {"scope": "all"}})
-        self._journal.turns.append([Record(SETTINGS_CHANGED, heap=encode_text(text))])
-
-    # -- messages -----------------------------------------------------------------------------------------------------
-
-    def _queue_id(self, queue: Queue) -> int:
-        id_ = super()._queue_id(queue)
-        if queue.durable:
-            self._durable_ids.add(id_)
-        return id_
-
-    def _id_of_queue(self, event: Event) -> int:
-        key = (event.vhost, event.subject)
-        found = self._queue_ids.get(key)
-        if found is None:
-            found = self._queue_ids[key] = self._journal.objects.define(
-                QUEUE, self._vhost_id(event.vhost), event.subject
-            )
-        return found
+    def __init__(self, broker: Broker, journal: Journal, objects: ObjectRecorder, **options: Any) -> None:
+        super().__init__(broker, journal, objects, **options)
+        assert isinstance(objects, FullObjectRecorder)
+        self._all = objects
 
     def _record_published(self, event: PublishedEvent) -> None:
         envelope, queues = event.of, event.queues
         durable = any(queue.stores(envelope) for queue in queues)
-        self._write_published(event, [self._queue_id(queue) for queue in queues], durable)
+        self._write_published(event, [self._objects.queue_id(queue) for queue in queues], durable)
         if not queues and not self._is_service(event.vhost, envelope.exchange):
             self._journal.messages.happened(
                 EventKind.UNROUTABLE,
                 0,
                 event.messages,
                 durable=False,
-                target_id=self._exchange_id(event.vhost, envelope.exchange),
+                target_id=self._objects.exchange_id(event.vhost, envelope.exchange),
             )
 
     def _is_service(self, vhost: str, exchange: str) -> bool:
@@ -103,12 +196,12 @@ class FullRecorder(Recorder):
         return found is not None and isinstance(found.exchanges.get(exchange), ServiceExchange)
 
     def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, run: PublishedRun, durable: bool = True) -> None:
-        super()._write_enqueued(event, queue_id, run, queue_id in self._durable_ids and is_persistent(event))
+        super()._write_enqueued(event, queue_id, run, queue_id in self._all.durable_ids and is_persistent(event))
 
-    def _settled(self, event: AckedEvent | LeftEvent) -> None:
+    def settled(self, event: AckedEvent | LeftEvent) -> None:
         """Write durable messages as `Recorder` does, the others as history only."""
         if event.messages:
-            self._write_all_settled(event, self._id_of_queue(event))
+            self._write_all_settled(event, self._all.id_of_queue(event))
         if event.kind is EventKind.DELETED and event.subject.startswith(REPLY_PREFIX):
             queue_id = self._queue_ids.pop((event.vhost, event.subject), None)
             if queue_id is not None:
@@ -120,7 +213,7 @@ class FullRecorder(Recorder):
             kind = EventKind.DROPPED  # also when it is dead-lettered: it was never in this queue
         is_kept = isinstance(event, AckedEvent) and event.kept
         has_been = is_gone(event)
-        is_durable = has_been and queue_id in self._durable_ids
+        is_durable = has_been and queue_id in self._all.durable_ids
         for part, consumer_id, conn_id in self._by_holder(event):
             durable_ids = persistent_ids(part) if is_durable else ()
             if durable_ids:
@@ -139,7 +232,7 @@ class FullRecorder(Recorder):
         """(the event for some of its messages, ids of the consumer and the connection to which they were delivered)."""
         if isinstance(event.of, Envelope):
             if isinstance(event, AckedEvent):
-                yield event, *self._holder_ids(event.vhost, event.client, event.consumer)
+                yield event, *self._all.holder_ids(event.vhost, event.client, event.consumer)
             else:
                 yield event, 0, 0
             return
@@ -148,12 +241,12 @@ class FullRecorder(Recorder):
             part = replace(event, messages=[one.id for one in messages], of=messages)
             client = None if holder is None else holder.session.client
             tag = holder.tag if isinstance(holder, Consumer) else None
-            yield part, *self._holder_ids(event.vhost, client, tag)
+            yield part, *self._all.holder_ids(event.vhost, client, tag)
 
-    def _delivered(self, event: DeliveredEvent) -> None:
-        queue_id = self._id_of_queue(event)
-        consumer_id, conn_id = self._holder_ids(event.vhost, event.session.client, event.consumer)
-        can_count = self._persists_deliveries and queue_id in self._durable_ids and self.recalls_attempts(event)
+    def delivered(self, event: DeliveredEvent) -> None:
+        queue_id = self._all.id_of_queue(event)
+        consumer_id, conn_id = self._all.holder_ids(event.vhost, event.session.client, event.consumer)
+        can_count = self._persists_deliveries and queue_id in self._all.durable_ids and self.recalls_attempts(event)
         has_counted = False
         if isinstance(event.of, Envelope):
             counted = can_count and event.of.summary.persistent
@@ -179,7 +272,7 @@ class FullRecorder(Recorder):
             self._note_changed(event)
             self.send_after(event)
 
-    def _requeued(self, event: RequeuedEvent) -> None:
+    def requeued(self, event: RequeuedEvent) -> None:
         is_state = event.counted or (self._persists_deliveries and self.recalls_attempts(event))
         self._write_returned(event, None, is_state=is_state)
 
@@ -190,8 +283,8 @@ class FullRecorder(Recorder):
         self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None, *, is_state: bool
     ) -> None:
         """`is_state`: recovery needs the record, if it restores the message."""
-        queue_id = self._id_of_queue(event)
-        can_be_state = is_state and queue_id in self._durable_ids
+        queue_id = self._all.id_of_queue(event)
+        can_be_state = is_state and queue_id in self._all.durable_ids
         if can_be_state:
             self._note_changed(event)
         due_ms = [0 if due_ns is None else self.wall_ms(due_ns[index]) for index in range(len(event.messages))]
@@ -211,100 +304,39 @@ class FullRecorder(Recorder):
                 reason=event.why,
             )
 
-    def _lease_ended(self, event: LeaseEndedEvent) -> None:
+    def lease_ended(self, event: LeaseEndedEvent) -> None:
         """History alone: no lease survives a restart, nor does any count of deliveries (queues page C.2)."""
-        queue_id = self._id_of_queue(event)
+        queue_id = self._all.id_of_queue(event)
         for (deliveries,), ids in alike((one.deliveries, one.id) for one in event.of):
             self._journal.messages.happened(
                 event.kind, queue_id, ids, durable=False, deliveries=deliveries, reason=event.why
             )
 
-    def _due(self, event: DueEvent) -> None:
-        self._journal.messages.happened(event.kind, self._id_of_queue(event), event.messages, durable=False)
+    def due(self, event: DueEvent) -> None:
+        """Scheduled messages are ready."""
+        self._journal.messages.happened(event.kind, self._all.id_of_queue(event), event.messages, durable=False)
 
-    # -- connections, consumers, topology -----------------------------------------------------------------------------
 
-    def _holder_ids(self, vhost: str, client: Client | None, tag: str | None) -> tuple[int, int]:
-        """Ids of a consumer by its tag (0: a basic.get), and of its connection (0: none)."""
-        if client is None:
-            return 0, 0
-        client_id, consumers = self._client(vhost, client.name)
-        if not tag:
-            return 0, client_id
-        found = consumers.get(tag)
-        if found is None:
-            found = consumers[tag] = self._journal.objects.define_another(CONSUMER, self._vhost_id(vhost), tag)
-        return found, client_id
+class FullRecorder(Recorder):
+    """Records all events."""
 
-    def _client(self, vhost: str, name: str) -> tuple[int, dict[str, int]]:
-        key = (vhost, name)
-        found = self._clients.get(key)
-        if found is None:
-            id_ = self._journal.objects.define_another(CONNECTION, self._vhost_id(vhost), name)
-            found = self._clients[key] = (id_, {})
-        return found
+    object_recorder = FullObjectRecorder
+    message_recorder = FullMessageRecorder
 
-    def _connection(self, event: ConnectionEvent) -> None:
-        key = (event.vhost, event.subject)
-        if event.kind is EventKind.CONNECTION_OPENED:
-            id_ = self._journal.objects.define_another(CONNECTION, self._vhost_id(event.vhost), event.subject)
-            self._clients[key] = (id_, {})
-        id_, consumers = self._clients.get(key, (0, {}))
-        self._journal.turns.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(event.subject))])
-        if event.kind is EventKind.CONNECTION_CLOSED:
-            self._clients.pop(key, None)
-            for gone in (id_, *consumers.values()):
-                self._journal.objects.forget(gone)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        objects, messages = self.objects, self.messages
+        assert isinstance(objects, FullObjectRecorder) and isinstance(messages, FullMessageRecorder)
+        self._on(DeliveredEvent, messages.delivered)
+        self._on(DueEvent, messages.due)
+        self._on(LeaseEndedEvent, messages.lease_ended)
+        self._on(ConnectionEvent, objects.connection)
+        self._on(ConsumerEvent, objects.consumer)
+        self._on(BlockedEvent, objects.blocked)
+        self._on(SettingsEvent, objects.settings_changed)
 
-    def _consumer(self, event: ConsumerEvent) -> None:
-        queue_id = self._id_of_queue(event)
-        consumer_id, conn_id = self._holder_ids(event.vhost, event.client, event.tag)
-        self._journal.turns.append(
-            [
-                Record(
-                    CODE_OF[event.kind],
-                    queue_id=queue_id,
-                    consumer_id=consumer_id,
-                    conn_id=conn_id,
-                    heap=encode_text(event.tag),
-                )
-            ]
-        )
-
-    def _blocked(self, event: BlockedEvent) -> None:
-        id_, _ = self._client(event.vhost, event.subject)
-        text = json.dumps({"connection": event.subject, **event.detail})
-        self._journal.turns.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(text))])
-
-    def _settings_changed(self, event: SettingsEvent) -> None:
-        self._journal.turns.append([Record(SETTINGS_CHANGED, arg=self._vhost_id(event.vhost))])
-
-    # -- topology -----------------------------------------------------------------------------------------------------
-
-    def _declared(self, subject: Queue | Exchange) -> None:
-        super()._declared(subject)
-        if not subject.durable:
-            self._write_object(subject, False)
-
-    def _undeclared(self, subject: Queue | Exchange, id_: int | None, what: int) -> None:
-        super()._undeclared(subject, id_, what)
-        if id_ is not None:
-            self._durable_ids.discard(id_)
-
-    def _transient_gone(self, id_: int, what: int) -> None:
-        self._journal.objects.undeclared(id_, what)
-
-    def _bound(self, event: BindingEvent) -> None:
-        super()._bound(event)
-        self._transient_binding(event, self._journal.objects.bound)
-
-    def _unbound(self, event: BindingEvent) -> None:
-        super()._unbound(event)
-        if self._knows(event.vhost, event.binding):
-            self._transient_binding(event, self._journal.objects.unbound)
-
-    def _transient_binding(self, event: BindingEvent, write: Any) -> None:
-        binding = event.binding
-        if not (binding.source.durable and binding.destination.durable):
-            source_id = self._exchange_id(event.vhost, binding.source.name)
-            write(source_id, self._bound_of(event.vhost, binding), durable=False)
+    def begin(self, objects: Container[int]) -> None:
+        """Also record the start of a broker: earlier transient messages are gone."""
+        super().begin(objects)
+        text = json.dumps({"journal": {"scope": "all"}})
+        self._journal.turns.append([Record(SETTINGS_CHANGED, heap=encode_text(text))])

@@ -121,7 +121,7 @@ def message_index(broker: Broker, recorder: "Recorder") -> Callable[[int], tuple
         for queue in vhost.queues.values():
             if not queue.durable:
                 continue
-            id_, picture = recorder.id_of(queue), queue.kind.picture(queue)
+            id_, picture = recorder.objects.queue_id(queue), queue.kind.picture(queue)
             levels: dict[int, list[Sequence[int]]] = {}  # within each, runs do not overlap
             for part in picture.parts:
                 levels.setdefault(part.level, []).append(part.ids)

@@ -29,8 +29,10 @@ from ...engine import (
     ScheduledEvent,
     bounded_ms,
 )
+from ...engine.state import body_size
 from ..appending.journal import Journal
 from ..format.record import COUNTED, REASON_CODES, TIME_MAX
+from ..recovery.recovered import MessageState, RecoveredMessage
 from .message_index import ContentIndex
 from .object_recorder import ObjectRecorder
 
@@ -61,7 +63,7 @@ class Meanwhile(NamedTuple):
     changed: dict[int, tuple[Message, int]]
 
 
-class MessageRecorder(ObjectRecorder):
+class MessageRecorder:
     """Records messages. `persists_deliveries`: write counts at each delivery. `counts_max`: the largest count that is
     written; -1: all are."""
 
@@ -69,23 +71,29 @@ class MessageRecorder(ObjectRecorder):
     takes_transient: ClassVar[bool] = False
 
     def __init__(
-        self, broker: Broker, journal: Journal, *, persists_deliveries: bool = False, counts_max: int = 10
+        self, broker: Broker, journal: Journal, objects: ObjectRecorder, *, persists_deliveries: bool, counts_max: int
     ) -> None:
-        super().__init__(broker, journal)
+        self._broker = broker
+        self._context = broker.context
+        self._journal = journal
+        self._objects = objects
+        self._queue_ids = objects.queue_ids
         self._persists_deliveries = persists_deliveries
         self._counts_max = counts_max
         self.contents = ContentIndex()
         self._runs: deque[PublishedRun] = deque()  # of the messages that are being published
         self.is_behind = False  # see the engine's `Durability`
+        self.late: dict[int, set[int]] = {}  # message id -> ids of queues for which `record_late` wrote it
         self._meanwhile: Meanwhile | None = None  # of the queue that a checkpoint is stating
         self._stated = ("", "")
 
-    def _published(self, event: PublishedEvent) -> None:
+    def published(self, event: PublishedEvent) -> None:
+        """Messages were published."""
         self._runs.clear()
         self._record_published(event)
 
     def _record_published(self, event: PublishedEvent) -> None:
-        queue_ids = [self._queue_id(queue) for queue in event.queues if queue.stores(event.of)]
+        queue_ids = [self._objects.queue_id(queue) for queue in event.queues if queue.stores(event.of)]
         if queue_ids:
             self._write_published(event, queue_ids)
 
@@ -94,7 +102,7 @@ class MessageRecorder(ObjectRecorder):
         contents = envelope.framing.cut(event.contents)
         lsn = self._journal.messages.published(
             event.messages,
-            self._exchange_id(event.vhost, envelope.exchange),
+            self._objects.exchange_id(event.vhost, envelope.exchange),
             envelope.routing_key.encode(),
             contents,
             queue_ids=queue_ids,
@@ -111,7 +119,22 @@ class MessageRecorder(ObjectRecorder):
             self.contents.add(ids[0], len(ids), lsn)
             self._context.turn.records += 1
 
-    def _published_mixed(self, event: MixedPublishedEvent) -> None:
+    def published_while_low(self, event: PublishedEvent) -> None:
+        """Record only publishes of the broker (dead letters, ...): queues refuse those of clients."""
+        self._runs.clear()
+        if event.cause is not None:
+            self.published(event)
+
+    def recall(self, id_: int, location: int, size: int) -> None:
+        """See the engine's `Durability`."""
+        lsn = self.contents.lsn_of(id_)
+        if lsn is None:
+            lsn = location
+            self.contents.move(id_, lsn)
+        self._runs.clear()
+        self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
+
+    def published_mixed(self, event: MixedPublishedEvent) -> None:
         """One call if all messages are stored and framed alike: a call for each would cost more than the rest."""
         self._runs.clear()
         distinct = set(event.envelopes)
@@ -123,8 +146,9 @@ class MessageRecorder(ObjectRecorder):
             for stretch in event.stretches():
                 self._record_published(stretch)
             return
+        exchange_id = self._objects.exchange_id
         routes = {
-            one: (self._exchange_id(event.vhost, one.exchange), one.routing_key.encode(), one.summary.priority or 0)
+            one: (exchange_id(event.vhost, one.exchange), one.routing_key.encode(), one.summary.priority or 0)
             for one in distinct
         }
         contents = framing.cut(event.contents)
@@ -132,11 +156,12 @@ class MessageRecorder(ObjectRecorder):
             event.messages,
             list(map(routes.__getitem__, event.envelopes)),
             contents,
-            queue_ids=(self._queue_id(event.queue),),
+            queue_ids=(self._objects.queue_id(event.queue),),
         )
         self._has_published(event.messages, lsn, contents.body_sizes, durable=True)
 
-    def _enqueued(self, event: EnqueuedEvent) -> None:
+    def enqueued(self, event: EnqueuedEvent) -> None:
+        """Messages entered a queue."""
         run = self._run_of(event.messages[0])
         if run is None or not (self.takes_transient or is_persistent(event)):
             return  # transient, or its content is not recorded
@@ -167,31 +192,28 @@ class MessageRecorder(ObjectRecorder):
             durable=durable,
         )
 
-    def _enqueued_mixed(self, event: MixedEnqueuedEvent) -> None:
+    def enqueued_mixed(self, event: MixedEnqueuedEvent) -> None:
+        """Messages that differ entered a queue."""
         if not self._runs:
             return
         run = self._run_of(event.messages[0])
         if run is None or run.stop <= event.messages[-1] or self.takes_transient:
             for stretch in event.stretches():
-                self._enqueued(stretch)
+                self.enqueued(stretch)
             return
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is not None:
             priorities = [one.summary.priority or 0 for one in event.envelopes]
             self._journal.messages.enqueued(queue_id, event.messages, *run.part(event.messages), priorities=priorities)
 
-    def _settled(self, event: AckedEvent | LeftEvent) -> None:
-        queue_id, ids = self._leaving(event)
+    def settled(self, event: AckedEvent | LeftEvent) -> None:
+        """Messages left a queue, or were acknowledged."""
+        queue_id, ids = self.leaving(event)
         if queue_id is None or not ids:
             return
-        if self.is_behind:  # messages that came while the journal took nothing have no record, and need none now
-            self._note_gone(event, ids)
-            ids = self._recorded(ids)
-            if not ids:
-                return
         self._write_settled(event, queue_id, ids, reason_of(event))
 
-    def _leaving(self, event: AckedEvent | LeftEvent) -> tuple[int | None, Sequence[int]]:
+    def leaving(self, event: AckedEvent | LeftEvent) -> tuple[int | None, Sequence[int]]:
         """The journal's id of the queue (None: it has none), and the ids of the messages that leave it."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None or not is_gone(event):
@@ -207,8 +229,12 @@ class MessageRecorder(ObjectRecorder):
         consumer_id: int = 0,
         conn_id: int = 0,
     ) -> None:
-        self._context.turn.records += 1
         self._note_gone(event, ids)
+        if self.is_behind:  # messages that came while the journal took nothing have no record, and need none now
+            ids = self.recorded(ids)
+            if not ids:
+                return
+        self._context.turn.records += 1
         more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id}
         if len(ids) > 1 and (event.kind is EventKind.DELETED or is_contiguous(ids)):
             self._journal.messages.settled_range(event.kind, queue_id, ids, **more)
@@ -220,7 +246,7 @@ class MessageRecorder(ObjectRecorder):
             vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being deleted
             queue = None if vhost is None else vhost.queues.get(event.subject)
             if queue is not None and queue.first_offset is not None:
-                self.state_object(queue, restated=True)
+                self._objects.state_object(queue, restated=True)
 
     def _note_gone(self, event: Event, ids: Sequence[int]) -> None:
         if self._meanwhile is not None and self._stated == (event.vhost, event.subject):
@@ -233,16 +259,17 @@ class MessageRecorder(ObjectRecorder):
             due_ns = event.due_ns if isinstance(event, ScheduledEvent) else repeat(0)
             self._meanwhile.changed.update((message.id, (message, due)) for message, due in zip(event.of, due_ns))
 
-    def _recorded(self, ids: Sequence[int]) -> Sequence[int]:
+    def recorded(self, ids: Sequence[int]) -> Sequence[int]:
         """Those of the messages whose contents are in the journal."""
         return [id_ for id_ in ids if self.contents.lsn_of(id_) is not None]
 
-    def _requeued(self, event: RequeuedEvent) -> None:
+    def requeued(self, event: RequeuedEvent) -> None:
         """Write a count when it has changed: a requeue counted an attempt, or the delivery's count was written."""
         if event.counted or (self._persists_deliveries and self.recalls_attempts(event)):
             self._returned(event, None)
 
-    def _scheduled(self, event: ScheduledEvent) -> None:
+    def scheduled(self, event: ScheduledEvent) -> None:
+        """Messages wait for their time."""
         self._returned(event, event.due_ns)
 
     def _returned(self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None) -> None:
@@ -266,7 +293,7 @@ class MessageRecorder(ObjectRecorder):
         is_counted = count_max < 0 or message.deliveries - message.uncounted <= count_max
         return is_counted and message.envelope.summary.persistent
 
-    def _delivered(self, event: DeliveredEvent) -> None:
+    def delivered(self, event: DeliveredEvent) -> None:
         """Write counts before deliveries (persist-delivery-count-before-delivery); these are sent once that is safe."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None or not self.recalls_attempts(event):
@@ -315,6 +342,51 @@ class MessageRecorder(ObjectRecorder):
         self._meanwhile = None if queue is None else meanwhile
         self._stated = ("", "") if queue is None else (queue.vhost_name, queue.name)
         return meanwhile
+
+    def message_of(self, message: Message, due_ns: int) -> RecoveredMessage | None:
+        """The message as recovery would restore it; None: it is not in the journal."""
+        lsn = self.contents.lsn_of(message.id)
+        if lsn is None:
+            return None
+        is_out = message.holder is not None and not self._persists_deliveries
+        state = MessageState(
+            message.deliveries - is_out - message.uncounted,  # a delivery counts once it was requeued
+            0,
+            self.wall_ms(due_ns),
+            message.envelope.summary.priority or 0,
+        )
+        size = body_size(message)
+        return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
+
+    def record_late(self, queue: Queue, message: Message) -> None:
+        """Record a message that entered a durable queue while the journal took nothing, such as a dead letter."""
+        id_, envelope = message.id, message.envelope
+        lsn = self.contents.lsn_of(id_)
+        queue_id = self._objects.queue_id(queue)
+        if (lsn is not None and id_ not in self.late) or queue_id in self.late.get(id_, ()):
+            return
+        if lsn is None:
+            lsn = self._journal.messages.published(
+                (id_,),
+                self._objects.exchange_id(queue.vhost_name, envelope.exchange),
+                envelope.routing_key.encode(),
+                envelope.framing.cut((message.content,)),
+                queue_ids=(queue_id,),
+                expires_ms=self._expires_ms(envelope),
+                cause_id=envelope.cause_id,
+                priority=envelope.summary.priority or 0,
+            )
+            self.contents.move(id_, lsn)
+        self.late.setdefault(id_, set()).add(queue_id)
+        size = envelope.framing.body_size(message.content)
+        self._journal.messages.enqueued(
+            queue_id,
+            (id_,),
+            lsn,
+            (size,),
+            expires_ms=self.wall_ms(message.expires_ns),
+            priorities=envelope.summary.priority or 0,
+        )
 
 
 def alike(states: Iterable[tuple[Any, ...]]) -> Iterator[tuple[tuple[Any, ...], list[int]]]:

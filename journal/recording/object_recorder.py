@@ -42,65 +42,70 @@ _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, P
 
 
 class ObjectRecorder:
-    """Records objects. Keeps the journal's ids of queues and exchanges by their names."""
+    """Records objects. Keeps the journal's ids of queues and exchanges by their names.
+
+    `queue_ids`: ids of queues, by virtual host and name.
+    """
 
     def __init__(self, broker: Broker, journal: Journal) -> None:
         self._broker = broker
         self._context = broker.context
         self._journal = journal
-        self._queue_ids: dict[tuple[str, str], int] = {}
+        self.queue_ids: dict[tuple[str, str], int] = {}
         self._exchange_ids: dict[tuple[str, str], int] = {}
 
     # -- names --------------------------------------------------------------------------------------------------------
 
-    def id_of(self, queue: Queue) -> int:
-        """The journal's id of a durable queue."""
-        return self._queue_id(queue)
-
     def remember(self, queue_or_exchange: Queue | Exchange) -> None:
         """Assign the ids of an object that existed before the recorder."""
         if isinstance(queue_or_exchange, Queue):
-            self._queue_id(queue_or_exchange)
+            self.queue_id(queue_or_exchange)
         else:
-            self._exchange_id(self._vhost_of(queue_or_exchange), queue_or_exchange.name)
+            self.exchange_id(self._vhost_of(queue_or_exchange), queue_or_exchange.name)
 
-    def _vhost_id(self, name: str) -> int:
+    def vhost_id(self, name: str) -> int:
+        """The journal's id of a virtual host."""
         return self._journal.objects.define(VHOST, 0, name)
 
-    def _queue_id(self, queue: Queue) -> int:
+    def queue_id(self, queue: Queue) -> int:
+        """The journal's id of a queue."""
         key = (queue.vhost_name, queue.name)
-        found = self._queue_ids.get(key)
+        found = self.queue_ids.get(key)
         if found is None:
             found = 0  # of the log, which is no object of the journal
             if not queue.name:
                 self._journal.turns.need(_LOG)
             else:
-                found = self._journal.objects.define(QUEUE, self._vhost_id(key[0]), queue.name)
-            self._queue_ids[key] = found
+                found = self._journal.objects.define(QUEUE, self.vhost_id(key[0]), queue.name)
+            self.queue_ids[key] = found
         return found
 
-    def _exchange_id(self, vhost: str, name: str) -> int:
+    def exchange_id(self, vhost: str, name: str) -> int:
+        """The journal's id of an exchange."""
         key = (vhost, name)
         found = self._exchange_ids.get(key)
         if found is None:
-            found = self._exchange_ids[key] = self._journal.objects.define(EXCHANGE, self._vhost_id(vhost), name)
+            found = self._exchange_ids[key] = self._journal.objects.define(EXCHANGE, self.vhost_id(vhost), name)
         return found
 
     # -- topology -----------------------------------------------------------------------------------------------------
 
-    def _queue_changed(self, event: QueueEvent) -> None:
+    def queue_changed(self, event: QueueEvent) -> None:
+        """A queue was declared or deleted."""
         if event.kind is EventKind.DECLARED:
             self._declared(event.queue)
         else:
-            self._undeclared(event.queue, self._queue_ids.pop((event.vhost, event.subject), None), QUEUE)
+            self._undeclared(event.queue, self.queue_ids.pop((event.vhost, event.subject), None), QUEUE)
 
-    def _notes_changed(self, event: NotesEvent) -> None:
+    def notes_changed(self, event: NotesEvent) -> None:
+        """A queue's notes changed."""
         queue = self._broker.virtual_hosts[event.vhost].queues[event.subject]
         if queue.durable:
             self._write_object(queue, restated=True)
             self._context.turn.records += 1
 
-    def _exchange_changed(self, event: ExchangeEvent) -> None:
+    def exchange_changed(self, event: ExchangeEvent) -> None:
+        """An exchange was declared or deleted."""
         if event.kind is EventKind.DECLARED:
             self._declared(event.exchange)
         else:
@@ -143,20 +148,21 @@ class ObjectRecorder:
             arguments.update(subject.kind.notes(subject, restated))
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             declared = Declared(QUEUE, properties, "", encode_table(arguments))
-            self._journal.objects.declared(self._queue_id(subject), declared, restated=restated)
+            self._journal.objects.declared(self.queue_id(subject), declared, restated=restated)
         else:
             vhost = self._vhost_of(subject)
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             properties |= IS_INTERNAL if subject.internal else 0
             declared = Declared(EXCHANGE, properties, subject.type, encode_table(subject.arguments))
-            self._journal.objects.declared(self._exchange_id(vhost, subject.name), declared, restated=restated)
+            self._journal.objects.declared(self.exchange_id(vhost, subject.name), declared, restated=restated)
 
     def _vhost_of(self, exchange: Exchange) -> str:
         return next(
             name for name, vhost in self._broker.virtual_hosts.items() if vhost.exchanges.get(exchange.name) is exchange
         )
 
-    def _binding_changed(self, event: BindingEvent) -> None:
+    def binding_changed(self, event: BindingEvent) -> None:
+        """A binding was made or deleted."""
         if event.kind is EventKind.BOUND:
             self._bound(event)
         else:
@@ -170,72 +176,77 @@ class ObjectRecorder:
         source, target = binding.source, binding.destination
         if source.durable and target.durable:
             self._journal.objects.bound(
-                self._exchange_id(vhost, source.name), self._bound_of(vhost, binding), restated=restated
+                self.exchange_id(vhost, source.name), self._bound_of(vhost, binding), restated=restated
             )
             self._context.turn.records += not restated
 
     def _unbound(self, event: BindingEvent) -> None:
         binding = event.binding
         if binding.source.durable and binding.destination.durable and self._knows(event.vhost, binding):
-            source_id = self._exchange_id(event.vhost, binding.source.name)
+            source_id = self.exchange_id(event.vhost, binding.source.name)
             self._journal.objects.unbound(source_id, self._bound_of(event.vhost, binding))
             self._context.turn.records += 1
 
     def _knows(self, vhost: str, binding: Binding) -> bool:
         """Whether both ends have ids: the bindings of an undeclared exchange are gone already."""
         target = binding.destination
-        ids = self._queue_ids if isinstance(target, Queue) else self._exchange_ids
+        ids = self.queue_ids if isinstance(target, Queue) else self._exchange_ids
         return (vhost, target.name) in ids and (vhost, binding.source.name) in self._exchange_ids
 
     def _bound_of(self, vhost: str, binding: Binding) -> Bound:
         target = binding.destination
         if isinstance(target, Queue):
-            what, target_id = QUEUE, self._queue_id(target)
+            what, target_id = QUEUE, self.queue_id(target)
         else:
-            what, target_id = EXCHANGE, self._exchange_id(vhost, target.name)
+            what, target_id = EXCHANGE, self.exchange_id(vhost, target.name)
         arguments: FieldTable = binding.arguments
         return Bound(what, target_id, binding.routing_key.encode(), encode_table(arguments) if arguments else b"")
 
     # -- objects of operators -----------------------------------------------------------------------------------------
 
-    def _vhost_changed(self, event: VirtualHostEvent) -> None:
+    def vhost_changed(self, event: VirtualHostEvent) -> None:
+        """A virtual host was made, begins to go, or is gone."""
         if event.kind is EventKind.DECLARED:
             self.state_vhost(event.subject, restated=False)
             return
         # While it is being deleted, its objects still have to be undeclared by names that refer to it.
-        self._journal.objects.undeclared(self._vhost_id(event.subject), VHOST, forgets=not event.is_going)
+        self._journal.objects.undeclared(self.vhost_id(event.subject), VHOST, forgets=not event.is_going)
         self._context.turn.records += 1
         if not event.is_going:
-            for ids in (self._queue_ids, self._exchange_ids):  # if it is made again, its objects get other ids
+            for ids in (self.queue_ids, self._exchange_ids):  # if it is made again, its objects get other ids
                 for key in [key for key in ids if key[0] == event.subject]:
                     del ids[key]
 
-    def _user_declared(self, event: UserDeclaredEvent) -> None:
+    def user_declared(self, event: UserDeclaredEvent) -> None:
+        """A user was added or changed."""
         self.state_user(event.user, restated=False)
 
-    def _user_undeclared(self, event: UserUndeclaredEvent) -> None:
+    def user_undeclared(self, event: UserUndeclaredEvent) -> None:
+        """A user was deleted."""
         self._forget(USER, 0, event.subject)
 
-    def _policy_changed(self, event: PolicyEvent) -> None:
+    def policy_changed(self, event: PolicyEvent) -> None:
+        """A policy was set or deleted."""
         if event.kind is EventKind.DECLARED:
             self.state_policy(event.policy, restated=False)
         else:
             self._forget_policy(event.policy)
 
-    def _parameter_changed(self, event: ParameterEvent) -> None:
+    def parameter_changed(self, event: ParameterEvent) -> None:
+        """A parameter was set or deleted."""
         if event.kind is EventKind.DECLARED:
             self.state_parameter((event.vhost, event.component, event.subject), event.value, restated=False)
         else:
             self._forget(PARAMETER, self._place_id(event.vhost), parameter_name(event.component, event.subject))
 
     def _place_id(self, vhost: str) -> int:
-        return self._vhost_id(vhost) if vhost else 0
+        return self.vhost_id(vhost) if vhost else 0
 
     def state_vhost(self, name: str, *, restated: bool = True) -> None:
         """Record a virtual host and its limits."""
         vhost = self._broker.virtual_hosts.get(name)
         limits = limits_octets(vhost.context.limits) if vhost is not None else b""
-        self._journal.objects.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
+        self._journal.objects.declared(self.vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
         self._context.turn.records += not restated
 
     def state_user(self, user: User, *, restated: bool) -> None:
@@ -253,7 +264,7 @@ class ObjectRecorder:
             self._forget_policy(policy)
             return
         what = OPERATOR_POLICY if policy.is_operator else POLICY
-        id_ = self._journal.objects.define(what, self._vhost_id(policy.vhost), policy.name)
+        id_ = self._journal.objects.define(what, self.vhost_id(policy.vhost), policy.name)
         self._journal.objects.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
         self._context.turn.records += not restated
 
@@ -267,7 +278,7 @@ class ObjectRecorder:
 
     def _forget_policy(self, policy: Policy) -> None:
         what = OPERATOR_POLICY if policy.is_operator else POLICY
-        self._forget(what, self._vhost_id(policy.vhost), policy.name)
+        self._forget(what, self.vhost_id(policy.vhost), policy.name)
 
     def _forget(self, what: int, vhost_id: int, name: str) -> None:
         id_ = self._journal.names.id_of(what, vhost_id, name)

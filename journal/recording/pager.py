@@ -29,7 +29,7 @@ class JournalPager:
     def __init__(self, broker: Broker, journal: Journal, recorder: Recorder, memory: int) -> None:
         self._broker = broker
         self._journal = journal
-        self._contents = recorder.contents
+        self._contents = recorder.messages.contents
         self.memory = memory
         self._envelopes = Envelopes(journal.names)
 

@@ -18,14 +18,12 @@ from ...engine import (
     Event,
     ExchangeEvent,
     LeftEvent,
-    Message,
     MixedEnqueuedEvent,
     MixedPublishedEvent,
     NotesEvent,
     ParameterEvent,
     PolicyEvent,
     PublishedEvent,
-    Queue,
     QueueEvent,
     RequeuedEvent,
     ScheduledEvent,
@@ -33,14 +31,12 @@ from ...engine import (
     UserUndeclaredEvent,
     VirtualHostEvent,
 )
-from ...engine.state import body_size
 from ..appending.journal import Journal
 from ..format.errors import JournalFailed
 from ..format.record import EXCHANGE, VHOST
-from ..recovery.recovered import MessageState, RecoveredMessage
 from .duplicate_ids import DuplicateIds
-from .message_recorder import MessageRecorder, PublishedRun
-from .object_recorder import is_durable
+from .message_recorder import MessageRecorder
+from .object_recorder import ObjectRecorder, is_durable
 
 Family = TypeVar("Family", bound=Event)
 
@@ -48,9 +44,15 @@ Family = TypeVar("Family", bound=Event)
 BACKLOG_MAX = 32 * 1024 * 1024
 
 
-class Recorder(MessageRecorder):
-    """Listens to all events. Implements the engine's `Durability`: the safe LSN, and the state of the journal."""
+class Recorder:
+    """Listens to all events. Implements the engine's `Durability`: the safe LSN, and the state of the journal.
 
+    `persists_deliveries`, `counts_max`: see `MessageRecorder`. `keeps_ids`: duplicate ids are recorded.
+    """
+
+    #: What records objects and messages.
+    object_recorder: ClassVar[type[ObjectRecorder]] = ObjectRecorder
+    message_recorder: ClassVar[type[MessageRecorder]] = MessageRecorder
     #: Mixed runs are recorded whole (`engine.MixedEvent`).
     takes_mixed: ClassVar[bool] = True
 
@@ -63,7 +65,13 @@ class Recorder(MessageRecorder):
         counts_max: int = 10,
         keeps_ids: bool = True,
     ) -> None:
-        super().__init__(broker, journal, persists_deliveries=persists_deliveries, counts_max=counts_max)
+        self._broker = broker
+        self._context = broker.context
+        self._journal = journal
+        self.objects = objects = self.object_recorder(broker, journal)
+        self.messages = messages = self.message_recorder(
+            broker, journal, objects, persists_deliveries=persists_deliveries, counts_max=counts_max
+        )
         self.duplicate_ids = DuplicateIds(broker, journal, is_on=keeps_ids)
         self.takes_nothing = False
         self.is_low = False
@@ -71,27 +79,26 @@ class Recorder(MessageRecorder):
         self.late_octets = 0  # of contents that arrived while `takes_nothing`
         self.is_lost = False  # see the engine's `Durability`
         self._safe_before = 0  # safe LSN when the journal failed
-        self._late: dict[int, set[int]] = {}  # message id -> ids of queues for which `record_late` wrote it
         self._handlers: dict[type[Event], Callable[[Any], None]] = {}  # filled by `_on`, which is typed
-        self._on(PublishedEvent, self._published)
-        self._on(EnqueuedEvent, self._enqueued)
-        self._on(MixedPublishedEvent, self._published_mixed)
-        self._on(MixedEnqueuedEvent, self._enqueued_mixed)
-        self._on(RequeuedEvent, self._requeued)
-        self._on(ScheduledEvent, self._scheduled)
-        self._on(AckedEvent, self._settled)
-        self._on(LeftEvent, self._settled)
-        self._on(QueueEvent, self._queue_changed)
-        self._on(NotesEvent, self._notes_changed)
-        self._on(ExchangeEvent, self._exchange_changed)
-        self._on(BindingEvent, self._binding_changed)
-        self._on(VirtualHostEvent, self._vhost_changed)
-        self._on(UserDeclaredEvent, self._user_declared)
-        self._on(UserUndeclaredEvent, self._user_undeclared)
-        self._on(PolicyEvent, self._policy_changed)
-        self._on(ParameterEvent, self._parameter_changed)
+        self._on(PublishedEvent, messages.published)
+        self._on(EnqueuedEvent, messages.enqueued)
+        self._on(MixedPublishedEvent, messages.published_mixed)
+        self._on(MixedEnqueuedEvent, messages.enqueued_mixed)
+        self._on(RequeuedEvent, messages.requeued)
+        self._on(ScheduledEvent, messages.scheduled)
+        self._on(AckedEvent, messages.settled)
+        self._on(LeftEvent, messages.settled)
+        self._on(QueueEvent, objects.queue_changed)
+        self._on(NotesEvent, objects.notes_changed)
+        self._on(ExchangeEvent, objects.exchange_changed)
+        self._on(BindingEvent, objects.binding_changed)
+        self._on(VirtualHostEvent, objects.vhost_changed)
+        self._on(UserDeclaredEvent, objects.user_declared)
+        self._on(UserUndeclaredEvent, objects.user_undeclared)
+        self._on(PolicyEvent, objects.policy_changed)
+        self._on(ParameterEvent, objects.parameter_changed)
         if persists_deliveries:
-            self._on(DeliveredEvent, self._delivered)
+            self._on(DeliveredEvent, messages.delivered)
 
     def _on(self, family: type[Family], handler: Callable[[Family], None]) -> None:
         """Set the handler of a family of events."""
@@ -112,9 +119,9 @@ class Recorder(MessageRecorder):
         elif is_durable(event):
             self._context.turn.records += 1  # the following checkpoint will record it
         elif isinstance(event, AckedEvent | LeftEvent):
-            queue_id, ids = self._leaving(event)
+            queue_id, ids = self.messages.leaving(event)
             if queue_id is not None:  # the checkpoint omits them, so their segments can be deleted after it
-                self._journal.ledger.settled(self._recorded(ids))
+                self._journal.ledger.settled(self.messages.recorded(ids))
         elif isinstance(event, PublishedEvent) and event.cause is not None:
             self.late_octets += sum(map(len, event.contents))
 
@@ -124,7 +131,7 @@ class Recorder(MessageRecorder):
             self._safe_before = self._journal.committed_lsn
         if not self.has_failed:
             self.failed_ms = self._broker.context.clock.wall_ms()
-        self.takes_nothing = self.is_behind = True
+        self.takes_nothing = self.messages.is_behind = True
         self.is_lost = for_good
 
     def recover(self) -> None:
@@ -133,32 +140,21 @@ class Recorder(MessageRecorder):
 
     def all_is_stated(self) -> None:
         """A checkpoint that began after `recover` is durable."""
-        self.is_behind = self.takes_nothing
-        if not self.is_behind:
-            self._late.clear()
+        self.messages.is_behind = self.takes_nothing
+        if not self.takes_nothing:
+            self.messages.late.clear()
             self.late_octets = 0
 
     def set_low(self, is_low: bool) -> None:
         """Set whether the disk has room only for records that free room: then publishes are refused."""
-        self._on(PublishedEvent, self._published_while_low if is_low else self._published)
+        self._on(PublishedEvent, self.messages.published_while_low if is_low else self.messages.published)
         self.is_low = is_low
 
-    def _published_while_low(self, event: PublishedEvent) -> None:
-        """Record only publishes of the broker (dead letters, ...): queues refuse those of clients."""
-        self._runs.clear()
-        if event.cause is not None:
-            self._published(event)
-
     def recall(self, id_: int, location: int, size: int) -> None:
-        lsn = self.contents.lsn_of(id_)
-        if lsn is None:
-            lsn = location
-            self.contents.move(id_, lsn)
-        self._runs.clear()
-        self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
+        self.messages.recall(id_, location, size)
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
-        is_recorded = self.contents.last_id >= first_id
+        is_recorded = self.messages.contents.last_id >= first_id
         if is_recorded:
             self.duplicate_ids.keep(vhost, address, id_, first_id, size)
         return is_recorded
@@ -177,6 +173,14 @@ class Recorder(MessageRecorder):
             return UNTIL_STATED
         self._journal.turns.is_awaited = True
         return self._journal.next_lsn
+
+    @property
+    def is_behind(self) -> bool:
+        return self.messages.is_behind
+
+    @property
+    def takes_transient(self) -> bool:
+        return self.messages.takes_transient
 
     @property
     def safe_lsn(self) -> int:
@@ -211,50 +215,3 @@ class Recorder(MessageRecorder):
     @property
     def is_congested(self) -> bool:
         return self._journal.backlog_bytes > BACKLOG_MAX and not self.has_failed
-
-    # -- for checkpoints ----------------------------------------------------------------------------------------------
-
-    def message_of(self, message: Message, due_ns: int) -> RecoveredMessage | None:
-        """The message as recovery would restore it; None: it is not in the journal."""
-        lsn = self.contents.lsn_of(message.id)
-        if lsn is None:
-            return None
-        is_out = message.holder is not None and not self._persists_deliveries
-        state = MessageState(
-            message.deliveries - is_out - message.uncounted,  # a delivery counts once it was requeued
-            0,
-            self.wall_ms(due_ns),
-            message.envelope.summary.priority or 0,
-        )
-        size = body_size(message)
-        return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
-
-    def record_late(self, queue: Queue, message: Message) -> None:
-        """Record a message that entered a durable queue while the journal took nothing, such as a dead letter."""
-        id_, envelope = message.id, message.envelope
-        lsn = self.contents.lsn_of(id_)
-        queue_id = self._queue_id(queue)
-        if (lsn is not None and id_ not in self._late) or queue_id in self._late.get(id_, ()):
-            return
-        if lsn is None:
-            lsn = self._journal.messages.published(
-                (id_,),
-                self._exchange_id(queue.vhost_name, envelope.exchange),
-                envelope.routing_key.encode(),
-                envelope.framing.cut((message.content,)),
-                queue_ids=(queue_id,),
-                expires_ms=self._expires_ms(envelope),
-                cause_id=envelope.cause_id,
-                priority=envelope.summary.priority or 0,
-            )
-            self.contents.move(id_, lsn)
-        self._late.setdefault(id_, set()).add(queue_id)
-        size = envelope.framing.body_size(message.content)
-        self._journal.messages.enqueued(
-            queue_id,
-            (id_,),
-            lsn,
-            (size,),
-            expires_ms=self.wall_ms(message.expires_ns),
-            priorities=envelope.summary.priority or 0,
-        )

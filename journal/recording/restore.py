@@ -53,7 +53,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
                 internal=bool(declared.properties & IS_INTERNAL),
                 arguments=arguments,
             )
-            recorder.remember(exchange)
+            recorder.objects.remember(exchange)
         elif declared.what == QUEUE:
             address = arguments.pop(ADDRESS, None)
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
@@ -72,16 +72,16 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
             messages = found.queues.get(id_)
             queue.kind.restore_notes(queue, notes, 0 if messages is None else messages.last_id)
             queues.append((id_, queue))
-            recorder.remember(queue)
+            recorder.objects.remember(queue)
     for source_id, bound in found.bindings:
         vhost = broker.virtual_hosts[found.names.vhost_text(source_id)]
         source, target = found.names.text(source_id), found.names.text(bound.target_id)
         arguments = decode_table(bound.arguments, 0)[0] if bound.arguments else {}
         kind = "queue" if bound.what == QUEUE else "exchange"
         vhost.bindings.add(kind, target, source, bound.routing_key.decode(), arguments)
-        recorder.remember(vhost.exchanges.named(source))  # predefined ones, too
+        recorder.objects.remember(vhost.exchanges.named(source))  # predefined ones, too
         if bound.what == EXCHANGE:
-            recorder.remember(vhost.exchanges.named(target))
+            recorder.objects.remember(vhost.exchanges.named(target))
     for id_ in found.queues.keys() - {id_ for id_, _ in queues}:  # of a virtual host that was being deleted
         journal.ledger.settled(found.queues.pop(id_).ids())
     broker.context.next_id = max(broker.context.next_id, found.next_message_id)
@@ -127,7 +127,7 @@ def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
 def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
     """Fill the recorder's content index, in the order of ids."""
     runs = [((first, lsn, count) for _, first, lsn, count in queue.runs()) for queue in queues]
-    add = recorder.contents.add
+    add = recorder.messages.contents.add
     next_id = 0
     for first, lsn, count in runs[0] if len(runs) == 1 else merge(*runs):
         known = max(next_id - first, 0)  # by a run of another queue
@@ -141,7 +141,7 @@ class _Contents:
 
     def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
         self._journal = journal
-        self._lsn_of = recorder.contents.lsn_of
+        self._lsn_of = recorder.messages.contents.lsn_of
         self._wall_ms = broker.context.clock.wall_ms()
         self._envelopes = Envelopes(journal.names)
 

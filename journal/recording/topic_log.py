@@ -50,7 +50,7 @@ class JournalLog:
     def position_of_id(self, id_: int) -> int:
         """See `TopicLog`: the message's LSN, or the base LSN of its segment if that is unknown."""
         rows, row = self._journal.ledger.rows, self._journal.ledger.row_of_id(id_)
-        lsn = self._recorder.contents.lsn_of(id_)
+        lsn = self._recorder.messages.contents.lsn_of(id_)
         following = next((one.base_lsn for one in rows if one.base_lsn > row.base_lsn), self.end())
         return lsn if lsn is not None and row.base_lsn <= lsn < following else row.base_lsn
 
@@ -76,7 +76,7 @@ class JournalLog:
 
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
         found = self._broker.virtual_hosts[vhost].queues[queue]
-        queue_id, first_id = self._recorder.id_of(found), 0
+        queue_id, first_id = self._recorder.objects.queue_id(found), 0
         ids: list[int] = []
         for block, _, _ in self._blocks(position):
             for fields in block.fields():

@@ -178,7 +178,7 @@ class Life:
             expected = told_of(self.world, one)
             assert self.told(queues.get(name, RecoveredQueue())) == expected, f"{name} after {after}"
             for id_ in expected:
-                where.setdefault(id_, set()).add(self.world.recorder.id_of(one))
+                where.setdefault(id_, set()).add(self.world.recorder.objects.queue_id(one))
         self.seen |= where.keys()
         queues_of = message_index(self.world.broker, self.world.recorder)
         assert {id_: sorted(queues_of(id_)) for id_ in self.seen} == {
@@ -208,7 +208,7 @@ def _is_any(message: Message) -> bool:
 
 def told_of(world: DepthWorld, queue: Queue) -> dict[int, Told]:
     """What the broker has in a queue, in memory or not."""
-    wall_ms, found = world.recorder.wall_ms, {}
+    wall_ms, found = world.recorder.messages.wall_ms, {}
     due = {message.id: wall_ms(due_ns) for due_ns, message in queue.scheduled.entries()}
     messages = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
     for part in queue.store.paged_parts():

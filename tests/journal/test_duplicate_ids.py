@@ -225,7 +225,7 @@ def test_virtual_hosts_are_apart_and_end_with_their_ids() -> None:
     broker.virtual_hosts.create("v")
     desk.declare()
     send(desk, "one")
-    desk.recorder.contents.add(10**6, 1, 1)  # as if a message had come there, too
+    desk.recorder.messages.contents.add(10**6, 1, 1)  # as if a message had come there, too
     assert desk.recorder.keep_id("v", "q", "id", 10**6, 5)
     desk.settle()
     there = cut(desk).pair.broker

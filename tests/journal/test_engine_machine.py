@@ -207,7 +207,7 @@ class JournalMachine(RuleBasedStateMachine):
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None:
             queues_of = message_index(self.broker, self.recorder)
-            for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+            for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.messages.contents.move):
                 self.journal.commit()
             self.journal.commit()
 

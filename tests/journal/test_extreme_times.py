@@ -152,7 +152,9 @@ def test_a_message_scheduled_beyond_all_time_waits_a_hundred_years(due_ms: int) 
     latest_ms = desk.wall_ms + AHEAD_MS_MAX
     for _ in range(2):
         state_all(desk)
-        (message,) = recover(desk.files.power_cut(), PATH).queues[desk.recorder.id_of(queue_of(desk, "q"))].messages()
+        (message,) = (
+            recover(desk.files.power_cut(), PATH).queues[desk.recorder.objects.queue_id(queue_of(desk, "q"))].messages()
+        )
         assert message.state.due_ms == latest_ms
         desk = again(desk, "")
         assert desk.counts() == (0, 0, 1)
@@ -172,13 +174,13 @@ def test_a_journal_that_has_such_a_time_is_read_and_written_again() -> None:
     ready.expires_ns = 2**90
     queue.scheduled.add(2**90, waiting)
     state_all(desk)
-    found = recover(desk.files.power_cut(), PATH).queues[desk.recorder.id_of(queue)]
+    found = recover(desk.files.power_cut(), PATH).queues[desk.recorder.objects.queue_id(queue)]
     assert {(one.state.due_ms, one.expires_ms) for one in found.messages()} == {(2**63 - 1, 0), (0, 2**63 - 1)}
     desk = again(desk, "", cleanly=False)
     assert desk.counts() == (1, 0, 1)
     latest_ms = desk.wall_ms + AHEAD_MS_MAX
     state_all(desk)
-    found = recover(desk.files.power_cut(), PATH).queues[desk.recorder.id_of(queue_of(desk, "q"))]
+    found = recover(desk.files.power_cut(), PATH).queues[desk.recorder.objects.queue_id(queue_of(desk, "q"))]
     assert {(one.state.due_ms, one.expires_ms) for one in found.messages()} == {(latest_ms, 0), (0, latest_ms)}
     live_through(desk)
 

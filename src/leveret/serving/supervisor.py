@@ -345,7 +345,7 @@ class Supervisor:
         def queues_of(id_: int) -> tuple[int, ...]:
             return find(id_)
 
-        for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+        for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.messages.contents.move):
             self._end_turn()
             await trio.lowlevel.checkpoint()
             find = message_index(self.broker, self.recorder)
