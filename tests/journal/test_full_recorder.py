@@ -5,9 +5,10 @@ from collections import Counter as Tally
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Envelope, Session, User
+from leveret.engine import Envelope, Field, Session, User
 from leveret.engine.clients.session import NACKED
 from leveret.journal import JournalOptions
 from leveret.journal.format.block import read_block
@@ -213,3 +214,24 @@ def test_who_waited_for_room_and_for_how_long() -> None:
     texts = [(record.name, json.loads(decode_text(record.heap))) for record in one.records() if "block" in record.name]
     waited = {"connection": "two", "destination": "queue 'q' in vhost '/'", "limit": "memory"}
     assert texts == [("blocked", {**waited, "waited_ms": 0}), ("unblocked", {**waited, "waited_ms": 1_500})]
+
+
+@pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
+def test_messages_of_a_full_disk_count_in_no_segment(recorder: type[Recorder]) -> None:
+    """Dead letters that came while the disk was full have no record; they are acknowledged before a checkpoint."""
+    one = Audited(recorder=recorder)
+    text = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    arguments = {"x-message-ttl": Field("I", 50), **{key: Field("S", value.encode()) for key, value in text.items()}}
+    one.broker.virtual_hosts["/"].queues.declare("q", client=one.client, durable=True, arguments=arguments)
+    dead = one.broker.virtual_hosts["/"].queues.declare("dead", client=one.client, durable=True)
+    one.publish("q", 2, persistent=True)
+    one.recorder.fail(for_good=False)
+    one.advance(100)
+    one.settle()
+    assert dead.ready_count == 2
+    one.recorder.recover()
+    one.consume("dead")
+    one.settle()
+    one.session.ack(0, multiple=True)
+    one.settle()
+    assert [row.live for row in one.journal.ledger.rows] == [0]
