@@ -151,6 +151,11 @@ class LeasedIntake:
         if before.target_queue_depth != now.target_queue_depth:
             leases.active = None if now.target_queue_depth is None else ActiveSet(now.target_queue_depth)
 
+    def restore(self, queue: Queue, restorer: Restorer) -> None:
+        """Put messages back without leases and delivery counts, which do not survive a restart (queues page C.5)."""
+        restorer.forget_attempts()
+        restorer.restore_ready(queue)
+
     def restored(self, queue: Queue) -> None:
         deferring.settle_restored(self.leases)
         _expect_all(self.leases)
@@ -528,7 +533,7 @@ def _consumer_list(queue: Queue) -> ConsumerList:
 
 def _parts(queue: Queue) -> Parts:
     leases = Leases(queue)
-    return Parts(LeasedIntake(leases), LeasedDispatch(leases), LeasedSettlement(leases))
+    return Parts(store_of(queue), LeasedIntake(leases), LeasedDispatch(leases), LeasedSettlement(leases))
 
 
 def _declared(queue: Queue) -> None:
@@ -543,12 +548,6 @@ def _started(queue: Queue, is_anew: bool) -> None:
     if leases.rebuild is None and (is_anew or leases.recovered_point != leases.rules.settings.recovery_point):
         since_id = queue.context.router.captures.logged_since(queue)
         rebuilding.begin(leases, since_id, queue.context.broker.next_id, was_there=True)
-
-
-def _restore(restorer: Restorer, queue: Queue) -> None:
-    """Put messages back without leases and delivery counts, which do not survive a restart (queues page C.5)."""
-    restorer.forget_attempts()
-    restorer.restore_ready(queue)
 
 
 def _notes(queue: Queue, is_whole: bool) -> FieldTable:
@@ -579,12 +578,10 @@ def _restore_notes(queue: Queue, notes: FieldTable, newest_id: int) -> None:
 
 LEASED = Kind(
     "leased",
-    make_store=store_of,
     make_consumer_list=_consumer_list,
     make_parts=_parts,
     bounds=bounds_of,
     picture=picture,
-    restore=_restore,
     notes=_notes,
     restore_notes=_restore_notes,
     declared=_declared,

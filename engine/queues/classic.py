@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..clients.session import Session
     from ..stores.tailed_store import TailedStore
     from .queue import Queue
+    from .restore import Restorer
     from .selection import Selection
 
 _id_of: Callable[[Message], int] = attrgetter("id")
@@ -130,6 +131,9 @@ class ClassicIntake:
 
     def rules_changed(self, queue: "Queue") -> None:
         """No state depends on the rules."""
+
+    def restore(self, queue: "Queue", restorer: "Restorer") -> None:
+        restorer.restore_ready(queue)
 
     def restored(self, queue: "Queue") -> None:
         """No state has to be restored."""

@@ -12,8 +12,8 @@ from ..rules.arguments import QUORUM as QUORUM_TYPE
 from ..rules.arguments import STREAM as STREAM_TYPE
 from ..rules.queue_rules import QueueRules
 from ..stores.kinds import make_store
+from ..stores.last_value_store import header_value
 from ..stores.non_destructive_store import NonDestructiveStore
-from ..stores.store import Store
 from ..stores.stream_store import StreamStore
 from .bounds import bounds_of
 from .classic import DISPATCH, INTAKE, SETTLEMENT
@@ -27,42 +27,40 @@ from .stream import LogEnd, StreamDispatch, StreamIntake, StreamSettlement
 REPLY_TO = REPLY_TO_ME.decode()
 REPLY_PREFIX = REPLY_TO + "."
 
-CLASSIC_PARTS = Parts(INTAKE, DISPATCH, SETTLEMENT)
 
-
-def _store_by_rules(queue: Queue) -> Store:
+def _classic_parts(queue: Queue) -> Parts:
     rules = queue.rules
-    return make_store(
+    store = make_store(
         queue,
-        keeps=queue.keeps,
         last_value_key=rules.last_value_key,
         levels=rules.levels,
         counts_octets=rules.max_length_bytes is not None,
     )
+    return Parts(store, INTAKE, DISPATCH, SETTLEMENT)
 
 
 def _non_destructive_parts(queue: Queue) -> Parts:
-    log, readers = queue.store, Readers()
-    assert isinstance(log, NonDestructiveStore)
+    key = queue.rules.last_value_key
+    log, readers = NonDestructiveStore(queue, None if key is None else header_value(key)), Readers()
     return Parts(
-        NonDestructiveIntake(readers), NonDestructiveDispatch(readers, log), NonDestructiveSettlement(readers, log)
+        log,
+        NonDestructiveIntake(readers, log),
+        NonDestructiveDispatch(readers, log),
+        NonDestructiveSettlement(readers, log),
     )
 
 
 def _stream_parts(queue: Queue) -> Parts:
-    log, readers = queue.store, Readers()
-    assert isinstance(log, StreamStore)
+    log, readers = StreamStore(queue), Readers()
     end = LogEnd(log)
-    return Parts(StreamIntake(queue, log, end), StreamDispatch(readers, log, end), StreamSettlement())
+    return Parts(log, StreamIntake(queue, log, end), StreamDispatch(readers, log, end), StreamSettlement())
 
 
 CLASSIC = Kind(
     "classic",
-    make_store=_store_by_rules,
-    make_parts=lambda queue: CLASSIC_PARTS,
+    make_parts=_classic_parts,
     bounds=bounds_of,
     picture=picture,
-    restore=lambda restorer, queue: restorer.restore_ready(queue),
 )
 QUORUM = replace(
     CLASSIC,
@@ -75,7 +73,6 @@ NON_DESTRUCTIVE = replace(
     name="non-destructive",
     make_parts=_non_destructive_parts,
     picture=picture_of_kept,
-    restore=lambda restorer, queue: restorer.restore_non_destructive(queue),
     keeps=True,
     recalls_attempts=False,
 )
@@ -85,11 +82,9 @@ NON_DESTRUCTIVE_KINDS = {
 }
 STREAM = Kind(
     "stream",
-    make_store=StreamStore,
     make_parts=_stream_parts,
     bounds=lambda queue: (),
     picture=picture_of_kept,
-    restore=lambda restorer, queue: restorer.restore_stream(queue),
     refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),
     keeps=True,
     recalls_attempts=False,

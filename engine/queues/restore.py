@@ -95,7 +95,7 @@ class Restorer:
         self._found, self._first_offset, self._forgets = found, first_offset, False
         self._read_columns()
         self._queues.append(queue)
-        queue.kind.restore(self, queue)
+        queue.intake.restore(queue, self)
         queue.events.restored(len(found))
         return len(found)
 
@@ -118,7 +118,7 @@ class Restorer:
                 bound.returned(queue, queue.store.in_memory)
             queue.intake.restored(queue)
 
-    # -- called by the kinds ------------------------------------------------------------------------------------------
+    # -- called by intakes --------------------------------------------------------------------------------------------
 
     def forget_attempts(self) -> None:
         """Make the next `restore_ready` forget delivery counts, as if nothing had been delivered."""
@@ -186,10 +186,8 @@ class Restorer:
                 done = at + 1
             extend(first + done, start + done, start + count)
 
-    def restore_non_destructive(self, queue: "Queue") -> None:
+    def restore_non_destructive(self, queue: "Queue", store: NonDestructiveStore) -> None:
         """Put messages back into a non-destructive queue: their places only, if contents may stay in the journal."""
-        store = queue.store
-        assert isinstance(store, NonDestructiveStore)
         if self._pages:
             self._fill_kept(queue, store)
         else:
@@ -213,10 +211,9 @@ class Restorer:
         )
         self._put_last(queue, [bisect_left(ids, id_) for id_ in sorted(special)])
 
-    def restore_stream(self, queue: "Queue") -> None:
+    def restore_stream(self, queue: "Queue", intake: StreamIntake, log: StreamStore) -> None:
         """Put messages back into a stream, with their offsets."""
-        log, intake, sizes = queue.store, queue.intake, self._sizes
-        assert isinstance(log, StreamStore) and isinstance(intake, StreamIntake)
+        sizes = self._sizes
         log.start(self._first_offset)
         is_waiting = any(state.due_ms > self._wall_ms for state in self._found.states.values())
         in_journal = self._pages and not is_waiting

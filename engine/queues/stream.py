@@ -20,10 +20,11 @@ from ..rules.stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, 
 from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, StreamStore
 from . import scheduled
 from .classic import ClassicSettlement
-from .non_destructive import BATCH, NonDestructiveDispatch, Readers, copy_of
+from .non_destructive import BATCH, LogDispatch, Readers, copy_of
 
 if TYPE_CHECKING:
     from .queue import Queue
+    from .restore import Restorer
 
 #: Reason in the events of a delayed message that leaves to be published again.
 DUE = "due"
@@ -117,6 +118,9 @@ class StreamIntake:
         self._read_limits(queue)
         self._retain(queue)
 
+    def restore(self, queue: "Queue", restorer: "Restorer") -> None:
+        restorer.restore_stream(queue, self, self._log)
+
     def restored(self, queue: "Queue") -> None:
         self._end.restored()
 
@@ -147,7 +151,7 @@ class StreamIntake:
             queue.events.segment_dropped(log.drop_oldest(), oldest.count, reason)
 
 
-class StreamDispatch(NonDestructiveDispatch):
+class StreamDispatch(LogDispatch[StreamStore]):
     """Each consumer reads on from an offset."""
 
     __slots__ = ("_end",)
@@ -162,7 +166,7 @@ class StreamDispatch(NonDestructiveDispatch):
 
     def _first_offset_of(self, queue: "Queue", consumer: Consumer) -> int:
         start, log = start_of(consumer.arguments.get(OFFSET)), self._log
-        assert start is not None and isinstance(log, StreamStore)  # checked when it subscribed
+        assert start is not None  # checked when it subscribed
         if start.kind == FIRST:
             return log.first_offset
         if start.kind == LAST:
@@ -175,15 +179,11 @@ class StreamDispatch(NonDestructiveDispatch):
             return log.offset_at(queue.context.broker.clock.wall_ms() - start.value)
         return log.next_offset
 
-    def _forget_window(self, consumer: Consumer) -> None:
-        self._log.forget(consumer)
-
-    def _fill_window(self, consumer: Consumer) -> None:
-        self._log.fill(consumer, self._position(consumer))
+    def pop(self, queue: "Queue") -> Message | None:
+        raise AssertionError("a client cannot get messages of a stream")
 
     def _position(self, consumer: Consumer) -> int:
-        first_offset: int = self._log.first_offset
-        return max(self._readers.seen.get(consumer, 0), first_offset)
+        return max(self._readers.seen.get(consumer, 0), self._log.first_offset)
 
     def _next_for(self, queue: "Queue", consumer: Consumer, count: int) -> list[Message]:
         if count <= 0:
@@ -207,7 +207,7 @@ class StreamDispatch(NonDestructiveDispatch):
 
     def _read(self, queue: "Queue", consumer: Consumer, offset: int, count: int) -> list[Message]:
         """Read from memory or the consumer's window. Empty: the journal has to be read first; dispatch follows."""
-        found: list[Message] = self._log.read_for(consumer, offset, count)
+        found = self._log.read_for(consumer, offset, count)
         if not found and offset < self._log.memory_offset:
             self._readers.starved[consumer] = None
             queue.context.broker.scheduler.load_later(queue)

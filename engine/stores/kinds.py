@@ -1,9 +1,8 @@
-"""The choice of a queue's kind of store, by its rules."""
+"""The choice of the store of a queue whose consumers take messages out, by the queue's rules."""
 
 from ..messages.levels import Levels, up_to
 from .last_value_store import LastValueStore, header_value
 from .levels import LeveledReady, ManyLevels
-from .non_destructive_store import NonDestructiveStore
 from .paged_message import body_size
 from .storage import Owner
 from .store import Store
@@ -13,22 +12,19 @@ from .tailed_store import TailedStore
 def make_store(
     owner: Owner,
     *,
-    keeps: bool = False,
     last_value_key: str | None = None,
     level_max: int = 0,
     levels: Levels | None = None,
     counts_octets: bool = False,
 ) -> Store:
-    """Make an empty store.
+    """Make an empty store of a queue whose consumers take messages out.
 
-    `keeps`: acknowledged messages stay. `last_value_key`: the header whose values are the keys; None: not a last-value
-    queue. `level_max`: the highest level of priority; 0: a single level. `levels`: used instead of `level_max`.
-    `counts_octets`: whether to count the octets of bodies.
+    `last_value_key`: the header whose values are the keys; None: not a last-value queue. `level_max`: the highest level
+    of priority; 0: a single level. `levels`: used instead of `level_max`. `counts_octets`: whether to count the octets
+    of bodies.
     """
     levels = levels or up_to(level_max)
     key_of = None if last_value_key is None else header_value(last_value_key)
-    if keeps:
-        return NonDestructiveStore(owner, key_of)
     if key_of is not None:
         return LastValueStore(owner, levels, key_of)
     return _tailed_store(owner, levels, counts_octets=counts_octets)

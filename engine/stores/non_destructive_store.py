@@ -5,6 +5,7 @@ share, the oldest messages leave it; consumers read them back in windows.
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from heapq import merge
 from itertools import islice
@@ -12,12 +13,11 @@ from typing import ClassVar
 
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
-from .memory_budget import OVERHEAD
-from .non_destructive_ready import NonDestructiveReady
+from .memory_budget import OVERHEAD, UNLIMITED
 from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import Key, body_size
-from .paged_run import IN_JOURNAL, Part
-from .read_windows import SCANNING, WINDOW_MESSAGES, ReadWindows
+from .paged_run import IN_JOURNAL, Part, messages_of
+from .read_windows import SCANNING, Reader, ReadWindows
 from .storage import NOBODY, Owner
 from .store import Dropped, Removed, Scanned
 
@@ -25,6 +25,66 @@ from .store import Dropped, Removed, Scanned
 LOOK_OCTETS = 1024 * 1024
 #: Unused keys of last values are removed when there are this many more keys than twice the messages.
 SPARE_KEYS = 1000
+
+
+class NonDestructiveReady:
+    """Messages in order of ids, found by id in O(log n). Optimized for removal at the head."""
+
+    __slots__ = ("_head", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._head = 0
+
+    def __len__(self) -> int:
+        return len(self._messages) - self._head
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(self._messages, self._head, None)
+
+    def __getitem__(self, index: int) -> Message:
+        return self._messages[self._head + index]
+
+    def append(self, message: Message) -> None:
+        """Insert a message by its id, which nearly always is at the end."""
+        if self._messages and self._messages[-1].id > message.id:
+            insort(self._messages, message, lo=self._head, key=_id_of)
+        else:
+            self._messages.append(message)
+
+    def popleft(self) -> Message:
+        """Remove and return the oldest message."""
+        message = self._messages[self._head]
+        self._head += 1
+        if self._head > 1000 and self._head * 2 > len(self._messages):
+            del self._messages[: self._head]
+            self._head = 0
+        return message
+
+    def put_before(self, messages: list[Message]) -> None:
+        """Insert messages (ids rising) before all others. O(n)."""
+        self._messages[: self._head] = messages
+        self._head = 0
+
+    def pop(self) -> Message:
+        """Remove any message, to free the memory of a purge in slices."""
+        return self._messages.pop()
+
+    def after(self, id_: int, count: int) -> list[Message]:
+        """Up to `count` messages with ids above `id_`."""
+        start = bisect_right(self._messages, id_, lo=self._head, key=_id_of)
+        return self._messages[start : start + count]
+
+    def take(self, id_: int) -> Message | None:
+        """Remove and return the message with this id; None: it is not here."""
+        index = bisect_left(self._messages, id_, lo=self._head, key=_id_of)
+        if index == len(self._messages) or self._messages[index].id != id_:
+            return None
+        return self._messages.pop(index)
+
+    def has(self, id_: int) -> bool:
+        """Whether the message with this id is here."""
+        return any(message.id == id_ for message in self.after(id_ - 1, 1))
 
 
 class NonDestructiveStore:
@@ -190,7 +250,7 @@ class NonDestructiveStore:
         paged_index, windows, last, octets = self.paged_index, self.windows, 0, 0
         older: list[int] = []
         while paged_index and last < paged_index.last_id:
-            windows.fill(None, paged_index, last)
+            self.fill(None, last)
             for message in windows.all(None):
                 older += self._know_key(message)
                 if counts_octets:
@@ -280,14 +340,14 @@ class NonDestructiveStore:
         self._count_out(message)
         return message
 
-    def read_head(self, id_: int, count: int = WINDOW_MESSAGES) -> Message:
+    def read_head(self, id_: int, count: int = UNLIMITED) -> Message:
         """Read one of the oldest messages, which is only in the journal, and up to `count` in all in advance.
 
         Raises: Unreadable.
         """
         message = self.windows.find(None, id_)
         if message is None:
-            self.windows.fill(None, self.paged_index, id_ - 1, count)
+            self.fill(None, id_ - 1, count)
             message = self.windows.find(None, id_)
             assert message is not None
         return message
@@ -308,6 +368,24 @@ class NonDestructiveStore:
         return here[0] if here and here[0].id == id_ else self.read_head(id_, 1)
 
     # -- reading for consumers ----------------------------------------------------------------------------------------
+
+    def fill(self, reader: Reader | None, after: int, count: int = UNLIMITED) -> None:
+        """See `Log`; at most `count` messages. `reader` None: for the head."""
+        pager = self._storage.pager
+        assert pager is not None
+
+        def read(count_max: int, octets: int) -> dict[int, Message]:
+            ids = self.paged_index.after(after, min(count, count_max), octets)
+            return {message.id: message for message in messages_of(ids, pager.load(ids))}
+
+        next_ids = self.paged_index.after(after, 1)
+        if next_ids:
+            self.windows.fill(reader, next_ids[0], read)
+        else:
+            self.windows.forget(reader)
+
+    def forget(self, reader: Reader) -> None:
+        self.windows.forget(reader)
 
     def after(self, id_: int, count: int) -> list[Message]:
         """Up to `count` messages in memory with ids above `id_`."""
@@ -411,7 +489,7 @@ class NonDestructiveStore:
         return Scanned(found, bool(missing))
 
     def load_at(self, after: int, count: int) -> None:
-        self.windows.fill(SCANNING, self.paged_index, after, count)
+        self.fill(SCANNING, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
         """See `Store`. Paged-out contents are not read."""
@@ -443,3 +521,7 @@ class _Gone:
     def removed(self) -> Removed:
         """The result."""
         return Removed(self.messages, self.unread, self.recounted)
+
+
+def _id_of(message: Message) -> int:
+    return message.id

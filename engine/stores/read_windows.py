@@ -1,14 +1,12 @@
-"""The windows of a non-destructive queue: messages read back for each consumer, and one window for the head.
+"""The windows of a store whose consumers read without taking messages out: messages read back for each consumer.
 
 Together they stay within their share of memory, except that each may have one message. Source: queues page, F.2, F.7.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ..messages.message import Message
-from .paged_index import PagedIndex
-from .paged_run import messages_of
 from .storage import Storage
 
 #: Maximum messages, and octets, of a window.
@@ -35,13 +33,13 @@ SCANNING = Scanning()
 
 
 class Window:
-    """Messages by id, with the octets of their contents."""
+    """Messages by position, in order, with the octets of their contents."""
 
     __slots__ = ("messages", "octets")
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self.messages = {message.id: message for message in messages}
-        self.octets = sum(len(message.content) for message in messages)
+    def __init__(self, messages: Mapping[int, Message]) -> None:
+        self.messages = messages
+        self.octets = sum(len(message.content) for message in messages.values())
 
 
 class ReadWindows:
@@ -58,13 +56,25 @@ class ReadWindows:
         """Octets of all windows. O(windows)."""
         return sum({id(window): window.octets for window in self._windows.values()}.values())
 
-    def find(self, reader: Reader | None, id_: int) -> Message | None:
-        """A message in this reader's window; None: it is not there."""
+    def find(self, reader: Reader | None, position: int) -> Message | None:
+        """The message at a position in this reader's window; None: it is not there."""
         window = self._windows.get(reader)
-        return None if window is None else window.messages.get(id_)
+        return None if window is None else window.messages.get(position)
+
+    def find_run(self, reader: Reader | None, position: int, count: int) -> list[Message]:
+        """Up to `count` messages at consecutive positions in this reader's window."""
+        window = self._windows.get(reader)
+        found: list[Message] = []
+        if window is not None:
+            for at in range(position, position + count):
+                message = window.messages.get(at)
+                if message is None:
+                    break
+                found.append(message)
+        return found
 
     def all(self, reader: Reader | None) -> list[Message]:
-        """All messages in this reader's window, ids rising."""
+        """All messages in this reader's window, in order."""
         window = self._windows.get(reader)
         return [] if window is None else list(window.messages.values())
 
@@ -76,25 +86,20 @@ class ReadWindows:
         """Drop all windows."""
         self._windows.clear()
 
-    def fill(self, reader: Reader | None, paged_index: PagedIndex, id_: int, count: int = WINDOW_MESSAGES) -> None:
-        """Fill a reader's window with up to `count` messages after `id_`, or share the window of another reader.
+    def fill(self, reader: Reader | None, position: int, read: Callable[[int, int], Mapping[int, Message]]) -> None:
+        """Fill a reader's window from the message at a position on, or share a window that has this message.
 
-        Raises: Unreadable.
+        `read(count, octets)`: reads this message and later ones, up to these numbers. Raises: Unreadable.
         """
         pager = self._storage.pager
         assert pager is not None
         self._windows.pop(reader, None)
-        next_ids = paged_index.after(id_, 1)
-        if not next_ids:
-            return
         for window in self._windows.values():
-            if next_ids[0] in window.messages:
+            if position in window.messages:
                 self._windows[reader] = window
                 return
         share = pager.budget() // 2  # messages that never left memory have the other half
         if self.octets + WINDOW_OCTETS > share:
             for other in [one for one in self._windows if one is None or one.credit() <= 0]:
                 del self._windows[other]
-        octets = min(WINDOW_OCTETS, share - self.octets)
-        ids = paged_index.after(id_, count, octets)
-        self._windows[reader] = Window(messages_of(ids, pager.load(ids)))
+        self._windows[reader] = Window(read(WINDOW_MESSAGES, min(WINDOW_OCTETS, share - self.octets)))

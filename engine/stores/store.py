@@ -1,8 +1,8 @@
 """The interfaces of stores, by capability. A store has the ready messages of one queue.
 
-Every store is a `Store`: it is `Ready` and `Scannable`. `Store.pageable` is the store itself if it can page messages
-out to a tail, as a `TailedStore` can. Code outside `stores/` uses these interfaces, and does not ask for the class of a
-store. See `kinds.make_store`.
+Every store is a `Store`: it is `Ready` and `Scannable`. Some are a `Log`, which consumers read without taking messages
+out. `Store.pageable` is the store itself if it can page messages out to a tail, as a `TailedStore` can. Code outside
+`stores/` does not ask for the class of a store. See `kinds.make_store`.
 
 A position gives a message's place in the order of a scan: its level, the highest first, and its id. In the highest
 level, the only one of most queues, the position is the id. Readers compare positions and pass them back. A position
@@ -16,6 +16,7 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
 from .paged_index import PagedEntry
 from .paged_run import Part
+from .read_windows import Reader
 
 if TYPE_CHECKING:
     from .tailed_store import TailedStore
@@ -215,6 +216,22 @@ class Scannable(Protocol):
 
         Raises: Unreadable.
         """
+
+
+class Log(Protocol):
+    """Messages that consumers read without taking them out, each from a position of its own.
+
+    Paged-out messages are read back into a window of each consumer.
+    """
+
+    def fill(self, reader: Reader, after: int) -> None:
+        """Fill a reader's window with paged-out messages after a position, or share a window that has the first.
+
+        Raises: Unreadable.
+        """
+
+    def forget(self, reader: Reader) -> None:
+        """Drop the window of a reader, if it has one."""
 
 
 class Store(Ready, Scannable, Protocol):

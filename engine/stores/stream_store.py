@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ..messages.content import OFFSET
 from ..messages.field_table import Field, integer_of
@@ -17,7 +17,7 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from .memory_budget import OVERHEAD
 from .paged_run import HEADER_OCTETS, IN_JOURNAL, Numbers, Part, messages_of
-from .read_windows import SCANNING, Reader
+from .read_windows import SCANNING, Reader, ReadWindows
 from .storage import NOBODY, Owner
 from .store import Dropped, Removed, Scanned
 
@@ -26,8 +26,6 @@ SEGMENT_OCTETS_DEFAULT = 500_000_000
 SEGMENT_MESSAGES_MAX = 256_000
 #: Octets of new messages between two comparisons of memory with the share.
 LOOK_OCTETS = 1024 * 1024
-#: Maximum messages, and octets, of a window.
-WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
 
 
 class Segment:
@@ -39,18 +37,6 @@ class Segment:
         self.count = 0
         self.octets = 0
         self.last_ms = 0  # wall time of the last message's arrival
-
-
-class Window(NamedTuple):
-    """Messages from `offset` on that were read back for a reader."""
-
-    offset: int
-    messages: list[Message]
-
-    def read(self, offset: int, count: int) -> list[Message]:
-        """Up to `count` messages from an offset on; none if it is outside of the window."""
-        start = offset - self.offset
-        return self.messages[start : start + count] if start >= 0 else []
 
 
 class StreamStore:
@@ -91,6 +77,7 @@ class StreamStore:
         self._storage = owner.storage
         self.expiring = False
         self.segment_octets_max = SEGMENT_OCTETS_DEFAULT
+        self._windows = ReadWindows(owner.storage)  # of messages that were read back, by position
         self.start(0)
 
     def start(self, first_offset: int) -> None:
@@ -99,7 +86,7 @@ class StreamStore:
         self.octets = self.memory_octets = 0
         self._looked_at = 0  # octets in memory at the last comparison with the share
         self._messages: list[Message] = []
-        self._windows: dict[Reader, Window] = {}
+        self._windows.clear()
         self._sizes = array("I")  # octets of each body
         self._run_offsets, self._run_ids = array("q"), array("q")  # starts of runs whose ids rise by one
         self._time_offsets, self._times_ms = array("q"), array("q")  # offsets at which the time of arrival changes
@@ -305,35 +292,32 @@ class StreamStore:
     def read_for(self, reader: Reader, offset: int, count: int) -> list[Message]:
         """Up to `count` messages from an offset on, from memory or the reader's window; none: `fill` has to read."""
         if offset >= self.memory_offset:
-            self._windows.pop(reader, None)
+            self._windows.forget(reader)
             return self.read(offset, count)
-        window = self._windows.get(reader)
-        found = window.read(offset, count) if window is not None else []
+        found = self._windows.find_run(reader, offset + 1, count)
         if not found:
-            self._windows.pop(reader, None)
+            self._windows.forget(reader)
         return found
 
-    def fill(self, reader: Reader, offset: int) -> None:
-        """Fill a reader's window from this offset on, or share that of another reader. Raises: Unreadable."""
+    def fill(self, reader: Reader, after: int) -> None:
+        offset = max(after, self.first_offset)
         if offset >= self.memory_offset:
             return
-        for window in self._windows.values():
-            if window.read(offset, 1):
-                self._windows[reader] = window
-                return
         pager = self._storage.pager
         assert pager is not None
-        octets = min(WINDOW_OCTETS, pager.budget() // 2 // (len(self._windows) + 1))
-        messages: list[Message] = []
-        for ids in self.paged(offset, WINDOW_MESSAGES, octets):
-            messages += messages_of(ids, pager.load(ids))
-        for at, message in enumerate(messages):
-            tell_offset(message, offset + at)
-        self._windows[reader] = Window(offset, messages)
+
+        def read(count: int, octets: int) -> dict[int, Message]:
+            messages: list[Message] = []
+            for ids in self.paged(offset, count, octets):
+                messages += messages_of(ids, pager.load(ids))
+            for at, message in enumerate(messages, offset):
+                tell_offset(message, at)
+            return dict(enumerate(messages, offset + 1))
+
+        self._windows.fill(reader, offset + 1, read)
 
     def forget(self, reader: Reader) -> None:
-        """Drop the window of a reader, if it has one."""
-        self._windows.pop(reader, None)
+        self._windows.forget(reader)
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
@@ -417,12 +401,11 @@ class StreamStore:
         """See `Store`. In order of offsets."""
         offset = max(after, self.first_offset)
         found: list[tuple[int, Message]] = []
-        window = self._windows.get(SCANNING)
         while len(found) < count and offset < self.next_offset:
             if offset >= self.memory_offset:
                 some = self.read(offset, count - len(found))
             else:
-                some = [] if window is None else window.read(offset, count - len(found))
+                some = self._windows.find_run(SCANNING, offset + 1, count - len(found))
             if not some:
                 return Scanned(found, True)
             found += enumerate(some, offset + 1)
@@ -430,9 +413,7 @@ class StreamStore:
         return Scanned(found, False)
 
     def load_at(self, after: int, count: int) -> None:
-        offset = max(after, self.first_offset)
-        self._windows.pop(SCANNING, None)
-        self.fill(SCANNING, offset)
+        self.fill(SCANNING, after)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
         return Removed([], [])

@@ -33,7 +33,7 @@ from leveret.engine import (
 )
 from leveret.engine.errors import InequivalentArgument, InvalidArgument, UnsupportedArgument
 from leveret.engine.invariants import check_broker
-from leveret.engine.queues.classic import INTAKE, SETTLEMENT, ClassicDispatch
+from leveret.engine.queues.classic import ClassicDispatch
 from leveret.engine.queues.kinds import CLASSIC, KINDS, OPTIONAL, register
 from leveret.engine.queues.parts import Parts
 from leveret.engine.stores.tailed_store import TailedStore
@@ -72,7 +72,11 @@ def _newest(queue: Queue) -> list[int]:
     return queue.store.positions(0, len(queue.store))[-1:]
 
 
-NEWEST_FIRST = replace(CLASSIC, name=TYPE, make_parts=lambda queue: Parts(INTAKE, NewestFirstDispatch(), SETTLEMENT))
+def _parts(queue: Queue) -> Parts:
+    return CLASSIC.make_parts(queue)._replace(dispatch=NewestFirstDispatch())
+
+
+NEWEST_FIRST = replace(CLASSIC, name=TYPE, make_parts=_parts)
 
 
 @pytest.fixture

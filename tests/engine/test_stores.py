@@ -15,7 +15,15 @@ from leveret.engine.leases import ranked_store
 from leveret.engine.leases.ranked_store import RankedStore
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
-from leveret.engine.stores import levels, paged_index, paged_run, read_windows, sorted_list, stream_store, tailed_store
+from leveret.engine.stores import (
+    levels,
+    paged_index,
+    paged_run,
+    read_windows,
+    sorted_list,
+    stream_store,
+    tailed_store,
+)
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.last_value_store import header_value
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
@@ -34,7 +42,7 @@ KINDS: dict[str, tuple[Callable[[StoreOwner], Store], Kind]] = {
         Kind(level_max=1, counts=True, has_tail=True),
     ),
     "last value": (lambda owner: make_store(owner, last_value_key=KEY), Kind(replaces=True, counts=True)),
-    "kept": (lambda owner: make_store(owner, keeps=True), Kind(in_order=True, keeps=True, counts=True)),
+    "kept": (NonDestructiveStore, Kind(in_order=True, keeps=True, counts=True)),
     "ranked": (RankedStore, Kind(in_order=True)),
     "stream": (StreamStore, Kind(reads_only=True)),
 }
@@ -50,10 +58,9 @@ SMALL = [
     (levels, "WINDOW_MESSAGES", 4),
     (levels, "NEAR", 2),
     (sorted_list, "BLOCK", 3),
-    (read_windows, "WINDOW_MESSAGES", 4),
     (ranked_store, "BLOCK_MAX", 3),
     (stream_store, "LOOK_OCTETS", 300),
-    (stream_store, "WINDOW_MESSAGES", 4),
+    (read_windows, "WINDOW_MESSAGES", 4),
 ]
 
 
@@ -187,7 +194,7 @@ def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
 def test_what_left_at_the_head_does_not_come_back_with_others() -> None:
     """A scan has copied a stretch; then the head leaves, and only what stood before that comes back."""
     owner = StoreOwner(Storage())
-    store = owner.store = make_store(owner, keeps=False, last_value_key=None, level_max=0, counts_octets=False)
+    store = owner.store = make_store(owner)
     envelope = Envelope("", "q")
     store.append_run(1, envelope, [PLAIN.join(encode_header(1), b"x")] * 7)
     assert [position for position, _ in store.scan(3, 2).found] == [4, 5]

@@ -31,7 +31,6 @@ def _small() -> Iterator[None]:
     """What is read back comes in threes; few expire at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read_windows, "WINDOW_MESSAGES", 3)
-        patch.setattr("leveret.engine.stores.non_destructive_store.WINDOW_MESSAGES", 3)
         patch.setattr(queue_module, "EXPIRE_SLICE", 4)
         patch.setattr(queue_module, "DEAD_LETTERED_MAX", 4)
         yield

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulated_files import SimulatedFiles
 
 from leveret.engine.messages.field_table import Field
-from leveret.engine.stores import stream_store
+from leveret.engine.stores import read_windows, stream_store
 from leveret.journal import JournalOptions
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.recorder import Recorder
@@ -26,7 +26,7 @@ def _small() -> Iterator[None]:
     """Nearly nothing stays in memory, and comes back in threes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_store, "LOOK_OCTETS", 100)
-        patch.setattr(stream_store, "WINDOW_MESSAGES", 3)
+        patch.setattr(read_windows, "WINDOW_MESSAGES", 3)
         yield
 
 
