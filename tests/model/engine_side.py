@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from model_side import Observation, Operation, chosen, rules_of
+from model_side import Observation, Operation, Side, chosen, rules_of
 
-from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Queue, Session, User
+from leveret.engine import Client, Envelope, ManualClock, Queue, Session
 from leveret.engine.clients.session import NACKED
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.messages.field_table import Field
-from leveret.settings import SettingsRepository, entry
+from leveret.engine.messages.content import PLAIN
+from leveret.settings import NO_SETTINGS, SettingsRepository, entry
+from leveret.testing.harness import GUEST, Harness
 
 MS = 1_000_000
-USER = User("guest")
 CLIENTS = 3
 KEY = "k"
 COUNTERS = ("acknowledged", "expired", "killed", "replaced")
@@ -42,130 +40,53 @@ def _said(rules: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-class EngineSide:
-    """See `Peer` of the differential mode. Each client has a session for each queue, so that tags do not depend on the
-    order in which queues have their turns."""
+class Engine(Harness):
+    """Its clients come from operations, which also end the turns."""
 
-    def __init__(self) -> None:
-        self.sent: Counter[str] = Counter()
-        self.clean_up()
+    has_client = False
+    ends_turns = False
 
-    def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
+
+class EngineBase(Side):
+    """The engine on virtual time. `deliveries`: what clients got, by place; tags of consumers are place/name."""
+
+    def begin(self, settings: SettingsRepository = NO_SETTINGS) -> None:
         """A new broker."""
         self.clock = ManualClock()
         self.clock.advance_ns(MS)  # no clock stands at 0, which means never
-        self.rules: dict[str, dict[str, Any]] = {}
-        self.broker = Broker(self.clock, settings=SettingsRepository([]))
+        self.engine = Engine(settings, clock=self.clock)
+        self.broker, self.vhost = self.engine.broker, self.engine.vhost
         self.clients: dict[int, Client] = {}
-        self.sessions: dict[tuple[int, str], Session] = {}
+        self.sessions: dict[tuple[int, Any], Session] = {}
         self.deliveries: dict[str, list[list[Any]]] = {}
-        self.vhost = self._client(0).vhost
 
-    def _client(self, number: int) -> Client:
+    def client(self, number: int) -> Client:
+        """The client of this number."""
         if number not in self.clients:
-            client = self.broker.connections.open("/", USER, name=f"c{number}", flush=lambda: self._flush(client))
+            client = self.broker.connections.open("/", GUEST, name=f"c{number}", flush=lambda: self._flush(client))
             self.clients[number] = client
         return self.clients[number]
 
     def _flush(self, client: Client) -> None:
-        for effect in client.take_outbox():
-            if isinstance(effect, Delivered):
-                for first, envelope, contents in effect.runs():
-                    for tag, content in enumerate(contents, first):
-                        place, name = effect.consumer.tag.split("/")
-                        seen = [name, tag, *_told(envelope, content, effect.redelivered)]
-                        self.deliveries.setdefault(place, []).append(seen)
-        client.drained()
+        self.engine.read(client)
+        for one in self.engine.deliveries:
+            place, name = one.consumer.tag.split("/")
+            seen = [name, *self.told(one.tag, one.envelope, one.content, one.redelivered)]
+            self.deliveries.setdefault(place, []).append(seen)
+        self.engine.deliveries.clear()
 
-    def _end_turn(self) -> None:
-        while self.broker.end_turn():
-            pass
+    def told(self, tag: int, envelope: Envelope, content: bytes, redelivered: bool) -> list[Any]:
+        """What a client is told of a delivery."""
+        raise NotImplementedError
 
-    def perform(self, operation: Operation, number: int, *, patient: bool = False) -> Iterator[None]:
-        """One operation; returns what a client and an operator see."""
-        self.sent.clear()
-        self.sent[operation["op"]] += operation.get("count", 1)
-        seen: Observation = {}
-        result = getattr(self, "_" + operation["op"].replace(".", "_"))(operation, number)
-        if result is not None:
-            seen["result"] = result
-        self._end_turn()
-        seen.update(sorted(self.deliveries.items()))
-        self.deliveries = {}
-        seen["queues"] = {
-            name: [queue.ready_count, queue.events.unacked, len(queue.scheduled), _counters(queue)]
-            for name, queue in sorted(self.vhost.queues.items())
-        }
-        return seen
-        yield
-
-    def _queue(self, operation: Operation) -> Queue | None:
-        return self.vhost.queues.get(operation["queue"])
+    def taken(self) -> Observation:
+        """What clients got when the turn has ended, since the last look."""
+        self.engine.finish_turns()
+        taken, self.deliveries = self.deliveries, {}
+        return dict(sorted(taken.items()))
 
     def _session(self, operation: Operation) -> Session | None:
-        if self._queue(operation) is None:
-            return None
-        key = operation["c"], operation["queue"]
-        if key not in self.sessions:
-            self.sessions[key] = self._client(operation["c"]).open_session()
-        return self.sessions[key]
-
-    # -- operations -------------------------------------------------------------------------------------------------
-
-    def _declare(self, operation: Operation, number: int) -> None:
-        if self._queue(operation) is None:
-            self._say(operation)
-            self.vhost.queues.declare(operation["queue"], client=self._client(0), durable=True, arguments={})
-
-    def _settings(self, operation: Operation, number: int) -> None:
-        if self._queue(operation) is not None:
-            self._say(operation)
-
-    def _say(self, operation: Operation) -> None:
-        self.rules.pop(operation["queue"], None)
-        if rules := rules_of(operation):
-            self.rules[operation["queue"]] = rules
-        entries = [entry(name, **_said(rules)) for name, rules in self.rules.items()]
-        self.broker.reloading.replace_settings(SettingsRepository(entries))
-        self._end_turn()
-
-    def _publish(self, operation: Operation, number: int) -> None:
-        expiration, key = operation.get("expiration"), operation.get("key")
-        properties: dict[str, Any] = {
-            "headers": {} if key is None else {KEY: Field("S", key.encode())},
-            "expiration": None if expiration is None else str(expiration).encode(),
-        }
-        contents = []
-        for index in range(operation.get("count", 1)):
-            body = f"{number}-{index}".encode()
-            contents.append(PLAIN.join(encode_header(len(body), properties), body))
-        summary = scan_properties(PLAIN.split(contents[0])[0][12:])
-        name, publisher = operation["queue"], self._client(CLIENTS)
-        session = next(iter(publisher.sessions), None) or publisher.open_session()
-        session.publish(self.vhost.router.route("", name, USER), Envelope("", name, summary), contents, mandatory=False)
-
-    def _consume(self, operation: Operation, number: int) -> None:
-        session, queue = self._session(operation), self._queue(operation)
-        if session is not None and queue is not None:
-            tag = f"{operation['c']} {queue.name}/{operation['consumer_tag']}"
-            if tag not in session.consumers:
-                session.limit(operation.get("prefetch", 0), total=False)
-                session.consume(queue, tag, no_ack=operation.get("no_ack", False), exclusive=False, arguments={})
-
-    def _cancel(self, operation: Operation, number: int) -> None:
-        session = self._session(operation)
-        if session is not None:
-            session.cancel(f"{operation['c']} {operation['queue']}/{operation['consumer_tag']}")
-
-    def _get(self, operation: Operation, number: int) -> Any:
-        session, queue = self._session(operation), self._queue(operation)
-        if session is None or queue is None:
-            return None
-        got = session.get(queue, no_ack=operation.get("no_ack", False))
-        if got is None:
-            return "empty"
-        tag, message, redelivered, _ = got
-        return [tag, *_told(message.envelope, message.content, redelivered)]
+        raise NotImplementedError
 
     def _ack(self, operation: Operation, number: int) -> None:
         session = self._session(operation)
@@ -184,11 +105,13 @@ class EngineSide:
             session.recover()
 
     def _close(self, operation: Operation, number: int) -> None:
-        session = self._session(operation)
+        session = self.sessions.pop(self._key(operation), None)
         if session is not None:
-            del self.sessions[operation["c"], operation["queue"]]
             session.close()
             session.client.sessions.pop(session, None)
+
+    def _key(self, operation: Operation) -> tuple[int, Any]:
+        raise NotImplementedError
 
     def _drop(self, operation: Operation, number: int) -> None:
         if operation["c"] in self.clients:
@@ -197,12 +120,104 @@ class EngineSide:
                 del self.sessions[key]
 
     def _advance(self, operation: Operation, number: int) -> None:
-        until = self.clock.monotonic_ns() + operation.get("ms", 0) * MS
-        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
-            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
-            self.broker.advance()
-            self._end_turn()
-        self.clock.advance_ns(until - self.clock.monotonic_ns())
+        self.engine.advance(operation.get("ms", 0))
+
+
+class EngineSide(EngineBase):
+    """Each client has a session for each queue, so that tags do not depend on the order in which queues have their
+    turns."""
+
+    def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
+        self.rules: dict[str, dict[str, Any]] = {}
+        self.begin(SettingsRepository([]))
+        self.client(0)
+
+    def seen(self) -> Observation:
+        seen = self.taken()
+        seen["queues"] = {
+            name: [queue.ready_count, queue.events.unacked, len(queue.scheduled), _counters(queue)]
+            for name, queue in sorted(self.vhost.queues.items())
+        }
+        return seen
+
+    def told(self, tag: int, envelope: Envelope, content: bytes, redelivered: bool) -> list[Any]:
+        headers = envelope.headers(content)
+        origin = headers["_AMQ_ORIG_QUEUE"].text if "_AMQ_ORIG_QUEUE" in headers else None
+        failed = headers["x-delivery-count"].value if "x-delivery-count" in headers else 0
+        deaths: list[Any] = []
+        if "x-death" in headers:
+            for one in headers["x-death"].value:
+                table = one.value
+                deaths.append([table["reason"].text, table["queue"].text, table["count"].value])
+        return [tag, PLAIN.split(content)[1].decode(), redelivered, failed, origin, deaths]
+
+    def _key(self, operation: Operation) -> tuple[int, Any]:
+        return operation["c"], operation["queue"]
+
+    def _queue(self, operation: Operation) -> Queue | None:
+        return self.vhost.queues.get(operation["queue"])
+
+    def _session(self, operation: Operation) -> Session | None:
+        if self._queue(operation) is None:
+            return None
+        key = self._key(operation)
+        if key not in self.sessions:
+            self.sessions[key] = self.client(operation["c"]).open_session()
+        return self.sessions[key]
+
+    # -- operations -------------------------------------------------------------------------------------------------
+
+    def _declare(self, operation: Operation, number: int) -> None:
+        if self._queue(operation) is None:
+            self._say(operation)
+            self.engine.queue(operation["queue"], client=self.client(0))
+
+    def _settings(self, operation: Operation, number: int) -> None:
+        if self._queue(operation) is not None:
+            self._say(operation)
+
+    def _say(self, operation: Operation) -> None:
+        self.rules.pop(operation["queue"], None)
+        if rules := rules_of(operation):
+            self.rules[operation["queue"]] = rules
+        entries = [entry(name, **_said(rules)) for name, rules in self.rules.items()]
+        self.broker.reloading.replace_settings(SettingsRepository(entries))
+        self.engine.finish_turns()
+
+    def _publish(self, operation: Operation, number: int) -> None:
+        expiration, key = operation.get("expiration"), operation.get("key")
+        publisher = self.client(CLIENTS)
+        self.engine.publish(
+            *(f"{number}-{index}" for index in range(operation.get("count", 1))),
+            key=operation["queue"],
+            by=next(iter(publisher.sessions), None) or publisher.open_session(),
+            headers={} if key is None else {KEY: key},
+            expiration=None if expiration is None else str(expiration),
+        )
+
+    def _consume(self, operation: Operation, number: int) -> None:
+        session, queue = self._session(operation), self._queue(operation)
+        if session is not None and queue is not None:
+            tag = f"{operation['c']} {queue.name}/{operation['consumer_tag']}"
+            if tag not in session.consumers:
+                self.engine.consume(
+                    queue, tag, by=session, prefetch=operation.get("prefetch", 0), no_ack=operation.get("no_ack", False)
+                )
+
+    def _cancel(self, operation: Operation, number: int) -> None:
+        session = self._session(operation)
+        if session is not None:
+            session.cancel(f"{operation['c']} {operation['queue']}/{operation['consumer_tag']}")
+
+    def _get(self, operation: Operation, number: int) -> Any:
+        session, queue = self._session(operation), self._queue(operation)
+        if session is None or queue is None:
+            return None
+        got = session.get(queue, no_ack=operation.get("no_ack", False))
+        if got is None:
+            return "empty"
+        tag, message, redelivered, _ = got
+        return self.told(tag, message.envelope, message.content, redelivered)
 
     def _purge(self, operation: Operation, number: int) -> Any:
         queue = self._queue(operation)
@@ -212,15 +227,3 @@ class EngineSide:
 def _counters(queue: Queue) -> dict[str, int]:
     counters = queue.counters.as_dict()
     return {name: counters[name] for name in COUNTERS}
-
-
-def _told(envelope: Envelope, content: bytes, redelivered: bool) -> list[Any]:
-    headers = envelope.headers(content)
-    origin = headers["_AMQ_ORIG_QUEUE"].text if "_AMQ_ORIG_QUEUE" in headers else None
-    failed = headers["x-delivery-count"].value if "x-delivery-count" in headers else 0
-    deaths: list[Any] = []
-    if "x-death" in headers:
-        for one in headers["x-death"].value:
-            table = one.value
-            deaths.append([table["reason"].text, table["queue"].text, table["count"].value])
-    return [PLAIN.split(content)[1].decode(), redelivered, failed, origin, deaths]

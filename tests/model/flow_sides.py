@@ -13,8 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
 from flow_bench import HEADER, USER, FlowBench, Publisher
 from flow_model import FlowMessage, FlowModel
-from lease_sides import Side
-from model_side import Observation, Operation
+from model_side import Observation, Operation, Side
 
 from leveret.engine import BrokerOptions
 from leveret.engine.invariants import check_broker

@@ -5,19 +5,17 @@ There is one leased queue, `q`, its dead letters, and three clients with two cha
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from engine_side import EngineBase
 from lease_model import FILTERS, UNSAID, LeaseConsumer, LeaseMessage, LeaseQueue, LeaseSession, Out
-from model_side import Observation, Operation, chosen
+from model_side import Observation, Operation, Side, chosen
 
-from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User, discarding, renew_leases
-from leveret.engine.clients.session import NACKED
+from leveret.engine import Envelope, Session, User, discarding, renew_leases
 from leveret.engine.delivery.effects import ConsumerCancelled
 from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.messages.content import PLAIN
 
 MS = 1_000_000
 USER = User("guest")
@@ -45,34 +43,6 @@ def body_of(operation: Operation, number: int, index: int) -> str:
     p = (operation.get("p", 0) + index * operation.get("step", 0)) % 4
     barrier = ', "s": 1' if operation.get("s") else ""
     return f'{{"i": "{number}-{index}", "p": {p}{barrier}}}'
-
-
-class Side:
-    """What both have: operations by their names."""
-
-    def __init__(self) -> None:
-        self.sent: Counter[str] = Counter()
-        self.clean_up()
-
-    def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
-        """Nothing is declared."""
-        raise NotImplementedError
-
-    def perform(self, operation: Operation, number: int, *, patient: bool = False) -> Iterator[None]:
-        """One operation; returns what clients and an operator see."""
-        self.sent.clear()
-        self.sent[operation["op"]] += operation.get("count", 1)
-        seen: Observation = {}
-        result = getattr(self, "_" + operation["op"])(operation, number)
-        if result is not None:
-            seen["result"] = result
-        seen.update(self.seen())
-        return seen
-        yield
-
-    def seen(self) -> Observation:
-        """Since the last look."""
-        raise NotImplementedError
 
 
 class LeaseModelSide(Side):
@@ -220,41 +190,17 @@ class LeaseModelSide(Side):
         self.now = until
 
 
-class LeaseEngineSide(Side):
+class LeaseEngineSide(EngineBase):
     """The engine."""
 
     def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
-        self.clock = ManualClock()
-        self.clock.advance_ns(MS)  # no clock stands at 0, which means never
+        self.begin()
         self.began_ms = self.clock.wall_ms()
-        self.broker = Broker(self.clock)
-        self.clients: dict[int, Client] = {}
-        self.sessions: dict[tuple[int, int], Session] = {}
-        self.deliveries: dict[str, list[list[Any]]] = {}
         self.queue: Any = None
-        self.vhost = self._client(9).vhost
-        self.publisher = self._client(9).open_session()
-        self.vhost.queues.declare("dead", client=self._client(9), durable=True, arguments={})
+        self.publisher = self.client(9).open_session()
+        self.engine.queue("dead")
 
-    def _client(self, number: int) -> Client:
-        if number not in self.clients:
-            client = self.broker.connections.open("/", USER, name=f"c{number}", flush=lambda: self._flush(client))
-            self.clients[number] = client
-        return self.clients[number]
-
-    def _flush(self, client: Client) -> None:
-        for effect in client.take_outbox():
-            if isinstance(effect, ConsumerCancelled):
-                continue
-            assert isinstance(effect, Delivered)
-            for first, envelope, contents in effect.runs():
-                for tag, content in enumerate(contents, first):
-                    place, name = effect.consumer.tag.split("/")
-                    seen = self._told(envelope, content, tag, redelivered=effect.redelivered)
-                    self.deliveries.setdefault(place, []).append([name, *seen])
-        client.drained()
-
-    def _told(self, envelope: Envelope, content: bytes, tag: int, *, redelivered: bool) -> list[Any]:
+    def told(self, tag: int, envelope: Envelope, content: bytes, redelivered: bool) -> list[Any]:
         headers, body = envelope.headers(content), PLAIN.split(content)[1].decode()
         if "x-barrier" in headers and "x-lease-until" not in headers or "x-browse" in headers:
             return [tag, body]
@@ -263,14 +209,9 @@ class LeaseEngineSide(Side):
         assert redelivered == (count > 1)
         return [tag, body, count, headers["x-cancel-count"].value, until]
 
-    def _end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.scheduler.load():
-            pass
-
     def seen(self) -> Observation:
-        self._end_turn()
-        seen: Observation = dict(sorted(self.deliveries.items()))
-        self.deliveries = {}
+        seen = self.taken()
+        assert all(isinstance(one, ConsumerCancelled) for one in self.engine.effects)
         dead = []
         while (got := self.publisher.get(self.vhost.queues["dead"], no_ack=True)) is not None:
             headers = got[1].envelope.headers(got[1].content)
@@ -284,10 +225,13 @@ class LeaseEngineSide(Side):
         return seen
 
     def _session(self, operation: Operation) -> Session:
-        key = operation["c"], operation["ch"]
+        key = self._key(operation)
         if key not in self.sessions:
-            self.sessions[key] = self._client(operation["c"]).open_session()
+            self.sessions[key] = self.client(operation["c"]).open_session()
         return self.sessions[key]
+
+    def _key(self, operation: Operation) -> tuple[int, Any]:
+        return operation["c"], operation["ch"]
 
     def _declare(self, operation: Operation, number: int) -> None:
         if self.queue is not None:
@@ -299,31 +243,28 @@ class LeaseEngineSide(Side):
         }
         said |= {ARGUMENTS[name]: value for name, value in operation.items() if name in ARGUMENTS}
         said |= dict(EXPRESSIONS[name] for name in EXPRESSIONS if operation.get(name))
-        table = _table(said)
-        self.queue = self.vhost.queues.declare("q", client=self._client(9), durable=True, arguments=table)
+        self.queue = self.engine.queue(client=self.client(9), **said)
 
     def _publish(self, operation: Operation, number: int) -> None:
         expiration = operation.get("expiration")
-        properties: dict[str, Any] = {} if expiration is None else {"expiration": str(expiration).encode()}
-        contents = []
-        for index in range(operation.get("count", 1)):
-            body = body_of(operation, number, index).encode()
-            contents.append(PLAIN.join(encode_header(len(body), properties), body))
-        envelope = Envelope("", "q", scan_properties(PLAIN.split(contents[0])[0][12:]))
+        properties = {} if expiration is None else {"expiration": str(expiration)}
         if self.queue is not None:
-            self.publisher.publish(self.vhost.router.route("", "q", USER), envelope, contents, mandatory=False)
+            bodies = [body_of(operation, number, index) for index in range(operation.get("count", 1))]
+            self.engine.publish(*bodies, by=self.publisher, **properties)
 
     def _subscribe(self, operation: Operation, tag: str, more: dict[str, Any]) -> None:
-        session = self._session(operation)
-        if "qos" in operation:
-            session.limit(operation["qos"], total=False)
         said = dict(more)
         for name, argument in (("backlog", "x-max-backlog"), ("priority", "x-priority"), ("filter", "x-filter")):
             if name in operation:
                 said[argument] = operation[name]
-        no_ack = operation.get("no_ack", False)
-        place = f"{operation['c']}.{operation['ch']}"
-        session.consume(self.queue, f"{place}/{tag}", no_ack=no_ack, exclusive=False, arguments=_table(said))
+        self.engine.consume(
+            self.queue,
+            f"{operation['c']}.{operation['ch']}/{tag}",
+            by=self._session(operation),
+            prefetch=operation.get("qos"),
+            no_ack=operation.get("no_ack", False),
+            **said,
+        )
 
     def _tag(self, operation: Operation) -> str:
         return f"{operation['c']}.{operation['ch']}/{operation['consumer_tag']}"
@@ -353,37 +294,11 @@ class LeaseEngineSide(Side):
         if got is None:
             return "empty"
         tag, message, redelivered, _ = got
-        told = self._told(message.envelope, message.content, tag, redelivered=redelivered)
+        told = self.told(tag, message.envelope, message.content, redelivered)
         if len(told) == 2:  # a barrier, or what a queue without periods lends
             headers = message.envelope.headers(message.content)
             told += [headers["x-delivery-count"].value, headers["x-cancel-count"].value, None]
         return told
-
-    def _ack(self, operation: Operation, number: int) -> None:
-        session = self._session(operation)
-        if tags := chosen(list(session.unacked), operation):
-            session.ack(tags[-1], multiple=operation.get("multiple", False))
-
-    def _nack(self, operation: Operation, number: int) -> None:
-        session = self._session(operation)
-        if tags := chosen(list(session.unacked), operation):
-            multiple, requeue = operation.get("multiple", False), operation.get("requeue", False)
-            session.reject(tags[-1], multiple=multiple, requeue=requeue, why=NACKED)
-
-    def _recover(self, operation: Operation, number: int) -> None:
-        self._session(operation).recover()
-
-    def _close(self, operation: Operation, number: int) -> None:
-        session = self.sessions.pop((operation["c"], operation["ch"]), None)
-        if session is not None:
-            session.close()
-            session.client.sessions.pop(session, None)
-
-    def _drop(self, operation: Operation, number: int) -> None:
-        if operation["c"] in self.clients:
-            self.clients.pop(operation["c"]).close(failed=True)
-            for key in [key for key in self.sessions if key[0] == operation["c"]]:
-                del self.sessions[key]
 
     def _marks(self, operation: Operation) -> str:
         newest = self.broker.context.next_id - 1
@@ -406,19 +321,3 @@ class LeaseEngineSide(Side):
 
     def _purge(self, operation: Operation, number: int) -> Any:
         return None if self.queue is None else self.queue.purge()
-
-    def _advance(self, operation: Operation, number: int) -> None:
-        until = self.clock.monotonic_ns() + operation.get("ms", 0) * MS
-        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
-            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
-            self.broker.advance()
-            self._end_turn()
-        self.clock.advance_ns(until - self.clock.monotonic_ns())
-
-
-def _table(said: Mapping[str, Any]) -> FieldTable:
-    kinds = {bool: "t", int: "l", str: "S"}
-    return {
-        key: Field(kinds[type(value)], value.encode() if isinstance(value, str) else value)
-        for key, value in said.items()
-    }

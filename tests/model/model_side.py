@@ -20,8 +20,8 @@ def chosen(out: Sequence[int], operation: Operation) -> list[int]:
     return list(out[: at + 1]) if operation.get("multiple") else [out[at]]
 
 
-class ModelSide:
-    """See `Peer` of the differential mode."""
+class Side:
+    """A peer of the differential mode, see `Peer`: operations by their names."""
 
     def __init__(self) -> None:
         self.sent: Counter[str] = Counter()
@@ -29,11 +29,7 @@ class ModelSide:
 
     def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
         """Nothing is declared."""
-        self.now = 0
-        self.number = 0
-        self.queues: dict[str, ModelQueue] = {}
-        self.sessions: dict[tuple[int, str], ModelSession] = {}
-        self.letters: deque[tuple[str, ModelMessage]] = deque()
+        raise NotImplementedError
 
     def perform(self, operation: Operation, number: int, *, patient: bool = False) -> Iterator[None]:
         """One operation; returns what a client and an operator see."""
@@ -43,7 +39,28 @@ class ModelSide:
         result = getattr(self, "_" + operation["op"].replace(".", "_"))(operation, number)
         if result is not None:
             seen["result"] = result
+        seen.update(self.seen())
+        return seen
+        yield
+
+    def seen(self) -> Observation:
+        """Since the last look."""
+        raise NotImplementedError
+
+
+class ModelSide(Side):
+    """The model."""
+
+    def clean_up(self, queues: Sequence[str] = (), exchanges: Sequence[str] = ()) -> None:
+        self.now = 0
+        self.number = 0
+        self.queues: dict[str, ModelQueue] = {}
+        self.sessions: dict[tuple[int, str], ModelSession] = {}
+        self.letters: deque[tuple[str, ModelMessage]] = deque()
+
+    def seen(self) -> Observation:
         self._bury()
+        seen: Observation = {}
         for (client, name), session in sorted(self.sessions.items()):
             if session.deliveries:
                 seen[f"{client} {name}"] = session.deliveries
@@ -53,7 +70,6 @@ class ModelSide:
             for name, queue in sorted(self.queues.items())
         }
         return seen
-        yield
 
     def _bury(self) -> None:
         """What has come to a head and is over goes; dead letters arrive, and may cause others."""

@@ -43,7 +43,7 @@ class Pair(Harness):
         return peer
 
     def end_turn(self) -> None:
-        self._end_turns()
+        self.finish_turns()
 
     def settle(self) -> None:
         """Until no connection has anything left to do, either."""

@@ -251,12 +251,13 @@ class Harness:
 
     def end_turn(self) -> None:
         """End turns until nothing is left to do now, what is due included."""
-        self._end_turns()
+        self.finish_turns()
         while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= self.clock.monotonic_ns():
             self.broker.advance()
-            self._end_turns()
+            self.finish_turns()
 
-    def _end_turns(self) -> None:
+    def finish_turns(self) -> None:
+        """End turns until the broker wants no other. What is due stays due."""
         while self.turn():
             pass
         if self.journal is not None and self.writes:
