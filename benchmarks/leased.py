@@ -133,7 +133,7 @@ class Bench:
 
     def consume(self) -> None:
         """As many as there are, without acknowledging any."""
-        arguments: FieldTable = {} if self.queue.rules.leased is None else {"x-max-backlog": Field("l", 1 << 40)}
+        arguments: FieldTable = {} if self.queue.rules.extra is None else {"x-max-backlog": Field("l", 1 << 40)}
         self.session.consume(self.queue, "t", no_ack=False, exclusive=False, arguments=arguments)
         self.settle()
 

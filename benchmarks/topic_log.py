@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 
 from leveret.configured.typed_arguments import fields_of
-from leveret.engine import PLAIN, Broker, Envelope, ManualClock, built_from, encode_header, publish_by_name
+from leveret.engine import PLAIN, Broker, Envelope, ManualClock, encode_header, publish_by_name
+from leveret.engine.leases import built_from
 from leveret.engine.stores.topic_log import MemoryLog
 from leveret.journal import Journal
 from leveret.journal.recording.pager import JournalPager

@@ -20,7 +20,7 @@ from .congestion import Congestion
 from .dead_letter_queues import dead_letter_queues
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
-from .delivery.effects import ConsumerCancelled, Delivered, DeliveredLeases, Effect, SessionFailed
+from .delivery.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .durability import UNTIL_STATED, Durability
 from .effort import part_of
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
@@ -31,7 +31,6 @@ from .flow.control import BlockedClient, BlockedEvent, FlowControl
 from .flow.round_robin import Waiter
 from .flow.usage import Usage
 from .flow.warnings import BlockedWarning
-from .leases import built_from, discarding, leases_of, renew_leases
 from .message_filter import chosen_by, takes_all
 from .messages.content import (
     PLAIN,
@@ -161,7 +160,6 @@ __all__ = [
     "Deadline",
     "Deadlines",
     "Delivered",
-    "DeliveredLeases",
     "DeliveredEvent",
     "DirectExchange",
     "DueEvent",
@@ -268,10 +266,6 @@ __all__ = [
     "chosen_by",
     "takes_all",
     "dead_letter_queues",
-    "discarding",
-    "built_from",
-    "leases_of",
-    "renew_leases",
     "decode_bare_table",
     "decode_properties",
     "decode_table",

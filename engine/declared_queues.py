@@ -6,8 +6,6 @@ Source: behaviour page 2.6; address-settings page 3.5.
 from itertools import islice
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
-from ..settings.leases import LeasedFault, leased_settings
-from ..settings.values import shown
 from .bulk_delete import BulkDelete
 from .clients.client import Client
 from .clients.permission_checks import may, may_make_targets, require, require_for_arguments
@@ -30,15 +28,13 @@ from .messages.field_table import FieldTable
 from .messages.message import Message
 from .object_events import QueueEvent
 from .publishing.publish import publish_into, replay_retained
-from .publishing.service import PersonalService
 from .queues import consumers as queue_consumers
-from .queues.kinds import REPLY, kind_of
+from .queues.kinds import REPLY, kind_by_rules, kind_of_type
+from .queues.parts import RulesRequest
 from .queues.queue import Queue
 from .queues.refusals import check_delete, check_purge
 from .rules.arguments import (
-    AMPS,
     CLASSIC,
-    STREAM,
     Reason,
     check_queue_arguments,
     check_same_arguments,
@@ -48,8 +44,7 @@ from .rules.arguments import (
     unknown_arguments,
     with_default_type,
 )
-from .rules.leased_rules import leased_rules
-from .rules.queue_rules import NO_RULES, effective_arguments, own_settings, rules_of, rules_of_leased
+from .rules.queue_rules import own_settings
 from .users.permissions import CONFIGURE, QUEUE, READ
 
 #: Maximum length of a name in AMQP, in octets.
@@ -130,8 +125,8 @@ class DeclaredQueues(dict[str, Queue]):
             raise ServerNamedRefused(queue_type=queue_type)
         if arguments:
             self._check_arguments(name, client, arguments)
-        if queue_type == AMPS and client is not None:
-            self._check_logged(name, arguments)
+        if client is not None:
+            kind_of_type(queue_type).check(host, name, arguments)
         if queue_type != CLASSIC:
             for unwanted, word in (
                 (auto_delete, "auto-delete"),
@@ -210,13 +205,6 @@ class DeclaredQueues(dict[str, Queue]):
             self._context.broker.reaper.watch()
         return queue
 
-    def knows_point(self, point: str) -> bool:
-        """Whether the log contains the recovery point of a leased queue (queues page C.5, E-RP-UNKNOWN)."""
-        from .rules.recovery_point import is_known
-
-        log = self._context.broker.storage.log
-        return "|" not in point or is_known(point, log.first_id(), log.next_id())
-
     def for_consumer(self, name: str, client: Client | None = None) -> Queue:
         """The queue to consume or get from, auto-created if its settings require that (address-settings page 3.5).
 
@@ -234,25 +222,13 @@ class DeclaredQueues(dict[str, Queue]):
     def _check_arguments(self, name: str, client: Client | None, arguments: FieldTable) -> None:
         vhost = self._context.name
         require_for_arguments(client, name, arguments)
+        if client is not None:
+            kind_of_type(queue_type_of(arguments)).require(client, name, arguments)
         check_queue_arguments(arguments, name=name, vhost=vhost)
         try:
             own_settings(arguments)
         except ArgumentFault as fault:
             raise InvalidArgument(key=fault.key, name=name, vhost=vhost, reason=Reason("text", fault.problem)) from None
-
-    def _check_logged(self, name: str, arguments: FieldTable) -> None:
-        """Check that the topics of a leased queue are logged and the log contains its recovery point.
-
-        Raises: InvalidArgument.
-        """
-        try:
-            settings = leased_settings(name, plain_arguments(arguments))
-            self._context.router.captures.check_logged(settings)
-            if not self.knows_point(settings.recovery_point):
-                raise LeasedFault("E-RP-UNKNOWN", "x-recovery-point", shown(settings.recovery_point))
-        except LeasedFault as fault:
-            reason = Reason("text", str(fault))
-            raise InvalidArgument(key=fault.argument, name=name, vhost=self._context.name, reason=reason) from None
 
     def _check_max(self, name: str) -> None:
         """Check the limits on queues. Raises: QueuesMaxReached, AllQueuesMaxReached."""
@@ -305,21 +281,9 @@ class DeclaredQueues(dict[str, Queue]):
         broker.effort.spent += policies.spent - spent
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
         resolved = broker.settings.resolve_queue(address, host.name, own_settings(arguments), layer.settings, name)
-        options = broker.options
-        effective = effective_arguments(arguments, layer)
-        rules = rules_of(effective, resolved, options.quorum_delivery_limit, options.quorum_priorities)
-        if queue_type == STREAM:
-            rules = NO_RULES
-        elif queue_type == AMPS:
-            # Loaded only for leased queues: 30 ms, 2 MiB.
-            from .leases.control import EXCHANGE, LeaseControl
-
-            if EXCHANGE not in host.exchanges:
-                host.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(host).handle)
-            rules = rules_of_leased(
-                leased_rules(name, arguments, layer.arguments), effective_arguments(arguments, layer), resolved
-            )
-        kind = kind_of(queue_type, rules)
+        kind = kind_of_type(queue_type)
+        rules = kind.make_rules(RulesRequest(name, arguments, layer, resolved, broker.options, None))
+        kind = kind_by_rules(queue_type, kind, rules)
         queue = Queue(
             host,
             name,

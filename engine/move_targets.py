@@ -84,7 +84,7 @@ def _into(client: Client, name: str, message: Message, envelope: Envelope, conte
     if queue is None:
         raise Unmovable(f"there is no queue {name!r}")
     default = host.exchanges[""]
-    if queue.rules.leased is not None:  # it selects messages by topic and content
+    if queue.kind.captures:  # it selects messages by topic and content
         return _through(client, "", (name,), message, without_history=False)
     if not queue.is_open:
         raise Unmovable(f"queue {name!r} takes no messages now")

@@ -219,10 +219,4 @@ class Moving:
 
 def why_not(queue: Queue) -> str:
     """The reason, as a sentence, for which messages cannot be moved out of a queue; empty: they can."""
-    if queue.type == "stream":
-        return "a stream keeps its messages: publish them anew, or let it expire them"
-    if queue.keeps:
-        return "a non-destructive queue keeps its messages: purge it, or let them expire"
-    if queue.rules.leased is not None:
-        return "a leased queue lends its messages: discard them by filter or bookmark, or consume them"
-    return ""
+    return queue.kind.stays

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from itertools import chain, repeat
 from operator import itemgetter, methodcaller
 
-from ...engine import DeliveredLeases, Envelope
+from ...engine import Envelope
+from ...engine.leases import DeliveredLeases
 from ..wire.large_output import LARGE, Octets
 from ..wire.layout import BODY, FRAME_END_OCTET, FRAME_HEAD, FRAME_HEAD_SIZE, FRAME_OVERHEAD, HEADER, ContentFraming
 from .deliveries import TAG, ConsumerWire, address_of, render_delivered

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from ...engine import Queue
+from ...engine.leases import is_leased
 from ..api import Api
 from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
@@ -105,7 +106,7 @@ def _act_on_scheduled(api: Api, request: Request) -> Steps:
 
 
 def _leases(api: Api, request: Request) -> Steps:
-    found = [queue for queue in _queues(api, request) if queue.rules.leased is not None]
+    found = [queue for queue in _queues(api, request) if is_leased(queue)]
     items: list[dict[str, Any]] = []
     for queue in found[:QUEUES_MAX]:
         leases = api.ask("leases", queue=queue.name, vhost=queue.vhost_name)

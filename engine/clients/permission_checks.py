@@ -5,10 +5,8 @@ The rules themselves are in `users/access.py`. Source: behaviour page 3.14, 3.15
 
 from typing import TYPE_CHECKING
 
-from ...settings.leases import AMPS, is_regex
 from ..exchanges.exchange import Exchange, TopicExchange
 from ..messages.field_table import FieldTable
-from ..rules.arguments import queue_type_of
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
 
 if TYPE_CHECKING:
@@ -61,8 +59,6 @@ def require_for_arguments(client: "Client | None", name: str, arguments: FieldTa
     if address is not None and address.tag == "S" and address.value and address.text != name:
         require(client, CONFIGURE, QUEUE, address.text)
         require(client, READ, QUEUE, address.text)
-    if queue_type_of(arguments) == AMPS:
-        _require_for_topics(client, name, arguments)
 
 
 def may_make_targets(client: "Client | None", arguments: FieldTable) -> bool:
@@ -72,25 +68,6 @@ def may_make_targets(client: "Client | None", arguments: FieldTable) -> bool:
         if target is not None and target.tag == "S" and not may(client, CONFIGURE, QUEUE, _queue_named_by(target.text)):
             return False
     return True
-
-
-def _require_for_topics(client: "Client", name: str, arguments: FieldTable) -> None:
-    """Check the permissions of a leased queue: read on its topic, as for a binding, and write on its publish target. A
-    pattern may select later topics, too, so it needs read on everything. Raises: PermissionRefused, TopicRefused."""
-    for key, action in (("x-underlying-topic", READ), ("x-default-publish-target", WRITE)):
-        field = arguments.get(key)
-        if field is None or field.tag != "S" or field.text == name:
-            continue
-        topic = field.text
-        if action == READ and is_regex(topic):
-            client.user.require_all(READ, EXCHANGE, topic, client.vhost.name)
-            continue
-        require(client, action, EXCHANGE, topic)
-        client.user.require_topic(action, topic, "#", client.vhost.name)
-        for at, letter in enumerate(topic):
-            if letter == "/" and at:  # EXCHANGE/KEY, split at any slash
-                require(client, action, EXCHANGE, topic[:at])
-                client.user.require_topic(action, topic[:at], topic[at + 1 :], client.vhost.name)
 
 
 def _queue_named_by(address: str) -> str:

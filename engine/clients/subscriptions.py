@@ -48,14 +48,12 @@ class Subscriptions:
     def check_tag(self, tag: str, arguments: FieldTable | None = None) -> None:
         """Refuse a consumer tag that is in use in the session; RabbitMQ checks this first.
 
-        `arguments`: of the new consumer; it may replace one of a leased queue (queues page A.2, replace).
+        `arguments`: of the new consumer; it may replace one of a queue whose kind allows that.
         Raises: ConsumerTagInUse.
         """
-        if tag in self.by_tag and not (arguments and REPLACE in arguments and self._is_leased(tag)):
+        known = self.by_tag.get(tag)
+        if known is not None and not (arguments and REPLACE in arguments and known.queue.kind.replaces_consumers):
             raise ConsumerTagInUse(tag=tag)
-
-    def _is_leased(self, tag: str) -> bool:
-        return self.by_tag[tag].queue.rules.leased is not None
 
     def check_access(self, queue: Queue) -> None:
         """Raises: ResourceLocked when the queue is exclusive to another client."""

@@ -10,7 +10,6 @@ from .consumer import Consumer
 
 if TYPE_CHECKING:
     from ..clients.session import Session
-    from ..messages.lease_headers import RunHeaders  # only brokers with leased queues need it
 
 
 #: Octets of a delivery on the wire beside its content, roughly.
@@ -51,35 +50,6 @@ class Delivered:
             return
         for start, stop, envelope in stretches_alike(self.envelopes):
             yield self.first_tag + start, envelope, self.contents[start:stop]
-
-
-class DeliveredLeases(Delivered):
-    """An effect: a run of leased messages with one envelope, each with its lease's headers.
-
-    `contents`: as published; `headers`: the headers that each delivery adds.
-    """
-
-    __slots__ = ("headers",)
-
-    def __init__(
-        self, consumer: Consumer, first_tag: int, envelope: Envelope, contents: Sequence[bytes], headers: "RunHeaders"
-    ) -> None:
-        self.consumer, self.first_tag, self.envelopes, self.contents = consumer, first_tag, envelope, contents
-        self.redelivered = headers.deliveries > 1
-        self.headers = headers
-
-    @property
-    def overhead(self) -> int:
-        return DELIVERY_OVERHEAD + self.headers.size
-
-    def plain(self) -> Delivered:
-        """The same run with the headers put into the contents."""
-        assert isinstance(self.envelopes, Envelope)
-        dressed = self.headers.dressed(self.envelopes, self.contents)
-        return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, dressed)
-
-    def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
-        return self.plain().runs()
 
 
 class ConsumerCancelled:

@@ -7,12 +7,42 @@ Source: queues page A; docs/leases.md.
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from ..context import HostContext
 from ..queues.queue import Queue
+from .headers import DeliveredLeases
+from .rules import LeasedRules
 
 if TYPE_CHECKING:
     from .control import Discarded  # costs 30 ms and 2 MiB, which a broker without leased queues is spared
 
-__all__ = ["built_from", "discarding", "leases_of", "renew_leases"]
+__all__ = [
+    "DeliveredLeases",
+    "LeasedRules",
+    "built_from",
+    "discarding",
+    "is_leased",
+    "knows_point",
+    "leases_of",
+    "renew_leases",
+    "rules_of",
+]
+
+
+def is_leased(queue: Queue) -> bool:
+    """Whether a queue is leased."""
+    return isinstance(queue.rules.extra, LeasedRules)
+
+
+def rules_of(queue: Queue) -> LeasedRules | None:
+    """The rules of a leased queue; None: it is of another kind."""
+    return queue.rules.extra if isinstance(queue.rules.extra, LeasedRules) else None
+
+
+def knows_point(context: HostContext, point: str) -> bool:
+    """Whether the log contains a recovery point (queues page C.5, E-RP-UNKNOWN)."""
+    from .kind import knows_point
+
+    return knows_point(context, point)
 
 
 def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
@@ -24,7 +54,7 @@ def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
 
 def built_from(queue: Queue) -> str | None:
     """The recovery point that a leased queue was built from; None: it is being built."""
-    from .kind import leases_of
+    from .state import leases_of
 
     return leases_of(queue).recovered_point or None
 

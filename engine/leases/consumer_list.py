@@ -12,6 +12,7 @@ from ..delivery.consumer import Consumer, Holder
 from ..delivery.consumer_list import LOOKS, ConsumerList
 from ..effort import Effort
 from ..rules.queue_rules import QueueRules
+from .rules import rules_in
 
 #: Messages that one consumer gets in one deal, at most, so that shares stay even while sockets fill.
 DEAL_MAX = 64
@@ -27,8 +28,7 @@ class LeaseConsumers(ConsumerList):
 
     def __init__(self, rules: QueueRules, effort: Effort, waiting_count: Callable[[], int]) -> None:
         super().__init__(rules, effort, waiting_count)
-        assert rules.leased is not None
-        self._fairness = rules.leased.settings.fairness
+        self._fairness = rules_in(rules).settings.fairness
         self.aside: set[Consumer] = set()
         self.renewing: set[Holder] = set()
         self.late: set[Holder] = set()
@@ -36,8 +36,7 @@ class LeaseConsumers(ConsumerList):
     def rules_changed(self, rules: QueueRules) -> None:
         """See `ConsumerList`; the fairness model may change."""
         super().rules_changed(rules)
-        assert rules.leased is not None
-        self._fairness = rules.leased.settings.fairness
+        self._fairness = rules_in(rules).settings.fairness
 
     def join(self, consumer: Consumer) -> None:
         """Add a consumer at the end; the turn stays where it is."""

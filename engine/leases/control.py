@@ -18,7 +18,6 @@ from ..delivery.consumer import Consumer, holder_of
 from ..delivery.filters import MessageSubject
 from ..errors import BadRequest
 from ..messages.content import ContentError, PropertyValue, decode_properties
-from ..messages.lease_headers import ORIGIN
 from ..messages.message import Envelope, Message
 from ..publishing.answering import answer_request
 from ..publishing.service import Sender
@@ -26,8 +25,8 @@ from ..queues.queue import Queue
 from ..users.permissions import CONFIGURE, QUEUE
 from .deferring import defer_acks
 from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, taken_over
-from .kind import leases_of, state_of
-from .state import Leases, bookmark_of
+from .headers import ORIGIN
+from .state import Leases, bookmark_of, leases_of, state_of
 
 EXCHANGE = "amps.control"
 REQUEST = "sow_delete"

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import Asked, FilterGroup
-from ..messages.lease_headers import browse_entries, lease_entries, with_entries
 from ..messages.message import Message
 from ..queues import consumers
 from ..queues.classic import balance_memory
@@ -18,6 +17,7 @@ from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
 from . import deferring
 from .ending import TIME_LIMIT, expire_for, expire_ready
 from .granting import grant
+from .headers import browse_entries, lease_entries, with_entries
 from .replaying import show_replays
 from .state import Leases, bookmark_of, shown
 

@@ -15,8 +15,8 @@ from ..delivery.consumer import holder_of
 from ..messages.content import PLAIN, ContentError, decode_properties
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
-from ..messages.lease_headers import REASON
 from ..messages.message import Envelope, Message
+from .headers import REASON
 from .ranked_store import RankedMessage, is_barrier, ranked
 from .state import NOTHING, Leases
 

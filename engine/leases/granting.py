@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
-from ..delivery.effects import Delivered, DeliveredLeases
-from ..messages.lease_headers import ORIGIN, lease_entries, run_headers, with_entries
+from ..delivery.effects import Delivered
 from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
 from ..queues.queue import Queue
 from .ending import arm, await_end
+from .headers import ORIGIN, DeliveredLeases, lease_entries, run_headers, with_entries
 from .ranked_store import is_barrier
 from .state import Leases, bookmark_of
 

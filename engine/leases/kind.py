@@ -8,13 +8,16 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ...settings.leases import BY_QUEUE
+from ...settings.leases import BY_QUEUE, LeasedFault, is_regex, leased_settings
+from ...settings.values import shown
 from ..clock import MS, due_after
+from ..context import HostContext
 from ..delivery.consumer import Consumer, holder_of
 from ..delivery.consumer_list import ConsumerList
 from ..errors import InvalidArgument
 from ..messages.field_table import Field, FieldTable, integer_of
 from ..messages.message import Envelope, Message
+from ..publishing.service import PersonalService
 from ..queues import scheduled
 from ..queues.bounds import bounds_of
 from ..queues.consumers import select, select_no_more
@@ -24,12 +27,14 @@ from ..queues.picture import picture
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
-from ..rules.arguments import AMPS, REPLACE, Reason
-from ..rules.replay_rules import REPLAY_ARGUMENTS
+from ..rules.arguments import AMPS, REPLACE, Reason, plain_arguments
 from ..stores.store import Store
 from ..stores.tailed_store import TailedStore
+from ..users.permissions import EXCHANGE as EXCHANGES
+from ..users.permissions import READ, WRITE
 from . import deferring, dispatch, rebuilding
 from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
+from .capture import TopicCapture, capture_of, check_logged
 from .consumer_list import LeaseConsumers
 from .ending import (
     FORCED_EXPIRE,
@@ -46,11 +51,14 @@ from .ending import (
 )
 from .granting import begin, presented
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
+from .replay_rules import REPLAY_ARGUMENTS, is_known
 from .replaying import read_on, replay_for, take_turn
-from .state import ActiveSet, Browse, Leases, rules_of
+from .rules import make_rules
+from .state import ActiveSet, Browse, Leases, Policy, leases_of, rules_of
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
+    from ..clients.client import Client
     from ..clients.session import Session
 
 _id_of: Callable[[Message], int] = attrgetter("id")
@@ -65,15 +73,12 @@ RECOVERY, LAST_ID, DEFERRED = "leveret recovery", "leveret last-id", "leveret no
 _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
 
 
-class LeasedIntake:
+class LeasedIntake(Policy):
     """Logs new messages, and stores or schedules them. The router has applied the queue's filter already."""
 
     is_plain = False
 
-    __slots__ = ("leases",)
-
-    def __init__(self, leases: Leases) -> None:
-        self.leases = leases
+    __slots__ = ()
 
     def message_for(self, queue: Queue, id_: int, content: bytes, envelope: Envelope) -> Message:
         """A new message, with its rank if the queue has ranks."""
@@ -274,13 +279,10 @@ def _lifetimes(store: Store) -> list[tuple[int, int, int]]:
     return found
 
 
-class LeasedDispatch:
+class LeasedDispatch(Policy):
     """Leases messages to consumers by the fairness model; shows copies to browsing and replaying ones."""
 
-    __slots__ = ("leases",)
-
-    def __init__(self, leases: Leases) -> None:
-        self.leases = leases
+    __slots__ = ()
 
     def joining(self, queue: Queue, consumer: Consumer) -> None:
         """Read the arguments; prepare a browse or a replay. Raises: InvalidArgument, and the errors of `replay_for`."""
@@ -429,13 +431,10 @@ def _give_backlog(leases: Leases, consumer: Consumer, request: ConsumerRequest) 
     consumer.prefetch = min(limit, requested) or limit
 
 
-class LeasedSettlement:
+class LeasedSettlement(Policy):
     """Makes returned messages ready again, or expires them. Acknowledgements count even after a lease has ended."""
 
-    __slots__ = ("leases",)
-
-    def __init__(self, leases: Leases) -> None:
-        self.leases = leases
+    __slots__ = ()
 
     def acknowledged(self, queue: Queue, messages: Sequence[Message]) -> None:
         """Remove acknowledged messages, also those whose lease has ended. All have one holder, or none (no-ack)."""
@@ -508,19 +507,6 @@ def _running(messages: Sequence[Message]) -> list[Message]:
 # -- the kind ---------------------------------------------------------------------------------------------------------
 
 
-def state_of(queue: Queue) -> Leases | None:
-    """The leases of a queue; None: it is of another kind."""
-    settlement = queue.settlement
-    return settlement.leases if isinstance(settlement, LeasedSettlement) else None
-
-
-def leases_of(queue: Queue) -> Leases:
-    """The leases of a queue of this kind."""
-    settlement = queue.settlement
-    assert isinstance(settlement, LeasedSettlement)
-    return settlement.leases
-
-
 def store_of(queue: Queue) -> Store:
     """A new store for the queue, by its rules."""
     return RankedStore(queue) if rules_of(queue).is_ranked else TailedStore(queue)
@@ -536,9 +522,56 @@ def _parts(queue: Queue) -> Parts:
     return Parts(store_of(queue), LeasedIntake(leases), LeasedDispatch(leases), LeasedSettlement(leases))
 
 
+def _capture(context: HostContext) -> TopicCapture:
+    """The capture of a virtual host, which also gets the exchange for requests."""
+    from .control import EXCHANGE, LeaseControl  # costs 30 ms and 2 MiB
+
+    context.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(context).handle)
+    return TopicCapture(context)
+
+
+def _require(client: "Client", name: str, arguments: FieldTable) -> None:
+    """Check the permissions for a declaration: read on its topic, as for a binding, and write on its publish target. A
+    pattern may select later topics, too, so it needs read on everything.
+    """
+    user, vhost = client.user, client.vhost.name
+    for key, action in (("x-underlying-topic", READ), ("x-default-publish-target", WRITE)):
+        field = arguments.get(key)
+        if field is None or field.tag != "S" or field.text == name:
+            continue
+        topic = field.text
+        if action == READ and is_regex(topic):
+            user.require_all(READ, EXCHANGES, topic, vhost)
+            continue
+        user.require(action, EXCHANGES, topic, vhost)
+        user.require_topic(action, topic, "#", vhost)
+        for at, letter in enumerate(topic):
+            if letter == "/" and at:  # EXCHANGE/KEY, split at any slash
+                user.require(action, EXCHANGES, topic[:at], vhost)
+                user.require_topic(action, topic[:at], topic[at + 1 :], vhost)
+
+
+def _check(context: HostContext, name: str, arguments: FieldTable) -> None:
+    """Check that the topics are logged and the log contains the recovery point."""
+    try:
+        settings = leased_settings(name, plain_arguments(arguments))
+        check_logged(context, settings)
+        if not knows_point(context, settings.recovery_point):
+            raise LeasedFault("E-RP-UNKNOWN", "x-recovery-point", shown(settings.recovery_point))
+    except LeasedFault as fault:
+        reason = Reason("text", str(fault))
+        raise InvalidArgument(key=fault.argument, name=name, vhost=context.name, reason=reason) from None
+
+
+def knows_point(context: HostContext, point: str) -> bool:
+    """Whether the log contains a recovery point (queues page C.5, E-RP-UNKNOWN)."""
+    log = context.broker.storage.log
+    return "|" not in point or is_known(point, log.first_id(), log.next_id())
+
+
 def _declared(queue: Queue) -> None:
     """Build a new queue from its recovery point."""
-    since_id = queue.context.router.captures.logged_since(queue)
+    since_id = capture_of(queue).logged_since(queue)
     rebuilding.begin(leases_of(queue), since_id, queue.context.broker.next_id, was_there=False)
 
 
@@ -546,7 +579,7 @@ def _started(queue: Queue, is_anew: bool) -> None:
     """Build a queue again that was not built from its present recovery point (queues page C.5)."""
     leases = leases_of(queue)
     if leases.rebuild is None and (is_anew or leases.recovered_point != leases.rules.settings.recovery_point):
-        since_id = queue.context.router.captures.logged_since(queue)
+        since_id = capture_of(queue).logged_since(queue)
         rebuilding.begin(leases, since_id, queue.context.broker.next_id, was_there=True)
 
 
@@ -589,7 +622,12 @@ LEASED = Kind(
     figures=lambda queue: {"deferred_acks": deferring.count_deferred(leases_of(queue))},
     faults=_faults,
     own_deadline=lambda queue: leases_of(queue).deadline,
-    captures=True,
+    make_rules=make_rules,
+    make_capture=_capture,
+    require=_require,
+    check=_check,
+    replaces_consumers=True,
+    stays="a leased queue lends its messages: discard them by filter or bookmark, or consume them",
     recalls_attempts=False,
 )
 register(AMPS, LEASED)

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from ..clock import due_after
 from ..delivery.filters import MessageSubject
 from ..messages.message import Message
-from ..rules.recovery_point import CREATION, boundary_of, is_known
-from ..rules.replay_rules import Boundary
 from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage
 from . import deferring
+from .capture import capture_of
 from .ending import arm
+from .replay_rules import CREATION, Boundary, boundary_of, is_known
 from .state import ActiveSet, Leases
 
 #: Octets that one step brings into the queue (2 to 5 ms), and messages dropped at once.
@@ -131,12 +131,12 @@ def _ids_here(leases: Leases) -> Iterator[int]:
 
 
 def _take_in(leases: Leases, rebuild: Rebuild) -> None:
-    queue, context = leases.queue, leases.queue.context
+    queue, context, capture = leases.queue, leases.queue.context, capture_of(leases.queue)
 
     def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
         if id_ >= rebuild.until_id or rebuild.was_here(id_):
             return False
-        return context.router.captures.is_in_log(queue, exchange, routing_key, queues, id_)
+        return capture.is_in_log(queue, exchange, routing_key, queues, id_)
 
     page = context.broker.storage.log.read(queue.vhost_name, rebuild.position, is_wanted, REBUILD_OCTETS)
     rebuild.position = page.next_position

@@ -14,13 +14,14 @@ from ..deadlines import Deadline
 from ..delivery.consumer import Consumer
 from ..delivery.filter_groups import Asked
 from ..errors import NoAckNotSupported, PrefetchMissing
-from ..messages.lease_headers import replay_entries, with_entries
 from ..messages.message import Message
 from ..queues import consumers
 from ..queues.queue import Queue
-from ..rules.replay_rules import REPLAY_ARGUMENTS, ReplayRules, replay_rules
 from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage, TopicLog
+from .capture import capture_of
+from .headers import replay_entries, with_entries
+from .replay_rules import REPLAY_ARGUMENTS, ReplayRules, replay_rules
 from .state import Leases, PastHolder, bookmark_of
 from .state import shown as only_shown
 
@@ -144,11 +145,11 @@ def replay_for(leases: Leases, consumer: Consumer, prefetch: int | None) -> Repl
 
 def read_on(leases: Leases, replay: Replay) -> None:
     """Read the next part of the log. Raises: Unreadable."""
-    queue, first = leases.queue, replay.rules.first
+    queue, first, capture = leases.queue, replay.rules.first, capture_of(leases.queue)
     context = queue.context
 
     def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
-        return context.router.captures.is_in_log(queue, exchange, routing_key, queues, id_)
+        return capture.is_in_log(queue, exchange, routing_key, queues, id_)
 
     page = replay.log.read(queue.vhost_name, replay.position, is_wanted, READ_OCTETS)
     replay.position = page.next_position

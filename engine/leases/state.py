@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..clock import MS
 from ..delivery.consumer import UNLIMITED, Consumer, Holder
-from ..messages.lease_headers import ORIGIN, topic_entry
 from ..messages.message import Envelope, Message
 from ..queues.queue import Queue
-from ..rules.leased_rules import LeasedRules
 from ..stores.store import Scanned, Store
 from ..stores.tailed_store import TailedStore
 from .book import LeaseBook
 from .consumer_list import LeaseConsumers
+from .headers import ORIGIN, topic_entry
+from .rules import LeasedRules, rules_in
 
 if TYPE_CHECKING:
     from ..clients.session import Session
@@ -178,10 +178,31 @@ class Leases:
         return past
 
 
+class Policy:
+    """A policy of a leased queue: it acts on `leases`."""
+
+    __slots__ = ("leases",)
+
+    def __init__(self, leases: Leases) -> None:
+        self.leases = leases
+
+
+def state_of(queue: Queue) -> Leases | None:
+    """The leases of a queue; None: it is of another kind."""
+    settlement = queue.settlement
+    return settlement.leases if isinstance(settlement, Policy) else None
+
+
+def leases_of(queue: Queue) -> Leases:
+    """The leases of a queue of this kind."""
+    settlement = queue.settlement
+    assert isinstance(settlement, Policy)
+    return settlement.leases
+
+
 def rules_of(queue: Queue) -> LeasedRules:
-    """The rules of a queue that is leased."""
-    assert queue.rules.leased is not None
-    return queue.rules.leased
+    """The rules of a leased queue."""
+    return rules_in(queue.rules)
 
 
 def bookmark_of(id_: int) -> str:

@@ -16,9 +16,8 @@ def choose(
 ) -> Iterator[tuple[list[str], Sequence[bytes]]]:
     """Stretches of a run with the names of their queues. For the default exchange a name counts even if the queue does
     not exist yet."""
-    named = (
-        () if route.exchange.name else [key for key in envelope.keys if key and not host.router.captures.is_leased(key)]
-    )
+    captures = host.router.captures
+    named = () if route.exchange.name else [key for key in envelope.keys if key and not captures.is_capturing(key)]
     if route.queues is not None and not envelope.copies:
         yield list(dict.fromkeys((*named, *(queue.name for queue in route.queues)))), contents
         return

@@ -164,13 +164,13 @@ def _why_no_headers(binding: Binding, message: Routed) -> str:
 
 
 def _capture(router: Router, start: Exchange, message: Routed, found: DryRoute) -> None:
-    """Replace leased queues on the route by those that capture the message, as `Router._captured` does."""
+    """Replace capturing queues on the route by those that capture the message, as `Router._captured` does."""
     captures = router.captures
     if not captures:
         return
     topics = dict.fromkeys(captures.topics_of(start.name, message.keys) + captures.among(list(found.queues)))
-    selecting = captures.selecting_logged(list(topics))
-    for queue in [queue for queue in found.queues if queue.rules.leased is not None]:
+    selecting = captures.capturing(list(topics), is_dry=True)
+    for queue in [queue for queue in found.queues if queue.kind.captures]:
         del found.queues[queue]
     taking = captures.taking(selecting, message.as_message())
     for queue in selecting:

@@ -44,7 +44,6 @@ class Router:
         self._sharing: dict[str, dict[Queue, None]] = {}  # queues with an address other than their name, by address
         self._filtering: set[Queue] = set()  # queues with a filter
         self.diverts = Diverts()
-        #: Leased queues, by the topics that they select; logged topics.
         self.captures = Captures(context)
 
     # -- routes -------------------------------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ class Router:
     def _captured(
         self, reached: list[Queue], exchange: Exchange, message: Routed, *, is_whole: bool
     ) -> list[Queue] | None:
-        """The queues reached, with leased ones replaced by those that capture the message, and the log if it is logged.
+        """The queues reached, capturing ones replaced by those that capture the message, and the log if it is logged.
 
         `is_whole`: the question is about all messages with these keys. None: the answer differs by message.
         """
@@ -162,7 +161,7 @@ class Router:
         if is_whole and captures.decides_each(found):
             return None
         message.cost += len(found)
-        taking = [queue for queue in reached if queue.rules.leased is None]
+        taking = [queue for queue in reached if not queue.kind.captures]
         if found:
             taking += captures.taking(found, message.as_message())
         if captures.log is not None and captures.is_logged(topics):
@@ -272,16 +271,16 @@ class Router:
         self._note_filter(queue)
         if queue.address != queue.name:
             self._sharing.setdefault(queue.address, {})[queue] = None
-        if queue.rules.leased is not None:
-            self.captures.add(queue, self._broker.next_id)
+        if queue.kind.captures:
+            self.captures.of(queue.kind).add(queue, self._broker.next_id)
             self.routes_changed()
         self._forget_named(queue)
 
     def remove_queue(self, queue: Queue) -> None:
         """Remove a queue from the default exchange; the caller removes its bindings."""
         self._filtering.discard(queue)
-        if queue.rules.leased is not None:
-            self.captures.remove(queue)
+        if queue.kind.captures:
+            self.captures.of(queue.kind).remove(queue)
             self.routes_changed()
         if queue.address != queue.name:
             sharing = self._sharing[queue.address]
@@ -291,8 +290,8 @@ class Router:
         self._forget_named(queue)
 
     def recapture(self, queue: Queue) -> None:
-        """Apply another selection of messages by a leased queue."""
-        self.captures.changed(queue)
+        """Apply another selection of messages by a capturing queue."""
+        self.captures.of(queue.kind).changed(queue)
         self.routes_changed()
 
     def log_topics(self, topics: Sequence[LoggedTopic]) -> None:

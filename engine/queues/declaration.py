@@ -22,15 +22,14 @@ from ...settings import (
 from ..context import HostContext
 from ..messages.field_table import FieldTable
 from ..rules.arguments import plain_arguments, queue_type_of
-from ..rules.leased_rules import leased_rules
 from ..rules.queue_rules import (
     NO_RULES,
     RING,
     QueueRules,
-    changed_rules,
     effective_arguments,
     own_settings,
 )
+from .parts import Kind, RulesRequest
 
 NO_TOPICS: Mapping[str, Layer] = MappingProxyType({})
 
@@ -55,6 +54,7 @@ class Declaration:
     """
 
     __slots__ = (
+        "_kind",
         "address",
         "arguments",
         "effective",
@@ -72,10 +72,12 @@ class Declaration:
         name: str,
         address: str,
         arguments: FieldTable,
+        kind: Kind,
         rules: QueueRules,
         policy: EffectivePolicy = NO_POLICY,
         layer: PolicyLayer = NO_LAYER,
     ) -> None:
+        self._kind = kind
         self.name = name
         self.address = address
         self.arguments = arguments
@@ -111,8 +113,11 @@ class Declaration:
         return self._resolved_anew(context)
 
     def _resolved_anew(self, context: HostContext) -> RulesChange:
-        limit = context.broker.options.quorum_delivery_limit
-        return self._set(changed_rules(self.rules, self.effective, self.resolved(context), limit))
+        return self._set(self._rules(context, self.resolved(context), self.rules))
+
+    def _rules(self, context: HostContext, resolved: ResolvedSettings, before: QueueRules) -> QueueRules:
+        options = context.broker.options
+        return self._kind.make_rules(RulesRequest(self.name, self.arguments, self.layer, resolved, options, before))
 
     def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
         """Look up the policy in force. Returns the layers before and now; another policy may have an equal layer."""
@@ -128,14 +133,10 @@ class Declaration:
         if layer == before and not always:
             return None
         rules, resolved = self.rules, self.resolved(context)
-        if rules.leased is not None:
-            leased = leased_rules(self.name, self.arguments, layer.arguments, rules.leased)
-            rules = replace(rules, leased=leased)
         if RING in layer.arguments or RING in before.arguments:
             size = resolved.default_ring_size
             rules = replace(rules, ring_size=size if size > 0 else None)
-        limit = context.broker.options.quorum_delivery_limit
-        return self._set(changed_rules(rules, self.effective, resolved, limit))
+        return self._set(self._rules(context, resolved, rules))
 
     def ring_resized(self, size: int | None) -> RulesChange:
         """Set the ring size, as an operator asks; None: no ring."""

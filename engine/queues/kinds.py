@@ -10,7 +10,7 @@ from ..rules.arguments import AMPS
 from ..rules.arguments import CLASSIC as CLASSIC_TYPE
 from ..rules.arguments import QUORUM as QUORUM_TYPE
 from ..rules.arguments import STREAM as STREAM_TYPE
-from ..rules.queue_rules import QueueRules
+from ..rules.queue_rules import NO_RULES, QueueRules
 from ..stores.kinds import make_store
 from ..stores.last_value_store import header_value
 from ..stores.non_destructive_store import NonDestructiveStore
@@ -75,6 +75,7 @@ NON_DESTRUCTIVE = replace(
     picture=picture_of_kept,
     keeps=True,
     recalls_attempts=False,
+    stays="a non-destructive queue keeps its messages: purge it, or let them expire",
 )
 NON_DESTRUCTIVE_KINDS = {
     CLASSIC_TYPE: NON_DESTRUCTIVE,
@@ -85,7 +86,9 @@ STREAM = Kind(
     make_parts=_stream_parts,
     bounds=lambda queue: (),
     picture=picture_of_kept,
+    make_rules=lambda request: NO_RULES,
     refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),
+    stays="a stream keeps its messages: publish them anew, or let it expire them",
     keeps=True,
     recalls_attempts=False,
     is_limited=False,
@@ -111,12 +114,16 @@ def register(queue_type: str, kind: Kind) -> None:
     QUEUE_TYPES.setdefault(queue_type, CLASSIC_TYPE)
 
 
-def kind_of(queue_type: str, rules: QueueRules) -> Kind:
-    """The kind of a queue of this type with these rules."""
+def kind_of_type(queue_type: str) -> Kind:
+    """The kind of queues of this type, without regard to their rules."""
     if queue_type not in KINDS:
         import_module(OPTIONAL[queue_type])
-    kinds = NON_DESTRUCTIVE_KINDS if rules.non_destructive and queue_type in NON_DESTRUCTIVE_KINDS else KINDS
-    return kinds[queue_type]
+    return KINDS[queue_type]
+
+
+def kind_by_rules(queue_type: str, kind: Kind, rules: QueueRules) -> Kind:
+    """The kind of a queue with these rules; `kind`: that of its type."""
+    return NON_DESTRUCTIVE_KINDS.get(queue_type, kind) if rules.non_destructive else kind
 
 
 def is_reply_address(exchange: Exchange, routing_key: str) -> bool:

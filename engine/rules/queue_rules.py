@@ -17,7 +17,6 @@ from ..messages.levels import OF_QUORUM, Levels, up_to
 from .arguments import AMPS, QUORUM, plain_arguments, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .flow_rules import FlowRules, flow_rules
-from .leased_rules import LeasedRules
 from .pending_rules import PendingRules, pending_rules
 from .size_rules import NO_SIZE_RULES, SizeRules, size_rules
 from .slow_rules import SlowRules, slow_rules
@@ -95,7 +94,7 @@ class QueueRules:
     is_quorum: bool = False
     default_delivery_attempts: int | None = None  # if neither settings nor arguments limit the attempts
     filter: "Expression | None" = None  # only matching messages enter the queue
-    leased: LeasedRules | None = None  # of a leased queue, which ignores most other rules
+    extra: object = None  # rules of its kind alone (`Kind.make_rules`)
 
     @property
     def counts_deliveries(self) -> bool:
@@ -231,27 +230,7 @@ def changed_rules(
     rules: QueueRules, arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None
 ) -> QueueRules:
     """The rules of an existing queue after a change of its effective arguments or settings."""
-    if rules.leased is not None:
-        return rules_of_leased(rules.leased, arguments, settings)
     return with_live(_with_arguments(rules, arguments, quorum_delivery_limit), settings)
-
-
-def rules_of_leased(leased: LeasedRules, arguments: FieldTable, settings: ResolvedSettings) -> QueueRules:
-    """The rules of a leased queue: leases, dead-letter targets, expiry of the unused queue, size limits."""
-    live = with_live(_with_arguments(NO_RULES, arguments, None), settings)
-    return QueueRules(
-        leased=leased,
-        expires_ms=live.expires_ms,
-        dead_letter_exchange=live.dead_letter_exchange,
-        dead_letter_routing_key=live.dead_letter_routing_key,
-        dead_letter_address=live.dead_letter_address,
-        dead_letter_resources=live.dead_letter_resources,
-        makes_missing_queues=live.makes_missing_queues,
-        expiry_address=live.expiry_address,
-        expiry_resources=live.expiry_resources,
-        size=live.size,
-        flow=live.flow,
-    )
 
 
 def _with_arguments(rules: QueueRules, arguments: FieldTable, quorum_delivery_limit: int | None) -> QueueRules:

@@ -11,8 +11,9 @@ from pamqp.header import ContentHeader
 from leveret.amqp_frontend.peer.deliveries import ConsumerWire, render_delivered
 from leveret.amqp_frontend.peer.leases import render_leases
 from leveret.amqp_frontend.wire.layout import ContentFraming, content_frames
-from leveret.engine import PLAIN, DeliveredLeases, Envelope, scan_properties
-from leveret.engine.messages.lease_headers import run_headers, topic_entry
+from leveret.engine import PLAIN, Envelope, scan_properties
+from leveret.engine.leases import DeliveredLeases
+from leveret.engine.leases.headers import run_headers, topic_entry
 
 FRAME_MAX = 4096
 RICH: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 from leased_desk import DLX, LeasedDesk
 
 from leveret.engine.invariants import check_broker
-from leveret.engine.leases.kind import leases_of
+from leveret.engine.leases.state import leases_of
 
 # -- limits -----------------------------------------------------------------------------------------------------------
 

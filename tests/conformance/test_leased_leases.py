@@ -12,7 +12,7 @@ from desk import Refused
 from leased_desk import DLX, LeasedDesk, numbered, one
 
 from leveret.engine.invariants import check_broker
-from leveret.engine.leases.kind import leases_of
+from leveret.engine.leases.state import leases_of
 
 # -- leases -----------------------------------------------------------------------------------------------------------
 

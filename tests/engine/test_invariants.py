@@ -12,8 +12,7 @@ from leveret.engine import (
     FieldTable,
 )
 from leveret.engine.invariants import InvariantBroken, check_broker, check_queues
-from leveret.engine.leases.kind import leases_of
-from leveret.engine.leases.state import ActiveSet
+from leveret.engine.leases.state import ActiveSet, leases_of
 from leveret.settings import SystemUsage
 from leveret.testing.harness import Harness
 

@@ -27,8 +27,7 @@ from object_rounds import Struck
 from leveret.engine import MS, Broker, Client, Delivered, Envelope, ManualClock, Session, User, renew_leases
 from leveret.engine.clients.session import NACKED
 from leveret.engine.leases.control import discarding
-from leveret.engine.leases.kind import leases_of
-from leveret.engine.leases.state import bookmark_of
+from leveret.engine.leases.state import bookmark_of, leases_of
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.message import Message

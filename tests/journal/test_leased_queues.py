@@ -12,7 +12,7 @@ from peer import method
 from simulated_files import SimulatedFiles
 
 from leveret.engine.leases.deferring import DeferredAcks
-from leveret.engine.leases.kind import leases_of
+from leveret.engine.leases.state import leases_of
 from leveret.journal import Journal, JournalReader
 from leveret.journal.disk.segment import path_of, segments_in
 from leveret.journal.format.record import REASONS

@@ -18,13 +18,12 @@ from leveret.engine import (
     Envelope,
     ManualClock,
     User,
-    discarding,
     encode_header,
     publish_by_name,
     scan_properties,
 )
-from leveret.engine.leases import rebuilding
-from leveret.engine.leases.kind import leases_of
+from leveret.engine.leases import discarding, rebuilding
+from leveret.engine.leases.state import leases_of
 from leveret.engine.stores import topic_log as memory_log
 from leveret.journal import JournalReader
 from leveret.journal.format.record import PUBLISHED
@@ -401,7 +400,7 @@ def test_another_order_with_the_next_start(before: str, after: str, memory: str,
     for _ in range(2):  # what the journal knows by then
         world = world.restarted(memory + QUEUE + after, is_clean=is_clean)
         queue = world.queue()
-        assert queue.rules.leased.settings.is_at_most_once == ("at-most-once" in after)
+        assert leases_of(queue).rules.settings.is_at_most_once == ("at-most-once" in after)
         assert queue.ready_count == 4
     if queue.pageable is not None:
         queue.pageable.load()

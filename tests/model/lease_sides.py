@@ -12,9 +12,10 @@ from engine_side import EngineBase
 from lease_model import FILTERS, UNSAID, LeaseConsumer, LeaseMessage, LeaseQueue, LeaseSession, Out
 from model_side import Observation, Operation, Side, chosen
 
-from leveret.engine import Envelope, Session, User, discarding, renew_leases
+from leveret.engine import Envelope, Session, User
 from leveret.engine.delivery.effects import ConsumerCancelled
 from leveret.engine.invariants import check_broker
+from leveret.engine.leases import discarding, renew_leases
 from leveret.engine.messages.content import PLAIN
 
 MS = 1_000_000

@@ -144,8 +144,8 @@ def test_a_reload_does_what_diff_says(element: Element) -> None:
     assert (plain_of(queue.arguments).get(argument) == VALUES[argument]) == is_live
     for text in (after, before):
         reload(objects, text)
-        assert queue.rules.leased is not None
-        assert queue.rules.leased.settings == leased_settings("q", plain_of(queue.arguments))
+        assert queue.rules.extra is not None
+        assert queue.rules.extra.settings == leased_settings("q", plain_of(queue.arguments))
     assert not is_live or (argument in queue.arguments) == (argument in BESIDE)
 
 
@@ -165,8 +165,8 @@ def test_what_can_change_does_beside_what_cannot() -> None:
     report = reload(objects, QUEUE + 'semantics = "at-most-once"\nfairness = "fast"\nlease-period = 7\n')
     assert [line for line in report.warnings if "x-semantics" in line and "at-most-once" in line]
     queue = queue_of(objects, "q")
-    assert queue.rules.leased is not None
-    settings = queue.rules.leased.settings
+    assert queue.rules.extra is not None
+    settings = queue.rules.extra.settings
     assert (settings.semantics, settings.fairness, settings.lease_period_ms) == ("at-least-once", "fast", 7)
 
 
@@ -174,7 +174,7 @@ def test_what_follows_from_the_semantics_waits_with_them() -> None:
     """The fairness that nobody names is that of the semantics that are in force."""
     objects = make(QUEUE)
     reload(objects, QUEUE + 'semantics = "at-most-once"\n')
-    leased = queue_of(objects, "q").rules.leased
+    leased = queue_of(objects, "q").rules.extra
     assert leased is not None
     assert (leased.settings.semantics, leased.settings.fairness) == ("at-least-once", "proportional")
 
@@ -441,10 +441,10 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
     assert taken["remarks"] == [] and taken["imported"]["queues"] == len(EVERY)
     for number in range(len(EVERY)):
         one, two = (each.vhost.queues[f"q{number}"] for each in (desk, other))
-        assert one.rules.leased is not None and two.rules.leased is not None and two.durable
-        assert two.rules.leased.settings == one.rules.leased.settings
-        assert replace(two.rules, leased=None) == replace(one.rules, leased=None)
-    rules = other.vhost.queues["q1"].rules.leased
+        assert one.rules.extra is not None and two.rules.extra is not None and two.durable
+        assert two.rules.extra.settings == one.rules.extra.settings
+        assert replace(two.rules, extra=None) == replace(one.rules, extra=None)
+    rules = other.vhost.queues["q1"].rules.extra
     assert rules is not None and (rules.settings.lease_period_ms, rules.settings.leasing) == (700, "strict")
     again = Definitions(lambda: other.pair.broker).export()
     assert [again[key] for key in ("queues", "policies", "exchanges")] == [

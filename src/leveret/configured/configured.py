@@ -22,11 +22,11 @@ from ..engine import (
     ManualClock,
     Queue,
     VirtualHost,
-    built_from,
     own_settings,
     reconfigure,
     unknown_arguments,
 )
+from ..engine.leases import built_from, knows_point
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
 from ..settings.addresses.queue_arguments import is_leased, live_arguments
 from ..settings.leases import ACTS, LeasedFault, leased_settings
@@ -331,7 +331,7 @@ def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
             point = leased_settings(declared.name, declared.arguments).recovery_point
             vhost = broker.virtual_hosts.create(declared.vhost)
             queue = vhost.queues.get(declared.name)
-            if (queue is None or built_from(queue) != point) and not vhost.queues.knows_point(point):
+            if (queue is None or built_from(queue) != point) and not knows_point(vhost.context, point):
                 fault = LeasedFault("E-RP-UNKNOWN", POINT, shown(point))
                 found.append(f"{declared.origin_of(POINT)}: {POINT.removeprefix('x-')}: {fault}")
     return found

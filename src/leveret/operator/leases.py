@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ..engine import BadRequest, Queue, leases_of, renew_leases
+from ..engine import BadRequest, Queue
+from ..engine.leases import is_leased, leases_of, renew_leases
 from .command import command
 from .command_error import CommandError
 from .kinds import QueueName, VhostName
@@ -41,6 +42,6 @@ def renew(at: Operator, queue: QueueName, bookmark: str, *, vhost: VhostName = "
 def _leased(at: Operator, vhost: str, name: str) -> Queue:
     """A leased queue. Raises: CommandError."""
     queue = at.queue(vhost, name)
-    if queue.rules.leased is None:
+    if not is_leased(queue):
         raise CommandError(f"queue {name!r} is no leased queue")
     return queue

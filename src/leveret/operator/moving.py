@@ -22,7 +22,6 @@ from ..engine import (
     QueueGone,
     consumers,
     dead_letter_queues,
-    discarding,
     origin_of,
     takes_all,
     to_exchange,
@@ -30,6 +29,7 @@ from ..engine import (
     to_queue,
     why_not,
 )
+from ..engine.leases import discarding, is_leased
 from .command import command
 from .command_error import CommandError
 from .kinds import FLAG, JSON, NAME, NUMBER, TEXT, AsUser, OnlyVhost, QueueName, VhostName, Word
@@ -126,7 +126,7 @@ def discard(
     """
     with at.client(request.vhost, request.as_user) as (client, host):
         found = host.queues.get(queue)
-        if found is None or found.rules.leased is None:
+        if found is None or not is_leased(found):
             if found is not None and (bookmark is not None or option is not None):
                 raise CommandError(f"queue {queue!r} is no leased queue: discard by filter, header, text, positions")
             return (yield from _begin(at, "discard", client, queue, request, None, DISCARDED, "discarded"))

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from ..configured.configured import ConfiguredObjects
 from ..configured.typed_arguments import fields_of, plain_of
-from ..engine import Broker, Exchange, Queue, built_from
+from ..engine import Broker, Exchange, Queue
+from ..engine.leases import built_from, rules_of
 from ..settings import Configuration, QueueDeclaration, settings_of_arguments
 from ..settings.explain import (
     Explanation,
@@ -58,7 +59,7 @@ def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
     """The leased queues that select a topic by name, and the origin of its logging."""
     is_captured = False
     for queue in broker.virtual_hosts[vhost].queues.values():
-        leased = queue.rules.leased
+        leased = rules_of(queue)
         if leased is not None and leased.selects(topic):
             is_captured, settings = True, leased.settings
             beside = "" if settings.filter is None else f", if {settings.filter}"
@@ -73,7 +74,7 @@ def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
 
 def _recovery_rows(broker: Broker, queue: Queue) -> Iterator[Row]:
     """For a leased queue: the origin of its topic's logging, and the recovery point from which it was built."""
-    leased = queue.rules.leased
+    leased = rules_of(queue)
     if leased is None:
         return
     for row in _log_rows(broker, leased.settings.default_publish_target, queue.vhost_name):

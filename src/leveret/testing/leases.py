@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..engine import Queue, holder_of, leases_of
+from ..engine import Queue, holder_of
+from ..engine.leases import is_leased, leases_of
 from ..settings.printable import printable
 from .assertions import _UNSAID, SHOWN_MAX
 from .history import HistoryEvent
@@ -60,7 +61,7 @@ class LeaseSnapshot:
 
 def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
     """The leases of a queue by deadline; none if it is not leased. Call it in the broker's loop."""
-    if queue.rules.leased is None:
+    if not is_leased(queue):
         return ()
     held = {message.id: message for message in queue.unacked_messages()}
     names: dict[object, str] = {endpoint.client: endpoint.name for endpoint in edge.endpoints_of(queue.vhost_name)}
@@ -83,7 +84,7 @@ def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
 
 def check_leased(queue: Queue) -> None:
     """Check that the queue is leased. Raises: ValueError."""
-    if queue.rules.leased is None:
+    if not is_leased(queue):
         raise ValueError(f"queue {queue.name!r} is no leased queue, expected one with x-queue-type = amps")
 
 

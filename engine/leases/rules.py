@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...settings.leases import BY_QUEUE, EARLIEST, LATEST, LeasedSettings, read_leased, selects
 from ..messages.field_table import FieldTable
-from .arguments import plain_arguments
+from ..queues.parts import RulesRequest
+from ..rules.arguments import plain_arguments
+from ..rules.queue_rules import NO_RULES, QueueRules, changed_rules, effective_arguments
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
@@ -43,6 +45,33 @@ class LeasedRules:
         if model == EARLIEST and queue_ms is not None:
             return min(message_ms, queue_ms)
         return message_ms
+
+
+def make_rules(request: RulesRequest) -> QueueRules:
+    """The rules of a leased queue: leases, dead-letter targets, expiry of the unused queue, size limits."""
+    before = None if request.before is None else rules_in(request.before)
+    extra = leased_rules(request.name, request.arguments, request.layer.arguments, before)
+    effective = effective_arguments(request.arguments, request.layer)
+    live = changed_rules(NO_RULES, effective, request.settings, None)
+    return QueueRules(
+        extra=extra,
+        expires_ms=live.expires_ms,
+        dead_letter_exchange=live.dead_letter_exchange,
+        dead_letter_routing_key=live.dead_letter_routing_key,
+        dead_letter_address=live.dead_letter_address,
+        dead_letter_resources=live.dead_letter_resources,
+        makes_missing_queues=live.makes_missing_queues,
+        expiry_address=live.expiry_address,
+        expiry_resources=live.expiry_resources,
+        size=live.size,
+        flow=live.flow,
+    )
+
+
+def rules_in(rules: QueueRules) -> LeasedRules:
+    """The rules of the kind alone."""
+    assert isinstance(rules.extra, LeasedRules)
+    return rules.extra
 
 
 def leased_rules(

@@ -1,6 +1,6 @@
-"""The arguments of a replaying consumer: x-stream-offset, x-bookmark, x-rate, x-rate-max-gap. Frozen.
+"""Points in the log: the arguments of a replaying consumer, and the point that a queue is built from. Frozen.
 
-Source: queues page A.8, C.3, H.2.
+Source: queues page A.3, A.8, C.3, C.5, H.2.
 """
 
 import re
@@ -13,9 +13,9 @@ from ...settings.values import shown
 from ..errors import InvalidArgument
 from ..messages.content import OFFSET
 from ..messages.field_table import INTEGER_TAGS, Field, FieldTable
-from ..messages.lease_headers import ORIGIN
-from .arguments import Reason
-from .stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, start_of
+from ..rules.arguments import Reason
+from ..rules.stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, start_of
+from .headers import ORIGIN
 
 BOOKMARK, RATE, GAP = "x-bookmark", "x-rate", "x-rate-max-gap"
 #: Each of these arguments starts a replay; the others set its rate.
@@ -26,6 +26,8 @@ _RANGE = re.compile(r"([\[(])([^:]*):([^:]*)([\])])")
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(|B|KB|MB|GB|X)", re.IGNORECASE)
 _OCTETS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
 BOOKMARKS_MAX = 1000
+#: Recovery points: all that is in the log, only new messages, what came since the queue was declared.
+EPOCH, NOW, CREATION = "epoch", "now", "creation"
 
 
 class Boundary(NamedTuple):
@@ -186,3 +188,22 @@ def _gap(field: Field) -> int:
         return duration(value)
     except BadValue as bad:
         raise _Bad(str(bad)) from None
+
+
+# -- recovery points --------------------------------------------------------------------------------------------------
+
+
+def boundary_of(point: str) -> Boundary | None:
+    """The boundary at a valid recovery point (E-RP); None: only new messages."""
+    if point == EPOCH:
+        return Boundary()
+    if is_timestamp(point):
+        return Boundary(wall_ms=wall_ms_of(point))
+    found = _BOOKMARK.fullmatch(point)
+    return None if found is None or int(found[1]) != ORIGIN else Boundary(int(found[2]))
+
+
+def is_known(point: str, first_id: int, next_id: int) -> bool:
+    """Whether a log with ids from `first_id` to before `next_id` has the point. Only bookmarks can be unknown."""
+    found = _BOOKMARK.fullmatch(point)
+    return found is None or (int(found[1]) == ORIGIN and first_id <= int(found[2]) < next_id)

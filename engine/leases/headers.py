@@ -1,15 +1,17 @@
-"""The headers that a leased queue adds to a delivery.
+"""The headers that a leased queue adds to a delivery, and the effect of a delivery with them.
 
 They are spliced into the content of the delivery; the stored message does not change.
 Source: queues page A.2 (message delivered).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 
-from .content import OFFSET, PLAIN, PROPERTIES, ContentError
-from .field_table import FieldTableError, table_spans
-from .message import Envelope
+from ..delivery.consumer import Consumer
+from ..delivery.effects import DELIVERY_OVERHEAD, Delivered
+from ..messages.content import OFFSET, PLAIN, PROPERTIES, ContentError
+from ..messages.field_table import FieldTableError, table_spans
+from ..messages.message import Envelope
 
 BOOKMARK, TOPIC, LEASE_UNTIL = "x-bookmark", "x-topic", "x-lease-until"
 DELIVERY_COUNT, CANCEL_COUNT, BARRIER, BROWSE = "x-delivery-count", "x-cancel-count", "x-barrier", "x-browse"
@@ -169,3 +171,32 @@ def _cut(header: bytes) -> tuple[bytes, bytes, bytes]:
     except (IndexError, FieldTableError) as error:
         raise ContentError("a property is cut short") from error
     return before, b"".join(kept), header[end:]
+
+
+class DeliveredLeases(Delivered):
+    """An effect: a run of leased messages with one envelope, each with its lease's headers.
+
+    `contents`: as published; `headers`: the headers that each delivery adds.
+    """
+
+    __slots__ = ("headers",)
+
+    def __init__(
+        self, consumer: Consumer, first_tag: int, envelope: Envelope, contents: Sequence[bytes], headers: RunHeaders
+    ) -> None:
+        self.consumer, self.first_tag, self.envelopes, self.contents = consumer, first_tag, envelope, contents
+        self.redelivered = headers.deliveries > 1
+        self.headers = headers
+
+    @property
+    def overhead(self) -> int:
+        return DELIVERY_OVERHEAD + self.headers.size
+
+    def plain(self) -> Delivered:
+        """The same run with the headers put into the contents."""
+        assert isinstance(self.envelopes, Envelope)
+        dressed = self.headers.dressed(self.envelopes, self.contents)
+        return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, dressed)
+
+    def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
+        return self.plain().runs()
