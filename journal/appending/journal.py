@@ -231,11 +231,6 @@ class Journal:
         return self.writer.file.durable_lsn
 
     @property
-    def written_lsn(self) -> int:
-        """All records below it can be read."""
-        return self.writer.file.written_lsn
-
-    @property
     def backlog_bytes(self) -> int:
         """Octets appended and not yet written: block publishers when this grows."""
         return self.writer.backlog_bytes

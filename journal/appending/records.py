@@ -221,7 +221,7 @@ class MessageRecords:
     def transaction(self, *, opens: bool) -> None:
         """Append the begin or the end of a transaction. Its turn is one block, so it is durable whole or not at all."""
         turns = self._turns
-        (turns.block or turns.begin()).add(Record(TRANSACTION, arg=int(opens)))
+        turns.append(Record(TRANSACTION, arg=int(opens)))
 
 
 _IDS = frozenset({DUPLICATE_IDS})
@@ -233,10 +233,6 @@ class ObjectRecords:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
 
-    def _add(self, record: Record) -> int:
-        turns = self._turns
-        return (turns.block or turns.begin()).add(record)
-
     def define(self, what: int, vhost_id: int, name: str) -> int:
         """The id of a name (`VHOST`, `EXCHANGE`, `QUEUE`, `CONSUMER`, ... of record.py); assigned if it has none."""
         id_ = self._turns.names.id_of(what, vhost_id, name)
@@ -245,7 +241,7 @@ class ObjectRecords:
     def define_another(self, what: int, vhost_id: int, name: str) -> int:
         """Assign a new id to a name that may have one: several connections or consumers can have the same name."""
         id_, record = self._turns.names.new(what, vhost_id, name)
-        self._add(record)
+        self._turns.append(record)
         return id_
 
     def forget(self, id_: int) -> None:
@@ -282,7 +278,7 @@ class ObjectRecords:
             address_id=id_ if what == EXCHANGE else 0,
             heap=encode_declared(declared),
         )
-        return self._add(record)
+        return self._turns.append(record)
 
     def bound(self, source_id: int, bound: Bound, *, durable: bool = True, restated: bool = False) -> int:
         """Append a binding from an exchange. Returns the LSN."""
@@ -295,11 +291,11 @@ class ObjectRecords:
     def _binding(self, kind: int, source_id: int, bound: Bound, flags: int) -> int:
         queue_id = bound.target_id if bound.what == QUEUE else 0
         record = Record(kind, flags=flags, address_id=source_id, queue_id=queue_id, heap=encode_bound(bound))
-        return self._add(record)
+        return self._turns.append(record)
 
     def settings_changed(self, key: int, text: str) -> int:
         """Append the settings (JSON) of an object (`key`: its id, 0 for the broker). Returns the LSN."""
-        return self._add(Record(SETTINGS_CHANGED, arg=key, flags=DURABLE, heap=encode_text(text)))
+        return self._turns.append(Record(SETTINGS_CHANGED, arg=key, flags=DURABLE, heap=encode_text(text)))
 
     def ids_seen(self, vhost_id: int, seen: IdsSeen, *, restated: bool = False) -> int:
         """Append duplicate ids that the broker remembers. Returns the octets of the record."""
@@ -307,5 +303,5 @@ class ObjectRecords:
         heap = encode_ids_seen(seen)
         message_id = 0 if restated else seen.ids[0][1]
         flags = DURABLE | (RESTATED if restated else 0)
-        self._add(Record(IDS_SEEN, 0, message_id, vhost_id, flags, size=len(seen.ids), heap=heap))
+        self._turns.append(Record(IDS_SEEN, 0, message_id, vhost_id, flags, size=len(seen.ids), heap=heap))
         return RECORD_SIZE + len(heap)

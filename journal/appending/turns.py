@@ -3,7 +3,7 @@
 A checkpoint takes several turns.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ...engine import Clock
 from ..disk.options import JournalOptions
@@ -104,13 +104,9 @@ class Turns:
         self.segment_bytes = 0
         self._segment_began_ms = now_ms
 
-    def append(self, records: Iterable[Record]) -> int:
-        """Append any records as they are; returns the LSN of the first. They do not keep a segment alive."""
-        block = self.block or self.begin()
-        lsn = block.next_lsn
-        for record in records:
-            block.add(record)
-        return lsn
+    def append(self, record: Record) -> int:
+        """Append a record as it is; returns its LSN. It keeps no segment alive."""
+        return (self.block or self.begin()).add(record)
 
     def need(self, needs: frozenset[str]) -> None:
         """Add features that a program must know to read the following records."""
@@ -187,14 +183,13 @@ class Checkpoints:
         """
         turns = self._turns
         for record in snapshot_parts(queue_id, messages):
-            yield (turns.block or turns.begin()).add(record)
+            yield turns.append(record)
 
     def end(self) -> int:
         """End the checkpoint. Recovery starts at its begin once this record is durable. Returns the LSN."""
         assert self._began
         turns = self._turns
-        block = turns.block or turns.begin()
-        lsn = block.add(Record(CHECKPOINT, arg=self._began, msg_id=turns.next_message_id, flags=RESTATED))
+        lsn = turns.append(Record(CHECKPOINT, arg=self._began, msg_id=turns.next_message_id, flags=RESTATED))
         turns.checkpoint = (self._began, lsn + 1)
         self._began = 0
         turns.uncovered_bytes = 0

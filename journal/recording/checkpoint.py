@@ -151,7 +151,7 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
         expiries = None if expiries is None else array("q", (expiries[at] for at in kept))
     runs = list(recorder.messages.contents.runs(ids))
     if runs:
-        journal.turns.append([run_record(queue_id, runs, sizes, expiries)])
+        journal.turns.append(run_record(queue_id, runs, sizes, expiries))
 
 
 def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:

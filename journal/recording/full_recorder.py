@@ -105,7 +105,7 @@ class FullObjectRecorder(ObjectRecorder):
             id_ = self._journal.objects.define_another(CONNECTION, self.vhost_id(event.vhost), event.subject)
             self._clients[key] = (id_, {})
         id_, consumers = self._clients.get(key, (0, {}))
-        self._journal.turns.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(event.subject))])
+        self._journal.turns.append(Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(event.subject)))
         if event.kind is EventKind.CONNECTION_CLOSED:
             self._clients.pop(key, None)
             for gone in (id_, *consumers.values()):
@@ -116,26 +116,24 @@ class FullObjectRecorder(ObjectRecorder):
         queue_id = self.id_of_queue(event)
         consumer_id, conn_id = self.holder_ids(event.vhost, event.client, event.tag)
         self._journal.turns.append(
-            [
-                Record(
-                    CODE_OF[event.kind],
-                    queue_id=queue_id,
-                    consumer_id=consumer_id,
-                    conn_id=conn_id,
-                    heap=encode_text(event.tag),
-                )
-            ]
+            Record(
+                CODE_OF[event.kind],
+                queue_id=queue_id,
+                consumer_id=consumer_id,
+                conn_id=conn_id,
+                heap=encode_text(event.tag),
+            )
         )
 
     def blocked(self, event: BlockedEvent) -> None:
         """A connection was blocked or unblocked."""
         id_, _ = self._client(event.vhost, event.subject)
         text = json.dumps({"connection": event.subject, **event.detail})
-        self._journal.turns.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(text))])
+        self._journal.turns.append(Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(text)))
 
     def settings_changed(self, event: SettingsEvent) -> None:
         """Settings of a virtual host's addresses changed."""
-        self._journal.turns.append([Record(SETTINGS_CHANGED, arg=self.vhost_id(event.vhost))])
+        self._journal.turns.append(Record(SETTINGS_CHANGED, arg=self.vhost_id(event.vhost)))
 
     # -- topology -----------------------------------------------------------------------------------------------------
 
@@ -339,4 +337,4 @@ class FullRecorder(Recorder):
         """Also record the start of a broker: earlier transient messages are gone."""
         super().begin(objects)
         text = json.dumps({"journal": {"scope": "all"}})
-        self._journal.turns.append([Record(SETTINGS_CHANGED, heap=encode_text(text))])
+        self._journal.turns.append(Record(SETTINGS_CHANGED, heap=encode_text(text)))

@@ -246,17 +246,14 @@ class ObjectRecorder:
         """Record a virtual host and its limits."""
         vhost = self._broker.virtual_hosts.get(name)
         limits = limits_octets(vhost.context.limits) if vhost is not None else b""
-        self._journal.objects.declared(self.vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
-        self._context.turn.records += not restated
+        self._state(VHOST, 0, name, limits, restated=restated)
 
     def state_user(self, user: User, *, restated: bool) -> None:
         """Record a user; a user of the configuration is not recorded."""
         if user.is_configured:
             self._forget(USER, 0, user.name)
             return
-        id_ = self._journal.objects.define(USER, 0, user.name)
-        self._journal.objects.declared(id_, Declared(USER, IS_DURABLE, "", user_octets(user)), restated=restated)
-        self._context.turn.records += not restated
+        self._state(USER, 0, user.name, user_octets(user), restated=restated)
 
     def state_policy(self, policy: Policy, *, restated: bool) -> None:
         """Record a policy; a policy of the configuration is not recorded."""
@@ -264,16 +261,17 @@ class ObjectRecorder:
             self._forget_policy(policy)
             return
         what = OPERATOR_POLICY if policy.is_operator else POLICY
-        id_ = self._journal.objects.define(what, self.vhost_id(policy.vhost), policy.name)
-        self._journal.objects.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
-        self._context.turn.records += not restated
+        self._state(what, self.vhost_id(policy.vhost), policy.name, policy_octets(policy), restated=restated)
 
     def state_parameter(self, identity: tuple[str, str, str], value: object, *, restated: bool) -> None:
         """Record a parameter's value."""
         vhost, component, name = identity
-        id_ = self._journal.objects.define(PARAMETER, self._place_id(vhost), parameter_name(component, name))
-        declared = Declared(PARAMETER, IS_DURABLE, "", parameter_octets(value))
-        self._journal.objects.declared(id_, declared, restated=restated)
+        name = parameter_name(component, name)
+        self._state(PARAMETER, self._place_id(vhost), name, parameter_octets(value), restated=restated)
+
+    def _state(self, what: int, vhost_id: int, name: str, octets: bytes, *, restated: bool) -> None:
+        id_ = self._journal.objects.define(what, vhost_id, name)
+        self._journal.objects.declared(id_, Declared(what, IS_DURABLE, "", octets), restated=restated)
         self._context.turn.records += not restated
 
     def _forget_policy(self, policy: Policy) -> None:

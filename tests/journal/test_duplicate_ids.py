@@ -345,7 +345,7 @@ def test_the_commands_know_the_record() -> None:
     )
     assert (shown["kind"], shown["vhost"], shown["address"], shown["id_cache_size"]) == ("ids_seen", "/", "q", 20_000)
     assert shown["ids"] == [{"id": "('string', b'one')", "msg_id": 1}]
-    desk.journal.turns.append([Record(IDS_SEEN, arg=1, heap=b"\1\0\7\0cut short")])
+    desk.journal.turns.append(Record(IDS_SEEN, arg=1, heap=b"\1\0\7\0cut short"))
     desk.settle()
     (fault,) = verify(PATH, desk.files).faults[:1]
     assert "ids_seen" in fault.what

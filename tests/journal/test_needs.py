@@ -209,7 +209,7 @@ def test_a_kind_of_record_that_is_not_known(flags: int) -> None:
     """What recovery would have to restore is not passed over; history is."""
     files = SimulatedFiles()
     driver = opened(files)
-    driver.journal.turns.append([Record(99, flags=flags)])
+    driver.journal.turns.append(Record(99, flags=flags))
     assert driver.journal.wait(driver.journal.commit())
     driver.journal.close()
     if flags:

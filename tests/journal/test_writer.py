@@ -188,7 +188,7 @@ def test_acknowledgements_are_not_woken_for(watched: Watched) -> None:
     watched.journal.messages.settled_range(EventKind.ACKED, watched.driver.queue_ids["a"], range(4, 7))
     watched.journal.commit()
     assert watched.falls_asleep_after(go_on.set)
-    assert watched.journal.committed_lsn == watched.journal.written_lsn == published
+    assert watched.journal.committed_lsn == watched.journal.writer.file.written_lsn == published
     watched.asked.clear()
     end = watched.publish()
     assert watched.until(lambda: watched.told[-1:] == [end]) and watched.asked.count("sync") == 1

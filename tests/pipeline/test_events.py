@@ -121,7 +121,8 @@ def test_a_range_larger_than_any_batch(tmp_path: Path) -> None:
         Record(kind, 0, 400_000, 0, 0, queue_id=queue),
         Record(kind, 0, 500_000, 1_499_999, RANGE, queue_id=queue, size=1_000_000),
     ]
-    one.journal.turns.append(records)
+    for record in records:
+        one.journal.turns.append(record)
     one.tick()
     reader = TableReader(str(tmp_path), "events", chosen("events", ["msg_id", "kind"]))
     reader.predicate.take("=", "kind", "purged")
@@ -135,7 +136,7 @@ def test_a_range_larger_than_any_batch(tmp_path: Path) -> None:
 def test_a_range_that_does_not_say_which(tmp_path: Path, heap: bytes) -> None:
     """Too few ids, too many, or cut short: an error with the LSN, never guessed rows."""
     one = RecordedBroker(tmp_path)
-    lsn = one.journal.turns.append([Record(CODE_OF[EventKind.PURGED], 0, 1, 9, RANGE, size=4, heap=heap)])
+    lsn = one.journal.turns.append(Record(CODE_OF[EventKind.PURGED], 0, 1, 9, RANGE, size=4, heap=heap))
     one.tick()
     with pytest.raises(Damaged, match=f"{lsn}"):
         rows(tmp_path)

@@ -168,7 +168,7 @@ class Lives:
         self._count_strike()
         if how in ("directory lost", "unreadable") and not disk.is_troubled:
             raise Broken(f"the broker ended without a reason: {how}")
-        self._written_lsn = host.supervisor.journal.written_lsn
+        self._written_lsn = host.supervisor.journal.writer.file.written_lsn
         (disk.cut_power if how in LOSES_POWER else disk.lose_process)()
         disk.repair()
         if self.rots_next is not None:
