@@ -42,7 +42,7 @@ class Removed(NamedTuple):
     """Messages that left a store."""
 
     messages: list[Message]  # those with content, in order of delivery
-    unread: list[PagedEntry]  # those whose content was not read from the journal (kept stores only)
+    unread: list[PagedEntry]  # those whose content was not read from the journal (non-destructive stores only)
     recounted: int = 0  # octets by which the contents of `messages` exceed the count from their arrival
 
 
@@ -52,7 +52,7 @@ class Dropped(NamedTuple):
     ready: Freeable  # messages in memory
     runs: list[tuple[Sequence[int], Envelope]]  # ids of paged-out messages, with the envelope for events
     paged: list[Message]  # messages that stood in the tail as objects
-    paged_octets: int | None  # octets of the contents of `runs`, in kept stores; None: all octets that are paged out
+    paged_octets: int | None  # octets of the contents of `runs`, where messages stay; None: all that are paged out
 
     @property
     def paged_count(self) -> int:
@@ -98,7 +98,7 @@ class Ready(Protocol):
 
     @property
     def in_memory(self) -> int:
-        """The number of messages in memory. Except in kept stores, they come before all paged-out messages."""
+        """The number of messages in memory. They come before all paged-out messages, except in a `Log`."""
 
     @property
     def is_deep(self) -> bool:
@@ -110,7 +110,7 @@ class Ready(Protocol):
 
     @property
     def body_octets(self) -> int:
-        """Octets of all ready bodies; 0 in stores that do not count them (all but leveled, kept, last value)."""
+        """Octets of all ready bodies; 0 in stores that do not count them: streams, and tailed ones with one level."""
 
     @property
     def next_expiry_ns(self) -> int:
@@ -172,14 +172,14 @@ class Ready(Protocol):
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         """Take up to `count` messages from the head, loading paged-out ones.
 
-        `with_content`: kept stores load contents only then. Raises: Unreadable.
+        `with_content`: non-destructive stores load contents only then. Raises: Unreadable.
         """
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
         """Take expired messages from the heads of the levels. Expired messages after a head that lives stay.
 
         Takes a slice of about `count_max`; `next_expiry_ns` tells whether there are more. `octets_max`: limit of the
-        octets that a kept store reads in one slice (`with_content`). Raises: Unreadable.
+        octets that a non-destructive store reads in one slice (`with_content`). Raises: Unreadable.
         """
 
     def drop_all(self) -> Dropped:
