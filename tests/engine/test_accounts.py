@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from flow_bench import USER, FlowBench, Publisher, make_content
+from flow_bench import FlowBench, Publisher, make_content
 
 from leveret.engine import PropertySummary, Queue, Session
 from leveret.engine.clients.bulk_requeue import REQUEUE_SLICE
 from leveret.engine.commits import COMMIT_SLICE
 from leveret.settings import SystemUsage
-from leveret.testing.harness import Harness
+from leveret.testing.harness import GUEST, Harness
 from leveret.testing.memory_pager import MemoryPager
 
 
@@ -89,16 +89,16 @@ def test_many_that_come_back_from_a_closed_channel_are_overtaken_by_none(failed:
 
 
 def _take_all(bench: FlowBench) -> None:
-    while bench.queue.ready_count:
+    while bench.q.ready_count:
         bench.take(1)
 
 
 def _take_without_acknowledgement(bench: FlowBench) -> None:
-    while bench.consumer.get(bench.queue, no_ack=True) is not None:
+    while bench.consumer.get(bench.q, no_ack=True) is not None:
         bench.end_turn()
 
 
-@pytest.mark.parametrize("empties", [_take_all, lambda bench: bench.queue.purge(), _take_without_acknowledgement])
+@pytest.mark.parametrize("empties", [_take_all, lambda bench: bench.q.purge(), _take_without_acknowledgement])
 def test_the_usage_of_the_store_falls_with_what_leaves_it(empties: Callable[[FlowBench], object]) -> None:
     """Wherever it was: in memory or paged out, to a journal (queues page E.4, rows 8 and 9). Who was held goes on."""
     system = SystemUsage(memory=6_000, store=30_000, temp=0)
@@ -110,7 +110,7 @@ def test_the_usage_of_the_store_falls_with_what_leaves_it(empties: Callable[[Flo
     publisher.publish(*[make_content(1_000)] * 40)
     bench.end_turn()
     store = next(node for node in bench.broker.flow.nodes() if node.limit_name == "store")
-    assert bench.queue.store.paged_parts()
+    assert bench.q.store.paged_parts()
     assert store.is_full and 0 < publisher.published < 40
     for _ in range(4):
         empties(bench)
@@ -143,11 +143,11 @@ def test_routes_end_with_a_binding_between_exchanges() -> None:
             lambda: vhost.bindings.add("exchange", "b", "a", "k", {}),
         ),
     ):
-        kept = vhost.router.route("a", "k", USER)
+        kept = vhost.router.route("a", "k", GUEST)
         assert [queue.name for queue in kept.queues or ()] == ["q"]
         unbind()
         assert kept.is_stale
-        kept = vhost.router.route("a", "k", USER)
+        kept = vhost.router.route("a", "k", GUEST)
         assert kept.queues == []
         bind()
         assert kept.is_stale
@@ -167,7 +167,7 @@ def test_a_raised_limit_lets_go_on_who_waits(limit: str) -> None:
     publisher.publish(*[make_content(1_000)] * 20)
     bench.end_turn()
     assert publisher.published == 5
-    bench.reload(**configured(50_000))  # type: ignore[arg-type]
+    bench.configure(**configured(50_000))  # type: ignore[arg-type]
     assert publisher.published == 20
     assert bench.broker.flow.blocked() == []
 
@@ -179,7 +179,7 @@ def test_who_was_let_go_comes_behind_those_that_still_wait() -> None:
     publishers = [Publisher(bench, f"p{number}") for number in range(400)]
     for one in publishers:
         one.publish(*[make_content(100)] * 10)
-    bench.queue.purge()
+    bench.q.purge()
     bench.broker.end_turn()
     gone_on = [one for one in publishers if one.published]
     assert 0 < len(gone_on) < 400

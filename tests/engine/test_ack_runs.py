@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.engine import Broker, Envelope, ManualClock, Session, User
+from leveret.engine import Session
 from leveret.engine.errors import UnknownDeliveryTag
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.testing.harness import Harness
 
-USER = User("guest")
 QUEUES = ("a", "b")
 COUNT, PREFETCH = 8, 6
 
@@ -26,26 +25,22 @@ def one_by_one(session: Session, tags: Sequence[int]) -> None:
 def outcome(acks: Acks, single: Sequence[int], tags: Sequence[int], *, commits: bool | None) -> list[object]:
     """What is unacknowledged, counted and delivered in the end. `commits`: whether a transaction is, None: there is
     none."""
-    broker = Broker(ManualClock())
-    vhost = broker.virtual_hosts["/"]
+    harness = Harness()
+    harness.ends_turns = False
     got: list[object] = []
 
     def flush() -> None:
-        got.append([(effect.consumer.tag, effect.first_tag, effect.contents) for effect in client.take_outbox()])  # type: ignore[union-attr]
-        client.drained()
+        got.append([(one.consumer.tag, one.first_tag, one.contents) for one in session.client.take_outbox()])  # type: ignore[union-attr]
+        session.client.drained()
 
-    client = broker.connections.open("/", USER, name="client", flush=flush)
-    session = client.open_session()
-    session.limit(PREFETCH, total=False)
+    session = harness.connect(flush=flush)
     for name in QUEUES:
-        queue = vhost.queues.declare(name, client=client)
-        session.consume(queue, name, no_ack=False, exclusive=False, arguments={})
-    publisher = client.open_session()
+        harness.queue(name, durable=False)
+        harness.consume(name, name, by=session, prefetch=PREFETCH)
+    publisher = session.client.open_session()
     for number in range(2 * COUNT):
-        name = QUEUES[number // 3 % 2]
-        content = PLAIN.join(encode_header(1), bytes((number,)))
-        publisher.publish(vhost.router.route("", name, USER), Envelope("", name), [content], mandatory=False)
-    broker.end_turn()
+        harness.publish(bytes((number,)), key=QUEUES[number // 3 % 2], by=publisher)
+    harness.broker.end_turn()
     if commits is not None:
         session.select_transactions()
     for tag in single:
@@ -57,9 +52,8 @@ def outcome(acks: Acks, single: Sequence[int], tags: Sequence[int], *, commits: 
     got.append(list(session.unacked))
     if commits is not None:
         session.commit() if commits else session.roll_back()
-    while broker.end_turn():
-        pass
-    return [*got, list(session.unacked), *(vhost.queues.named(name).statistics() for name in QUEUES)]
+    harness.finish_turns()
+    return [*got, list(session.unacked), *(harness.named(name).statistics() for name in QUEUES)]
 
 
 @given(

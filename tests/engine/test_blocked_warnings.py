@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from subscribers import USER, Bench
+from subscribers import Bench
 
-from leveret.engine import BlockedWarning, Client, Envelope
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine import BlockedWarning, Envelope
 from leveret.settings import SettingsRepository, SystemUsage, entry
+from leveret.testing.harness import messages
 
-BLOB = PLAIN.join(encode_header(2_000), bytes(2_000))
+_, (MESSAGE,) = messages([bytes(2_000)], {})
 
 
 class Waiting:
@@ -17,8 +17,8 @@ class Waiting:
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench = bench
-        self.client: Client = bench.broker.connections.open("/", USER, name=name, flush=lambda: None)
-        self.session = self.client.open_session()
+        self.session = bench.connect(name)
+        self.client = self.session.client
         self.publish()
 
     def publish(self) -> None:
@@ -27,14 +27,13 @@ class Waiting:
         self.bench.broker.flow.wait(offer.full, self.client, self)
 
     def _offer(self):  # type: ignore[no-untyped-def]
-        route = self.bench.vhost.router.route("", "q", USER)
-        return self.session.offer(route, Envelope("", "q"), [BLOB], mandatory=False)
+        return self.session.offer(self.bench.route("q"), Envelope("", "q"), [MESSAGE], mandatory=False)
 
     def resume(self, octets: int, messages: int) -> tuple[int, int]:
         """See `Waiter`: there is room, or it is to look again whether it is still held."""
         offer = self._offer()
         if offer.taken:
-            return len(BLOB), 1
+            return len(MESSAGE), 1
         assert offer.full is not None
         self.bench.broker.flow.wait(offer.full, self.client, self)
         return 0, 0
@@ -46,10 +45,10 @@ def bench_with(interval_ms: int | None, system: SystemUsage | None = None) -> tu
     if interval_ms is not None:
         limits["blocked_producer_warning_interval_ms"] = interval_ms
     bench = Bench(entry("q", **limits), system=system)
-    bench.vhost.queues.declare("q", client=None, durable=True, arguments={})
+    bench.queue()
     warnings: list[BlockedWarning] = []
     bench.broker.flow.warnings.on_due = warnings.append
-    bench.publisher.publish(bench.vhost.router.route("", "q", USER), Envelope("", "q"), [BLOB], mandatory=False)
+    bench.session.publish(bench.route("q"), Envelope("", "q"), [MESSAGE], mandatory=False)
     return bench, warnings
 
 

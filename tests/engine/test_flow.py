@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from flow_bench import MIB, USER, FlowBench, Publisher, make_content, saying
+from flow_bench import MIB, FlowBench, Publisher, make_content, saying
 
 from leveret.engine import Envelope, PropertySummary
 from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
+from leveret.testing.harness import GUEST
 from leveret.testing.memory_pager import MemoryPager
 
 
@@ -43,7 +44,7 @@ def test_what_is_full_holds_and_its_room_is_shared_in_turn(settings: dict[str, o
     few.publish(*[make_content(30_000)] * 4)
     assert many.published == few.published == 0
     for _ in range(8):
-        bench.take(bench.queue.ready_count)
+        bench.take(bench.q.ready_count)
         assert abs(many.published - few.published) <= 3  # a quantum, and the message that goes over it
     assert few.published == 4
 
@@ -68,7 +69,7 @@ def test_a_large_message_waits_for_as_many_quanta_as_it_takes() -> None:
     first.publish(make_content(2 * MIB))
     large.publish(make_content(3 * MIB), make_content(100))
     bench.take(1)
-    assert (large.published, bench.queue.ready_count) == (1, 1)
+    assert (large.published, bench.q.ready_count) == (1, 1)
     bench.take(1)
     assert large.published == 2
 
@@ -79,7 +80,7 @@ def test_messages_are_counted_where_the_limit_is_in_messages() -> None:
     publisher = Publisher(bench, "p")
     publisher.publish(*[make_content(100)] * 100)
     assert publisher.published == 40
-    tags = [bench.consumer.get(bench.queue, no_ack=False) for _ in range(10)]
+    tags = [bench.consumer.get(bench.q, no_ack=False) for _ in range(10)]
     bench.end_turn()
     assert publisher.published == 40
     for tag in tags[:2]:
@@ -96,7 +97,7 @@ def test_a_publish_to_several_queues_waits_for_the_strictest() -> None:
     bench.vhost.bindings.add("queue", "q", "amq.fanout", "", {})
     bench.vhost.bindings.add("queue", "free", "amq.fanout", "", {})
     publisher = Publisher(bench, "p")
-    route = bench.vhost.router.route("amq.fanout", "", USER)
+    route = bench.vhost.router.route("amq.fanout", "", GUEST)
     envelope = Envelope("amq.fanout", "")
     offer = publisher.session.offer(route, envelope, [make_content(2_000)] * 10, mandatory=False)
     assert (offer.taken, offer.full) == (3, None)
@@ -128,7 +129,7 @@ def test_of_several_full_queues_the_one_that_refuses_decides(order: tuple[str, .
     for count, name in enumerate(order, 1):
         filler.session.offer(bench.route(name), Envelope("", name), [make_content(2_000)], mandatory=False)
         bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
-        route = bench.vhost.router.route("amq.fanout", "", USER)
+        route = bench.vhost.router.route("amq.fanout", "", GUEST)
         full = publisher.session.offer(route, Envelope("amq.fanout", ""), [make_content(100)], mandatory=False).full
         assert full is not None
         offered.append((full.fails, full.fails_after_ms))
@@ -198,7 +199,7 @@ def test_a_limit_that_comes_later_counts_what_is_there() -> None:
     bench = FlowBench()
     publisher = Publisher(bench, "p")
     publisher.publish(*[make_content(1_500)] * 10)
-    got = bench.consumer.get(bench.queue, no_ack=False)
+    got = bench.consumer.get(bench.q, no_ack=False)
     bench.broker.reloading.replace_settings(
         SettingsRepository([entry("q", memory_limit=MIB, cursor="vm")]), bench.broker.context.options
     )
@@ -242,10 +243,10 @@ def _taken_by_all(bench: FlowBench, queues: int, contents: list[bytes]) -> int:
     """How many messages of runs like this one a fan-out exchange takes for so many queues until one is full."""
     for name in ("q", "r", "s")[:queues]:
         if name != "q":
-            bench.declare(name)
+            bench.queue(name)
         bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
     session = Publisher(bench, "p").session
-    route, envelope = bench.vhost.router.route("amq.fanout", "", USER), Envelope("amq.fanout", "")
+    route, envelope = bench.vhost.router.route("amq.fanout", "", GUEST), Envelope("amq.fanout", "")
     published = 0
     while taken := session.offer(route, envelope, contents, mandatory=False).taken:
         published += taken
@@ -264,7 +265,7 @@ def test_a_commit_waits_as_one() -> None:
     bench = FlowBench(memory_limit=2_000, cursor="vm")
     filler, session = (
         Publisher(bench, "p"),
-        bench.broker.connections.open("/", USER, name="t", flush=lambda: None).open_session(),
+        bench.broker.connections.open("/", GUEST, name="t", flush=lambda: None).open_session(),
     )
     session.select_transactions()
     session.publish(bench.route("q"), Envelope("", "q"), [make_content(1_500)] * 5, mandatory=False)
@@ -305,7 +306,7 @@ def test_whoever_waits_for_the_broker_hears_of_another_limit(what: str, after: s
     bench.summary = PropertySummary(persistent=what == "store")
     publisher, flow = Publisher(bench, "p"), bench.broker.flow
     if what == "temp":
-        bench.reload(system=SystemUsage(memory=0, store=0, temp=5_000), cursor="store")
+        bench.configure(system=SystemUsage(memory=0, store=0, temp=5_000), cursor="store")
         flow.temp_changed(5_000)
         publisher.publish(*[make_content(2_500)] * 2)
     else:
@@ -314,13 +315,13 @@ def test_whoever_waits_for_the_broker_hears_of_another_limit(what: str, after: s
     cursor = {"cursor": "store" if what == "temp" else "vm"}
     system = SystemUsage(**{**limits, what: 50_000 if after == "larger" else 5_000})
     if after == "no limits":
-        bench.reload(**cursor)
+        bench.configure(**cursor)
     elif after == "larger":
-        bench.reload(system=system, **cursor)
+        bench.configure(system=system, **cursor)
     elif after == "fails":
-        bench.reload(system=system, send_fail_if_no_space=True, **cursor)
+        bench.configure(system=system, send_fail_if_no_space=True, **cursor)
     else:
-        bench.reload(system=system, send_fail_if_no_space_after_ms=500, **cursor)
+        bench.configure(system=system, send_fail_if_no_space_after_ms=500, **cursor)
         assert publisher.full is not None and (len(publisher.wants), publisher.full.fails_after_ms) == (2, 500)
         return
     assert (len(publisher.wants), publisher.refused) == (0, 2 if after == "fails" else 0)
@@ -341,10 +342,10 @@ def test_a_new_publish_waits_behind_those_that_are_held(limit: dict[str, object]
     first.publish(*[saying("x" * 1_000)] * 2)
     held.publish(saying("held"))
     for _ in range(2):
-        got = bench.consumer.get(bench.queue, no_ack=True)
+        got = bench.consumer.get(bench.q, no_ack=True)
         assert got is not None
     if how == "fanout":
-        route = bench.vhost.router.route("amq.fanout", "", USER)
+        route = bench.vhost.router.route("amq.fanout", "", GUEST)
         offer = new.session.offer(route, Envelope("amq.fanout", ""), [saying("new")], mandatory=False)
         assert offer.taken == 0 and offer.full is not None
         return
@@ -390,6 +391,6 @@ def test_a_body_in_several_queues_counts_in_each() -> None:
     for name in ("q", "other"):
         bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
     publisher = Publisher(bench, "p")
-    route = bench.vhost.router.route("amq.fanout", "", USER)
+    route = bench.vhost.router.route("amq.fanout", "", GUEST)
     publisher.session.offer(route, Envelope("amq.fanout", ""), [make_content(1_500)], mandatory=False)
     assert next(node for node in bench.broker.flow.nodes() if node.is_root).used == 3_000

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from typing import Any
 
 from effort import examples
-from flow_bench import USER, Publisher, make_content
+from flow_bench import Publisher, make_content
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -27,6 +27,7 @@ from leveret.engine import (
     Session,
 )
 from leveret.settings import NO_WHOLE_LIMITS, SettingsRepository, SystemUsage, WholeLimits, entry
+from leveret.testing.harness import GUEST
 from leveret.testing.memory_pager import MemoryTempStore
 
 QUEUES = ("a", "b", "c")
@@ -91,7 +92,7 @@ class Flow(RuleBasedStateMachine):
         self.publishers = [Publisher(self, f"p{number}") for number in range(PUBLISHERS)]  # type: ignore[arg-type]
         self.offered: Counter[Publisher] = Counter()
         self.session: Session = self.broker.connections.open(
-            "/", USER, name="consumer", flush=self._take
+            "/", GUEST, name="consumer", flush=self._take
         ).open_session()
         self.session.limit(3, total=False)
         self.out: deque[int] = deque()
@@ -107,7 +108,7 @@ class Flow(RuleBasedStateMachine):
         self.broker.reloading.replace_settings(repository, BrokerOptions(system_usage=system, whole_limits=whole))
 
     def route(self, name: str) -> Any:
-        return self.vhost.router.route("amq.fanout" if name == "*" else "", name, USER)
+        return self.vhost.router.route("amq.fanout" if name == "*" else "", name, GUEST)
 
     def _take(self) -> None:
         for effect in self.session.client.take_outbox():  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ def published(bench: FlowBench, count: int) -> tuple[str, int, int]:
     """Of so many messages: what was confirmed, how many are in the queue, how many are held."""
     publisher = Publisher(bench, "p")
     publisher.publish(*[make_content(SIZE)] * count)
-    return publisher.outcomes(), bench.queue.ready_count, len(publisher.wants)
+    return publisher.outcomes(), bench.q.ready_count, len(publisher.wants)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_what_was_not_held_up_brings_an_address_above_its_threshold() -> None:
     held.publish(*[make_content(SIZE)] * 2)
     assert (held.outcomes(), len(held.wants)) == ("A", 1)
     to_q = {"x_dead_letter_exchange": Field("S", b""), "x_dead_letter_routing_key": Field("S", b"q")}
-    bench.declare("dying", x_max_length=Field("l", 0), **to_q)
+    bench.queue("dying", x_max_length=Field("l", 0), **to_q)
     source = Publisher(bench, "source")
     source.publish(*[make_content(SIZE)] * 2, to="dying")
     bench.end_turn()
-    assert bench.queue.ready_count == 3
+    assert bench.q.ready_count == 3
     refused = Publisher(bench, "refused")
     refused.publish(make_content(SIZE))
     assert refused.outcomes() == "N"
@@ -102,11 +102,11 @@ def test_all_addresses_together(
 ) -> None:
     """With three messages in another queue, of four that the broker may hold; room comes when that queue has some."""
     bench = FlowBench(whole=whole, **settings)
-    other = bench.declare("other")
+    other = bench.queue("other")
     Publisher(bench, "first").publish(*[make_content(SIZE)] * 3, to="other")
     publisher = Publisher(bench, "p")
     publisher.publish(*[make_content(SIZE)] * 3)
-    assert (publisher.outcomes(), bench.queue.ready_count, len(publisher.wants)) == (answers, kept, held)
+    assert (publisher.outcomes(), bench.q.ready_count, len(publisher.wants)) == (answers, kept, held)
     bench.take(3, other)
     assert publisher.outcomes() == "A" * held
     publisher.publish(make_content(SIZE))
@@ -119,12 +119,12 @@ def test_a_limit_on_all_comes_and_goes(policy: str) -> None:
     bench = FlowBench(address_full_policy=policy)
     publisher = Publisher(bench, "p")
     publisher.publish(*[make_content(SIZE)] * 3)
-    bench.reload(whole=WholeLimits(messages_max=3), address_full_policy=policy)
+    bench.configure(whole=WholeLimits(messages_max=3), address_full_policy=policy)
     publisher.publish(*[make_content(SIZE)] * 2)
-    assert bench.queue.ready_count == 3
+    assert bench.q.ready_count == 3
     assert publisher.outcomes() == {"BLOCK": "AAA", "FAIL": "AAANN", "DROP": "AAAAA"}[policy]
-    bench.reload(address_full_policy=policy)
-    assert bench.queue.ready_count == (5 if policy == "BLOCK" else 3)
+    bench.configure(address_full_policy=policy)
+    assert bench.q.ready_count == (5 if policy == "BLOCK" else 3)
     assert not bench.broker.flow.nodes()
     publisher.publish(make_content(SIZE))
     assert publisher.outcomes()[-1] == "A"
@@ -159,9 +159,9 @@ def test_nothing_configured_meters_nothing() -> None:
     drops = {"address_full_policy": "DROP"}
     for settings in ({}, drops, {"address_full_policy": "PAGE"}, drops | {"max_size_messages": 5}):
         bench = FlowBench(**settings)
-        assert bench.queue.meter is None
-        assert bench.queue.takes_plainly is ("max_size_messages" not in settings)
-        assert bench.queue.pageable.share.cap is None
+        assert bench.q.meter is None
+        assert bench.q.takes_plainly is ("max_size_messages" not in settings)
+        assert bench.q.pageable.share.cap is None
         assert not bench.broker.flow.nodes()
 
 
@@ -194,8 +194,8 @@ class Four:
 
 def ready(bench: FlowBench) -> list[str]:
     """The bodies in the queue, in order. Nothing can leave memory."""
-    behind = [part for part in bench.queue.store.paged_parts() if isinstance(part, Message)]
-    return [PLAIN.split(message.content)[1].decode() for message in (*bench.queue.store, *behind)]
+    behind = [part for part in bench.q.store.paged_parts() if isinstance(part, Message)]
+    return [PLAIN.split(message.content)[1].decode() for message in (*bench.q.store, *behind)]
 
 
 def numbers(first: int, last: int) -> list[str]:
@@ -208,24 +208,24 @@ def test_a_policy_that_changes_live() -> None:
     bench = FlowBench(address_full_policy="FAIL", max_size_messages=40)
     four = Four(bench)
     assert four.publish(20) == ["A" * 10 + "N" * 10] * 4
-    bench.reload(address_full_policy="DROP", max_size_messages=40)
+    bench.configure(address_full_policy="DROP", max_size_messages=40)
     assert four.publish(20) == ["A" * 20] * 4
     assert ready(bench) == numbers(0, 10)
-    bench.reload(address_full_policy="PAGE", max_size_messages=40)
+    bench.configure(address_full_policy="PAGE", max_size_messages=40)
     assert four.publish(20) == ["A" * 20] * 4
     assert ready(bench) == numbers(0, 10) + numbers(40, 60)
-    bench.reload(address_full_policy="BLOCK", max_size_messages=40)
+    bench.configure(address_full_policy="BLOCK", max_size_messages=40)
     assert four.publish(20) == [""] * 4
-    assert (len(bench.queue.store), four.held) == (120, 80)
+    assert (len(bench.q.store), four.held) == (120, 80)
     bench.take(120)  # in between held ones come in, whenever 38 or fewer are left
-    assert four.held == 0 or len(bench.queue.store) == 40
+    assert four.held == 0 or len(bench.q.store) == 40
     while four.held:
         bench.take(4)
     assert four.answers() == ["A" * 20] * 4
     in_order = [[body for body in ready(bench) if body.startswith(f"{index}:")] for index in range(4)]
     assert in_order == [sorted(bodies, key=lambda body: int(body[2:])) for bodies in in_order]
-    reconfigure.set_ring_size(bench.queue, 1000)
-    bench.reload()
+    reconfigure.set_ring_size(bench.q, 1000)
+    bench.configure()
     assert four.publish(500) == ["A" * 500] * 4
     assert ready(bench) == numbers(80, 580)[-1000:]
 
@@ -240,9 +240,9 @@ def test_what_is_held_meets_the_next_policy(policy: str, answers: str, kept: int
     four = Four(bench)
     four.publish(10)
     assert four.publish(10) == [""] * 4
-    bench.reload(address_full_policy=policy, max_size_messages=40)
+    bench.configure(address_full_policy=policy, max_size_messages=40)
     assert four.answers() == [answers] * 4
-    assert len(bench.queue.store) == kept
+    assert len(bench.q.store) == kept
     assert four.held == (40 if policy == "BLOCK" else 0)
 
 
@@ -251,10 +251,10 @@ def test_what_is_held_meets_a_ring() -> None:
     bench = FlowBench(address_full_policy="BLOCK", max_size_messages=40)
     four = Four(bench)
     four.publish(20)
-    reconfigure.set_ring_size(bench.queue, 8)
-    bench.reload()
+    reconfigure.set_ring_size(bench.q, 8)
+    bench.configure()
     assert four.answers() == ["A" * 10] * 4
-    assert len(bench.queue.store) == 40  # a resized ring shrinks with what is consumed
+    assert len(bench.q.store) == 40  # a resized ring shrinks with what is consumed
     bench.take(38)
     four.publish(4)
     assert ready(bench) == numbers(20, 24)[-8:]

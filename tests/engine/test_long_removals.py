@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from steps import steps
 
-from leveret.engine import PLAIN, Broker, Envelope, Field, ManualClock, User, encode_header
+from leveret.engine import Broker, Field, ManualClock, User
+from leveret.testing.harness import Harness
 
 COUNT = 30_000  # more than one slice
 
@@ -13,20 +14,15 @@ COUNT = 30_000  # more than one slice
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_what_was_ready_is_freed_as_it_is(is_deleted: bool) -> None:
     """The very list that was in the store waits to be freed."""
-    user = User("guest")
-    broker = Broker(ManualClock())
-    client = broker.connections.open("/", user, name="c", flush=lambda: None)
-    vhost = broker.virtual_hosts["/"]
-    queue = vhost.queues.declare("q", client=client)
-    content = PLAIN.join(encode_header(1), b"x")
-    route = vhost.router.route("", "q", user)
-    client.open_session().publish(route, Envelope("", "q"), [content] * COUNT, mandatory=False)
+    harness = Harness(unsent_max=1 << 40)
+    broker, vhost, client = harness.broker, harness.vhost, harness.client
+    queue = harness.queue(durable=False)
+    harness.publish(*["x"] * COUNT)
     ready = queue.store.ready
     remove = vhost.queues.delete if is_deleted else vhost.queues.purge
     assert remove("q", client) == COUNT
     assert list(map(id, broker.background._freed)) == [id(ready)]
-    while broker.end_turn():
-        pass
+    harness.finish_turns()
     assert not ready and not broker.background.pending
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from subscribers import USER, Bench, topics
+from subscribers import Bench, topics
 
-from leveret.engine import Client, ConsumerCancelled, Delivered, Queue, Session, consumers
+from leveret.engine import ConsumerCancelled, consumers
 from leveret.engine.clients.slow_consumers import CANCELLED, CLOSED, REPORTED, SlowConsumer
-from leveret.engine.messages.field_table import Field
 from leveret.settings import entry
 
 SLOW = {"abort_slow_consumer_after_ms": 2000, "abort_slow_consumer_check_period_ms": 500}
@@ -26,7 +25,7 @@ class World:
 
     def __init__(self, **settings: Any) -> None:
         self.bench = Bench(entry("q", **settings))
-        self.queue: Queue = self.bench.vhost.queues.declare("q", client=None, durable=True, arguments={})
+        self.queue = self.bench.queue()
         self.found: list[SlowConsumer] = []
         self.bench.broker.context.slow_consumers.on_found = self.found.append
         self.deadlines = self.bench.broker.context.deadlines
@@ -47,26 +46,24 @@ class Consumer:
 
     def __init__(self, world: World, name: str, *, prefetch: int, no_ack: bool, selector: str) -> None:
         self.world = world
-        self.client: Client = world.bench.broker.connections.open("/", USER, name=name, flush=self._read)
-        self.session: Session = self.client.open_session()
-        self.session.limit(prefetch, total=False)
-        arguments = {"x-selector": Field("S", selector.encode())} if selector else {}
-        self.session.consume(world.queue, name, no_ack=no_ack, exclusive=False, arguments=arguments)
         self.got = 0
         self.is_cancelled = False
         self.reads = True
+        self.session = world.bench.connect(name, flush=self._read)
+        self.client = self.session.client
+        arguments = {"x_selector": selector} if selector else {}
+        world.bench.consume(world.queue, name, by=self.session, prefetch=prefetch, no_ack=no_ack, **arguments)
         world.bench.end_turn()
 
     def _read(self) -> None:
-        if not self.reads:
-            return
-        for effect in self.client.take_outbox():
-            if isinstance(effect, Delivered):
-                self.got += len(effect.contents)
-            else:
-                assert isinstance(effect, ConsumerCancelled)
-                self.is_cancelled = True
-        self.client.drained()
+        bench = self.world.bench
+        if self.reads:
+            bench.read(self.client)
+            assert all(isinstance(one, ConsumerCancelled) for one in bench.effects)
+            self.got += len(bench.deliveries)
+            self.is_cancelled = self.is_cancelled or bool(bench.effects)
+            bench.deliveries.clear()
+            bench.effects.clear()
 
     def ack(self, count: int = 1) -> None:
         """The oldest ones."""
@@ -191,8 +188,8 @@ def test_who_does_not_read_is_slow_also_without_acknowledgements() -> None:
 def test_a_neighbour_on_its_channel_does_not_make_it_fast() -> None:
     world = World(**SLOW)
     slow = world.consumer("slow")
-    world.bench.vhost.queues.declare("other", client=None, durable=True, arguments={})
-    slow.session.consume(world.bench.vhost.queues.named("other"), "fast", no_ack=True, exclusive=False, arguments={})
+    world.bench.queue("other")
+    world.bench.consume("other", "fast", by=slow.session, no_ack=True)
     world.publish(20)
     for _ in range(30):
         world.bench.publish("y", exchange="", key="other")
@@ -320,12 +317,9 @@ def test_no_deadline_without_such_rules() -> None:
 
 def test_many_queues_are_looked_at_in_slices() -> None:
     bench = Bench(entry("#", **SLOW))  # type: ignore[arg-type]
-    client = bench.broker.connections.open("/", USER, name="c", flush=lambda: None)
-    session = client.open_session()
-    session.limit(1, total=False)
+    session = bench.connect("c")
     for number in range(450):
-        queue = bench.vhost.queues.declare(f"q{number}", client=None, durable=True, arguments={})
-        session.consume(queue, f"c{number}", no_ack=False, exclusive=False, arguments={})
+        bench.consume(bench.queue(f"q{number}"), f"c{number}", by=session, prefetch=1)
         bench.publish("1", "2", exchange="", key=f"q{number}")
     for _ in range(6):
         bench.advance(500)
@@ -350,12 +344,10 @@ def test_a_reload() -> None:
 def test_subscribers_of_a_topic() -> None:
     """By the topic's policy; an auto-delete queue goes with its consumer."""
     bench = Bench(destinations=topics(PRICES_=dict(SLOW)))
-    client = bench.broker.connections.open("/", USER, name="c", flush=lambda: None)
-    session = client.open_session()
-    session.limit(1, total=False)
-    queue = bench.vhost.queues.declare("q", client=client, auto_delete=True)
-    bench.vhost.bindings.add("queue", "q", "amq.topic", "#", {})
-    session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
+    session = bench.connect("c")
+    bench.queue(client=session.client, durable=False, auto_delete=True)
+    bench.bind("q", "amq.topic", "#")
+    bench.consume(by=session, prefetch=1)
     bench.publish("1", "2", "3")
     for _ in range(40):
         bench.advance(100)

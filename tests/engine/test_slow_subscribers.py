@@ -6,7 +6,7 @@ Every row is in virtual time; over sockets: tests/server/test_slow_subscribers.p
 from __future__ import annotations
 
 import pytest
-from subscribers import USER, Bench, Subscriber, numbers, topics
+from subscribers import Bench, Subscriber, numbers, topics
 
 from leveret.engine import Envelope
 from leveret.engine.events import EventKind
@@ -220,7 +220,7 @@ def test_they_are_announced_with_their_cause() -> None:
 def test_only_transient_subscribers(declared: dict[str, bool], keeps: int) -> None:
     """Queues page E.2: exclusive or auto-delete, and not durable."""
     bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 2}))
-    client = bench.broker.connections.open("/", USER, name="c", flush=lambda: None)
+    client = bench.broker.connections.open("/", bench.user, name="c", flush=lambda: None)
     queue = bench.vhost.queues.declare("q", client=client, **declared)  # type: ignore[arg-type]
     bench.vhost.bindings.add("queue", "q", "amq.topic", "#", {})
     bench.publish(*numbers(1, 10))
@@ -313,10 +313,10 @@ def test_limits_of_a_topic_hold_for_its_subscribers() -> None:
     """Queues page E.2: memory-limit of a topic, without a limit of what waits."""
     bench = Bench(destinations=topics(PRICES_={"memory_limit": 5_000, "cursor": "vm"}))
     subscriber = Subscriber(bench, "q", consumes=False).bind("#")
-    route = bench.vhost.router.route("amq.topic", "PRICES.X", USER)
+    route = bench.vhost.router.route("amq.topic", "PRICES.X", bench.user)
     assert route.is_metered
     content = PLAIN.join(encode_header(2_000), bytes(2_000))
-    offer = bench.publisher.offer(route, Envelope("amq.topic", "PRICES.X"), [content] * 10, mandatory=False)
+    offer = bench.session.offer(route, Envelope("amq.topic", "PRICES.X"), [content] * 10, mandatory=False)
     assert offer.taken == subscriber.queue.ready_count == 3
 
 

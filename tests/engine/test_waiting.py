@@ -2,41 +2,30 @@
 
 import random
 
-from leveret.engine import Broker, Delivered, Envelope, ManualClock, User
+from leveret.engine import Envelope
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
+from leveret.testing.harness import Harness
 
 COUNT, RUN, MS = 100_000, 500, 1_000_000
-USER = User("guest")
 
 
 def test_100_000_mixed_delays_are_exact() -> None:
     """Published in runs while time passes; every delivery comes at the instant that it is due."""
-    clock, chance = ManualClock(), random.Random(7)
-    broker = Broker(clock)
+    harness, chance = Harness(), random.Random(7)
+    clock = harness.clock
     arrived: dict[int, int] = {}
 
     def flush() -> None:
-        for effect in client.take_outbox():
-            assert isinstance(effect, Delivered)
-            for content in effect.contents:
-                arrived[int(PLAIN.split(content)[1])] = clock.monotonic_ns()
-        client.drained()
+        harness.read(session.client)
+        arrived.update((int(one.body), clock.monotonic_ns()) for one in harness.deliveries)
+        harness.deliveries.clear()
 
-    client = broker.connections.open("/", USER, name="test", flush=flush)
-    session = client.open_session()
-    client.vhost.queues.declare("q", client=client)
-    session.consume(client.vhost.queues.named("q"), "t", no_ack=True, exclusive=False, arguments={})
-    route = client.vhost.router.route("", "q", USER)
+    session = harness.connect("test", flush=flush)
+    harness.queue(durable=False)
+    harness.consume(tag="t", by=session, no_ack=True)
+    route = harness.route("q")
     due: dict[int, int] = {}
-
-    def advance_to(until_ns: int) -> None:
-        while (next_ns := broker.next_deadline_ns()) is not None and next_ns <= until_ns:
-            clock.advance_ns(next_ns - clock.monotonic_ns())
-            broker.advance()
-            while broker.end_turn():
-                pass
-        clock.advance_ns(until_ns - clock.monotonic_ns())
 
     for first in range(0, COUNT, RUN):
         contents = []
@@ -47,25 +36,19 @@ def test_100_000_mixed_delays_are_exact() -> None:
             contents.append(PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body))
         facts = scan_properties(PLAIN.split(contents[0])[0][12:])
         session.publish(route, Envelope("", "q", facts), contents, mandatory=False)
-        advance_to(clock.monotonic_ns() + chance.randrange(5) * MS)
-    advance_to(max(due.values()))
+        harness.advance(chance.randrange(5))
+    harness.advance((max(due.values()) - clock.monotonic_ns()) / MS)
     assert arrived == due
 
 
 def test_an_exchange_that_delays_is_looked_at_late() -> None:
     """Two messages are due, one after the other, when the broker looks: they arrive in the order of their times."""
-    clock = ManualClock()
-    broker = Broker(clock)
-    client = broker.connections.open("/", USER, name="test", flush=lambda: None)
-    session, vhost = client.open_session(), client.vhost
-    vhost.queues.declare("q", client=client)
-    vhost.exchanges.declare("later", "x-delayed-message", arguments={"x-delayed-type": Field("S", b"fanout")})
-    vhost.bindings.add("queue", "q", "later", "", {})
+    harness = Harness()
+    queue = harness.queue(durable=False)
+    harness.vhost.exchanges.declare("later", "x-delayed-message", arguments={"x-delayed-type": Field("S", b"fanout")})
+    harness.bind("q", "later")
     for delay_ms in (500, 300, 300, 0):
-        body = b"%d" % delay_ms
-        content = PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body)
-        facts = scan_properties(PLAIN.split(content)[0][12:])
-        session.publish(vhost.router.route("later", "", USER), Envelope("later", "", facts), [content], mandatory=False)
-    clock.advance_ns(500 * MS)
-    broker.advance()
-    assert [int(message.body) for message in vhost.queues.named("q").store] == [0, 300, 300, 500]
+        harness.publish(str(delay_ms), key="", exchange="later", headers={"x-delay": delay_ms})
+    harness.clock.advance_ns(500 * MS)
+    harness.broker.advance()
+    assert [int(message.body) for message in queue.store] == [0, 300, 300, 500]

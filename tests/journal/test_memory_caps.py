@@ -12,19 +12,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from flow_bench import MIB, USER, FlowBench, Publisher
+from flow_bench import MIB, FlowBench, Publisher
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Delivered, Location, Message, PropertySummary, Queue, Route, Session
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import tailed_store
-from leveret.journal import Journal, JournalOptions
-from leveret.journal.recording.pager import JournalPager
-from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
 from leveret.journal.recording.temp_store import Chunk, FileTempStore
 from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
+from leveret.testing.harness import GUEST
 
 KIB = 1024
 STORED, TRANSIENT = PropertySummary(persistent=True), PropertySummary()
@@ -39,55 +36,33 @@ class Bench(FlowBench):
     `memory`: octets that messages of all queues may take.
     """
 
-    files: SimulatedFiles | None = None
-
-    def __init__(self, *, has_journal: bool = True, memory: int = 64 * MIB, **settings: Any) -> None:
-        self.memory, self.has_journal = memory, has_journal
-        self.journal: Journal | None = None
-        super().__init__(open_temp=FileTempStore, **settings)
-
-    def begin(self) -> None:
-        if self.has_journal:
-            self.files = self.files or SimulatedFiles()
-            options = JournalOptions(segment_size=1 << 20)
-            self.journal = Journal.open(
-                "j", self.broker.context.clock, options, files=self.files, threaded=False, new_id=bytes(16)
-            )
-            recorder = Recorder(self.broker, self.journal)
-            self.broker.context.storage.pager = JournalPager(self.broker, self.journal, recorder, self.memory)
-            restore(self.broker, self.journal, recorder)
-
-    def end_turn(self) -> None:
-        """Until there is nothing to do."""
-        while self.broker.end_turn() or self.broker.scheduler.load():
-            self.commit()
-        self.commit()
+    def __init__(
+        self,
+        *,
+        has_journal: bool = True,
+        memory: int = 64 * MIB,
+        files: SimulatedFiles | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            open_temp=FileTempStore,
+            journal=(files or SimulatedFiles()) if has_journal else None,
+            memory=memory if has_journal else None,
+            **settings,
+        )
 
     def advance_ms(self, ms: int) -> None:
         """Time passes, and what is due is done."""
         for _ in range(ms // 100):
-            self.broker.context.clock.advance_ns(100_000_000)  # type: ignore[attr-defined]
-            self.broker.advance()
-            self.end_turn()
+            self.advance(100)
 
-    def commit(self) -> None:
-        if self.journal is not None:
-            self.journal.commit()
-            self.journal.wait(self.journal.next_lsn)
-            self.broker.more_is_safe()
-
-    def route(self, name: str) -> Route:
+    def route(self, key: str, exchange: str = "") -> Route:
         """Of prices to a topic exchange."""
-        return self.vhost.router.route("amq.topic", name, USER) if name.startswith("PRICES") else super().route(name)
+        return super().route(key, "amq.topic" if key.startswith("PRICES") else exchange)
 
     @property
     def temp_used(self) -> int:
         return self.broker.context.storage.temp.used
-
-    def close(self) -> None:
-        if self.journal is not None:
-            self.journal.close()
-        self.broker.context.storage.close()
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:
@@ -122,10 +97,10 @@ class Subscriber:
 
     def __init__(self, bench: Bench, queue: Queue | None = None, *, prefetch: int) -> None:
         self.bench = bench
-        self.client = bench.broker.connections.open("/", USER, name="s", flush=self._read)
+        self.client = bench.broker.connections.open("/", GUEST, name="s", flush=self._read)
         self.session: Session = self.client.open_session()
         self.session.limit(prefetch, total=False)
-        self.queue = queue or bench.queue
+        self.queue = queue or bench.q
         self.got: list[int] = []
         self.most = 0  # octets that were in memory at some time
         self.session.consume(self.queue, "c", no_ack=False, exclusive=False, arguments={})
@@ -175,15 +150,15 @@ def test_where_messages_go_that_leave_memory(has_journal: bool, facts: PropertyS
     publisher = published(bench, facts, 2000)
     assert (publisher.published, publisher.wants) == (2000, type(publisher.wants)())
     cap = CAPS[holds]
-    assert cap - 50 * KIB <= in_memory(bench.queue) <= cap
+    assert cap - 50 * KIB <= in_memory(bench.q) <= cap
     size = HEADER + 1000
     is_spooled = facts is TRANSIENT or not has_journal
-    assert bench.temp_used == (2000 * size - bench.queue.store.in_memory * size if is_spooled else 0)
+    assert bench.temp_used == (2000 * size - bench.q.store.in_memory * size if is_spooled else 0)
     subscriber = Subscriber(bench, prefetch=20)
     subscriber.drain()
     assert subscriber.got == list(range(2000))
     assert subscriber.most <= cap + KIB
-    assert (bench.temp_used, in_memory(bench.queue)) == (0, 0)
+    assert (bench.temp_used, in_memory(bench.q)) == (0, 0)
     bench.close()
 
 
@@ -193,9 +168,9 @@ def test_the_temp_store_is_full(has_journal: bool) -> None:
     bench = Bench(has_journal=has_journal, system=system, memory_limit=LIMIT, producer_flow_control=False)
     publisher = published(bench, TRANSIENT, 2000)
     size = HEADER + 1000
-    assert publisher.published == len(bench.queue.store)
+    assert publisher.published == len(bench.q.store)
     assert MIB <= bench.temp_used <= MIB + 50 * size
-    assert CAPS[False] - 50 * KIB <= in_memory(bench.queue) <= CAPS[False]
+    assert CAPS[False] - 50 * KIB <= in_memory(bench.q) <= CAPS[False]
     assert publisher.full is not None
     assert (publisher.full.destination, publisher.full.limit) == ("broker", "temp")
     subscriber = Subscriber(bench, prefetch=20)
@@ -238,11 +213,11 @@ def test_a_temp_store_whose_disk_is_well_again(before: int) -> None:
     for _ in range(5):
         bench.advance_ms(1000)
     assert publisher.published == 2000
-    assert in_memory(bench.queue) <= CAPS[True]
+    assert in_memory(bench.q) <= CAPS[True]
     subscriber = Subscriber(bench, prefetch=20)
     subscriber.drain()
     assert subscriber.got == list(range(2000))
-    assert (bench.temp_used, in_memory(bench.queue)) == (0, 0)
+    assert (bench.temp_used, in_memory(bench.q)) == (0, 0)
     bench.broker.context.clock.advance_ns(5_000_000_000)  # type: ignore[attr-defined]
     assert bench.broker.advance() == 0  # nobody tries any more
     bench.close()
@@ -252,8 +227,8 @@ def test_the_cursor_that_keeps_all_in_memory(has_journal: bool) -> None:
     """Queues page G.E, row E01: everything counts, nothing leaves, and publishers wait at the limit."""
     bench = Bench(has_journal=has_journal, memory_limit=LIMIT, cursor="vm")
     publisher = published(bench, STORED, 300)
-    assert (publisher.published, bench.queue.store.in_memory) == (200, 200)
-    assert not bench.queue.store.is_deep
+    assert (publisher.published, bench.q.store.in_memory) == (200, 200)
+    assert not bench.q.store.is_deep
     bench.take(200)
     assert publisher.published == 300
     bench.close()
@@ -261,7 +236,7 @@ def test_the_cursor_that_keeps_all_in_memory(has_journal: bool) -> None:
 
 def topic_subscriber(bench: Bench, name: str, prefetch: int) -> Subscriber:
     """A queue of its own at the topic exchange."""
-    client = bench.broker.connections.open("/", USER, name=name, flush=lambda: None)
+    client = bench.broker.connections.open("/", GUEST, name=name, flush=lambda: None)
     queue = bench.vhost.queues.declare(name, client=client, auto_delete=True)
     bench.vhost.bindings.add("queue", name, "amq.topic", "PRICES.#", {})
     subscriber = Subscriber(bench, queue, prefetch=prefetch)
@@ -295,13 +270,13 @@ def test_publishers_go_on_when_what_is_out_is_settled(has_journal: bool) -> None
     bench = Bench(has_journal=has_journal, memory_limit=limit)
     assert published(bench, STORED, 1000).published == 1000
     subscriber = Subscriber(bench, prefetch=150)
-    assert (len(subscriber.got), bench.queue.store.in_memory) == (150, 0)
+    assert (len(subscriber.got), bench.q.store.in_memory) == (150, 0)
     publisher = published(bench, STORED, 10, 1000)
     assert publisher.published == 0
     subscriber.session.cancel("c")
     subscriber.ack()
     assert publisher.published == 10
-    assert in_memory(bench.queue) <= limit // 2
+    assert in_memory(bench.q) <= limit // 2
     assert list(map(number_of, bench.take(860))) == list(range(150, 1010))
     bench.close()
 
@@ -311,13 +286,13 @@ def test_what_comes_back_leaves_again(has_journal: bool) -> None:
     bench = Bench(has_journal=has_journal, memory_limit=LIMIT, producer_flow_control=False)
     published(bench, STORED, 1000)
     subscribers = [Subscriber(bench, prefetch=400) for _ in range(2)]
-    assert in_memory(bench.queue) >= 800 * KIB
+    assert in_memory(bench.q) >= 800 * KIB
     for one in subscribers:
         one.client.close(failed=True)
         bench.end_turn()
-    assert in_memory(bench.queue) <= CAPS[False]
-    assert bench.queue.meter is not None
-    assert bench.temp_used == (0 if has_journal else bench.queue.meter.paged * (HEADER + 1000))
+    assert in_memory(bench.q) <= CAPS[False]
+    assert bench.q.meter is not None
+    assert bench.temp_used == (0 if has_journal else bench.q.meter.paged * (HEADER + 1000))
     last = Subscriber(bench, prefetch=10)
     last.drain()
     assert last.got == list(range(1000))
@@ -382,7 +357,7 @@ def test_an_address_that_pages(has_journal: bool, limits: dict[str, int]) -> Non
     """Address-settings page 3.3: nobody waits, and no more than its size is in memory; 0 pages all."""
     bench = Bench(has_journal=has_journal, **limits)
     assert published(bench, STORED, 2000).published == 2000
-    store = bench.queue.store
+    store = bench.q.store
     assert store.in_memory <= limits.get("max_size_messages", 1000)
     assert store.held_octets <= limits.get("max_size_bytes", MIB) + 200 * store.in_memory
     assert (store.in_memory == 0) is (0 in limits.values())
@@ -397,7 +372,7 @@ def test_an_address_that_pages(has_journal: bool, limits: dict[str, int]) -> Non
 def test_all_addresses_together(has_journal: bool, whole: WholeLimits) -> None:
     """At a limit on the whole an address that pages does so; none waits (Artemis' global-max-size, -messages)."""
     bench = Bench(has_journal=has_journal, whole=whole)
-    queues = [bench.queue, *(bench.declare(name) for name in ("a", "b"))]
+    queues = [bench.q, *(bench.queue(name) for name in ("a", "b"))]
     for queue in queues:
         publisher = Publisher(bench, queue.name)
         for start in range(0, 500, 50):
@@ -419,19 +394,19 @@ def test_a_limit_that_comes_later(has_journal: bool, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tailed_store, "LEAVING_MAX", 100)
     bench = Bench(has_journal=has_journal)
     published(bench, STORED, 2000)
-    assert bench.queue.store.in_memory == 2000
+    assert bench.q.store.in_memory == 2000
     bench.broker.reloading.replace_settings(
         SettingsRepository([entry("q", max_size_messages=300)]), bench.broker.context.options
     )
-    steps: list[int] = [bench.queue.store.in_memory]
+    steps: list[int] = [bench.q.store.in_memory]
     while len(steps) < 3 or steps[-1] != steps[-3]:
         bench.broker.end_turn()
-        steps.append(bench.queue.store.in_memory)
+        steps.append(bench.q.store.in_memory)
     assert steps[-1] == 300
     assert max(before - after for before, after in pairwise(steps)) == 100
     bench.end_turn()
-    assert bench.queue.store.in_memory == 300
-    bench.reload()
+    assert bench.q.store.in_memory == 300
+    bench.configure()
     subscriber = Subscriber(bench, prefetch=20)
     subscriber.drain()
     assert subscriber.got == list(range(2000))
@@ -456,12 +431,12 @@ def test_what_was_just_read_back_stays(has_journal: bool, monkeypatch: pytest.Mo
     other = Subscriber(bench, prefetch=1)
     for _ in range(99):
         other.ack()
-        assert bench.queue.store.in_memory <= 1
+        assert bench.q.store.in_memory <= 1
     assert other.got == list(range(500, 600))
     assert len(loads) <= 2 * 100
     hoarder.client.close(failed=True)
     bench.end_turn()
-    assert in_memory(bench.queue) <= CAPS[False]
+    assert in_memory(bench.q) <= CAPS[False]
     other.drain()
     assert other.got == [*range(500, 600), *range(500), *range(600, 1000)]
     bench.close()
@@ -476,10 +451,10 @@ def test_after_a_restart() -> None:
     assert bench.files is not None
     files = bench.files.power_cut()
     bench.close()
-    again = Restarted(files, settings)
+    again = Bench(files=files, **settings)
     again.end_turn()
-    assert len(again.queue.store) == 900
-    assert in_memory(again.queue) <= CAPS[True]
+    assert len(again.q.store) == 900
+    assert in_memory(again.q) <= CAPS[True]
     stored = next(node for node in again.broker.flow.nodes() if node.limit_name == "store")
     assert 900 * 1000 <= stored.used <= 900 * (1000 + 48)
     subscriber = Subscriber(again, prefetch=20)
@@ -487,14 +462,6 @@ def test_after_a_restart() -> None:
     assert subscriber.got == list(range(100, 1000))
     assert stored.used == 0
     again.close()
-
-
-class Restarted(Bench):
-    """On what the files have."""
-
-    def __init__(self, files: SimulatedFiles, settings: dict[str, Any]) -> None:
-        self.files = files
-        super().__init__(**settings)
 
 
 @pytest.mark.parametrize("has_headers", [True, False])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
-from flow_bench import HEADER, USER, FlowBench, Publisher
+from flow_bench import HEADER, FlowBench, Publisher
 from flow_model import FlowMessage, FlowModel
 from model_side import Observation, Operation, Side
 
@@ -114,8 +114,8 @@ class FlowModelSide(Side):
 class Bench(FlowBench):
     """A bench with two queues, whose publishers may publish to both at once."""
 
-    def route(self, name: str) -> Any:
-        return self.vhost.router.route("amq.fanout" if name == "*" else "", name, USER)
+    def route(self, key: str, exchange: str = "") -> Any:
+        return super().route(key, "amq.fanout" if key == "*" else exchange)
 
 
 class FlowEngineSide(Side):
@@ -166,7 +166,7 @@ class FlowEngineSide(Side):
         self._configure()
         self.bench.vhost.queues.delete("q", None)
         for name in QUEUES:
-            self.bench.declare(name)
+            self.bench.queue(name)
             self.bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
 
     def _publisher(self, operation: Operation) -> Publisher:

@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from simulated_files import SimulatedFiles
+
 from leveret.engine import (
     Blocker,
-    Broker,
     BrokerOptions,
     Client,
     Envelope,
-    ManualClock,
     PropertySummary,
     Queue,
-    Route,
     Session,
     TempStore,
-    User,
 )
 from leveret.engine.messages.content import PLAIN, encode_header
-from leveret.engine.messages.field_table import Field
+from leveret.journal import JournalOptions
 from leveret.settings import NO_WHOLE_LIMITS, SettingsRepository, SystemUsage, WholeLimits, entry
+from leveret.testing.harness import GUEST, Harness
 from leveret.testing.memory_pager import MemoryPager
 
-USER = User("guest")
 MIB = 1024 * 1024
 #: A header without properties.
 HEADER = encode_header(0)
@@ -45,7 +43,7 @@ class Publisher:
 
     def __init__(self, bench: FlowBench, name: str) -> None:
         self.bench = bench
-        self.client: Client = bench.broker.connections.open("/", USER, name=name, flush=lambda: None)
+        self.client: Client = bench.broker.connections.open("/", GUEST, name=name, flush=lambda: None)
         self.session: Session = self.client.open_session()
         self.session.select_confirms()
         self.wants: deque[bytes] = deque()
@@ -104,11 +102,13 @@ class Publisher:
         return used, before - messages
 
 
-class FlowBench:
-    """One broker with settings for the queue `q`.
+class FlowBench(Harness):
+    """One broker with settings for the queue `q`, and a consumer that only gets.
 
     `pager`, `open_temp`: where messages go that leave memory; without them none do.
     """
+
+    ends_turns = False
 
     def __init__(
         self,
@@ -117,54 +117,43 @@ class FlowBench:
         whole: WholeLimits = NO_WHOLE_LIMITS,
         pager: MemoryPager | None = None,
         open_temp: Callable[[], TempStore] | None = None,
+        journal: SimulatedFiles | None = None,
+        memory: int | None = None,
         **settings: object,
     ) -> None:
+        self.pager, self.open_temp = pager, open_temp
         repository, options = _configured(system, whole, settings)
-        self.broker = Broker(ManualClock(), settings=repository, options=options, unsent_max=1 << 40)
-        self.broker.context.storage.pager = pager
-        if open_temp is not None:
-            self.broker.context.storage.open_temp = open_temp
-        self.begin()
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.summary = PropertySummary()
-        self.queue: Queue = self.declare("q")
-        self.consumer: Session = self.broker.connections.open(
-            "/", USER, name="consumer", flush=lambda: None
-        ).open_session()
-        self.got: list[int] = []
+        super().__init__(
+            repository,
+            journal=journal,
+            journal_options=JournalOptions(segment_size=1 << 20),
+            memory=memory,
+            options=options,
+            unsent_max=1 << 40,
+        )
 
     def begin(self) -> None:
-        """The broker has nothing yet."""
+        super().begin()
+        storage = self.broker.context.storage
+        if self.pager is not None:
+            storage.pager = self.pager
+        if self.open_temp is not None:
+            storage.open_temp = self.open_temp
+        self.summary = PropertySummary()
+        self.q: Queue = self.queue()
+        self.consumer = self.session
 
-    def declare(self, name: str, **arguments: Field) -> Queue:
-        """A durable queue; those of other names than `q` have no settings. Arguments have underscores for dashes."""
-        table = {key.replace("_", "-"): value for key, value in arguments.items()}
-        return self.vhost.queues.declare(name, client=None, durable=True, arguments=table)
-
-    def reload(
+    def configure(
         self, *, system: SystemUsage | None = None, whole: WholeLimits = NO_WHOLE_LIMITS, **settings: object
     ) -> None:
         """The configuration is another one now."""
         self.broker.reloading.replace_settings(*_configured(system, whole, settings))
         self.end_turn()
 
-    def route(self, name: str) -> Route:
-        return self.vhost.router.route("", name, USER)
-
-    def take(self, count: int, queue: Queue | None = None) -> list[bytes]:
-        """Get and acknowledge so many. Returns their bodies."""
-        bodies = []
-        for _ in range(count):
-            got = self.consumer.get(queue or self.queue, no_ack=False)
-            assert got is not None
-            self.consumer.ack(got[0])
-            bodies.append(got[1].envelope.framing.split(got[1].content)[1])
+    def take(self, count: int = 1, queue: str | Queue = "q") -> list[bytes]:
+        bodies = super().take(count, queue)
         self.end_turn()
         return bodies
-
-    def end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.scheduler.load():
-            pass
 
     @property
     def used(self) -> int:
