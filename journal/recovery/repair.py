@@ -32,58 +32,160 @@ def repair(directory: str, out: str, files: Files = REAL) -> Repaired:
     Raises: ForeignDirectory (also when `out` is not empty), DirectoryLocked, OSError.
     """
     format_ = _format_of(files, directory)
-    journal_id = format_.journal_id
     if files.names(out):
         raise ForeignDirectory(f"{out}: it is not empty")
-    target = Directory.open(out, files, new_id=journal_id)
+    target = Directory.open(out, files, new_id=format_.journal_id)
     target.add_needs(format_.needs)
-    result = Repaired()
-    state = _Known(journal_id)
     try:
-        bases = _own_segments(files, directory, journal_id)
-        for base_lsn in bases:
-            _collect_names(files, directory, base_lsn, state.names)
-        for at, base_lsn in enumerate(bases):
-            following = bases[at + 1] if at + 1 < len(bases) else None
-            copy = _Copy(files, out, base_lsn, state, result)
-            _repair_segment(files, directory, base_lsn, following, copy, result)
-            copy.finish(following)
-        if bases:
-            _tell_what_is_before(files, out, bases[0], state, result)
-        files.sync_directory(out)
+        return _Repair(files, directory, out, format_.journal_id).run()
     finally:
         target.close()
-    return result
 
 
-def _own_segments(files: Files, directory: str, journal_id: bytes) -> list[int]:
-    """Base LSNs of the segments of this journal that do not overlap the one before."""
-    found: list[int] = []
-    end = 0
-    for base_lsn in segments_in(files, directory):
-        if base_lsn < end or _id_of_segment(files, directory, base_lsn) not in (journal_id, None):
-            continue
-        found.append(base_lsn)
-        with opened(files, directory, base_lsn) as handle:
-            footer = footer_of(files, handle, base_lsn)
-        if footer is not None:
-            end = footer.end_lsn
-    return found
+class _Repair:
+    """What is carried from segment to segment: names, the last checkpoint, the result."""
+
+    def __init__(self, files: Files, directory: str, out: str, journal_id: bytes) -> None:
+        self.files = files
+        self._directory = directory
+        self.out = out
+        self.journal_id = journal_id
+        self.names = Names()
+        self.checkpoint = (0, 0)
+        self.result = Repaired()
+
+    def run(self) -> Repaired:
+        """Copy all segments."""
+        bases = self._own_segments()
+        for base_lsn in bases:
+            self._collect_names(base_lsn)
+        for base_lsn, following in zip(bases, [*bases[1:], None]):
+            copy = _Copy(self, base_lsn)
+            self._copy_segment(base_lsn, following, copy)
+            copy.finish(following)
+        if bases:
+            self._mark_what_is_before(bases[0])
+        self.files.sync_directory(self.out)
+        return self.result
+
+    def _own_segments(self) -> list[int]:
+        """Base LSNs of the segments of this journal that do not overlap the one before."""
+        files, directory = self.files, self._directory
+        found: list[int] = []
+        end = 0
+        for base_lsn in segments_in(files, directory):
+            if base_lsn < end or _id_of_segment(files, directory, base_lsn) not in (self.journal_id, None):
+                continue
+            found.append(base_lsn)
+            with opened(files, directory, base_lsn) as handle:
+                footer = footer_of(files, handle, base_lsn)
+            if footer is not None:
+                end = footer.end_lsn
+        return found
+
+    def _collect_names(self, base_lsn: int) -> None:
+        """Add the names that any whole block of the segment defines; they agree, as no id is assigned twice."""
+        with opened(self.files, self._directory, base_lsn) as handle:
+            scan: Scan | None = Scan(self.files, handle, base_lsn)
+            while scan is not None:
+                for block in scan:
+                    for _, record in block.records():
+                        if record.kind == DEFINE:
+                            self.names.set(record.arg, decode_define(record.heap))
+                later = scan.next_block() if scan.position < scan.size else None
+                scan = None if later is None else Scan(self.files, handle, later.header.base_lsn, offset=later.offset)
+
+    def _copy_segment(self, base_lsn: int, following: int | None, copy: "_Copy") -> None:
+        """Copy the blocks of a segment. `following`: base LSN of the next one, from which on no block is taken."""
+        with opened(self.files, self._directory, base_lsn) as handle:
+            scan = Scan(self.files, handle, base_lsn)
+            while True:
+                for block in scan:
+                    if following is not None and block.end_lsn > following:
+                        return
+                    copy.add(block)
+                try:
+                    self.result.torn_bytes += scan.check_tail(segment_name(base_lsn), is_last=following is None)
+                    return
+                except Damaged:
+                    later = scan.next_block()
+                    if later is None or (following is not None and later.header.base_lsn >= following):
+                        return
+                    copy.gap(later.header.base_lsn)
+                    scan = Scan(self.files, handle, later.header.base_lsn, offset=later.offset)
+
+    def _mark_what_is_before(self, base_lsn: int) -> None:
+        """Add a segment that marks a gap, if the checkpoint's begin or a needed content is before the first segment."""
+        begin, _ = self.checkpoint
+        first = base_lsn
+        if begin < base_lsn and base_lsn != 1:
+            first = max(begin - 1, 1)
+            _Copy(self, first).finish(base_lsn)
+        content = first_content(replayed(self.files, self.out))
+        if content < first:  # one segment instead of two: each footer takes an LSN
+            if first != base_lsn:
+                self.files.unlink(path_of(self.out, first))
+                self.result.lost.pop()
+            _Copy(self, content - 1).finish(base_lsn)
 
 
-def _tell_what_is_before(files: Files, out: str, base_lsn: int, state: "_Known", result: Repaired) -> None:
-    """Add a segment that marks a gap, if the checkpoint's begin or a needed content is before the first segment."""
-    begin, _ = state.checkpoint
-    first = base_lsn
-    if begin < base_lsn and base_lsn != 1:
-        first = max(begin - 1, 1)
-        _Copy(files, out, first, state, result).finish(base_lsn)
-    content = first_content(replayed(files, out))
-    if content < first:  # one segment instead of two: each footer takes an LSN
-        if first != base_lsn:
-            files.unlink(path_of(out, first))
-            result.lost.pop()
-        _Copy(files, out, content - 1, state, result).finish(base_lsn)
+class _Copy:
+    """The copy of a segment."""
+
+    def __init__(self, repair: _Repair, base_lsn: int) -> None:
+        self._repair = repair
+        self._files = repair.files
+        self._handle = repair.files.open(path_of(repair.out, base_lsn), create=True)
+        self._segment = Segment(base_lsn, *repair.checkpoint)
+
+    def add(self, block: Block) -> None:
+        """Append a whole block unchanged, unless it is a footer: `finish` makes a new one."""
+        segment = self._segment
+        if block.header.flags & IS_FOOTER:
+            return
+        if not segment.size and not block.header.flags & IS_HEAD:
+            self.gap(block.end_lsn)  # the head was the block before, under another LSN: this cannot be the first block
+            return
+        if not segment.size:
+            for _, record in block.records():
+                if record.kind == HEAD:
+                    head = decode_head(record.heap)
+                    segment.checkpoint_begin, segment.checkpoint_end = head.checkpoint_begin, head.checkpoint_end
+        self._write(block.data)
+        self._repair.result.records += block.header.record_count
+
+    def gap(self, next_lsn: int) -> None:
+        """Append a gap block for lost records up to `next_lsn`, with all known names, after a head if that was lost."""
+        lsn = self._segment.end_lsn
+        if next_lsn <= lsn:
+            return
+        self._repair.result.lost.append((lsn, next_lsn))
+        names = list(self._repair.names.records())
+        flags = 0
+        if not self._segment.size:
+            heap = encode_head(Head(self._repair.journal_id, *self._repair.checkpoint, "leveret repair"))
+            names.insert(0, Record(HEAD, arg=self._repair.names.next_id, heap=heap))
+            flags = IS_HEAD
+        self._write(encode_gap(lsn, next_lsn, flags, names))
+
+    def finish(self, next_base: int | None) -> None:
+        """Add a gap up to the next segment, if there is one, and the footer; fsync."""
+        segment = self._segment
+        if next_base is not None:
+            self.gap(next_base - 1)
+        if segment.size:
+            self._write(segment.footer(segment.ts_max, MODES.index("commit")))
+        self._files.truncate(self._handle, segment.size)
+        self._files.sync(self._handle)
+        self._files.close(self._handle)
+        self._repair.checkpoint = (segment.checkpoint_begin, segment.checkpoint_end)
+
+    def _write(self, data: bytes | bytearray | memoryview) -> None:
+        segment = self._segment
+        block = read_block(memoryview(data), 0, segment.size)
+        assert block is not None
+        write_all(self._files, self._handle, data, segment.size)
+        segment.note(block)
 
 
 def _format_of(files: Files, directory: str) -> Format:
@@ -119,107 +221,3 @@ def _id_of_segment(files: Files, directory: str, base_lsn: int) -> bytes | None:
                     return decode_head(record.heap).journal_id
             break
     return None
-
-
-def _collect_names(files: Files, directory: str, base_lsn: int, names: Names) -> None:
-    """Add the names that any whole block of the segment defines; they agree, as no id is assigned twice."""
-    with opened(files, directory, base_lsn) as handle:
-        scan: Scan | None = Scan(files, handle, base_lsn)
-        while scan is not None:
-            for block in scan:
-                for _, record in block.records():
-                    if record.kind == DEFINE:
-                        names.set(record.arg, decode_define(record.heap))
-            later = scan.next_block() if scan.position < scan.size else None
-            scan = Scan(files, handle, later.header.base_lsn, offset=later.offset) if later is not None else None
-
-
-def _repair_segment(
-    files: Files, directory: str, base_lsn: int, following: int | None, copy: "_Copy", result: Repaired
-) -> None:
-    """Copy the blocks of a segment. `following`: base LSN of the next one, from which on no block is taken."""
-    with opened(files, directory, base_lsn) as handle:
-        scan = Scan(files, handle, base_lsn)
-        while True:
-            for block in scan:
-                if following is not None and block.end_lsn > following:
-                    return
-                copy.add(block)
-            try:
-                result.torn_bytes += scan.check_tail(segment_name(base_lsn), is_last=following is None)
-                return
-            except Damaged:
-                later = scan.next_block()
-                if later is None or (following is not None and later.header.base_lsn >= following):
-                    return
-                copy.gap(later.header.base_lsn)
-                scan = Scan(files, handle, later.header.base_lsn, offset=later.offset)
-
-
-class _Known:
-    """State that is carried from segment to segment: journal id, names, last checkpoint."""
-
-    def __init__(self, journal_id: bytes) -> None:
-        self.journal_id = journal_id
-        self.names = Names()
-        self.checkpoint = (0, 0)
-
-
-class _Copy:
-    """The copy of a segment."""
-
-    def __init__(self, files: Files, out: str, base_lsn: int, known: _Known, result: Repaired) -> None:
-        self._files = files
-        self._handle = files.open(path_of(out, base_lsn), create=True)
-        self._segment = Segment(base_lsn, *known.checkpoint)
-        self._known = known
-        self._result = result
-
-    def add(self, block: Block) -> None:
-        """Append a whole block unchanged, unless it is a footer: `finish` makes a new one."""
-        segment = self._segment
-        if block.header.flags & IS_FOOTER:
-            return
-        if not segment.size and not block.header.flags & IS_HEAD:
-            self.gap(block.end_lsn)  # the head was the block before, under another LSN: this cannot be the first block
-            return
-        if not segment.size:
-            for _, record in block.records():
-                if record.kind == HEAD:
-                    head = decode_head(record.heap)
-                    segment.checkpoint_begin, segment.checkpoint_end = head.checkpoint_begin, head.checkpoint_end
-        self._write(block.data)
-        self._result.records += block.header.record_count
-
-    def gap(self, next_lsn: int) -> None:
-        """Append a gap block for lost records up to `next_lsn`, with all known names, after a head if that was lost."""
-        lsn = self._segment.end_lsn
-        if next_lsn <= lsn:
-            return
-        self._result.lost.append((lsn, next_lsn))
-        names = list(self._known.names.records())
-        flags = 0
-        if not self._segment.size:
-            heap = encode_head(Head(self._known.journal_id, *self._known.checkpoint, "leveret repair"))
-            names.insert(0, Record(HEAD, arg=self._known.names.next_id, heap=heap))
-            flags = IS_HEAD
-        self._write(encode_gap(lsn, next_lsn, flags, names))
-
-    def finish(self, next_base: int | None) -> None:
-        """Add a gap up to the next segment, if there is one, and the footer; fsync."""
-        segment = self._segment
-        if next_base is not None:
-            self.gap(next_base - 1)
-        if segment.size:
-            self._write(segment.footer(segment.ts_max, MODES.index("commit")))
-        self._files.truncate(self._handle, segment.size)
-        self._files.sync(self._handle)
-        self._files.close(self._handle)
-        self._known.checkpoint = (segment.checkpoint_begin, segment.checkpoint_end)
-
-    def _write(self, data: bytes | bytearray | memoryview) -> None:
-        segment = self._segment
-        block = read_block(memoryview(data), 0, segment.size)
-        assert block is not None
-        write_all(self._files, self._handle, data, segment.size)
-        segment.note(block)
