@@ -55,12 +55,12 @@ class RecoveredMessages(Protocol):
         """The number of messages."""
 
     def columns(self) -> "tuple[array[int], array[int], array[int], array[int] | None]":
-        """Ids, places of contents, octets of bodies, expiries in wall ms (None: nothing expires)."""
+        """Ids, locations of contents, octets of bodies, expiries in wall ms (None: nothing expires)."""
 
     def runs(self) -> Iterator[tuple[int, int, int, int]]:
-        """(position in the columns, first id, place of its content, length) of runs whose ids and places rise by one.
+        """(position in the columns, first id, location of its content, length) of runs, in order.
 
-        In order.
+        Ids and locations rise by one within a run.
         """
 
     def remove(self, id_: int) -> object:
@@ -71,7 +71,7 @@ class Contents(Protocol):
     """The contents of a journal. Raises: the journal's errors."""
 
     def read(self, location: int) -> tuple[Envelope, bytes]:
-        """The content at a place."""
+        """The content at a location."""
 
     def time_ms(self, id_: int) -> int:
         """When a recovered message was published, in wall ms; not later than now."""
@@ -100,7 +100,7 @@ class Restorer:
         return len(found)
 
     def _read_columns(self) -> None:
-        self._ids, self._places, self._sizes, self._expires = self._found.columns()
+        self._ids, self._locations, self._sizes, self._expires = self._found.columns()
 
     def finish(self) -> None:
         """Settle messages that cannot stay, and apply bounds and times. The events are to be recorded."""
@@ -158,7 +158,7 @@ class Restorer:
             self._read_columns()
 
     def _fill_tail(self, queue: "Queue", store: TailedStore) -> None:
-        """Put back the places of messages only, except of scheduled messages."""
+        """Put back ids, sizes and expiries only, except of scheduled messages."""
         states, sizes, expires = self._found.states, self._sizes, self._expires
         level_max = store.level_max
         priorities = self._found.priorities if level_max else None
@@ -187,7 +187,7 @@ class Restorer:
             extend(first + done, start + done, start + count)
 
     def restore_non_destructive(self, queue: "Queue", store: NonDestructiveStore) -> None:
-        """Put messages back into a non-destructive queue: their places only, if contents may stay in the journal."""
+        """Put messages back into a non-destructive queue; contents stay in the journal if they may."""
         if self._pages:
             self._fill_kept(queue, store)
         else:
@@ -197,7 +197,7 @@ class Restorer:
         self._replaced += [(queue, one) for one in older]
 
     def _fill_kept(self, queue: "Queue", store: NonDestructiveStore) -> None:
-        """Put back the places of messages only, except of messages with delivery counts or due times."""
+        """Put back ids, sizes and expiries only, except of messages with delivery counts or due times."""
         ids, sizes, expires = self._ids, self._sizes, self._expires
         special = {id_ for id_, state in self._found.states.items() if state.deliveries or state.due_ms}
         rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
@@ -244,7 +244,7 @@ class Restorer:
     def _message(self, queue: "Queue", at: int) -> Message:
         """Read a message back, with its expiry and delivery count."""
         id_ = self._ids[at]
-        envelope, content = self._contents.read(self._places[at])
+        envelope, content = self._contents.read(self._locations[at])
         message = queue.message_for(id_, content, envelope)
         if self._expires is not None and self._expires[at]:
             message.expires_ns = self._expires_ns(self._expires[at])
