@@ -99,3 +99,23 @@ def test_a_transient_queue_waits_for_nothing(desk: DurableDesk) -> None:
     ack_one(desk)
     desk.peer.send(method(GETS, C.Queue.Declare, queue="reply", exclusive=True))
     assert [type(one.frame) for one in desk.peer.take()] == [C.Queue.DeclareOk]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        method(1, C.Queue.Declare, queue="new", durable=True),
+        method(1, C.Exchange.Declare, exchange="new", durable=True),
+        method(1, C.Queue.Bind, queue="q", exchange="amq.direct", routing_key="new"),
+        method(1, C.Queue.Unbind, queue="q", exchange="amq.direct", routing_key="k"),
+        method(1, C.Queue.Delete, queue="q"),
+    ],
+)
+def test_an_answer_waits_for_the_record_of_what_was_asked(asked: bytes, desk: DurableDesk) -> None:
+    """A new connection did nothing before: what the answer promises is on disk before it is sent."""
+    other = desk.pair.open()
+    other.send(asked)
+    assert other.take() == []
+    desk.settle()
+    (answer,) = other.take()
+    assert answer.frame.name.endswith("Ok")

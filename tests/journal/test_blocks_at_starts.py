@@ -7,7 +7,7 @@ from journal_workload import ID, PATH, Driver, Model, model_of
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
-from leveret.journal import Damaged, Journal, JournalOptions
+from leveret.journal import Damaged, Journal, JournalOptions, JournalReader, NotInJournal
 from leveret.journal.appending.old_segments import contents_of
 from leveret.journal.disk.segment import Scan, opened, path_of, segments_in
 from leveret.journal.recovery.recovery import recover
@@ -195,3 +195,70 @@ def test_a_repair_that_lost_the_begin_of_the_checkpoint_reads_all_before_it() ->
     repaired = recover(left, "out")
     names = {repaired.names.text(id_): id_ for id_ in repaired.queues}
     assert [one.id for one in repaired.queues[names["a"]].messages()] == sorted(driver.model["a"])
+
+
+def test_a_reader_stops_before_the_first_record_that_is_not_durable() -> None:
+    """Also where that is one record alone, and a later block was written without a sync, too."""
+    files = SimulatedFiles()
+    driver = driver_on(files, JournalOptions(fsync="never", preallocate_size=0))
+    driver.declare("a")
+    ids = driver.publish([b"1", b"2", b"3"], "a")
+    turn(driver)
+    driver.journal.turns.writer.file.sync()
+    durable_lsn = driver.journal.next_lsn
+    for id_ in ids:
+        driver.settle("a", [id_])
+        driver.journal.commit()
+        driver.journal.writer.run_once()
+    assert [lsn for lsn, _ in JournalReader(PATH, files).records()][-1] == durable_lsn - 1
+    assert [lsn for lsn, _ in JournalReader(PATH, files).records(trust_open=True)][-1] == driver.journal.next_lsn - 1
+
+
+def test_a_reader_tells_which_records_a_missing_segment_had() -> None:
+    """It reads what is before it, and does not go on behind it in silence."""
+    files, _ = many_segments(checkpoint=False)
+    bases = segments_in(files, PATH)
+    files.unlink(path_of(PATH, bases[2]))
+    seen: list[int] = []
+    with pytest.raises(Damaged, match=f"records {bases[2]} to {bases[3] - 1} before it are missing"):
+        seen.extend(lsn for lsn, _ in JournalReader(PATH, files).records())
+    reader = JournalReader(PATH, files).records()
+    assert [next(reader)[0] for _ in range(bases[2] - 1)] == list(range(1, bases[2]))
+
+
+def test_a_content_of_a_deleted_segment_is_not_in_the_journal() -> None:
+    """Not damage: the segment was not needed any more, and another one is not to blame."""
+    files, driver = many_segments(checkpoint=False)
+    contents, first = driver.journal.contents, min(driver.lsns)
+    assert contents.read(driver.lsns[first])
+    base_lsn = max(base for base in segments_in(files, PATH) if base <= driver.lsns[first + 3])
+    assert contents.read(driver.lsns[first + 3])
+    contents.forget(base_lsn)
+    files.unlink(path_of(PATH, base_lsn))
+    with pytest.raises(NotInJournal):
+        contents.read(driver.lsns[first + 3])
+
+
+def test_records_in_the_gap_of_a_repair_have_the_lsn_of_its_begin() -> None:
+    """Names that a repair states again stand there: none of them has the LSN of a record that was lost."""
+    files, _ = many_segments()
+    left = files.crash()
+    base_lsn = segments_in(left, PATH)[2]
+    spoil(left, base_lsn, blocks_of(left, base_lsn)[1][1])
+    repair(PATH, "out", left)
+    gaps = recover_gaps(left, "out")
+    assert gaps
+    lsns = [lsn for lsn, _ in JournalReader("out", left).records(trust_open=True)]
+    assert not [lsn for lsn in lsns for first, behind in gaps if first < lsn < behind]
+
+
+def recover_gaps(files: SimulatedFiles, directory: str) -> list[tuple[int, int]]:
+    """(first LSN, LSN behind it) of each."""
+    gaps: list[tuple[int, int]] = []
+    for base_lsn in segments_in(files, directory):
+        with opened(files, directory, base_lsn) as handle:
+            scan = Scan(files, handle, base_lsn)
+            for _ in scan:
+                pass
+            gaps += scan.gaps
+    return gaps

@@ -20,6 +20,7 @@ from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.restore import restore
+from leveret.testing.harness import Harness
 
 DLX = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
 
@@ -422,3 +423,17 @@ def test_what_comes_late_among_active_messages_is_counted() -> None:
     desk.advance_ms(1001)
     assert desk.counts() == (3, 0, 0)
     assert desk.must_get().body and desk.counts() == (2, 1, 0)
+
+
+def test_the_newest_bookmark_of_a_leased_queue_is_the_same_after_a_restart() -> None:
+    """All its messages were acknowledged: a bookmark that says "what comes next" means the same message as before."""
+    one = Harness(journal=SimulatedFiles(), kind="amps")
+    one.queue()
+    one.publish(*"ABC", delivery_mode=2)
+    newest = leases_of(one.named()).last_id
+    assert newest
+    one.named().purge()
+    one.end_turn()
+    for _ in range(2):  # the second checkpoint has no message to tell it from
+        one.restart()
+        assert leases_of(one.named()).last_id == newest

@@ -1,0 +1,161 @@
+"""What a restart keeps beside messages: kinds of exchanges, accounts of segments, offsets, where contents are."""
+
+from __future__ import annotations
+
+import gc
+from functools import partial
+
+import pytest
+from journal_workload import make_content
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Envelope
+from leveret.engine.errors import EngineError
+from leveret.journal import JournalReader
+from leveret.journal.appending.old_segments import moved_record
+from leveret.journal.format.heap import content_prefix, decode_content
+from leveret.journal.format.record import PUBLISHED, REQUEUED, Record
+from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.message_recorder import Meanwhile
+from leveret.journal.recording.recorder import Recorder
+from leveret.testing.harness import DATA, Harness, messages
+
+
+class Kept(Harness):
+    """On simulated files; messages are persistent."""
+
+    properties = {"delivery_mode": 2}
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(journal=SimulatedFiles(), **options)  # type: ignore[arg-type]
+
+    @property
+    def live(self) -> int:
+        """Messages for which segments are needed."""
+        return sum(row.live for row in self.journal.ledger.rows)
+
+    def all(self, queue: str = "q") -> str:
+        """Bodies of what is ready."""
+        got = []
+        while (one := self.get(queue)) is not None:
+            got.append(one[1].body.decode())
+        return "".join(got)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_flags_are_as_they_were_declared(is_killed: bool) -> None:
+    """Clients may not publish to an internal one. A queue goes with its last consumer, its exchange with the queue."""
+    one = Kept()
+    one.vhost.exchanges.declare("inner", "direct", durable=True, internal=True)
+    one.vhost.exchanges.declare("passing", "fanout", durable=True, auto_delete=True)
+    one.queue(auto_delete=True)
+    one.bind("q", "passing")
+    one.settle()
+    one.kill() if is_killed else one.restart()
+    with pytest.raises(EngineError, match="inner"):
+        one.publish("A", exchange="inner")
+    one.consume(tag="c")
+    one.session.cancel("c")
+    one.end_turn()
+    assert "q" not in one.vhost.queues and "passing" not in one.vhost.exchanges
+
+
+@pytest.mark.parametrize("is_out", [False, True])
+def test_a_value_that_was_replaced_needs_no_segment(is_out: bool) -> None:
+    """Replaced by a newer one of its key; or at the restart, when it was out as the newer one came."""
+    one = Kept()
+    one.queue(x_last_value_key="key")
+    one.publish("A", headers={"key": "k"})
+    if is_out:
+        assert one.get(no_ack=False) is not None
+    one.publish("B", headers={"key": "k"})
+    one.settle()
+    assert one.live == (2 if is_out else 1)
+    one.kill()
+    one.settle()
+    assert one.live == 1
+    one.restart()
+    assert (one.live, one.all()) == (1, "B")
+
+
+def test_segments_are_not_needed_for_a_virtual_host_that_was_going() -> None:
+    """Its end was recorded, the ends of its messages were not yet: the next start counts them out."""
+    one = Kept()
+    vhost = one.broker.virtual_hosts.create("v")
+    vhost.queues.declare("q", client=None, durable=True)
+    session = one.broker.connections.open("v", one.user, name="c", flush=lambda: None).open_session()
+    summary, contents = messages(["A"] * 3000, Kept.properties)
+    session.publish(vhost.router.route("", "q", one.user), Envelope("", "q", summary), contents, mandatory=False)
+    one.settle()
+    assert one.live == 3000
+    one.broker.virtual_hosts.delete("v")
+    one.journal.commit()
+    assert one.journal.wait(one.journal.next_lsn)
+    one.kill()
+    assert "v" not in one.broker.virtual_hosts
+    assert one.live == 0
+
+
+def test_counts_above_the_limit_are_not_written() -> None:
+    """A message that comes back again and again costs a bounded number of records."""
+    one = Kept(recorder=partial(Recorder, counts_max=3))
+    one.queue(x_max_delivery_attempts=-1)
+    one.publish("A")
+    for _ in range(9):
+        got = one.get(no_ack=False)
+        assert got is not None
+        one.session.reject(got[0], requeue=True)
+        one.end_turn()
+    one.settle()
+    records = JournalReader(DATA, one.files).records(trust_open=True)
+    assert sum(record.kind == REQUEUED for _, record in records) == 3
+
+
+def test_a_checkpoint_watches_no_queue_when_it_is_over() -> None:
+    """What leaves the queue that was stated last is noted while it is stated, and not for ever."""
+    one = Kept()
+    one.queue()
+    one.publish(*"ABC")
+    for _ in checkpoint(one.broker, one.journal, one.recorder):
+        one.journal.commit()
+    gc.collect()
+    assert [each for each in gc.get_objects() if isinstance(each, Meanwhile)] == []
+
+
+def test_contents_of_two_queues_of_an_exchange_are_told_apart() -> None:
+    """They share runs, of which each has acknowledged another part: a checkpoint after the kill finds each content."""
+    one = Kept()
+    for queue in "ab":
+        one.queue(queue)
+        one.bind(queue, "amq.fanout")
+    one.publish(*"ABCDEF", exchange="amq.fanout")
+    assert [one.take(1, "a") for _ in range(2)] == [[b"A"], [b"B"]]
+    tags = [got[0] for _ in range(6) if (got := one.get("b", no_ack=False)) is not None]
+    one.session.ack(tags[-1])
+    one.settle()
+    one.kill()
+    one.restart()
+    assert (one.all("a"), one.all("b")) == ("CDEF", "ABCDE")
+
+
+def test_a_content_that_is_moved_keeps_its_expiry_and_its_cause() -> None:
+    """The copy is for the queues that still hold the message; all else is as it was published."""
+    heap = content_prefix(b"key", (1, 2), 1_700_000_000_000, 17) + make_content(b"A")
+    record = Record(PUBLISHED, 5, arg=0, msg_id=9, heap=heap)
+    moved = moved_record(40, record, (2,))
+    assert moved.arg == 40
+    assert decode_content(moved.heap) == decode_content(heap)._replace(queue_ids=(2,))
+
+
+def test_offsets_of_a_stream_go_on_after_its_oldest_messages_went() -> None:
+    """Retention dropped the head, then the broker was killed: the messages that stay have the offsets they had."""
+    one = Kept()
+    one.queue("s", x_queue_type="stream", x_max_length_bytes=400, x_stream_max_segment_size_bytes=100)
+    for at in range(12):
+        one.publish(b"%d" % at * 40, key="s")
+    one.settle()
+    before = one.named("s").first_offset
+    assert before
+    count = len(one.named("s").store)
+    one.kill()
+    assert (one.named("s").first_offset, len(one.named("s").store)) == (before, count)
