@@ -8,6 +8,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -63,8 +64,8 @@ def function_at(source: str, line: int) -> str:
 
 def _first_change(before: str, after: str) -> int:
     """The line of `before`, from 1, where they begin to differ."""
-    pairs = zip(before.splitlines(), after.splitlines())
-    return next((at for at, (one, other) in enumerate(pairs, 1) if one != other), 1)
+    pairs = zip_longest(before.splitlines(), after.splitlines())
+    return next(at for at, (one, other) in enumerate(pairs, 1) if one != other)
 
 
 def read_rows(room: str = "") -> list[Mutant]:
