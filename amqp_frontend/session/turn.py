@@ -157,11 +157,9 @@ def _handle_late(session: AmqpSession, event: Work, turn: Turn) -> Step:
 
 def _go_on(session: AmqpSession, channel: Channel, quota: Quota | None) -> None:
     """At the end of another connection's turn: handle the parked work of one channel, as far as the quota allows."""
-    backlog = session.backlog
-    if backlog.unfinished is None:
+    if session.backlog.unfinished is None:
         try:
-            if _run_held(session, Turn(session.broker, quota), channel) is CUT:
-                backlog.step = CUT
+            _run_held(session, Turn(session.broker, quota), channel)
         except Exception:
             _fail(session)
         if session.confirming.channels:

@@ -116,8 +116,10 @@ def test_nothing_comes_behind_the_close_of_a_connection(end: str, cut: Cut) -> N
     octets, last = CONNECTION_ENDS[end]
     bench.peer.send(octets)
     closing = bench.peer.session.closing
+    client = bench.peer.session.login.client
+    assert client is not None
     if end == "expelled":
-        closing.expel(errors.ConnectionForced(reason="test"))
+        client.expel(errors.ConnectionForced(reason="test"))
     elif end == "stop":
         closing.stop()
     heard = bench.peer.take()
@@ -133,8 +135,7 @@ def test_nothing_comes_behind_the_close_of_a_connection(end: str, cut: Cut) -> N
     bench.pair.advance(30000)
     assert bench.peer.is_closed and bench.peer.incoming.is_between_frames
     assert bench.pair.broker.flow.blocked() == []
-    client = bench.peer.session.login.client
-    assert client is not None and client.closed and not client.sessions
+    assert client.closed and not client.sessions
     bench.other.hang_up()
     assert bench.pair.broker.next_deadline_ns() is None, "a timer is left behind"
 

@@ -6,13 +6,13 @@ Behaviour page 2.7 to 2.13. Worlds by seed; what a client may know is written do
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import pytest
 from effort import examples
-from pair import Pair
+from pair import OPTIONS, Pair
 from pamqp import commands as C
 from peer import Peer, cut_at, method, publish
 
@@ -283,3 +283,31 @@ def test_what_is_ready_before_a_cancel_is_delivered_before_it(settles: str) -> N
         (b"second", False) if settles == "ack" else (b"first", True)
     )
     assert isinstance(answer.frame, C.Basic.CancelOk)
+
+
+def test_what_comes_back_before_a_consumer_does_is_not_for_it() -> None:
+    """In one read: the consumer that was there before gets the message again."""
+    peer = Pair().open(2)
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="old")
+    peer.send(publish(2, "q", b"x"))
+    peer.take()
+    peer.send(
+        method(1, C.Basic.Nack, delivery_tag=1, requeue=True)
+        + method(2, C.Basic.Consume, queue="q", consumer_tag="new")
+    )
+    delivered, answer = peer.take()
+    assert delivered.frame.consumer_tag == "old"
+    assert isinstance(answer.frame, C.Basic.ConsumeOk)
+
+
+def test_a_consumer_that_is_replaced_does_not_count() -> None:
+    """Of a leased queue, on a channel that has as many consumers as it may have."""
+    pair = Pair(replace(OPTIONS, consumers_per_channel_max=1))
+    peer = pair.open()
+    peer.call(1, C.Queue.Declare, queue="q", durable=True, arguments={"x-queue-type": "amps"})
+    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c")
+    again = peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c", arguments={"x-replace": True})
+    assert isinstance(again, C.Basic.ConsumeOk)
+    refused = peer.call(1, C.Basic.Consume, queue="q", consumer_tag="d")
+    assert "consumers per channel" in refused.reply_text

@@ -1,9 +1,20 @@
-"""Places of connections that are not logged in: shares of addresses, a reserve for known ones, who makes room."""
+"""Places of connections that are not logged in: shares of addresses, a reserve for known ones, who makes room.
+
+And the limits that are for all connections.
+"""
 
 import pytest
 
-from leveret.amqp_frontend.edge.admission import BEGUN_AGAINST_KNOWN_NS, BEGUN_NS, KNOWN_MAX, HalfOpen, NoSlot
+from leveret.amqp_frontend.edge.admission import (
+    BEGUN_AGAINST_KNOWN_NS,
+    BEGUN_NS,
+    KNOWN_MAX,
+    Admission,
+    HalfOpen,
+    NoSlot,
+)
 from leveret.amqp_frontend.edge.proxy_protocol import peer_of
+from leveret.amqp_frontend.options import FrontendOptions
 
 PLACES = 80  # a stranger's address has 10 of them, a known one 40, all strangers 60
 
@@ -171,6 +182,16 @@ def test_known_addresses_are_forgotten_in_the_end() -> None:
         assert door.come(origin)[1] == ones[0]
 
 
+def test_an_address_that_logs_in_again_is_not_the_oldest() -> None:
+    """It is remembered from its last login on, not from its first."""
+    door = Door()
+    for number in [*range(KNOWN_MAX), 0, KNOWN_MAX]:
+        door.half_open.has_logged_in(door.come(f"{number}")[0])
+    for origin, share in (("0", 40), ("1", 10)):
+        ones = door.fill(origin, share)
+        assert door.come(origin)[1] == ones[0]
+
+
 def test_nothing_stays_behind() -> None:
     """Who is gone leaves nothing, in whatever state."""
     door = Door()
@@ -203,3 +224,28 @@ def test_nothing_stays_behind() -> None:
 def test_where_a_peer_comes_from(host: str, origin: str) -> None:
     """Of IPv6 a /64: so much each subscriber has."""
     assert peer_of((host, 5672, 0, 0), None).origin == origin
+
+
+@pytest.mark.parametrize(
+    "descriptor, connections, why",
+    [
+        (99, 9, ""),
+        (100, 9, "100 descriptors are in use, the rest is for the broker's files"),
+        (99, 10, "10 connections are open"),
+    ],
+)
+def test_connections_and_descriptors_are_limited(descriptor: int, connections: int, why: str) -> None:
+    """As many connections as are configured, and no descriptor that the journal may need."""
+    options = FrontendOptions(descriptor_max=100, connections_max=10)
+    assert Admission[int]().shortage(descriptor, connections, options) == why
+
+
+def test_each_shortage_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """However many connections come meanwhile; it is over when some descriptors are free, not only one."""
+    admission, options = Admission[int](), FrontendOptions(descriptor_max=100)
+    for _ in range(2):
+        for descriptor in (100, 101, 99, 100, 50, 51):
+            if why := admission.shortage(descriptor, 0, options):
+                admission.note_short(why)
+    short = "no more connections are accepted: 100 descriptors are in use, the rest is for the broker's files"
+    assert [record.getMessage() for record in caplog.records] == [short, "connections are accepted again"] * 2

@@ -208,6 +208,7 @@ RUNNING: dict[str, tuple[bytes, int, tuple[int, int]]] = {
     "an unknown frame type": (raw_frame(99, 1, b"abc"), 501, (0, 0)),
     "frame type 0": (raw_frame(0, 0, b""), 501, (0, 0)),
     "a wrong frame end": (raw_frame(1, 1, b"\x00\x3c\x00\x50" + bytes(9), b"\x00"), 501, (0, 0)),
+    "a wrong frame end behind a message": ((publish(1, "q", b"x") * 2)[:-1] + b"\x00", 501, (0, 0)),
     "a frame too large": (b"\x03\x00\x01" + struct.pack(">I", 131073), 501, (0, 0)),
     "a frame of 4 GiB": (b"\x03\x00\x01\xff\xff\xff\xff", 501, (0, 0)),
     "octets behind the arguments": (raw_method(1, 60, 80, bytes(9) + b"garbage"), 501, (60, 80)),
@@ -249,6 +250,14 @@ def test_wrong_frames_close_the_connection_with_their_code(
     assert "q" in pair.broker.virtual_hosts["/"].queues
 
 
+def test_a_close_ok_may_come_with_what_was_wrong(pair: Pair) -> None:
+    """In one read: it is heard, and the broker closes the socket without waiting for the peer to say more."""
+    peer = pair.open()
+    peer.send(method(7, C.Basic.Qos, prefetch_count=1) + method(0, C.Connection.CloseOk))
+    assert peer.expect(C.Connection.Close).reply_code == 504
+    assert peer.is_closed and not peer.has_reset
+
+
 @pytest.mark.parametrize("size", range(0, 60))
 def test_a_peer_that_goes_in_the_middle_of_anything(pair: Pair, size: int) -> None:
     """A short read at every octet of a publish with content: nothing of it happened."""
@@ -279,7 +288,7 @@ def test_huge_announcements_reserve_nothing(pair: Pair) -> None:
     peer.take()
     peer.send(PUBLISH + content(1, bytes(10_001), body_max=1_000)[:5_000])
     assembly = peer.session.connection.channels[1].assembly
-    assert assembly is not None and not assembly.body
+    assert assembly is not None and not assembly.body and not assembly.pieces
     peer.send(content(1, bytes(10_001), body_max=1_000)[5_000:])
     close = peer.expect(C.Channel.Close)
     assert (close.reply_code, close.class_id, close.method_id) == (406, 60, 40)

@@ -307,3 +307,15 @@ def test_a_body_may_be_incomplete_up_to_the_maximum(
             give(connection, read, directly=True)
             found += seen(connection)
         assert [isinstance(one, tuple) and one[0] is IncompleteTooLarge for one in found] == [is_excess]
+
+
+def test_small_frames_and_large_ones_stay_in_order() -> None:
+    """However a client cuts a body: small payloads are joined, and large ones stay as they are."""
+    connection = reader()
+    payloads = [b"a" * 10, b"b" * 2_000, b"c" * 10, b"d" * 20, b"e" * 3_000, b"f"]
+    start = frames_of(1, b"", 1)[0]
+    header = (60).to_bytes(2) + bytes(2) + sum(map(len, payloads)).to_bytes(8) + bytes(2)
+    connection.receive_bytes(start + raw_frame(2, 1, header) + b"".join(raw_frame(3, 1, one) for one in payloads))
+    (event,) = connection.events()
+    assert isinstance(event, PublishReceived)
+    assert connection.channels[1].framing.split(event.contents[0])[1] == b"".join(payloads)

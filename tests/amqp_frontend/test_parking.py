@@ -370,6 +370,24 @@ def test_an_unfinished_publish_comes_before_what_is_held_behind_it() -> None:
     assert bench.bodies("q") == [*(b"%d" % number for number in range(1000)), b"last"]
 
 
+@pytest.mark.parametrize("are_runs", [True, False], ids=["a run on each channel", "one by one"])
+def test_what_was_held_goes_on_without_another_word_of_the_client(are_runs: bool) -> None:
+    """However much it is: it is cut into turns, and each turn leads to the next one."""
+    bench, count = Bench(), 100
+    for number in range(150):
+        bench.other.call(1, C.Queue.Declare, queue=f"many {number}")
+        bench.other.call(1, C.Queue.Bind, queue=f"many {number}", exchange="amq.fanout")
+    bench.hold()
+    for channel in (1, 2):
+        keys = ["" if are_runs else f"{number}" for number in range(count)]
+        bench.peer.send(b"".join(publish(channel, key, b"x", exchange="amq.fanout") for key in keys))
+    bench.pair.broker.flow.end_alarm()
+    bench.pair.end_turn()
+    assert 0 < bench.ready("many 7") < 2 * count
+    bench.pair.settle()
+    assert bench.ready("many 7") == 2 * count
+
+
 def read_once(peer: Peer, data: bytes) -> None:
     """One turn, and no more, although there is more to do."""
     peer.session.broker.end_turn()

@@ -500,6 +500,40 @@ def test_the_rest_of_a_long_run_has_waited_as_long_as_its_head() -> None:
     assert [kind for kind, *_ in bench.heard()] == ["nack"] * (count - 100)
 
 
+@pytest.mark.parametrize("is_one_run", [True, False], ids=["the rest of a run", "what is behind it"])
+def test_what_comes_after_a_held_publish_has_not_waited_yet(is_one_run: bool) -> None:
+    """What was held goes on and is cut into turns; a new publish on another channel then has its whole time."""
+    settings = {"max_size_messages": 100, "address_full_policy": "BLOCK", "send_fail_if_no_space_after_ms": 500}
+    bench = Bench(mode=C.Confirm.Select, system=SystemUsage(0, 0, 0), **settings)
+    bench.peer.call(2, C.Confirm.Select)
+    for number in range(100):
+        bench.taker.call(1, C.Queue.Declare, queue=f"many {number}")
+        bench.taker.call(1, C.Queue.Bind, queue=f"many {number}", exchange="amq.fanout")
+    fill = b"".join(publish(1, "q", b"%d" % number) for number in range(100))
+    bench.peer.send(fill)
+    bench.heard()
+    if is_one_run:
+        bench.taker.call(1, C.Queue.Bind, queue="q", exchange="amq.fanout")
+        fill = b""
+    keys = ["", "" if is_one_run else "other"]
+    to_all = [publish(1, keys[number % 2], b"x", exchange="amq.fanout") for number in range(100)]
+    bench.peer.send(fill + b"".join(to_all))
+    bench.pair.advance(400)
+    bench.taker.send(method(1, C.Queue.Purge, queue="q"))
+    backlog = bench.peer.session.backlog
+    assert backlog.unfinished is not None if is_one_run else backlog.has_more
+    bench.pair.clock.advance_ns(200_000_000)  # the connection's own turn comes late
+    bench.peer.take()
+    bench.peer.send(publish(2, "q", b"new"))
+    assert bench.ready() == 100
+    assert {one.channel for one in bench.peer.take()} == {1}
+    bench.pair.advance(490)
+    assert bench.peer.take() == []
+    bench.pair.advance(20)
+    (refused,) = bench.peer.take()
+    assert (refused.channel, refused.frame.name) == (2, "Basic.Nack")
+
+
 @pytest.mark.parametrize("memory", [1_000, 50_000, 300_000])
 def test_room_in_several_limits_is_shared_in_turn(memory: int) -> None:
     """Queues page, row E11: in octets and in messages; one holds ten times as much, one publishes elsewhere."""
