@@ -1,4 +1,4 @@
-"""Resources that only Leveret has: sessions of the page, explanations of settings, blocked clients, leases, schedules.
+"""Resources that only Leveret has: sessions of the page, explanations of settings, blocked clients, schedules.
 
 Everything is a command, as `leveret ctl` has it. Source: management page 16, 20.
 """
@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 from ...engine import Queue
-from ...engine.leases import is_leased
 from ..api import Api
 from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
@@ -59,7 +58,7 @@ def _draft(api: Api, request: Request) -> Steps:
     )
 
 
-def _queues(api: Api, request: Request) -> list[Queue]:
+def visible_queues(api: Api, request: Request) -> list[Queue]:
     """The queues that the user may see, with the text of `?queue=` in their names, ignoring case."""
     part = request.query.get("queue", "").lower()
     queues = (queue for vhost in api.vhosts_to_list(request) for queue in vhost.queues.values())
@@ -71,7 +70,7 @@ def _scheduled(api: Api, request: Request) -> Steps:
     ones.
     """
     key = request.query.get("routing_key") or None
-    found = [queue for queue in _queues(api, request) if len(queue.scheduled)]
+    found = [queue for queue in visible_queues(api, request) if len(queue.scheduled)]
     found.sort(key=lambda queue: (-len(queue.scheduled), queue.vhost_name, queue.name))
     rows = []
     for queue in found[:QUEUES_MAX]:
@@ -101,43 +100,6 @@ def _act_on_scheduled(api: Api, request: Request) -> Steps:
             vhost=queue.vhost_name,
             id=integer(request.names["ID"]),
             delay=delay,
-        )
-    )
-
-
-def _leases(api: Api, request: Request) -> Steps:
-    found = [queue for queue in _queues(api, request) if is_leased(queue)]
-    items: list[dict[str, Any]] = []
-    for queue in found[:QUEUES_MAX]:
-        leases = api.ask("leases", queue=queue.name, vhost=queue.vhost_name)
-        items.append(
-            {
-                "vhost": queue.vhost_name,
-                "queue": queue.name,
-                "ready": queue.ready_count,
-                "leased": queue.unacked,
-                "leases": leases[:MESSAGES_MAX],
-            }
-        )
-        yield
-    return {"queues": len(found), "items": items}
-
-
-def _discard_leased(api: Api, request: Request) -> Steps:
-    queue = api.queue(request)
-    given = json_object(request)
-    if not request.user.may("read", "queue", queue.name, queue.vhost_name):
-        raise not_authorised("Access refused.")
-    for name in ("bookmark", "filter", "option"):
-        text(given.get(name, ""), name)
-    return (
-        yield from api.run(
-            "discard",
-            queue=queue.name,
-            vhost=queue.vhost_name,
-            bookmark=given.get("bookmark"),
-            filter=given.get("filter"),
-            option=given.get("option"),
         )
     )
 
@@ -174,7 +136,7 @@ def _find(api: Api, request: Request) -> Steps:
     return (yield from api.run("search", as_user=request.user.name, journal=journal, **filters, **numbers))
 
 
-def _readable(api: Api, request: Request) -> Queue:
+def readable(api: Api, request: Request) -> Queue:
     """The queue in the path, if the user may read from it. Raises: Refusal."""
     queue = api.queue(request)
     if not request.user.may("read", "queue", queue.name, queue.vhost_name):
@@ -183,18 +145,12 @@ def _readable(api: Api, request: Request) -> Queue:
 
 
 def _scheduled_of(api: Api, request: Request) -> Steps:
-    queue, page = _readable(api, request), _page(request)
+    queue, page = readable(api, request), page_of(request)
     rows = yield from api.run("scheduled list", queue=queue.name, vhost=queue.vhost_name, **page)
-    return _paged(rows, page, len(queue.scheduled))
+    return paged(rows, page, len(queue.scheduled))
 
 
-def _leases_of(api: Api, request: Request) -> dict[str, Any]:
-    queue, page = _readable(api, request), _page(request)
-    rows = api.ask("leases", queue=queue.name, vhost=queue.vhost_name, **page)
-    return _paged(rows, page, queue.unacked)
-
-
-def _page(request: Request) -> dict[str, int]:
+def page_of(request: Request) -> dict[str, int]:
     """Raises: Refusal."""
     after, count = integer(request.query.get("after", 0)), integer(request.query.get("count", MESSAGES_MAX))
     if after < 0 or not 1 <= count <= PAGE_MAX:
@@ -202,7 +158,7 @@ def _page(request: Request) -> dict[str, int]:
     return {"after": after, "count": count}
 
 
-def _paged(rows: list[Any], page: dict[str, int], total: int) -> dict[str, Any]:
+def paged(rows: list[Any], page: dict[str, int], total: int) -> dict[str, Any]:
     behind = page["after"] + len(rows)
     return {"items": rows, "next": behind if len(rows) == page["count"] and behind < total else None, "total": total}
 
@@ -247,9 +203,6 @@ BEFORE = {"browse": _before_browsing, "route": _before_routing}
 ROUTES = [
     Route("leveret/session", {"GET": Action(Level.OPEN, _session)}),
     Route("leveret/blocked", {"GET": Action(Level.MONITORING, _blocked)}),
-    Route("leveret/leases", {"GET": Action(Level.MONITORING, _leases)}),
-    Route("leveret/leases/V/Q", {"GET": Action(Level.VHOST, _leases_of)}),
-    Route("leveret/leases/V/Q/discard", {"POST": Action(Level.VHOST, _discard_leased)}),
     Route("leveret/scheduled", {"GET": Action(Level.MONITORING, _scheduled)}),
     Route("leveret/scheduled/V/Q", {"GET": Action(Level.VHOST, _scheduled_of)}),
     Route("leveret/scheduled/V/Q/ID", {"POST": Action(Level.VHOST, _act_on_scheduled)}),

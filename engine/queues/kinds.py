@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 
 from ...settings.queue_types import QUEUE_TYPES
 from ..exchanges.exchange import Exchange
@@ -101,8 +102,12 @@ REPLY = replace(CLASSIC, name="reply", bounds=lambda queue: (), is_limited=False
 
 #: x-queue-type -> kind; other packages register theirs.
 KINDS: dict[str, Kind] = {CLASSIC_TYPE: CLASSIC, QUORUM_TYPE: QUORUM, STREAM_TYPE: STREAM}
-#: x-queue-type -> the module that registers its kind, loaded for the first such queue: 30 ms and 2 MiB.
-OPTIONAL = {AMPS: "leveret.engine.leases.kind"}
+#: x-queue-type -> the package that registers its kind, in its module `kind`, which is loaded for the first such queue:
+#: 30 ms and 2 MiB. Without the package the type is unknown.
+OPTIONAL = {AMPS: "leveret.engine.leases"}
+for _type, _package in list(OPTIONAL.items()):
+    if find_spec(_package) is None:
+        del OPTIONAL[_type], QUEUE_TYPES[_type]
 
 
 def register(queue_type: str, kind: Kind) -> None:
@@ -117,7 +122,7 @@ def register(queue_type: str, kind: Kind) -> None:
 def kind_of_type(queue_type: str) -> Kind:
     """The kind of queues of this type, without regard to their rules."""
     if queue_type not in KINDS:
-        import_module(OPTIONAL[queue_type])
+        import_module(f"{OPTIONAL[queue_type]}.kind")
     return KINDS[queue_type]
 
 

@@ -14,6 +14,7 @@ from ..amqp_frontend.wire.replies import reply_for
 from ..engine import (
     ARGUMENTS,
     PREDECLARED,
+    QUEUE_TYPES,
     Broker,
     EngineError,
     Exchange,
@@ -26,10 +27,9 @@ from ..engine import (
     reconfigure,
     unknown_arguments,
 )
-from ..engine.leases import built_from, knows_point
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
 from ..settings.addresses.queue_arguments import is_leased, live_arguments
-from ..settings.leases import ACTS, LeasedFault, leased_settings
+from ..settings.leases import ACTS, AMPS, LeasedFault, leased_settings
 from ..settings.lifetime import RESTART
 from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies
@@ -327,7 +327,9 @@ def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
     """E-RP-UNKNOWN: recovery points of queues to be built that the log does not have, one line each."""
     found: list[str] = []
     for declared in configuration.queues:
-        if is_leased(declared.arguments):
+        if is_leased(declared.arguments) and AMPS in QUEUE_TYPES:
+            from ..engine.leases import built_from, knows_point
+
             point = leased_settings(declared.name, declared.arguments).recovery_point
             vhost = broker.virtual_hosts.create(declared.vhost)
             queue = vhost.queues.get(declared.name)

@@ -3,22 +3,30 @@
 Most brokers never get a command, and these modules take a tenth of the time of a start.
 """
 
+from importlib.util import find_spec
+
+#: Families that a package brings; without it they are missing.
+OPTIONAL = ("leases",)
 #: Families of commands, in the order in which help lists them.
-FAMILIES = (
-    "broker",
-    "drafts",
-    "leases",
-    "moving",
-    "topology",
-    "messages",
-    "browsing",
-    "routing",
-    "events",
-    "connections",
-    "access",
-    "policies",
-    "parameters",
-    "definitions",
+FAMILIES = tuple(
+    family
+    for family in (
+        "broker",
+        "drafts",
+        "leases",
+        "moving",
+        "topology",
+        "messages",
+        "browsing",
+        "routing",
+        "events",
+        "connections",
+        "access",
+        "policies",
+        "parameters",
+        "definitions",
+    )
+    if family not in OPTIONAL or find_spec(f"{__package__}.{family}") is not None
 )
 #: These modules and their imports, in an order in which each takes a few milliseconds at most.
 PARTS = (

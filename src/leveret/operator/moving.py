@@ -29,7 +29,6 @@ from ..engine import (
     to_queue,
     why_not,
 )
-from ..engine.leases import discarding, is_leased
 from .command import command
 from .command_error import CommandError
 from .kinds import FLAG, JSON, NAME, NUMBER, TEXT, AsUser, OnlyVhost, QueueName, VhostName, Word
@@ -126,7 +125,7 @@ def discard(
     """
     with at.client(request.vhost, request.as_user) as (client, host):
         found = host.queues.get(queue)
-        if found is None or not is_leased(found):
+        if found is None or found.kind.discarding is None:
             if found is not None and (bookmark is not None or option is not None):
                 raise CommandError(f"queue {queue!r} is no leased queue: discard by filter, header, text, positions")
             return (yield from _begin(at, "discard", client, queue, request, None, DISCARDED, "discarded"))
@@ -134,7 +133,7 @@ def discard(
             raise CommandError("discard: of a leased queue by bookmark or filter alone, and without a rate")
         client.user.require("read", "queue", queue, request.vhost)
         try:  # as a request to amps.control (queues page A.6)
-            done = yield from discarding(found, bookmark, request.filter, option or "")
+            done = yield from found.kind.discarding(found, bookmark, request.filter, option or "")
         except BadRequest as error:
             raise CommandError(str(error)) from None
     return {"queue": queue, "vhost": request.vhost, **asdict(done)}

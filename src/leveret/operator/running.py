@@ -10,7 +10,6 @@ from dataclasses import replace
 from ..configured.configured import ConfiguredObjects
 from ..configured.typed_arguments import fields_of, plain_of
 from ..engine import Broker, Exchange, Queue
-from ..engine.leases import built_from, rules_of
 from ..settings import Configuration, QueueDeclaration, settings_of_arguments
 from ..settings.explain import (
     Explanation,
@@ -26,7 +25,7 @@ from ..settings.explain import (
     vhosts_to_explain,
     with_leased_rows,
 )
-from ..settings.values import shown, value_text
+from ..settings.values import value_text
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
@@ -56,14 +55,13 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
 
 
 def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
-    """The leased queues that select a topic by name, and the origin of its logging."""
+    """The queues that capture a topic, as far as names say, and the origin of its logging."""
     is_captured = False
     for queue in broker.virtual_hosts[vhost].queues.values():
-        leased = rules_of(queue)
-        if leased is not None and leased.selects(topic):
-            is_captured, settings = True, leased.settings
-            beside = "" if settings.filter is None else f", if {settings.filter}"
-            yield Row("captured-by", queue.name, f"underlying-topic {shown(settings.underlying_topic)}{beside}")
+        why = queue.kind.why_captured(queue, topic)
+        if why is not None:
+            is_captured = True
+            yield Row("captured-by", queue.name, why)
     listed = [one for one in broker.context.logged_topics if one.vhost == vhost]
     for logged in listed:
         if logged.records()(topic):
@@ -72,16 +70,15 @@ def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
         yield Row("logged-by", "the queues that capture it", "no logged topics are listed (W-TXLOG)")
 
 
-def _recovery_rows(broker: Broker, queue: Queue) -> Iterator[Row]:
-    """For a leased queue: the origin of its topic's logging, and the recovery point from which it was built."""
-    leased = rules_of(queue)
-    if leased is None:
-        return
-    for row in _log_rows(broker, leased.settings.default_publish_target, queue.vhost_name):
-        if row.name == "logged-by":
-            yield row
-    built = built_from(queue) or "is being built"
-    yield Row("built-from", built, f"recovery-point {shown(leased.settings.recovery_point)}")
+def _rows_of_kind(broker: Broker, queue: Queue) -> Iterator[Row]:
+    """For a capturing queue: the origin of its topic's logging; further rows of its kind."""
+    if queue.kind.captures:
+        topic = queue.context.router.captures.topic_of("", queue.name)
+        for row in _log_rows(broker, topic, queue.vhost_name):
+            if row.name == "logged-by":
+                yield row
+    for name, value, rule in queue.kind.describe(queue):
+        yield Row(name, value, rule)
 
 
 def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
@@ -115,7 +112,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
         rows.append(Row("enabled", False, by))
     rows = with_leased_rows(rows, queue.name, arguments, own_rules, layer)
     rows += argument_rows(arguments, own_rules, layer)
-    rows += _recovery_rows(broker, queue)
+    rows += _rows_of_kind(broker, queue)
     declared_at = str(declared.origin) if declared is not None else ""
     matches = matches_of(broker.context.settings, address, vhost)
     entries = broker.context.settings.queue_entries(address, vhost, queue.name)

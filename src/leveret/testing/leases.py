@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..engine import Queue, holder_of
-from ..engine.leases import is_leased, leases_of
+from ..settings.leases import AMPS
 from ..settings.printable import printable
 from .assertions import _UNSAID, SHOWN_MAX
 from .history import HistoryEvent
@@ -61,8 +61,10 @@ class LeaseSnapshot:
 
 def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
     """The leases of a queue by deadline; none if it is not leased. Call it in the broker's loop."""
-    if not is_leased(queue):
+    if queue.type != AMPS:
         return ()
+    from ..engine.leases import leases_of  # the package may be missing
+
     held = {message.id: message for message in queue.unacked_messages()}
     names: dict[object, str] = {endpoint.client: endpoint.name for endpoint in edge.endpoints_of(queue.vhost_name)}
     now_ms = edge.clock.monotonic_ns() // MS
@@ -84,7 +86,7 @@ def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
 
 def check_leased(queue: Queue) -> None:
     """Check that the queue is leased. Raises: ValueError."""
-    if not is_leased(queue):
+    if queue.type != AMPS:
         raise ValueError(f"queue {queue.name!r} is no leased queue, expected one with x-queue-type = amps")
 
 
