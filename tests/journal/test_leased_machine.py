@@ -24,9 +24,9 @@ from simulated_files import SimulatedFiles
 sys.path.insert(0, str(Path(__file__).parent))
 from object_rounds import Struck
 
-from leveret.engine import MS, Broker, Client, Delivered, Envelope, ManualClock, Session, User, renew_leases
+from leveret.engine import MS, Broker, Client, Delivered, Envelope, ManualClock, Session, User
 from leveret.engine.clients.session import NACKED
-from leveret.engine.leases.control import discarding
+from leveret.engine.leases import discarding, renew_leases
 from leveret.engine.leases.state import bookmark_of, leases_of
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
