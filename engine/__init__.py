@@ -16,13 +16,11 @@ from .clients.session import Session
 from .clients.session_counts import PastSessions
 from .clients.slow_consumers import SlowConsumer
 from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
-from .congestion import Congestion
 from .dead_letter_queues import dead_letter_queues
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
 from .delivery.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .durability import UNTIL_STATED, Durability
-from .effort import part_of
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
@@ -117,6 +115,7 @@ from .stores.paging import runs_of
 from .stores.store import Scanned
 from .stores.tail import Unreadable
 from .stores.temp_store import TempStore
+from .turn import Turn, part_of, share_of
 from .users.access import HTTP, TAGS, User, Users
 from .users.address_origins import THIS_MACHINE, address_origin
 from .users.login_throttle import LoginThrottle
@@ -210,7 +209,6 @@ __all__ = [
     "Permissions",
     "Location",
     "PolicyEvent",
-    "Congestion",
     "PropertySummary",
     "PropertyValue",
     "PublishedEvent",
@@ -242,6 +240,7 @@ __all__ = [
     "TERMINAL",
     "TempStore",
     "TopicPermission",
+    "Turn",
     "UNLIMITED",
     "UNTIL_STATED",
     "UnknownFieldTag",
@@ -296,4 +295,5 @@ __all__ = [
     "consumers",
     "reconfigure",
     "scheduled",
+    "share_of",
 ]

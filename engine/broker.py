@@ -28,13 +28,14 @@ from .publishing.unroutable_letters import UnroutableLetters
 from .reloading import Reloading
 from .scheduler import Scheduler
 from .statistics import BrokerStatistics, statistics_in_steps, statistics_of
+from .turn import Turn
 from .users.access import Users
 from .virtual_host import Service
 from .virtual_hosts import VirtualHosts
 
 #: Maximum rounds of dispatch and flush in one turn. The rest waits for the next turn, so that other peers are served.
 ROUNDS_MAX = 4
-#: Work at the end of a turn before other connections have theirs, in units of `Effort` (5 to 10 ms).
+#: Work at the end of a turn before other connections have theirs, in units of effort (5 to 10 ms).
 TURN_SPREAD = 4_000
 #: The same for a short turn (see `end_turn`), after which another call does the rest.
 SHORT_SPREAD = 500
@@ -104,6 +105,10 @@ class Broker:
         """
         return bool(self.dead_letters.waiting) or self.commits.is_under_way or bool(self.context.bulk_deletes)
 
+    def begin_turn(self, turn: Turn) -> None:
+        """Begin a turn of a client."""
+        self.context.turn = turn
+
     def end_turn(self, *, is_short: bool = False) -> bool:
         """Dispatch marked queues, flush touched clients, do a slice of each background task. True: call again soon.
 
@@ -111,6 +116,7 @@ class Broker:
         other connections.
         """
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
+        self.context.turn.effort_max = sys.maxsize  # of what follows each part has a limit of its own
         if marked or touched or letters.waiting or letters.late or letters.were_waiting:
             self._hand_out(SHORT_SPREAD if is_short else TURN_SPREAD)
         if is_short:
@@ -125,21 +131,21 @@ class Broker:
         return bool(commits.waiting) and commits.pending
 
     def _hand_out(self, spread: int) -> None:
-        """Rounds of dispatch and flush, until nothing is left or the turn has spent `spread` units of `Effort`."""
+        """Rounds of dispatch and flush, until nothing is left or the turn has spent `spread` units of effort."""
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         dead = letters.waiting
-        effort = self.context.effort
-        until = effort.turn_max = effort.spent + spread
-        dead_until = effort.spent + min(spread, DEAD_SPREAD)
+        turn = self.context.turn
+        until = turn.effort_max = turn.effort + spread
+        dead_until = turn.effort + min(spread, DEAD_SPREAD)
         try:
             if dead or letters.late or letters.were_waiting:
                 letters.begin()
             for _ in range(ROUNDS_MAX):
-                if dead and effort.spent < dead_until:
+                if dead and turn.effort < dead_until:
                     letters.publish(dead_until)
-                while marked and effort.spent < until:
+                while marked and turn.effort < until:
                     self.scheduler.dispatch()
-                if not touched and (not dead or effort.spent >= dead_until):
+                if not touched and (not dead or turn.effort >= dead_until):
                     break
                 if len(touched) == 1:
                     client, _ = touched.popitem()
@@ -150,10 +156,10 @@ class Broker:
                         del touched[client]
                         if not client.closed:
                             client.flush()
-                if effort.spent >= until:
+                if turn.effort >= until:
                     break
         finally:
-            effort.turn_max = sys.maxsize
+            turn.effort_max = sys.maxsize
 
     # -- time -------------------------------------------------------------------------------------------------------
 

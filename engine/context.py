@@ -6,15 +6,14 @@ A part receives the context, reads and writes its state, and calls the other par
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..settings import NO_POLICIES, NO_SETTINGS, LoggedTopic, Policies, SettingsRepository
 from .clock import Clock
-from .congestion import Congestion
 from .deadlines import Deadlines
-from .effort import Effort
 from .events import Activity, Counters
 from .options import DEFAULT_OPTIONS, NO_LIMITS, BrokerOptions, VirtualHostLimits
 from .stores.storage import Storage
@@ -59,7 +58,8 @@ class BrokerContext:
     `chance`: returns a number in [0, 1), uniform in a real broker; 0.5 means "no random change".
     `unsent_max`: maximum octets on their way to a client before its deliveries pause.
     `services`: handlers of the broker's own exchanges, in every virtual host, by name of the exchange.
-    `turn`: the one that is on. `effort`: work done. `sizes`: body sizes of publishes, once asked for.
+    `turn`: the one that is on. `interrupted`: connections whose input did not fit into a turn and that continue in the
+    next round. `sizes`: body sizes of publishes, once asked for.
     `touched`: clients with effects in their outboxes; `awaiting`: clients to flush when the journal has written more.
     `bulk_deletes`: large purges and deletions under way. `on_unlogged`: called if logged topics are listed and a leased
     queue selects a topic that is not. `on_unknown_arguments`: called with an object's kind, name, virtual host and
@@ -78,7 +78,7 @@ class BrokerContext:
     deadlines: Deadlines = field(default_factory=Deadlines)
     storage: Storage = field(default_factory=Storage)
     turn: Turn = field(default_factory=Turn)
-    effort: Effort = field(default_factory=Effort)
+    interrupted: int = 0
     counters: Counters = field(default_factory=Counters)
     activity: Activity = field(default_factory=Activity)
     listeners: "list[Listener]" = field(default_factory=list)
@@ -89,7 +89,6 @@ class BrokerContext:
     bulk_deletes: "set[BulkDelete]" = field(default_factory=set)
     on_unlogged: "Callable[[Queue, str], object]" = lambda queue, topic: None
     on_unknown_arguments: Callable[[str, str, str, dict[str, str]], object] = lambda *of: None
-    congestion: Congestion = field(init=False)
 
     # Parts. `Broker` sets each of them once, at construction.
     virtual_hosts: "VirtualHosts" = field(init=False)
@@ -107,8 +106,19 @@ class BrokerContext:
     acknowledgements: "AcknowledgementWatch" = field(init=False)
     past_sessions: "PastSessions" = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.congestion = Congestion(self.options.busy_queue_ready_max)
+    @contextmanager
+    def aside(self, turn: Turn | None = None) -> Iterator[None]:
+        """Work in another turn, because the client whose turn is on has nothing to do with it. The effort counts.
+
+        Without `turn` it is one that is never long.
+        """
+        outer = self.turn
+        self.turn = turn = turn or Turn(outer.effort)
+        try:
+            yield
+        finally:
+            outer.effort = turn.effort
+            self.turn = outer
 
     def sync_lsn(self) -> int:
         """The LSN after the records so far, for an answer that says that they are safe. `Turn.records` has risen."""

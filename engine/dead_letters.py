@@ -16,9 +16,9 @@ from .publishing.auto_created import targets_of
 from .publishing.publish import publish_dead
 from .queues.queue import Queue
 
-#: Units of `Effort` for dead letters in one turn: half of a turn's (about 3 to 5 ms).
+#: Units of effort for dead letters in one turn: half of a turn's (about 3 to 5 ms).
 DEAD_SPREAD = 2_000
-#: The cost of a dead letter in units of `Effort`: for itself, and for each of its queues; and octets of it per unit.
+#: The cost of a dead letter in units of effort: for itself, and for each of its queues; and octets of it per unit.
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
 #: Dead letters waiting, or published since the last time that none were waiting, at which they cause no more deaths.
 LETTERS_MAX = 500
@@ -69,11 +69,11 @@ class DeadLetters:
                 queue.expire_now()
 
     def publish(self, until: int | None = None) -> None:
-        """Publish dead letters until `Effort.spent` reaches `until`; None: a slice."""
-        effort, waiting = self._context.effort, self.waiting
+        """Publish dead letters until `Turn.effort` reaches `until`; None: a slice."""
+        turn, waiting = self._context.turn, self.waiting
         if until is None:
-            until = effort.spent + DEAD_SPREAD
-        while waiting and effort.spent < until:
+            until = turn.effort + DEAD_SPREAD
+        while waiting and turn.effort < until:
             self.published += 1
             self._publish_one(*waiting.popleft())
         if not waiting:
@@ -81,7 +81,7 @@ class DeadLetters:
 
     def _publish_one(self, queue: Queue, message: Message, reason: str) -> None:
         broker, host = self._context, queue.context
-        broker.effort.spent += LETTER_COST + len(message.content) // LETTER_OCTETS
+        broker.turn.effort += LETTER_COST + len(message.content) // LETTER_OCTETS
         target = queue.rules.dead_letter_target(reason)
         if target is None:
             return
@@ -106,7 +106,7 @@ class DeadLetters:
                 tells_last_death=options.tells_last_death,
             )
             reached = publish_dead(host, letter)
-            broker.effort.spent += reached * LETTER_QUEUE_COST
+            broker.turn.effort += reached * LETTER_QUEUE_COST
             if not reached:
                 broker.unroutable_letters.note(host.name, queue.name, target)
 

@@ -103,7 +103,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         exchange = exchange_type(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
         spent = broker.policies.spent
         exchange.set_policy(broker.policies.of_exchange(name, host.name))
-        broker.effort.spent += broker.policies.spent - spent
+        broker.turn.effort += broker.policies.spent - spent
         self[name] = exchange
         self._note_alternate(exchange)
         for sending in self._by_alternate.get(name, ()):  # it may be their alternate, missing until now

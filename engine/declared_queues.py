@@ -278,7 +278,7 @@ class DeclaredQueues(dict[str, Queue]):
         policies = broker.policies
         spent = policies.spent
         policy = policies.of_queue(name, queue_type, host.name)
-        broker.effort.spent += policies.spent - spent
+        broker.turn.effort += policies.spent - spent
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
         resolved = broker.settings.resolve_queue(address, host.name, own_settings(arguments), layer.settings, name)
         kind = kind_of_type(queue_type)

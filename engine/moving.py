@@ -86,12 +86,11 @@ class Moving:
 
     def work(self, wanted: int = MOVED) -> None:
         """Do a slice: move at most `wanted` messages. Raises: QueueGone, Unreadable."""
-        durability, congestion = self._client.broker.storage.durability, self.queue.context.broker.congestion
+        durability = self._client.broker.storage.durability
         self.waits_for = ""
         if durability is not None and durability.has_failed:
             self.waits_for = "the journal"
             return
-        congested = congestion.queue
         chosen = self._chosen(min(wanted, MOVED))
         if self.find_target is None:
             gone = self._take([position for position, _ in chosen])
@@ -99,7 +98,6 @@ class Moving:
             self.done += len(gone)
         else:
             self._move(chosen)
-        congestion.queue = congested  # a move is not a client's publish
         if chosen:
             self.queue.mark()
         self._note_end()
@@ -139,7 +137,7 @@ class Moving:
                 continue
             if choice.takes(message):
                 found.append((position, message))
-        queue.context.broker.effort.spent += len(seen.found)
+        queue.context.broker.turn.effort += len(seen.found)
         self.is_done = len(seen.found) < LOOKED_AT and not seen.missing
         return found
 

@@ -36,7 +36,7 @@ class BrokerOptions:
     one topic exchange (`TopicPatterns.excess_states`), because a key may step through all of them.
     `transaction_size_max`: maximum octets published and not committed.
     `unacked_per_session_max`: maximum unacknowledged deliveries of a session.
-    `busy_queue_ready_max`: a queue with consumers and more ready messages is congested (`Congestion`).
+    `busy_queue_ready_max`: a queue with consumers and more ready messages is congested (`Turn.congested`).
     `system_usage`: the broker's limits; None: none. `whole_limits`: limits on all addresses together.
     `flow`: the low marks of flow control (queues page E).
     `classic_tells_attempts`: x-delivery-count also on classic queues whose rules limit or delay attempts.

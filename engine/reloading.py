@@ -40,7 +40,6 @@ class Reloading:
         context.settings = settings
         if options is not None:
             before, context.options = context.options, options
-            context.congestion.ready_max = options.busy_queue_ready_max
             context.flow.follow_options()
             if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
                 context.reaper.period_changed()

@@ -51,15 +51,15 @@ class Scheduler:
         """
         context = self._context
         if context.dead_letters.waiting:
-            congested = context.congestion.queue
-            context.dead_letters.publish()
-            context.congestion.queue = congested
+            with context.aside():
+                context.dead_letters.publish()
         if queue.store.expiring:
             queue.expire_now()
         if queue in self.marked:
             del self.marked[queue]
             if not queue.deleted:
-                queue.dispatch()
+                with context.aside():  # to the end, however long the turn is
+                    queue.dispatch()
 
     def dispatch(self) -> None:
         """Dispatch all marked queues in order; queues that are marked meanwhile follow in the next round."""
@@ -69,7 +69,7 @@ class Scheduler:
             if not queue.deleted:
                 queue.dispatch()
             return
-        ahead, effort = self._ahead, self._context.effort
+        ahead, turn = self._ahead, self._context.turn
         self._is_on = True
         try:
             while marked:
@@ -82,7 +82,7 @@ class Scheduler:
                     del marked[queue]
                     if not queue.deleted:
                         queue.dispatch()
-                        if effort.spent >= effort.turn_max:
+                        if turn.effort >= turn.effort_max:
                             break
         finally:
             self._is_on = False

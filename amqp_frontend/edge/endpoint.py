@@ -245,7 +245,7 @@ class Endpoint:
         closing, output, journal = session.closing, session.output, session.journal
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
-        handle, congestion = self.handle, session.broker.context.congestion
+        handle, broker = self.handle, session.broker.context
         incomplete, connection_info = session.connection.incomplete, session.login.connection_info
         data = await self._first_octets()
         while not closing.finished:
@@ -262,12 +262,11 @@ class Endpoint:
                         data = more
                 except BlockingIOError:
                     continue
-            congestion.queue = None
             connection_info.octets_in += len(data)
             connection_info.reads += 1
             step = handle(session, data)
             data = b""  # freed while waiting
-            congested = congestion.queue
+            congested = broker.turn.congested
             end_turn()  # sends the output of this and other connections
             is_stalled = step is STALLED or output.reply_size > REPLIES_MAX  # also if the answers are sent by now
             if output.parts or closing.finished:
@@ -335,7 +334,7 @@ class Endpoint:
         one turn.
         """
         session = self.session
-        backlog, effort = session.backlog, session.broker.context.effort
+        backlog, broker = session.backlog, session.broker.context
         while not session.closing.finished:
             if self._has_ended and backlog.parking.channels and not backlog.parking.waits_for_alarm:
                 return  # the peer is gone: its parked publishes need not wait for room
@@ -346,11 +345,11 @@ class Endpoint:
             elif not is_stalled and self._must_wait():
                 data = await self._wait_until_unblocked()
             elif is_stalled or backlog.has_more:
-                effort.waiting += 1
+                broker.interrupted += 1
                 try:
                     await trio.lowlevel.checkpoint()  # lets other connections have a turn
                 finally:
-                    effort.waiting -= 1
+                    broker.interrupted -= 1
             else:
                 return
             step = self.handle(session, data)
@@ -361,7 +360,7 @@ class Endpoint:
     async def _let_consumers_take(self, queue: Queue) -> None:
         """Throttle a peer that published into a congested queue, until it has room or its consumers make none."""
         session = self.session
-        hold = throttle_wait_of(queue, session.login.client, session.broker.context.congestion)
+        hold = throttle_wait_of(queue, session.login.client)
         if hold is None:
             return
         try:

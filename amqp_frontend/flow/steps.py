@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from ...engine import Blocker, Broker
+from ...engine import Blocker, Broker, share_of
+from ...engine import Turn as EngineTurn
 from ..peer.channel import EFFORT_MAX
 
 
@@ -44,25 +45,21 @@ class Quota:
         self.used += octets
 
 
-class Turn:
-    """One turn. `effort_max`: the `Effort` spent at which it is long.
+class Turn(EngineTurn):
+    """A turn of a connection.
 
     `since_ns`: when the current event arrived (monotonic), if it was parked; None: it is new. `quota`: None: the turn
     may publish as much as there is room for.
     """
 
-    __slots__ = ("_effort", "effort_max", "quota", "since_ns")
+    __slots__ = ("quota", "since_ns")
 
     def __init__(self, broker: Broker, quota: Quota | None = None) -> None:
-        self._effort = broker.context.effort
-        self.effort_max = broker.context.effort.share_until(EFFORT_MAX)
+        context = broker.context
+        effort = context.turn.effort
+        super().__init__(effort, effort + share_of(EFFORT_MAX, context.interrupted))
         self.quota = quota
         self.since_ns: int | None = None
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the next turn has to handle the rest."""
-        return self._effort.spent >= self.effort_max
 
     @property
     def is_over(self) -> bool:

@@ -2,7 +2,7 @@
 
 A publisher is confirmed as soon as its message is in the queue. If it is read as fast as it sends, it uses the time in
 which consumers could be served: the queue grows although its consumers would keep up, and so does the latency of each
-message. So the publisher's next read waits until no more than `Congestion.ready_max` messages are ready. This helps
+message. So the publisher's next read waits until no more than `busy_queue_ready_max` messages are ready. This helps
 only consumers that keep up: if they do not take enough during a wait, later publishers do not wait and the queue grows.
 
 A connection that consumes is never throttled: other connections may wait for its acknowledgements. No connection is
@@ -12,7 +12,7 @@ endpoint does.
 
 from collections.abc import Callable
 
-from ...engine import Client, Congestion, Queue
+from ...engine import Client, Queue
 
 #: Seconds of a slice, after which deliveries are checked, and the maximum slices of a wait.
 SLICE_S, SLICES_MAX = 0.005, 20
@@ -24,10 +24,9 @@ class Throttle:
     `open_until`: number of delivered messages up to which no publisher waits, because the last wait had no effect.
     """
 
-    __slots__ = ("congestion", "open_until", "waiting")
+    __slots__ = ("open_until", "waiting")
 
-    def __init__(self, congestion: Congestion) -> None:
-        self.congestion = congestion
+    def __init__(self) -> None:
         self.open_until = 0
         self.waiting: dict[ThrottleWait, Callable[[], None]] = {}
 
@@ -36,7 +35,7 @@ class Throttle:
         waiting = self.waiting
         if not waiting:
             return
-        ready, ready_max = queue.ready_count, self.congestion.ready_max
+        ready, ready_max = queue.ready_count, _ready_max(queue)
         if queue.deleted or ready <= ready_max // 2:
             self.waiting = {}
             for wake in waiting.values():
@@ -68,13 +67,13 @@ class ThrottleWait:
         throttle, queue = self._throttle, self._queue
         if self not in throttle.waiting:
             return False
-        surplus = queue.ready_count - throttle.congestion.ready_max
+        surplus = queue.ready_count - _ready_max(queue)
         if surplus > 0 and not queue.deleted:
             self._slices += 1
             delivered = queue.counters.delivered
             if self._slices < SLICES_MAX and (delivered - self._delivered) * SLICES_MAX >= surplus:
                 return True
-            throttle.open_until = delivered + throttle.congestion.ready_max
+            throttle.open_until = delivered + _ready_max(queue)
         self.end()
         return False
 
@@ -83,15 +82,19 @@ class ThrottleWait:
         self._throttle.waiting.pop(self, None)
 
 
-def throttle_wait_of(queue: Queue, client: Client | None, congestion: Congestion) -> ThrottleWait | None:
+def throttle_wait_of(queue: Queue, client: Client | None) -> ThrottleWait | None:
     """The wait of a connection that has just published into a congested queue; None: it may continue."""
-    if client is None or client.closed or queue.deleted or queue.ready_count <= congestion.ready_max:
+    if client is None or client.closed or queue.deleted or queue.ready_count <= _ready_max(queue):
         return None
     throttle = queue.throttle
     if throttle is None:
-        throttle = Throttle(congestion)
+        throttle = Throttle()
         queue.put_behind(throttle)
     assert isinstance(throttle, Throttle)
     if queue.counters.delivered < throttle.open_until or any(session.consumers for session in client.sessions):
         return None
     return ThrottleWait(queue, throttle)
+
+
+def _ready_max(queue: Queue) -> int:
+    return queue.context.broker.options.busy_queue_ready_max

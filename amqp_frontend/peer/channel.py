@@ -8,7 +8,7 @@ from ...engine import Commit, Envelope, Queue, Route, ServiceExchange, Session, 
 from ..wire.channel_reader import ChannelReader
 from ..wire.publish_memory import PublishMemory
 
-#: `Effort` of a turn (about 5 ms); the next turns do the rest.
+#: Effort of a turn (about 5 ms); the next turns do the rest.
 EFFORT_MAX = 4_000
 #: Queues above which runs are published in parts: with fewer, even a whole read of messages takes no long turn.
 FEW_QUEUES = 4

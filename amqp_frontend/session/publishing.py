@@ -143,7 +143,7 @@ def refuse(
 
 _KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter("envelope")
 
-#: `Effort` of a route look-up.
+#: Effort of a route look-up.
 LOOK_UP_COST = 24
 
 
@@ -312,9 +312,9 @@ def _publish_parts(
         if start and turn.is_long:
             return session.backlog.leave(PublishReceived(channel, event.kind, contents[start:]), turn)
         part = contents[start : start + size]
-        before = broker.context.turn.records
+        before = turn.records
         returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
-        if is_request and broker.context.turn.records != before:
+        if is_request and turn.records != before:
             session.journal.send_after(broker.context.sync_lsn())
         if returned:
             session.send_returns(channel, returned)
@@ -329,7 +329,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
         TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first that applies, as in RabbitMQ.
     """
-    session.broker.context.effort.spent += LOOK_UP_COST
+    session.broker.context.turn.effort += LOOK_UP_COST
     arguments = session.connection.memory.arguments_of(event.kind.method_frame)
     if arguments.immediate:
         raise ImmediateNotImplemented

@@ -40,7 +40,7 @@ DONE, CUT, PARKED, UNFINISHED, STALLED, CLOSING = Step
 #: Steps after which the turn ends, and steps after which other input may be handled.
 _ENDS, _GOES_ON = (CUT, UNFINISHED), (DONE, PARKED)
 
-#: `Effort` of a method, of a method on the topology, and of a run of acknowledgements, at least.
+#: Effort of a method, of a method on the topology, and of a run of acknowledgements, at least.
 METHOD_COST, TOPOLOGY_COST, ACKS_COST = 16, 48, 4
 HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS, **BASIC_HANDLERS}
 
@@ -51,6 +51,8 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     Returns: DONE, or the reason why some input is not handled yet: call it again without octets after other
         connections' turns, if work can continue (`Backlog.has_more`); if STALLED, when the peer has taken its answers.
     """
+    turn = Turn(session.broker)
+    session.broker.begin_turn(turn)
     session.heartbeat.has_received = True
     session.connection.receive_bytes(data)
     backlog = session.backlog
@@ -58,7 +60,6 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     backlog.step = step = Step.UNFINISHED
     if backlog.is_committing:
         return step
-    turn = Turn(session.broker)
     while True:
         try:
             step = _go_through(session, turn)
@@ -104,7 +105,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
 
     While work is parked, later events of its channel that may not pass are parked after it, up to a limit.
     """
-    broker, closing, output, parking = session.broker, session.closing, session.output, session.backlog.parking
+    closing, output, parking = session.closing, session.output, session.backlog.parking
     parked, effort_max = parking.channels, turn.effort_max
     is_beside = bool(parked)
     if is_beside and (parking.is_full or closing.finished or output.is_stalled):
@@ -126,7 +127,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
             return STALLED  # the rest of the input stays in the connection's buffer
         if parked and (not is_beside or parking.is_full):
             return PARKED
-        if broker.context.effort.spent >= effort_max:
+        if turn.effort >= effort_max:
             return CUT
     return PARKED if parked else DONE
 
@@ -159,7 +160,9 @@ def _go_on(session: AmqpSession, channel: Channel, quota: Quota | None) -> None:
     """At the end of another connection's turn: handle the parked work of one channel, as far as the quota allows."""
     if session.backlog.unfinished is None:
         try:
-            _run_held(session, Turn(session.broker, quota), channel)
+            turn = Turn(session.broker, quota)
+            with session.broker.context.aside(turn):
+                _run_held(session, turn, channel)
         except Exception:
             _fail(session)
         if session.confirming.channels:
@@ -193,7 +196,7 @@ def _header_rejected(session: AmqpSession, event: HeaderRejected, turn: Turn) ->
 
 def _acked(session: AmqpSession, event: AcksReceived, turn: Turn) -> Step:
     session.journal.has_acted = True
-    session.broker.context.effort.spent += ACKS_COST
+    turn.effort += ACKS_COST
     assert isinstance(event.channel, Channel)
     engine_session = event.channel.session
     if event.tags:
@@ -204,7 +207,7 @@ def _acked(session: AmqpSession, event: AcksReceived, turn: Turn) -> Step:
 
 
 def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> Step:
-    session.broker.context.effort.spent += TOPOLOGY_COST if type(event.method) in ANSWERED_WHEN_SAFE else METHOD_COST
+    turn.effort += TOPOLOGY_COST if type(event.method) in ANSWERED_WHEN_SAFE else METHOD_COST
     channel = event.channel
     if channel is None:
         open_channel(session, event.number)
@@ -213,15 +216,14 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
     assert isinstance(channel, Channel)
     if type(event.method) is commands.Tx.Commit and must_wait_to_commit(session, event, channel, turn):
         return PARKED
-    broker, journal = session.broker.context, session.journal
-    durability = broker.storage.durability
+    durability, journal = session.broker.context.storage.durability, session.journal
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:
         journal.has_acted = True
         rest = HANDLERS[type(event.method)](session, channel, event.method)
         return DONE if rest is None else session.backlog.leave(rest, turn)
-    before = broker.turn.records
+    before = turn.records
     rest = HANDLERS[type(event.method)](session, channel, event.method)
-    sync_lsn = durability.sync_lsn() if broker.turn.records != before else 0
+    sync_lsn = durability.sync_lsn() if turn.records != before else 0
     if not sync_lsn and journal.has_acted and getattr(event.method, "durable", True):
         sync_lsn = durability.sync_lsn_of_all()  # the answer also states that earlier changes of this peer are safe
     if sync_lsn:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from ..effort import part_of
 from ..errors import PartialCommit
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
 from ..publishing.choosing import chosen_route
 from ..publishing.publish import publish_unroutable
+from ..turn import part_of
 from .settling import give_back, settle
 from .transaction import RUN_COST, Publication, Transaction
 

@@ -79,7 +79,7 @@ class Delivering(SessionCounts):
         """Deliver messages by these effects, in order; for a no-ack consumer the caller settles them."""
         queue, first_tag = consumer.queue, self.next_tag
         count = self._send(effects)
-        self.client.broker.effort.spent += count
+        self.client.broker.turn.effort += count
         again = sum(len(effect.contents) for effect in effects if effect.redelivered)
         if again:
             queue.counters.redelivered += again

@@ -6,8 +6,8 @@ page 3.4 (exclusive queues, max-consumers, consumers-before-dispatch).
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ..effort import Effort
 from ..errors import ConsumersMaxReached, ExclusiveConsumerRefused
 from ..messages.message import Envelope
 from ..messages.mixed import Envelopes
@@ -15,13 +15,16 @@ from ..rules.queue_rules import QueueRules
 from .consumer import Consumer
 from .groups import Groups
 
+if TYPE_CHECKING:
+    from ..context import BrokerContext
+
 #: Maximum messages for one consumer per turn, so that shares stay even while sockets fill.
 SHARE_MAX = 64
 #: Messages delivered before the queue checks whether the turn has become long.
 RUN_MAX = 2000
-#: Credit checks per unit of `Effort`; up to `FEW` consumers they are not counted.
+#: Credit checks per unit of effort; up to `FEW` consumers they are not counted.
 LOOKS, FEW = 8, 64
-#: Consumers searched per unit of `Effort` for one that leaves.
+#: Consumers searched per unit of effort for one that leaves.
 PASSED = 256
 
 
@@ -34,19 +37,17 @@ class ConsumerList:
     """
 
     __slots__ = (
-        "_effort",
+        "_broker",
         "_has_priorities",
         "_is_to_yield",
         "_next",
         "_rules",
-        "_waiting_count",
         "consumers",
         "groups",
         "waits",
     )
 
-    def __init__(self, rules: QueueRules, effort: Effort, waiting_count: Callable[[], int]) -> None:
-        """`waiting_count()`: the number of marked queues that still wait for their turn in this round."""
+    def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         self.consumers: list[Consumer] = []
         self.waits = False
         self.groups: Groups | None = None
@@ -54,8 +55,7 @@ class ConsumerList:
         self._has_priorities = False  # consumers of different priority
         self._is_to_yield = False  # the active consumer yields to one of higher priority
         self._rules = rules
-        self._effort = effort
-        self._waiting_count = waiting_count
+        self._broker = broker
 
     def rules_changed(self, rules: QueueRules) -> None:
         """Follow the new rules of the queue."""
@@ -104,7 +104,7 @@ class ConsumerList:
         """Remove consumers. O(consumers). Returns whether another single active consumer may be served now."""
         consumers = self.consumers
         active = consumers[0] if consumers else None
-        self._effort.spent += len(consumers) // PASSED
+        self._broker.turn.effort += len(consumers) // PASSED
         if len(leaving) == 1:
             index = consumers.index(leaving[0])
             del consumers[index]
@@ -196,7 +196,7 @@ class ConsumerList:
                 if len(found) == wanted or consumer.session.prefetch_total:
                     break  # a limit shared by several consumers is checked again after each delivery
         if count > FEW and len(found) < wanted:
-            self._effort.spent += count // LOOKS  # all of them were asked
+            self._broker.turn.effort += count // LOOKS  # all of them were asked
         return found
 
     def _eligible_by_priority(self, wanted: int) -> list[Consumer]:
@@ -205,7 +205,7 @@ class ConsumerList:
         consumers[:] = consumers[start:] + consumers[:start]
         self._next = 0
         if len(consumers) > FEW:
-            self._effort.spent += len(consumers) // LOOKS
+            self._broker.turn.effort += len(consumers) // LOOKS
         free = [consumer for consumer in consumers if consumer.credit() > 0]
         highest = max((consumer.priority for consumer in free), default=None)
         found: list[Consumer] = []
@@ -271,7 +271,7 @@ class ConsumerList:
         if session.prefetch_total:
             if len(self.consumers) > 1:
                 return 1  # it shares its limit with consumers that must have their turns
-            if self._waiting_count():
+            if self._broker.scheduler.waiting_count():
                 credit = min(credit, session.portion())  # and with consumers of other queues
         return min(credit, available, RUN_MAX)
 
@@ -280,7 +280,7 @@ class ConsumerList:
 
         True where the consumer shares its prefetch limit, perhaps with consumers of those queues.
         """
-        return bool(consumer.session.prefetch_total and self._waiting_count())
+        return bool(consumer.session.prefetch_total and self._broker.scheduler.waiting_count())
 
 
 def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[int], int]) -> int:

@@ -9,18 +9,20 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...expressions.language import Expression
-from ..effort import Effort
 from ..messages.message import Message
 from .consumer import Consumer
 from .filters import MessageSubject
 from .group_id import GroupedMessage
 
-#: Units of `Effort` to ask a filter about a message (2 to 3 us), and octets of a JSON body read per further unit.
+if TYPE_CHECKING:
+    from ..context import BrokerContext
+
+#: Units of effort to ask a filter about a message (2 to 3 us), and octets of a JSON body read per further unit.
 ASKING, READ_OCTETS = 2, 64
-#: Cost units of the filter language (10 ns) per unit of `Effort`.
+#: Cost units of the filter language (10 ns) per unit of effort.
 COSTS = 120
 #: Messages, and octets of them, whose answers are cached.
 LATELY_MAX, LATELY_OCTETS = 500, 1024 * 1024
@@ -76,37 +78,37 @@ class FilterGroup:
 class Asked:
     """A message to be tested by filters. Its parts are read once for all filters."""
 
-    __slots__ = ("_effort", "_subject", "message")
+    __slots__ = ("_broker", "_subject", "message")
 
-    def __init__(self, message: Message, effort: Effort) -> None:
+    def __init__(self, message: Message, broker: "BrokerContext") -> None:
         self.message = message
-        self._effort = effort
+        self._broker = broker
         self._subject: MessageSubject | None = None
 
     def is_taken_by(self, expression: Expression | None) -> bool:
         """Whether a filter takes the message; None takes all."""
-        effort = self._effort
+        turn = self._broker.turn
         if expression is None:
-            effort.spent += 1
+            turn.effort += 1
             return True
         subject = self._subject
         if subject is None:
             subject = self._subject = MessageSubject(self.message)
         was_read = subject.is_read
         takes = expression.matches(subject)
-        effort.spent += ASKING + subject.spent // COSTS
+        turn.effort += ASKING + subject.spent // COSTS
         if subject.is_read and not was_read:
-            effort.spent += len(self.message.content) // READ_OCTETS
+            turn.effort += len(self.message.content) // READ_OCTETS
         return takes
 
 
 class LatelyAsked:
     """A cache of filters' results, for consumers with positions in a queue that mostly read the same messages."""
 
-    __slots__ = ("_answers", "_asked", "_effort", "_octets")
+    __slots__ = ("_answers", "_asked", "_broker", "_octets")
 
-    def __init__(self, effort: Effort) -> None:
-        self._effort = effort
+    def __init__(self, broker: "BrokerContext") -> None:
+        self._broker = broker
         self._asked: dict[int, Asked] = {}
         self._answers: dict[tuple[int, Expression], bool] = {}
         self._octets = 0
@@ -123,10 +125,10 @@ class LatelyAsked:
                     self._asked.clear()
                     self._answers.clear()
                     self._octets = len(message.content)
-                asked = self._asked[message.id] = Asked(message, self._effort)
+                asked = self._asked[message.id] = Asked(message, self._broker)
             answer = self._answers[key] = asked.is_taken_by(expression)
         else:
-            self._effort.spent += 1
+            self._broker.turn.effort += 1
         return answer
 
 
@@ -144,10 +146,10 @@ class Returned:
 class FilterGroups:
     """The groups of one queue. `again`: returned messages that they test before they continue."""
 
-    __slots__ = ("_again_count", "_by_key", "_effort", "_of", "again")
+    __slots__ = ("_again_count", "_by_key", "_broker", "_of", "again")
 
-    def __init__(self, effort: Effort) -> None:
-        self._effort = effort
+    def __init__(self, broker: "BrokerContext") -> None:
+        self._broker = broker
         self._by_key: dict[object, FilterGroup] = {}
         self._of: dict[Consumer, FilterGroup] = {}
         self.again: deque[Returned] = deque()
@@ -194,7 +196,7 @@ class FilterGroups:
 
     def asked(self, message: Message) -> Asked:
         """A message for tests by groups."""
-        return Asked(message, self._effort)
+        return Asked(message, self._broker)
 
     def came_to(self, positions: Sequence[int]) -> None:
         """Note messages that returned to these positions (rising); groups that have tested later ones test them

@@ -17,7 +17,7 @@ class Routed:
 
     Without an envelope it stands for all messages with these keys, whose route is looked up. Exchanges whose choice
     depends on the message (`Exchange.decides_each`) are asked again for each message. `cost`: the cost of all look-ups
-    so far, in units of `Effort` (one is about 1.2 us).
+    so far, in units of effort (one is about 1.2 us).
     """
 
     __slots__ = ("_comparables", "_content", "_envelope", "_headers", "chance", "cost", "keys")

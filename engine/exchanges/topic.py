@@ -22,7 +22,7 @@ TREE_STARS_MAX = 3
 class TopicPatterns(Generic[T]):
     """A multiset of (pattern, value); a look-up returns each value once.
 
-    `cost`: the cost of all look-ups so far, in units of `Effort`. It never falls.
+    `cost`: the cost of all look-ups so far, in units of effort. It never falls.
     """
 
     __slots__ = ("_automata", "_exact", "_tree", "cost")

@@ -20,7 +20,7 @@ Words = tuple[str, ...]
 
 #: States of one bundle. Operations on integers of this size (256 octets) take no longer than a step of Python.
 BUNDLE_STATES = 2048
-#: Words of a key matched with a bundle, and states of a bundle built, per unit of `Effort`.
+#: Words of a key matched with a bundle, and states of a bundle built, per unit of effort.
 WORDS_A_STEP, STATES_A_STEP = 4, 12
 
 
@@ -52,7 +52,7 @@ class _Bundle(Generic[T]):
         self._automaton = None
 
     def match(self, words: list[str], found: dict[T, None]) -> int:
-        """Add the values of matching patterns to `found`. Returns the cost in units of `Effort`."""
+        """Add the values of matching patterns to `found`. Returns the cost in units of effort."""
         cost = 1 + len(words) // WORDS_A_STEP
         if self._automaton is None:
             self._automaton = _Automaton(self.patterns.items())
@@ -212,7 +212,7 @@ class TopicAutomata(Generic[T]):
             del self._groups[word]
 
     def match(self, words: list[str], found: dict[T, None]) -> int:
-        """Add the values of matching patterns to `found`. Returns the cost in units of `Effort`.
+        """Add the values of matching patterns to `found`. Returns the cost in units of effort.
 
         O(words of the key x bundles under them).
         """

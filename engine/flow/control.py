@@ -22,9 +22,9 @@ from .tree import Metered, UsageTree
 from .usage import Usage
 from .warnings import BlockedWarnings
 
-#: Units of `Effort` that the release of blocked publishers may spend in one turn.
+#: Units of effort that the release of blocked publishers may spend in one turn.
 RELEASE_SPREAD = 2_000
-#: Units of `Effort` of one publisher's quantum, in addition to those of its messages.
+#: Units of effort of one publisher's quantum, in addition to those of its messages.
 TURN_COST = 16
 
 
@@ -200,18 +200,18 @@ class FlowControl(UsageTree):
 
     def work(self) -> None:
         """At the end of a turn: let clients publish a quantum each, in turn, while there is room."""
-        effort = self._context.effort
+        turn = self._context.turn
         self._settle()
         while self._reconsidered:
             self._look_again(self._reconsidered.popitem()[0])
-        until = effort.spent + RELEASE_SPREAD
-        while self._drained and effort.spent < until:
+        until = turn.effort + RELEASE_SPREAD
+        while self._drained and turn.effort < until:
             node = next(iter(self._drained))
             if node.is_full or not node.round_robin:
                 del self._drained[node]
                 continue
             self._serve(node)
-            effort.spent += TURN_COST
+            turn.effort += TURN_COST
         self._settle()
         self.pending = bool(self._drained)
 

@@ -3,16 +3,19 @@
 Source: queues page A.4.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
 from math import lcm
+from typing import TYPE_CHECKING
 
 from ...settings.leases import FAST, PROPORTIONAL
 from ..delivery.consumer import Consumer, Holder
 from ..delivery.consumer_list import LOOKS, ConsumerList
-from ..effort import Effort
 from ..rules.queue_rules import QueueRules
 from .rules import rules_in
+
+if TYPE_CHECKING:
+    from ..context import BrokerContext
 
 #: Messages that one consumer gets in one deal, at most, so that shares stay even while sockets fill.
 DEAL_MAX = 64
@@ -26,8 +29,8 @@ class LeaseConsumers(ConsumerList):
 
     __slots__ = ("_fairness", "aside", "late", "renewing")
 
-    def __init__(self, rules: QueueRules, effort: Effort, waiting_count: Callable[[], int]) -> None:
-        super().__init__(rules, effort, waiting_count)
+    def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
+        super().__init__(rules, broker)
         self._fairness = rules_in(rules).settings.fairness
         self.aside: set[Consumer] = set()
         self.renewing: set[Holder] = set()
@@ -99,7 +102,7 @@ class LeaseConsumers(ConsumerList):
         chooses among those of the highest priority with room.
         """
         consumers = self.consumers
-        self._effort.spent += len(consumers) // LOOKS
+        self._broker.turn.effort += len(consumers) // LOOKS
         if len(consumers) == 1:
             only = consumers[0]
             credit = only.credit() if only not in self.aside else 0

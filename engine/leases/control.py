@@ -194,7 +194,7 @@ def _discard_matching(
             if message.id <= until_id and expression.matches(MessageSubject(message))
         ]
         _discard_ready(leases, found, option, done)
-        queue.context.broker.effort.spent += len(seen.found)
+        queue.context.broker.turn.effort += len(seen.found)
         if len(seen.found) < SLICE and not seen.missing:
             break
         after = seen.found[-1][0] if seen.found else after

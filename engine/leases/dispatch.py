@@ -23,7 +23,7 @@ from .state import Leases, bookmark_of, shown
 
 #: Messages that one turn shows to one browsing consumer.
 BROWSE_SLICE = 300
-#: Units of `Effort` to show one message, beside the scan; this includes later garbage collection.
+#: Units of effort to show one message, beside the scan; this includes later garbage collection.
 SHOWING = 4
 #: Search steps that groups behind may take to catch up before a message goes to a group that has found it.
 CATCH_UP = 4
@@ -39,7 +39,7 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
     queue = leases.queue
     if queue.freeze_count or queue.deleted:
         return
-    store, pageable, effort = queue.store, queue.pageable, queue.context.broker.effort
+    store, pageable, turn = queue.store, queue.pageable, queue.context.broker.turn
     if leases.deferred is not None:
         deferring.settle_entered(leases)
     if leases.browsing:
@@ -69,7 +69,7 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
                 continue
         if count <= 0 or not _hand_out(leases, count):
             break
-        if effort.spent >= effort.turn_max:
+        if turn.effort >= turn.effort_max:
             queue.mark()  # the rest is for the next turn
             break
     if pageable is not None and (
@@ -143,9 +143,9 @@ def _alive(leases: Leases, messages: list[Message]) -> list[Message]:
 def _dispatch_found(leases: Leases, selection: Selection) -> None:
     """Lease found messages and look for more, while consumers have credit and the turn has time."""
     queue, search = leases.queue, selection.search
-    store, effort = queue.store, queue.context.broker.effort
+    store, turn = queue.store, queue.context.broker.turn
     search.is_waiting = False
-    until = min(effort.turn_max, effort.spent + LOOKING_MAX)
+    until = min(turn.effort_max, turn.effort + LOOKING_MAX)
     steps = CATCH_UP
     while leases.room() > 0:
         free = _free(leases, selection)
@@ -156,14 +156,14 @@ def _dispatch_found(leases: Leases, selection: Selection) -> None:
             steps -= 1
             continue
         if _hand_out_found(leases, free):
-            if effort.spent < until:
+            if turn.effort < until:
                 continue
             break
-        if effort.spent >= until or not search.look_ahead(store, list(free), FOUND_MAX, until):
+        if turn.effort >= until or not search.look_ahead(store, list(free), FOUND_MAX, until):
             break
     if search.is_waiting:
         queue.context.broker.scheduler.load_later(queue)
-    elif effort.spent >= until:
+    elif turn.effort >= until:
         queue.mark()
 
 
@@ -184,7 +184,7 @@ def _behind(free: Free) -> list[FilterGroup]:
 def _hand_out_found(leases: Leases, free: Free) -> bool:
     """Lease the oldest message found for any of these groups. Returns whether one was handled."""
     queue, store, gate = leases.queue, leases.queue.store, leases.gate_position()
-    queue.context.broker.effort.spent += len(free)
+    queue.context.broker.turn.effort += len(free)
     position = min((group.found[0].position for group in free if group.found), default=None)
     if position is None or (gate is not None and position >= gate):
         return False
@@ -233,7 +233,7 @@ def _release_barrier(leases: Leases) -> bool:
     if len(leases.book) or not takers:
         return False
     (message,) = queue.store.take(1, UNLIMITED)
-    asked = Asked(message, queue.context.broker.effort)
+    asked = Asked(message, queue.context.broker)
     takers = [one for one in takers if one.filter is None or asked.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(leases.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
@@ -257,28 +257,29 @@ def _subscribers(leases: Leases) -> list[Consumer]:
 def _show(leases: Leases) -> None:
     """Show a slice more to each browsing consumer, in turns; cancel those that have seen all."""
     queue = leases.queue
-    effort = queue.context.broker.effort
+    broker = queue.context.broker
+    turn = broker.turn
     for consumer, browse in list(leases.browsing.items()):
-        if effort.spent >= effort.turn_max:
+        if turn.effort >= turn.effort_max:
             queue.mark()  # the rest is for the next turn
             break
         leases.browsing[consumer] = leases.browsing.pop(consumer)
         if consumer.client.paused or not consumer.session.flowing:
             continue
         seen = leases.scan_active(browse.after, BROWSE_SLICE)
-        effort.spent += len(seen.found)
-        now_ns = queue.context.broker.clock.monotonic_ns()
+        turn.effort += len(seen.found)
+        now_ns = broker.clock.monotonic_ns()
         copies: list[Message] = []
         for position, message in seen.found:
             if browse.left <= 0:
                 break
             browse.after = position
             is_shown = message.id <= browse.until_id and not 0 < message.expires_ns <= now_ns
-            if is_shown and (consumer.filter is None or Asked(message, effort).is_taken_by(consumer.filter)):
+            if is_shown and (consumer.filter is None or Asked(message, broker).is_taken_by(consumer.filter)):
                 browse.left -= 1
                 entries = browse_entries(leases.topic_of(message.envelope), bookmark_of(message.id))
                 copies.append(shown(with_entries(message.envelope, message.content, entries), message.envelope.plain()))
-        effort.spent += SHOWING * len(copies)
+        turn.effort += SHOWING * len(copies)
         if copies:
             consumer.session.deliver_beside(consumer, copies, leases.past_at(consumer.session))
         if seen.missing and browse.left > 0:

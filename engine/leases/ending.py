@@ -100,7 +100,7 @@ def returned(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel
         ended = [*back, *(message for some in dead.values() for message in some)]
         queue.events.lease_ended(ended, why)
     if back:
-        queue.context.broker.effort.spent += len(back)
+        queue.context.broker.turn.effort += len(back)
         back.sort(key=_id_of, reverse=True)
         for message in back if leases.rules.barrier is not None else ():
             if is_barrier(leases.rules.barrier, message):  # a basic.get had taken the barrier

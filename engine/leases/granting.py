@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Average length of stretches of equal envelopes from which each stretch is delivered as a run.
 ALIKE_MIN = 3
-#: Units of `Effort` to make the headers of one delivery, beside the delivery itself.
+#: Units of effort to make the headers of one delivery, beside the delivery itself.
 DRESSING = 2
 
 _content_of: Callable[[Message], bytes] = attrgetter("content")
@@ -71,7 +71,7 @@ def _deliver(leases: Leases, consumer: Consumer, messages: Sequence[Message], un
 
 def _deliver_each(leases: Leases, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Deliver messages, each with headers made for it."""
-    leases.queue.context.broker.effort.spent += DRESSING * len(messages)
+    leases.queue.context.broker.turn.effort += DRESSING * len(messages)
     contents = [dressed(leases, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.plain() for message in messages]
     effects, start = [], 0

@@ -513,8 +513,7 @@ def store_of(queue: Queue) -> Store:
 
 
 def _consumer_list(queue: Queue) -> ConsumerList:
-    broker = queue.context.broker
-    return LeaseConsumers(queue.rules, broker.effort, broker.scheduler.waiting_count)
+    return LeaseConsumers(queue.rules, queue.context.broker)
 
 
 def _parts(queue: Queue) -> Parts:

@@ -148,7 +148,7 @@ def _take_in(leases: Leases, rebuild: Rebuild) -> None:
         filter_ = leases.rules.filter
         if filter_ is None or filter_.matches(MessageSubject(one.message)):
             _take_in_one(leases, one)
-    context.broker.effort.spent += len(page.found)
+    context.broker.turn.effort += len(page.found)
 
 
 def _take_in_one(leases: Leases, one: LoggedMessage) -> None:

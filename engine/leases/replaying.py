@@ -34,7 +34,7 @@ LATE_NS = 50 * MS
 
 #: Octets that one read brings into memory.
 READ_OCTETS = 64 * 1024
-#: Units of `Effort` to read a message from the log, and to deliver it.
+#: Units of effort to read a message from the log, and to deliver it.
 READING, SHOWING = 3, 5
 
 
@@ -153,7 +153,7 @@ def read_on(leases: Leases, replay: Replay) -> None:
 
     page = replay.log.read(queue.vhost_name, replay.position, is_wanted, READ_OCTETS)
     replay.position = page.next_position
-    context.broker.effort.spent += READING * len(page.found)
+    context.broker.turn.effort += READING * len(page.found)
     for one in page.found:
         if not replay.has_begun:
             if first is not None and not first.is_before(one.message.id, one.wall_ms):
@@ -165,9 +165,9 @@ def read_on(leases: Leases, replay: Replay) -> None:
 def show_replays(leases: Leases) -> None:
     """Deliver to each replay the messages that it has room for, in turns. O(messages looked at)."""
     queue = leases.queue
-    effort = queue.context.broker.effort
+    turn = queue.context.broker.turn
     for consumer, replay in list(leases.replaying.items()):
-        if effort.spent >= effort.turn_max:
+        if turn.effort >= turn.effort_max:
             queue.mark()  # the rest is for the next turn
             break
         take_turn(leases, consumer)
@@ -192,11 +192,11 @@ def _show(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
     context = queue.context
     now_ns = context.broker.clock.monotonic_ns()
     room = consumer.client.room()
-    effort = context.broker.effort
+    turn = context.broker.turn
     shown: list[Message] = []
     is_over = False
     while waiting and holder.unacked + len(shown) < replay.prefetch and room > 0:
-        if effort.spent >= effort.turn_max:
+        if turn.effort >= turn.effort_max:
             queue.mark()
             break
         one = waiting[0]
@@ -215,7 +215,7 @@ def _show(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
         copy = _copy(leases, one)
         room -= len(copy.content)
         shown.append(copy)
-        effort.spent += SHOWING
+        turn.effort += SHOWING
     if shown:
         holder.unacked += len(shown)
         consumer.session.deliver_beside(consumer, shown, holder)
@@ -234,7 +234,7 @@ def _is_for(leases: Leases, consumer: Consumer, message: Message) -> bool:
     captures, filter_ = leases.rules.filter, consumer.filter
     if captures is None and filter_ is None:
         return True
-    asked = Asked(message, leases.queue.context.broker.effort)
+    asked = Asked(message, leases.queue.context.broker)
     return (captures is None or asked.is_taken_by(captures)) and (filter_ is None or asked.is_taken_by(filter_))
 
 

@@ -102,7 +102,7 @@ def _take(
         remember(host, rules.address, rules.retroactive_count, envelope, content)
     if rules.diverts and hops < HOPS_MAX:
         diverts = taking(rules.diverts, envelope, content)
-        broker.effort.spent += len(rules.diverts)
+        broker.turn.effort += len(rules.diverts)
         for divert in diverts:
             _divert(host, divert, rules.address, envelope, content, hops)
         if any(divert.is_exclusive for divert in diverts):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Refusing:
     """`queue in refusing`: the queue's filter does not take the message. The message is read once for all filters.
 
-    The cost of filters is added to `routed`, in units of `Effort`.
+    The cost of filters is added to `routed`, in units of effort.
     """
 
     __slots__ = ("_message", "_routed", "_subject")

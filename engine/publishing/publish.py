@@ -31,7 +31,7 @@ def publish_run(
 ) -> Outcome:
     """Give a run its ids, and put it into the queues of its route; with `due_ns` it is scheduled for that time.
 
-    The cost of a run is its messages times their queues. `Effort` counts it if there are several queues, so that a
+    The cost of a run is its messages times their queues. `Turn.effort` counts it if there are several queues, so that a
     frontend with much to publish can end its turn. `cause`: why the broker itself publishes the run, to known queues.
     """
     broker = host.broker
@@ -56,7 +56,7 @@ def publish_run(
         if len(queues) == 1:
             refused = queues[0].enqueue(first_id, envelope, contents, due_ns)
             return Outcome((), refused) if refused else ALL_WELL
-        broker.effort.spent += count * len(queues)
+        broker.turn.effort += count * len(queues)
         refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, contents, due_ns)}
         return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
     if isinstance(route.exchange, ServiceExchange):
@@ -98,7 +98,7 @@ def _publish_each(
         if host.broker.listeners:
             ids = (first_id + offset,)
             host.broker.emit(PublishedEvent(host.name, envelope.exchange, ids, envelope, (content,), queues))
-        host.broker.effort.spent += 1 + len(queues)
+        host.broker.turn.effort += 1 + len(queues)
         if queues:
             counters.routed += 1
             route.exchange.published_out += len(queues)

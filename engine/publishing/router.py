@@ -107,7 +107,7 @@ class Router:
         else:
             message = Routed((routing_key,))
             queues, way = reach_all(exchange, message, self.context)
-            self._broker.effort.spent += message.cost
+            self._broker.turn.effort += message.cost
             if queues is not None and self.captures:
                 queues = self._captured(queues, exchange, message, is_whole=True)
             if queues is not None:
@@ -135,12 +135,12 @@ class Router:
     def reach(self, exchange: Exchange, message: Routed) -> list[Queue]:
         """The queues that take a message: those on its route that are open to new messages and do not filter it out.
 
-        The cost noted in the message is added to `Effort`.
+        The cost noted in the message is added to `Turn.effort`.
         """
         reached = reach(exchange, message, self.context)
         if self.captures:
             reached = self._captured(reached, exchange, message, is_whole=False) or []
-        self._broker.effort.spent += message.cost
+        self._broker.turn.effort += message.cost
         message.cost = 0
         queues = self._taking(reached, exchange, message)
         if self._broker.settings.concerns_topics:
@@ -232,7 +232,7 @@ class Router:
         Source: address-settings page 1.3.
         """
         sharing = self._sharing[address]
-        self._broker.effort.spent += len(sharing) // FOUND_A_STEP
+        self._broker.turn.effort += len(sharing) // FOUND_A_STEP
         multicast, anycast = self._split_by_address(address, refusing)
         if anycast is None or has_own:
             return multicast

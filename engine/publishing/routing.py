@@ -7,7 +7,7 @@ from ..exchanges.exchange import Exchange
 from ..exchanges.routed import Routed
 from ..queues.queue import Queue
 
-#: Units of `Effort` for each exchange on the way, and destinations or keys looked up per further unit.
+#: Units of effort for each exchange on the way, and destinations or keys looked up per further unit.
 EXCHANGE_COST, FOUND_A_STEP = 2, 8
 
 

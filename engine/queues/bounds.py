@@ -29,7 +29,7 @@ Value = tuple[object, int] | None
 
 #: Messages that a smaller limit drops in one slice, and those of a slow subscriber (about 5 ms each).
 TRIM_SLICE, EVICT_SLICE = 1000, 5000
-#: Messages from the head among which a slow subscriber's strategy chooses, and messages looked at per unit of `Effort`.
+#: Messages from the head among which a slow subscriber's strategy chooses, and messages looked at per unit of effort.
 PAGE, LOOKS = 1000, 8
 #: A time after every expiry; a number above every queue length.
 NEVER_NS = UNLIMITED = 1 << 63
@@ -399,7 +399,7 @@ def _prefetch_of(consumer: Consumer) -> int:
 def _page(queue: "Queue", excess: int) -> tuple[list[Message], Callable[[int], int]]:
     """The first messages in order of delivery, and a function from index to position. Reads paged-out messages."""
     store, wanted = queue.store, max(PAGE, excess)
-    queue.context.broker.effort.spent += min(wanted, len(store)) // LOOKS
+    queue.context.broker.turn.effort += min(wanted, len(store)) // LOOKS
     if not store.is_deep:
         page = list(islice(store, wanted))
         return page, lambda at: store.position_of(page[at])

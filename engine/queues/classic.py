@@ -255,7 +255,7 @@ class ClassicDispatch:
     def dispatch(self, queue: "Queue") -> None:
         if queue.freeze_count:
             return
-        store, consumer_list, effort = queue.store, queue.consumer_list, queue.context.broker.effort
+        store, consumer_list, turn = queue.store, queue.consumer_list, queue.context.broker.turn
         pageable = queue.pageable
         if queue.selection is not None:
             _dispatch_selected(queue, queue.selection)
@@ -292,7 +292,7 @@ class ClassicDispatch:
             if eligible[-1].session.prefetch_total and consumer_list.gives_way(eligible[-1]):
                 queue.mark()
                 break
-            if effort.spent >= effort.turn_max:
+            if turn.effort >= turn.effort_max:
                 queue.mark()  # the rest is for the next turn
                 break
         if pageable is not None and (
@@ -381,7 +381,7 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
 
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
     """Dispatch to the only consumer, without expiry. Asks for its credit once a run, which saves 2 us."""
-    store, session, effort = queue.store, consumer.session, queue.context.broker.effort
+    store, session, turn = queue.store, consumer.session, queue.context.broker.turn
     pageable = queue.pageable
     while store.ready:
         credit = consumer.credit()
@@ -389,7 +389,7 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
             break
         messages = store.take(min(credit, len(store.ready), RUN_MAX), consumer.client.room())
         session.deliver_ready(consumer, messages)
-        if effort.spent >= effort.turn_max:
+        if turn.effort >= turn.effort_max:
             queue.mark()  # the rest is for the next turn
             break
         if len(messages) == credit:
@@ -517,7 +517,7 @@ class ClassicSettlement:
         """Take messages back; all share one time. O(messages + those before them)."""
         if queue.deleted or not messages:
             return
-        queue.context.broker.effort.spent += len(messages)
+        queue.context.broker.turn.effort += len(messages)
         messages.sort(key=_id_of, reverse=True)
         for message in messages:
             message.holder = None

@@ -84,7 +84,7 @@ def select(queue: "Queue", consumer: Consumer) -> None:
     elif consumer.filter is not None:
         from .selection import Selection  # costs 20 ms and 2 MiB, which a broker without filters is spared
 
-        queue.selection = Selection(queue.context.broker.effort)
+        queue.selection = Selection(queue.context.broker)
         for one in queue.consumer_list.in_turn:
             queue.selection.join(one, is_empty=not queue.has_ready)
         queue.takes_plainly = False

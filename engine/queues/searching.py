@@ -6,18 +6,21 @@ Source: queues page F.2, F.6 ("new group", "starvation rule").
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
 from ..delivery.group_id import GroupedMessage
-from ..effort import Effort
 from ..messages.message import Message
 from ..stores.paged_message import octets_of
 from ..stores.store import Scannable
 from ..stores.tailed_store import TailedStore
 
+if TYPE_CHECKING:
+    from ..context import BrokerContext
+
 #: Messages that one step scans at most.
 STEP = 250
-#: Units of `Effort` beyond the limit that a step may spend to ask all groups about the message that it has read.
+#: Units of effort beyond the limit that a step may spend to ask all groups about the message that it has read.
 OVER_MAX = 1000
 #: Paged-out messages that one window reads back.
 WINDOW = 1000
@@ -26,26 +29,26 @@ WINDOW = 1000
 class Search:
     """The search of one queue. `is_waiting`: it cannot go on before `load`."""
 
-    __slots__ = ("_again_is_missing", "_effort", "_groups", "_reader", "is_waiting")
+    __slots__ = ("_again_is_missing", "_broker", "_groups", "_reader", "is_waiting")
 
-    def __init__(self, groups: FilterGroups, effort: Effort) -> None:
+    def __init__(self, groups: FilterGroups, broker: "BrokerContext") -> None:
         self._groups = groups
-        self._effort = effort
+        self._broker = broker
         self._reader: FilterGroup | None = None  # the group that has the window, or waits for it
         self._again_is_missing = False
         self.is_waiting = False
 
     def look_again(self, store: Scannable, until: int) -> bool:
         """Look at returned messages while less than `until` is spent. Returns whether none is left."""
-        groups, effort = self._groups, self._effort
+        groups, turn = self._groups, self._broker.turn
         while groups.again:
             returned = groups.again[0]
             positions = returned.positions
             while returned.next < len(positions) and returned.groups:
-                if effort.spent >= until:
+                if turn.effort >= until:
                     return False
                 position = positions[returned.next]
-                effort.spent += 1
+                turn.effort += 1
                 seen = store.scan(position - 1, 1)
                 if seen.missing:
                     self._again_is_missing = self.is_waiting = True
@@ -86,18 +89,18 @@ class Search:
 
     def _step(self, store: Scannable, leader: FilterGroup, found_max: int, until: int) -> bool:
         """Look at messages behind a group's position. Returns whether the next one is paged out and must be loaded."""
-        groups, effort = self._groups, self._effort
+        groups, turn = self._groups, self._broker.turn
         start = last = leader.position
         seen = store.scan(start, STEP)
         along = [one for one in groups if one.position >= start and not one.is_at_end and len(one.found) < found_max]
-        effort.spent += 1
+        turn.effort += 1
         for position, message in seen.found:
-            if effort.spent >= until:
+            if turn.effort >= until:
                 return False
             asked = groups.asked(message)
             for group in along:
                 if group.position < position and len(group.found) < found_max:
-                    if effort.spent >= until + OVER_MAX:
+                    if turn.effort >= until + OVER_MAX:
                         return False  # the other groups look at it later, in steps for them
                     if asked.is_taken_by(group.expression):
                         group.add(match_of(position, message))

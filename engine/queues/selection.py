@@ -14,7 +14,6 @@ from ..delivery.consumer import Consumer
 from ..delivery.consumer_list import FEW, LOOKS
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
 from ..delivery.groups import Groups
-from ..effort import Effort
 from ..messages.deaths import EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import Message
@@ -22,13 +21,14 @@ from ..stores.store import Store
 from .searching import OVER_MAX, Search, match_of
 
 if TYPE_CHECKING:
+    from ..context import BrokerContext
     from .queue import Queue
 
 #: Found messages at which a group stops looking ahead until its consumers take some.
 FOUND_MAX = 500
 #: The same limit in a queue with message groups, where found messages may wait for busy consumers.
 PASSED_MAX = 20_000
-#: Units of `Effort` that one dispatch spends on looking, and that arrivals may spend until the next dispatch.
+#: Units of effort that one dispatch spends on looking, and that arrivals may spend until the next dispatch.
 LOOKING_MAX, ARRIVING_MAX = 2000, 8000
 #: Messages, and octets, taken out of the store at once.
 TAKEN_MAX, TAKEN_OCTETS = 500, 1024 * 1024
@@ -39,12 +39,12 @@ DEAD_LETTERED_MAX = 100
 class Selection:
     """`groups`: the consumers by filter, with a group for those without; `search`: their progress in the queue."""
 
-    __slots__ = ("_arriving", "_effort", "_served", "_turns", "groups", "search")
+    __slots__ = ("_arriving", "_broker", "_served", "_turns", "groups", "search")
 
-    def __init__(self, effort: Effort) -> None:
-        self._effort = effort
-        self.groups = FilterGroups(effort)
-        self.search = Search(self.groups, effort)
+    def __init__(self, broker: "BrokerContext") -> None:
+        self._broker = broker
+        self.groups = FilterGroups(broker)
+        self.search = Search(self.groups, broker)
         self._turns: dict[Consumer, int] = {}  # number of each consumer's last delivery, rising
         self._served = 0
         self._arriving = 0  # effort spent on arrivals since the last dispatch
@@ -78,8 +78,8 @@ class Selection:
         If a turn brings too many messages, groups look at the rest in the next dispatch.
         """
         position = queue.store.position_of(message)
-        effort, groups = self._effort, self.groups
-        before = effort.spent
+        turn, groups = self._broker.turn, self.groups
+        before = turn.effort
         if not self._arriving:
             queue.mark()
         allowed = before + OVER_MAX if self._arriving < ARRIVING_MAX else 0
@@ -87,7 +87,7 @@ class Selection:
         takers: list[FilterGroup] = []
         late = False
         for group in groups:
-            if group.is_at_end and len(group.found) < FOUND_MAX and effort.spent < allowed:
+            if group.is_at_end and len(group.found) < FOUND_MAX and turn.effort < allowed:
                 if asked.is_taken_by(group.expression):
                     takers.append(group)
                 group.position = max(group.position, position)
@@ -95,7 +95,7 @@ class Selection:
                 group.is_at_end = False
             else:
                 late = True
-        self._arriving += 1 + effort.spent - before
+        self._arriving += 1 + turn.effort - before
         if (
             takers
             and not groups.again
@@ -119,12 +119,12 @@ class Selection:
 
         Groups look at them now, while they are in memory; beyond a limit of effort, in the next dispatch.
         """
-        effort, groups = self._effort, self.groups
-        allowed = effort.spent + OVER_MAX
+        turn, groups = self._broker.turn, self.groups
+        allowed = turn.effort + OVER_MAX
         late: list[int] = []
         for message in messages:
             position = store.position_of(message)
-            if effort.spent >= allowed:
+            if turn.effort >= allowed:
                 late.append(position)
                 continue
             asked = groups.asked(message)
@@ -139,10 +139,10 @@ class Selection:
 
     def dispatch(self, queue: "Queue") -> None:
         """Hand out found messages and look for more, while consumers have credit and the turn has time."""
-        effort, consumer_list, store, search = self._effort, queue.consumer_list, queue.store, self.search
+        turn, consumer_list, store, search = self._broker.turn, queue.consumer_list, queue.store, self.search
         self._arriving = 0
         search.is_waiting = False
-        until = min(effort.turn_max, effort.spent + LOOKING_MAX)
+        until = min(turn.effort_max, turn.effort + LOOKING_MAX)
         found_max = FOUND_MAX if consumer_list.groups is None else PASSED_MAX
         while True:
             free = self._free(queue, self.groups)
@@ -157,13 +157,13 @@ class Selection:
             if last is not None and consumer_list.gives_way(last):
                 queue.mark()
                 return
-            if is_any and effort.spent < until:
+            if is_any and turn.effort < until:
                 continue  # a consumer may have credit left
-            if effort.spent >= until or not search.look_ahead(store, list(free), found_max, until):
+            if turn.effort >= until or not search.look_ahead(store, list(free), found_max, until):
                 break
         if search.is_waiting:
             queue.context.broker.scheduler.load_later(queue)
-        elif effort.spent >= until:
+        elif turn.effort >= until:
             queue.mark()
 
     def _free(self, queue: "Queue", groups: Iterable[FilterGroup]) -> "Free":
@@ -186,7 +186,7 @@ class Selection:
                 if group in wanted and one.credit() > 0:
                     free.setdefault(group, []).append((-one.priority, turns[one], one))
         if len(served) > FEW:
-            self._effort.spent += len(served) // LOOKS
+            self._broker.turn.effort += len(served) // LOOKS
         return free
 
     def _hand_out(self, queue: "Queue", free: "Free") -> tuple[Consumer | None, bool]:
@@ -206,7 +206,7 @@ class Selection:
                 expired.append(message)
             else:
                 plan.give(plan.positions[store.position_of(message)], message)
-        self._effort.spent += len(removed.messages)
+        self._broker.turn.effort += len(removed.messages)
         if expired:
             queue.dead_letter_or_drop(expired, EXPIRED)
         for consumer, messages in plan.runs:
@@ -273,7 +273,7 @@ class Selection:
                 members[match.position] = match
         gone: set[int] = set()
         last: Consumer | None = None
-        self._effort.spent += len(found) // LOOKS
+        self._broker.turn.effort += len(found) // LOOKS
         for position in sorted(found):
             takers = [group for group in found[position] if group in free]
             if not takers:

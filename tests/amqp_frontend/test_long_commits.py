@@ -15,7 +15,7 @@ from peer import Peer, method, publish
 from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Queue
 from leveret.engine.commits import COMMIT_SLICE
-from leveret.engine.effort import PART_MIN
+from leveret.engine.turn import PART_MIN
 
 C = commands
 COUNT = 9_000

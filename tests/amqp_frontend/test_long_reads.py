@@ -33,14 +33,14 @@ class Stage(Pair):
 
     def step(self, peer: Peer, data: bytes = b"") -> None:
         """One turn."""
-        before = self.broker.context.effort.spent
+        before = self.broker.context.turn.effort
         handle_bytes(peer.session, data)
-        self.turns.append(self.broker.context.effort.spent - before)
+        self.turns.append(self.broker.context.turn.effort - before)
         is_more = True
         while is_more:
-            before = self.broker.context.effort.spent
+            before = self.broker.context.turn.effort
             is_more = self.broker.end_turn()
-            self.ends.append(self.broker.context.effort.spent - before)
+            self.ends.append(self.broker.context.turn.effort - before)
         peer._flush()
 
     def finish(self, peer: Peer) -> None:

@@ -18,10 +18,10 @@ from steps import steps
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX, FEW_QUEUES
 from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Envelope
-from leveret.engine.effort import PART_MIN
 from leveret.engine.exchanges.routed import Routed
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
+from leveret.engine.turn import PART_MIN
 
 C = commands
 QUEUES = 500
@@ -44,11 +44,11 @@ class Stage(Pair):
 
     def step(self, peer: Peer, data: bytes = b"") -> None:
         """One turn."""
-        before = self.broker.context.effort.spent
+        before = self.broker.context.turn.effort
         handle_bytes(peer.session, data)
         self.end_turn()
         peer._flush()
-        self.turns.append(self.broker.context.effort.spent - before)
+        self.turns.append(self.broker.context.turn.effort - before)
 
     def finish(self, peer: Peer) -> None:
         """All that is left."""

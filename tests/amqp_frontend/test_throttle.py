@@ -135,14 +135,14 @@ class Stage:
         self.run()
 
     def _read(self, connection: Connection) -> None:
-        congestion = self.broker.context.congestion
-        congestion.queue = None
+        turn = self.broker.context.turn
+        turn.congested = None
         self.publish(connection, *connection.unread.popleft())
-        congested = congestion.queue
+        congested = turn.congested
         self.end_turn()
         if congested is not None:
             connection.held_by, connection.held_for = congested, 0
-            connection.hold = throttle_wait_of(congested, connection.session.client, congestion)  # type: ignore[arg-type]
+            connection.hold = throttle_wait_of(congested, connection.session.client)  # type: ignore[arg-type]
             if connection.hold is not None:
                 self._begin_slice(connection)
 
@@ -272,10 +272,10 @@ def test_the_longest_queue_of_a_turn_is_waited_for(stage: Stage) -> None:
     publisher, consumer = stage.connect(), stage.connect()
     for name in "012":
         stage.consume(consumer, name, prefetch=1)
-    congestion = stage.broker.context.congestion
+    turn = stage.broker.context.turn
     for name, more in (("0", 2), ("1", 5), ("2", 3)):
         stage.publish(publisher, name, 1 + READY_MAX + more)
-    assert congestion.queue is stage.queue("1")
+    assert turn.congested is stage.queue("1")
 
 
 @pytest.mark.parametrize("how", ["deleted", "purged"])
@@ -331,13 +331,12 @@ def test_however_a_read_is_handled_it_crowds_the_queue(properties: list[dict[str
     consumer.call(1, commands.Basic.Qos, prefetch_count=1)
     consumer.call(1, commands.Basic.Consume, queue="q")
     for count in (1 + READY_MAX, 1, 40):
-        pair.broker.context.congestion.queue = None
         read = b"".join(
             publish(1, "q", bytes(number % 7), **filled(properties[number % len(properties)], number))
             for number in range(count)
         )
         publisher.send(read)
-        assert (pair.broker.context.congestion.queue is not None) == (count != 1 + READY_MAX)
+        assert (pair.broker.context.turn.congested is not None) == (count != 1 + READY_MAX)
 
 
 def filled(properties: dict[str, Any], number: int) -> dict[str, Any]:

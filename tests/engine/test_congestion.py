@@ -34,7 +34,7 @@ class Bench(Harness):
 
     @property
     def congested(self) -> str | None:
-        queue = self.broker.context.congestion.queue
+        queue = self.broker.context.turn.congested
         return None if queue is None else queue.name
 
 

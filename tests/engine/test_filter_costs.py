@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
-from leveret.engine import Envelope, Message, Session, errors
+from leveret.engine import Broker, Envelope, ManualClock, Message, Session, errors
 from leveret.engine.broker import SHORT_SPREAD
 from leveret.engine.delivery.filter_groups import LATELY_MAX, LATELY_OCTETS, LatelyAsked
 from leveret.engine.delivery.filters import MessageSubject
-from leveret.engine.effort import Effort
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.rules.consumer_filter import filter_of
 from leveret.expressions.language import AMPS, Expression, compiled
 from leveret.testing.harness import Harness
 
-#: Of one turn, in units of `Effort`: what `Broker` allows, a slice of each kind, and the run that is under way.
+#: Of one turn, in units of effort: what `Broker` allows, a slice of each kind, and the run that is under way.
 TURN_MAX = 12_000
 SHORT_TURN_MAX = 2 * SHORT_SPREAD
 
@@ -53,7 +52,7 @@ class World(Harness):
 
     def spent(self) -> list[int]:
         """Until all is quiet: what each turn spent."""
-        return list(self.turns(lambda: self.broker.context.effort.spent))
+        return list(self.turns(lambda: self.broker.context.turn.effort))
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_cost_grows_with_filters_not_with_consumers(counted: dict[str, int], dis
 @pytest.mark.parametrize("octets", [0, LATELY_OCTETS // 10])
 def test_answers_are_kept_of_the_latest_messages_alone(octets: int) -> None:
     """However many filters ask about however many messages, and whatever these weigh; each answer is what it was."""
-    lately, held = LatelyAsked(Effort()), 0
+    lately, held = LatelyAsked(Broker(ManualClock()).context), 0
     filters = [compiled(f"/n > {limit}", AMPS) for limit in (10, 700, 1500)]
     for number in range(4 * LATELY_MAX):
         body = b'{"n": %d}' % number + b" " * octets
@@ -142,9 +141,9 @@ def test_turns_stay_short(is_there: bool) -> None:
         world.subscribe(f"c{number}", f"/n = {number}")
     spent = world.spent()
     for first in range(3000, 6000, 1000):
-        before = world.broker.context.effort.spent
+        before = world.broker.context.turn.effort
         world.fill(1000, first=first)
-        spent.append(world.broker.context.effort.spent - before)
+        spent.append(world.broker.context.turn.effort - before)
         spent += world.spent()
     assert max(spent) < TURN_MAX
     assert sum(map(len, world.got.values())) == (50 if is_there else 0)
@@ -234,9 +233,9 @@ def test_a_short_end_of_a_turn_does_little() -> None:
     world.fill(2_000)
     spent = []
     for _ in range(20):
-        before = world.broker.context.effort.spent
+        before = world.broker.context.turn.effort
         assert world.broker.end_turn(is_short=True)
-        spent.append(world.broker.context.effort.spent - before)
+        spent.append(world.broker.context.turn.effort - before)
     assert 0 < max(spent) <= SHORT_TURN_MAX
     assert max(world.spent()) > SHORT_TURN_MAX
     assert world.got == {} and world.q.ready_count == 2_000

@@ -113,5 +113,5 @@ def test_letters_to_many_queues() -> None:
     for _ in range(2):
         chain.clock.advance_ns(2_000_000)
         chain.broker.advance()
-        widths += chain.turns(lambda: chain.broker.context.effort.spent)
+        widths += chain.turns(lambda: chain.broker.context.turn.effort)
     assert max(widths) <= 2 * DEAD_SPREAD and len(widths) > 10

@@ -142,23 +142,6 @@ def test_the_journal_fails_in_the_middle_of_a_slice(target: str) -> None:
     assert (moving.waits_for, moving.done) == ("the journal", 2)
 
 
-@pytest.mark.parametrize("target", ["to", "both"])
-@pytest.mark.parametrize("was_congested", [False, True])
-def test_no_publisher_is_slowed_down_by_it(target: str, was_congested: bool) -> None:
-    """What is moved crowds a queue that somebody consumes from, and is nobody's publish."""
-    world = World({})
-    world.broker.context.congestion.ready_max = 3
-    world.fill("from", 20)
-    queues = [world.vhost.queues.named(name) for name in ("to", "beside", "from")]
-    for queue in queues:
-        world.consume(queue, queue.name, prefetch=1)
-    world.broker.context.congestion.queue = congested = queues[-1] if was_congested else None
-    world.moving(target).work()
-    world.end_turn()
-    assert queues[0].ready_count > 3
-    assert world.broker.context.congestion.queue is congested
-
-
 # -- others are at work meanwhile -------------------------------------------------------------------------------------
 
 KINDS: dict[str, tuple[FieldTable, str]] = {

@@ -49,11 +49,11 @@ class NewestFirstDispatch(ClassicDispatch):
     """The newest message goes first, also one that is paged out. No priorities, no groups, no filters."""
 
     def dispatch(self, queue: Queue) -> None:
-        effort = queue.context.broker.effort
+        turn = queue.context.broker.turn
         while not queue.freeze_count and (newest := _newest(queue)) and (eligible := queue.consumer_list.eligible(1)):
             (consumer,) = eligible
             consumer.session.deliver_ready(consumer, queue.store.take_at(newest).messages)
-            if effort.spent >= effort.turn_max:
+            if turn.is_long:
                 queue.mark()
                 break
 

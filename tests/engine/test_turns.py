@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from leveret.engine import Client, Session
-from leveret.engine.effort import PART_COST_MAX, part_of
 from leveret.engine.errors import UnackedMaxReached
 from leveret.engine.messages.field_table import Field
 from leveret.engine.options import BrokerOptions
+from leveret.engine.turn import PART_COST_MAX, part_of
 from leveret.testing.harness import Harness
 
 NON_DESTRUCTIVE = {"x-non-destructive": Field("t", True)}

@@ -18,7 +18,7 @@ from steps import steps
 from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
 from leveret.engine import Broker, ManualClock, Users, json_of_table, table_of_json
-from leveret.engine.effort import Effort
+from leveret.engine.context import BrokerContext
 from leveret.engine.errors import EngineError
 from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, decode_table, encode_table
 from leveret.engine.rules.arguments import ARGUMENTS
@@ -441,7 +441,7 @@ def test_a_large_document_is_imported_in_steps() -> None:
     assert json.loads(delivered.body)["result"]["imported"]["bindings"] == count
 
 
-#: A turn that imports costs no more, in units of `Effort`: a step, and one object more.
+#: A turn that imports costs no more, in units of effort: a step, and one object more.
 IMPORT_TURN_MAX = 6_000
 NAME = "a.long.name.of.a.queue." + "x" * 220
 
@@ -487,16 +487,16 @@ def test_steps_of_an_import_are_cut_by_what_they_cost(what: str) -> None:
     reader = DefinitionsReader(pair.broker, document)
     costs: list[int] = []
 
-    def measured(taken: Iterator[None], effort: Effort) -> None:
-        spent = effort.spent
+    def measured(taken: Iterator[None], context: BrokerContext) -> None:
+        spent = context.turn.effort
         for _ in taken:
-            costs.append(effort.spent - spent)
+            costs.append(context.turn.effort - spent)
             while pair.broker.end_turn():
                 pass
-            spent = effort.spent
+            spent = context.turn.effort
 
-    measured(reader.plan(), reader.dry.context.effort)
-    measured(definitions.steps_of(document), pair.broker.context.effort)
+    measured(reader.plan(), reader.dry.context)
+    measured(definitions.steps_of(document), pair.broker.context)
     assert max(costs) <= IMPORT_TURN_MAX
     assert len(costs) >= 6
 

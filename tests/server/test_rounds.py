@@ -1,6 +1,6 @@
 """Many busy clients: in a round of turns they share what one of them may do alone, so that others wait no longer.
 
-Work is counted in units of `Effort`, in the rounds of the loop; never in time.
+Work is counted in units of effort, in the rounds of the loop; never in time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trio.testing import wait_all_tasks_blocked
 from leveret.amqp_frontend.edge.server import ACCEPTS_A_TURN
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX
 from leveret.engine import Broker, ManualClock
-from leveret.engine.effort import SHARE_MIN, Effort
+from leveret.engine.turn import SHARE_MIN, share_of
 from leveret.serving.runtime import Runtime
 
 CLIENTS = 16
@@ -33,16 +33,16 @@ class Rounds(trio.abc.Instrument):
     """What each round of the loop spent, and how many connections had more to do when it began."""
 
     def __init__(self, broker: Broker) -> None:
-        self.effort = broker.context.effort
+        self.context = broker.context
         self.taken: list[tuple[int, int]] = []
         self._before = (0, 0)
 
     def after_io_wait(self, timeout: float) -> None:
-        self._before = (self.effort.waiting, self.effort.spent)
+        self._before = (self.context.interrupted, self.context.turn.effort)
 
     def before_io_wait(self, timeout: float) -> None:
         waiting, spent = self._before
-        self.taken.append((waiting, self.effort.spent - spent))
+        self.taken.append((waiting, self.context.turn.effort - spent))
 
 
 @contextmanager
@@ -70,15 +70,13 @@ def test_busy_clients_share_a_round() -> None:
     shared = [spent for waiting, spent in rounds.taken if waiting >= CLIENTS // 2]
     assert shared, "they were never busy together"
     assert max(shared) <= EFFORT_MAX * 2 + CLIENTS * SHARE_MIN + ONE_MORE
-    assert rounds.effort.waiting == 0
+    assert rounds.context.interrupted == 0
 
 
 @pytest.mark.parametrize(("waiting", "most"), [(0, 4_000), (1, 2_000), (7, 500), (1_000, SHARE_MIN)])
 def test_a_share(waiting: int, most: int) -> None:
     """Of what a connection may do alone; but something in any case."""
-    effort = Effort()
-    effort.spent, effort.waiting = 70, waiting
-    assert effort.share_until(4_000) == 70 + most
+    assert share_of(4_000, waiting) == most
 
 
 class Deep(Broker):

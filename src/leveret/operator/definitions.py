@@ -253,12 +253,12 @@ def _taken(objects: list[Any]) -> Iterator[Any]:
 
 def _with_each(broker: Broker, objects: Iterable[T], do: Callable[[T], object]) -> Steps:
     """Apply a function to each. A step ends after some objects, or by their cost."""
-    effort = broker.context.effort
-    until = effort.spent + EFFORT_A_STEP
+    context = broker.context
+    until = context.turn.effort + EFFORT_A_STEP
     for number, one in enumerate(objects):
-        if (number and number % OBJECTS_A_STEP == 0) or effort.spent >= until:
+        if (number and number % OBJECTS_A_STEP == 0) or context.turn.effort >= until:
             yield
-            until = effort.spent + EFFORT_A_STEP
+            until = context.turn.effort + EFFORT_A_STEP
         do(one)
 
 
@@ -303,7 +303,7 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
                 grants[vhost] = replace(grants[vhost], topics=merged)
             else:
                 user = with_waiting(user, vhost, {**user.waiting_topics.get(vhost, {}), **topics})
-        broker.context.effort.spent += len(grants) + sum(len(grant.topics) for grant in grants.values())
+        broker.context.turn.effort += len(grants) + sum(len(grant.topics) for grant in grants.values())
         broker.connections.replace_user(with_grants(user, grants))
 
     yield from _with_each(broker, sorted({*plan.users, *given, *given_topics}), apply)

@@ -43,9 +43,9 @@ from .steps import Steps
 FAULTS_MAX = 50
 #: Objects of a document that are checked, or declared, in one step (2 to 4 ms).
 OBJECTS_A_STEP = 25
-#: Maximum `Effort` of a step, for long names or many policies.
+#: Maximum effort of a step, for long names or many policies.
 EFFORT_A_STEP = 2_000
-#: `Effort` per character of a pattern.
+#: Effort per character of a pattern.
 PATTERN_EFFORT = 5
 LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
@@ -141,16 +141,16 @@ class DefinitionsReader:
             "queues": self._queue,
             "bindings": self._binding,
         }
-        until = self.dry.context.effort.spent + EFFORT_A_STEP
+        until = self.dry.context.turn.effort + EFFORT_A_STEP
         for section, read in readers.items():
             entries = self.document.get(section, [])
             if not isinstance(entries, list):
                 self.found.faults.append(f"{section}: expected a list")
                 continue
             for index, entry in enumerate(entries):
-                if (index % OBJECTS_A_STEP == 0 and index) or self.dry.context.effort.spent >= until:
+                if (index % OBJECTS_A_STEP == 0 and index) or self.dry.context.turn.effort >= until:
                     yield
-                    until = self.dry.context.effort.spent + EFFORT_A_STEP
+                    until = self.dry.context.turn.effort + EFFORT_A_STEP
                 self.where = f"{section}[{index}]"
                 try:
                     if not isinstance(entry, dict):
@@ -257,7 +257,7 @@ class DefinitionsReader:
 
     def _charge_patterns(self, *patterns: object) -> None:
         """Count the cost of parsing these patterns."""
-        self.dry.context.effort.spent += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
+        self.dry.context.turn.effort += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
 
     def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
         self._charge_patterns(entry.get("pattern"))

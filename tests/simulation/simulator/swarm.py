@@ -34,7 +34,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "engine.leases.consumer_list": {"DEAL_MAX": (2,)},
     "engine.delivery.consumer_list": {"SHARE_MAX": (2,), "RUN_MAX": (4,)},
     "engine.disconnects": {"CLIENTS_SLICE": (1,), "QUEUES_SLICE": (1,)},
-    "engine.effort": {"PART_COST_MAX": (20, 200)},
+    "engine.turn": {"PART_COST_MAX": (20, 200)},
     "engine.bulk_delete": {"WAIT_MAX": (3,)},
     "engine.flow.control": {"RELEASE_SPREAD": (1, 20)},
     "engine.clients.bulk_requeue": {"REQUEUE_SLICE": (2, 10)},
