@@ -71,12 +71,12 @@ class Run:
         queue: Any = self.queue
         self.ledger(QueueEvent(EventKind.UNDECLARED, "/", "a", queue))
 
-    def turn(self, *, durable: bool = True) -> None:
+    def turn(self, *, durable: bool = True, is_unfinished: bool = False) -> None:
         """A turn ends; all so far is durable, or nothing of this turn."""
         self.lsn += 10
         if durable:
             self.committed_lsn = self.lsn
-        self.ledger.turn_ended(self.lsn, self.committed_lsn)
+        self.ledger.turn_ended(self.lsn, self.committed_lsn, is_unfinished=is_unfinished)
 
     def full_disk(self, *, lasts: bool) -> None:
         """The journal takes nothing; later it states what it missed."""
@@ -122,6 +122,19 @@ def test_the_ledger_says_no_in_a_life(run: Run) -> None:
         run.ledger.check_contents()
     with pytest.raises(Broken, match="nobody accounted for"):
         run.undeclared()
+
+
+@pytest.mark.parametrize("found", [(1, 2), (1, 2, 3), (2, 3)])
+def test_of_unfinished_work_the_journal_may_have_a_part(found: tuple[int, ...]) -> None:
+    """In its order; what comes later may still belong to what was published before."""
+    run = Run()
+    run.comes(1, 2)
+    run.turn()
+    run.comes(3)
+    run.turn(durable=False, is_unfinished=True)
+    run.goes(1)
+    run.turn(durable=False)
+    run.starts(*found)
 
 
 # -- restarts ---------------------------------------------------------------------------------------------------------

@@ -142,10 +142,14 @@ class Ledger:
         elif not recorder.is_lost:
             self.unstated.append((name, id_, key))
 
-    def turn_ended(self, lsn: int, durable_lsn: int) -> None:
-        """What happened since the last call is safe when all below `lsn` is."""
+    def turn_ended(self, lsn: int, durable_lsn: int, *, is_unfinished: bool = False) -> None:
+        """What happened since the last call is safe when all below `lsn` is.
+
+        `is_unfinished`: the broker works on, as at a large commit, of which the journal may have a part already.
+        """
         assert self._broker is not None
-        self._keys.clear()
+        if not is_unfinished:
+            self._keys.clear()
         if self._turn:
             self.waiting.append(Turn(lsn, self._turn, {key for _, _, key in self._turn if key is not None}))
             self._turn = []

@@ -143,12 +143,12 @@ class Lives:
         self._world.ledger.compare_audit(found)
 
     def _turn_ended(self, host: Host) -> None:
+        journal, is_unfinished = host.supervisor.journal, host.broker.is_unfinished or host.is_giving_up
+        self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn, is_unfinished=is_unfinished)
         if host.is_giving_up:
             return
         self.invariants.turn_ended(host.broker)
-        if not host.broker.is_unfinished:
-            journal = host.supervisor.journal
-            self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn)
+        if not is_unfinished:
             self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn)
             if journal.committed_lsn < journal.next_lsn:
                 self._world.knowledge.unsafe_ns = now_ns()
