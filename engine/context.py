@@ -61,8 +61,8 @@ class BrokerContext:
     `turn`: the one that is on. `interrupted`: connections whose input did not fit into a turn and that continue in the
     next round. `sizes`: body sizes of publishes, once asked for.
     `touched`: clients with effects in their outboxes; `awaiting`: clients to flush when the journal has written more.
-    `bulk_deletes`: large purges and deletions under way. `on_unlogged`: called if logged topics are listed and a leased
-    queue selects a topic that is not. `on_unknown_arguments`: called with an object's kind, name, virtual host and
+    `bulk_deletes`: large purges and deletions under way. `on_unlogged`: called if logged topics are listed and a queue
+    selects a topic that is not. `on_unknown_arguments`: called with an object's kind, name, virtual host and
     unknown arguments.
     """
 

@@ -13,7 +13,7 @@ class EngineError(Exception):
 
 
 class BadRequest(ValueError):
-    """An invalid request about a leased queue; the text is the reason. It becomes an answer, not a reply."""
+    """An invalid request to a service about a queue; the text is the reason. It becomes an answer, not a reply."""
 
 
 class NotFound(EngineError):

@@ -90,7 +90,7 @@ class Reloading:
             vhost.router.routes_changed()
 
     def replace_logged_topics(self, topics: Sequence[LoggedTopic]) -> None:
-        """Replace the list of logged topics. If it is empty, a topic is logged once a leased queue captures it."""
+        """Replace the list of logged topics. If it is empty, a topic is logged once a queue captures it."""
         context = self._context
         if list(topics) == list(context.logged_topics):
             return

@@ -464,7 +464,7 @@ def balance_memory(queue: "Queue", pageable: "TailedStore") -> None:
 
 def _feed(queue: "Queue", pageable: "TailedStore") -> None:
     """Ask to load paged-out messages between turns if few are left in memory."""
-    if pageable.is_low() and DISPATCH.is_hungry(queue):  # leased queues, too, are judged as classic ones here
+    if pageable.is_low() and DISPATCH.is_hungry(queue):  # queues of all kinds are judged as classic ones here
         queue.context.broker.scheduler.load_later(queue)
 
 

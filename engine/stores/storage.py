@@ -55,7 +55,7 @@ class Storage:
 
     @property
     def log(self) -> "TopicLog":
-        """The log of which leased queues are views: that of the journal, or the memory log."""
+        """The log of which capturing queues are views: that of the journal, or the memory log."""
         if self._log is None:
             self._log = self.memory_log if self.open_log is None else self.open_log()
         return self._log
@@ -64,7 +64,7 @@ class Storage:
     def memory_log(self) -> "MemoryLog":
         """The log without a journal, made on first use."""
         if self._memory_log is None:
-            from .topic_log import MemoryLog  # loaded only for leased queues
+            from .topic_log import MemoryLog  # loaded only for capturing queues
 
             self._memory_log = MemoryLog()
         return self._memory_log

@@ -1,4 +1,4 @@
-"""The log of which leased queues are views: the messages of their topics, for replay.
+"""The log of which capturing queues are views: the messages of their topics, for replay.
 
 With a journal, the journal is the log. Without one, the log in this file has the newest messages in memory.
 Source: queues page A.1, A.8, C.1; docs/decisions/0012-log.md.
@@ -14,7 +14,7 @@ from ..messages.message import Envelope, Message
 #: (exchange, routing key, names of its queues, id) -> whether to return a message. The log's own name is empty.
 Wanted = Callable[[str, str, Sequence[str], int], bool]
 #: Maximum octets in memory, and the octets that each message costs beside its content. A larger log is slower, because
-#: freed memory is no longer in the CPU's caches: with 16 MiB a message of 1 KiB through a leased queue takes 0.6 us
+#: freed memory is no longer in the CPU's caches: with 16 MiB a message of 1 KiB through such a queue takes 0.6 us
 #: longer, a fifth of its time.
 MEMORY_OCTETS, OVERHEAD = 2 * 1024 * 1024, 40
 #: Maximum runs that one read examines.

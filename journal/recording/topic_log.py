@@ -1,4 +1,4 @@
-"""The engine's `TopicLog`, read from the journal: the log of published messages for leased queues. Positions are LSNs.
+"""The engine's `TopicLog`, read from the journal: the published messages for capturing queues. Positions are LSNs.
 
 The log needs no records or memory beside the journal, which holds publishes in their order until their segment is
 deleted. Source: queues page A.8, C.1, C.3; docs/decisions/0012-log.md.
