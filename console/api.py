@@ -158,7 +158,7 @@ class Api:
             header = request.headers.get("authorization")
             person = self.sessions.find(request.headers.get("cookie")) if header is None else None
             if person is not None:
-                user = self.logins.admitted(person, request.peer)
+                user = self.logins.check_admitted(person, request.peer)
             else:
                 user = self.logins.log_in(header, request.peer, challenges=not is_from_page)
             request = replace(request, user=user)

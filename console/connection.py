@@ -37,7 +37,7 @@ from .messages import (
 from .metrics.facts import MetricsFacts
 from .options import ConsoleOptions
 from .pages import Pages
-from .proxies import behind
+from .proxies import client_behind
 from .routes import routes_with
 from .sampler import Sampler
 from .slots import Slot
@@ -273,7 +273,7 @@ class Connection:
         peer, proxies = self._peer, self._server.options().proxies
         if proxies:
             named = [value.decode("latin-1") for name, value in event.headers if name == b"x-forwarded-for"]
-            peer = behind(peer, ",".join(named), headers.get("x-forwarded-proto", ""), proxies)
+            peer = client_behind(peer, ",".join(named), headers.get("x-forwarded-proto", ""), proxies)
         return Request(event.method.decode("ascii"), path, query_of(query), headers, peer, raw_query=query)
 
     async def _answer_to(self, request: Request) -> Answer:

@@ -77,7 +77,7 @@ class Logins:
         user = None if found is None else self.check(*found, peer)
         if user is None:
             raise Refusal(401, "not_authorized", "Login failed", challenge)
-        return self.admitted(user, peer)
+        return self.check_admitted(user, peer)
 
     def check(self, name: str, password: str, peer: Peer) -> User | None:
         """The user, if the password is right, from any address; None: it is not. Raises: Refusal, while logins are
@@ -94,7 +94,7 @@ class Logins:
         except errors.LoginRefused:
             return None
 
-    def admitted(self, user: User, peer: Peer) -> User:
+    def check_admitted(self, user: User, peer: Peer) -> User:
         """Check that the user may use the API from the peer's address. Raises: Refusal."""
         if user.loopback_only and not peer.is_loopback:
             raise not_authorised("User can only log in via localhost")

@@ -15,7 +15,7 @@ def is_trusted(address: str, proxies: Sequence[Network]) -> bool:
     return found is not None and any(found in network for network in proxies)
 
 
-def behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Network]) -> Peer:
+def client_behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Network]) -> Peer:
     """The client of a request that came from `peer`.
 
     `forwarded`: X-Forwarded-For, to which each proxy appends its peer: the client is the last entry that is no listed

@@ -34,13 +34,13 @@ from .series import LONG, SHORT, Series
 
 PERIOD_S = 1.0
 #: Objects sampled in one step, about a millisecond.
-LOOKED_A_STEP = 250
+SAMPLED_A_STEP = 250
 FOLLOWED_MAX = 2_000
 #: Samples over which the room of consumers is averaged, roughly.
-LOOKS_OF_ROOM = 5
+SAMPLES_OF_ROOM = 5
 CONSUMERS_ASKED = 50
 #: While nothing happens only one of this many samples is taken.
-LOOKS_SKIPPED = 5
+SAMPLES_SKIPPED = 5
 #: Fields of `Broker.activity` that change with any activity.
 _SIGNS = ("connections_closed", "channels_opened", "channels_closed", "queues_declared", "queues_deleted", "own")
 NO_RANGES: Mapping[str, Range] = {}
@@ -89,7 +89,7 @@ class Sampler:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def looks(self) -> Iterator[None]:
+    def sample_all(self) -> Iterator[None]:
         """Sample all objects, in steps; less often while nothing happens."""
         broker = self._broker()
         if broker is not self._of:
@@ -105,39 +105,39 @@ class Sampler:
             ready = unacked = 0
             for exchange in list(vhost.exchanges.values()):
                 if exchange.published_in:
-                    self._look(exchange, (exchange.published_in, exchange.published_out), SHORT)
+                    self._sample(exchange, (exchange.published_in, exchange.published_out), SHORT)
             queues = list(vhost.queues.values())
-            for start in range(0, len(queues), LOOKED_A_STEP):
-                some = queues[start : start + LOOKED_A_STEP]
+            for start in range(0, len(queues), SAMPLED_A_STEP):
+                some = queues[start : start + SAMPLED_A_STEP]
                 lengths = yield from lengths_of(some)
                 ready += lengths[0]
                 unacked += lengths[1]
                 for queue in some:
                     counters = queue.counters
                     if counters.enqueued or counters.get_empty:
-                        self._look(queue, queue_values(queue), LONG[:2])
+                        self._sample(queue, queue_values(queue), LONG[:2])
                     if queue.consumers:
                         before = self._room.get(queue, _has_room(queue))
-                        room[queue] = before + (_has_room(queue) - before) / LOOKS_OF_ROOM
+                        room[queue] = before + (_has_room(queue) - before) / SAMPLES_OF_ROOM
                 yield
-            self._look(vhost, (yield from vhost_values(vhost, clients, (ready, unacked))), LONG)
+            self._sample(vhost, (yield from vhost_values(vhost, clients, (ready, unacked))), LONG)
             all_ready += ready
             all_unacked += unacked
             yield
-        self._look_at_whole((yield from broker_values(broker, (all_ready, all_unacked))))
+        self._sample_whole((yield from broker_values(broker, (all_ready, all_unacked))))
         yield
-        for start in range(0, len(clients), LOOKED_A_STEP):
-            for client in clients[start : start + LOOKED_A_STEP]:
-                self._look(client, (client.connection_info.octets_in, client.connection_info.octets_out), SHORT)
+        for start in range(0, len(clients), SAMPLED_A_STEP):
+            for client in clients[start : start + SAMPLED_A_STEP]:
+                self._sample(client, (client.connection_info.octets_in, client.connection_info.octets_out), SHORT)
                 for session in client.sessions:
-                    self._look(session, session_values(session), SHORT)
+                    self._sample(session, session_values(session), SHORT)
             yield
         self._series, self._room = self._fresh, room
 
     def _is_quiet(self, broker: Broker) -> bool:
         """Whether nothing was published, delivered, acknowledged or declared since the last two samples.
 
-        Events without clients (expiry, purges) are seen by the next sample, at most `LOOKS_SKIPPED` later.
+        Events without clients (expiry, purges) are seen by the next sample, at most `SAMPLES_SKIPPED` later.
         """
         signs = (
             broker.context.next_id,
@@ -152,15 +152,15 @@ class Sampler:
         )
         self._same = self._same + 1 if signs == self._signs else 0
         self._signs = signs
-        return self._same >= 2 and self._same % LOOKS_SKIPPED != 0
+        return self._same >= 2 and self._same % SAMPLES_SKIPPED != 0
 
-    def _look_at_whole(self, values: tuple[int, ...]) -> None:
+    def _sample_whole(self, values: tuple[int, ...]) -> None:
         if self._whole is None:
             self._whole = Series(self._now_ms(), values, LONG)
         else:
             self._whole.look(self._now_ms(), values)
 
-    def _look(self, one: Any, values: Sequence[int], levels: Sequence[tuple[int, int]]) -> None:
+    def _sample(self, one: Any, values: Sequence[int], levels: Sequence[tuple[int, int]]) -> None:
         series = self._series.get(one)
         if series is not None:
             series.look(self._now_ms(), values)
@@ -247,7 +247,7 @@ class Sampler:
             (yield from broker_values(broker, (yield from lengths_of(broker.virtual_hosts.queues())))), ranges
         )
 
-    def whole_at_last_look(self) -> dict[str, Any]:
+    def whole_at_last_sample(self) -> dict[str, Any]:
         """The same without steps, up to a second old."""
         return self._whole_of((0,) * len(BROKER_NAMES) if self._whole is None else self._whole.latest, NO_RANGES)
 

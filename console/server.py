@@ -154,7 +154,7 @@ class Server:
         from .sampler import PERIOD_S
 
         while True:
-            for _ in sampler.looks():
+            for _ in sampler.sample_all():
                 await trio.lowlevel.checkpoint()
             await trio.sleep(PERIOD_S)
 

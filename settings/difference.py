@@ -52,22 +52,22 @@ class Change:
 def differences(old: Configuration, new: Configuration) -> list[Change]:
     """All changes, matches first, then queues and the rest; empty if there are none."""
     return [
-        *_of_keys(old, new),
-        *_of_usage(old, new),
-        *_of_wildcards(old, new),
-        *_of_matches(old, new),
-        *_of_queues(old, new),
-        *_of_logged_topics(old, new),
-        *_of_exchanges(old, new),
-        *_of_diverts(old, new),
-        *_of_vhosts(old, new),
-        *_of_users(old, new),
-        *_of_policies(old, new, is_operator=False),
-        *_of_policies(old, new, is_operator=True),
+        *_key_changes(old, new),
+        *_usage_changes(old, new),
+        *_wildcard_changes(old, new),
+        *_match_changes(old, new),
+        *_queues_changes(old, new),
+        *_logged_topic_changes(old, new),
+        *_exchange_changes(old, new),
+        *_divert_changes(old, new),
+        *_vhost_changes(old, new),
+        *_users_changes(old, new),
+        *_policy_changes(old, new, is_operator=False),
+        *_policy_changes(old, new, is_operator=True),
     ]
 
 
-def _of_keys(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _key_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for table, keys in KEYS.items():
         for key, row in keys.items():
             before, after = old.value(table, key), new.value(table, key)
@@ -75,19 +75,19 @@ def _of_keys(old: Configuration, new: Configuration) -> Iterator[Change]:
                 yield Change(f"[{table}] {key}", f"{_text(before)} -> {_text(after)}", row.acts)
 
 
-def _of_usage(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _usage_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     before, after = (one.system_usage is not None for one in (old, new))
     if before != after:
         how = "removed: flow control only where an entry asks for it" if before else "added: flow control everywhere"
         yield Change("[system-usage]", how)
 
 
-def _of_wildcards(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _wildcard_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     if old.repository.wildcards != new.repository.wildcards:
         yield Change("[wildcard-addresses]", f"{old.repository.wildcards} -> {new.repository.wildcards}")
 
 
-def _of_matches(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _match_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     before, after = (
         {
             (one.vhost or "", one.kind, one.match.text): one
@@ -108,7 +108,7 @@ def _of_matches(old: Configuration, new: Configuration) -> Iterator[Change]:
                     yield Change(what, f"{setting.key}: {_text(one)} -> {_text(other)}", setting.acts)
 
 
-def _of_queues(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _queues_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     before = {(queue.vhost, queue.name): queue for queue in old.queues}
     after = {(queue.vhost, queue.name): queue for queue in new.queues}
     for key in sorted(before.keys() | after.keys()):
@@ -116,22 +116,22 @@ def _of_queues(old: Configuration, new: Configuration) -> Iterator[Change]:
         if key not in after:
             queue = before[key]
             deletion = new.repository.resolve(queue.address, queue.vhost).config_delete_queues
-            yield _gone(what, "deleted with its messages", "config-delete-queues", deletion)
+            yield _removal(what, "deleted with its messages", "config-delete-queues", deletion)
         elif key not in before:
             yield Change(what, f"declared at {after[key].origin}")
         else:
-            for how, acts in _of_queue(old, before[key], new, after[key]):
+            for how, acts in _queue_changes(old, before[key], new, after[key]):
                 yield Change(what, how, acts)
 
 
-def _gone(what: str, fate: str, setting: str, value: str, acts: Lifetime = LIVE) -> Change:
+def _removal(what: str, fate: str, setting: str, value: str, acts: Lifetime = LIVE) -> Change:
     """The removal of an object. A setting of its address decides whether it is deleted."""
     if value == "FORCE":
         return Change(what, f"no longer declared: {fate}", acts)
     return Change(what, f"no longer declared: stays, with {setting} OFF", None)
 
 
-def _of_queue(
+def _queue_changes(
     old: Configuration, before: QueueDeclaration, new: Configuration, after: QueueDeclaration
 ) -> Iterator[tuple[str, Lifetime]]:
     flags: tuple[tuple[str, object, object, Lifetime], ...] = (
@@ -159,14 +159,14 @@ def _of_queue(
     compared = _settled(own_before, own_after)
     if is_leased(before.arguments) and is_leased(after.arguments):
         compared |= BY_ARGUMENT.keys()
-        yield from _of_leased(before, after)
+        yield from _leased_changes(before, after)
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
         one, other = before.arguments.get(key), after.arguments.get(key)
         if key not in compared and key != "x-address" and one != other:
             yield f"{key}: {_text(one)} -> {_text(other)}", NEVER
 
 
-def _of_leased(before: QueueDeclaration, after: QueueDeclaration) -> Iterator[tuple[str, Lifetime]]:
+def _leased_changes(before: QueueDeclaration, after: QueueDeclaration) -> Iterator[tuple[str, Lifetime]]:
     """Changes of the settings of a leased queue, including settings that follow from others."""
     one, other = (read_leased(queue.name, queue.arguments)[0] for queue in (before, after))
     for element in ELEMENTS:
@@ -182,7 +182,7 @@ def _of_leased(before: QueueDeclaration, after: QueueDeclaration) -> Iterator[tu
             yield f"{element.argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", acts
 
 
-def _of_logged_topics(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _logged_topic_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for what, before, after in _pairs(old.logged_topics, new.logged_topics, lambda one: f"{one.title}{_in(one.vhost)}"):
         if before is None:
             yield Change(what, "declared", LOGGED_ACTS)
@@ -201,24 +201,24 @@ def _settled(*owns: OwnSettings) -> set[str]:
     return {argument for own in owns for argument in own.given_by.values()} - {"x-max-length", "x-dead-letter-exchange"}
 
 
-def _of_exchanges(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _exchange_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for name, before, after in _pairs(old.exchanges, new.exchanges, lambda one: f"{one.name!r}{_in(one.vhost)}"):
         what = f"exchange {name}"
         if before is None:
             yield Change(what, "declared")
         elif after is None:
             deletion = new.repository.resolve(before.name, before.vhost).config_delete_addresses
-            yield _gone(what, "deleted", "config-delete-addresses", deletion)
+            yield _removal(what, "deleted", "config-delete-addresses", deletion)
 
 
-def _of_diverts(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _divert_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for name, before, after in _pairs(old.diverts, new.diverts, lambda one: f"{one.name!r}{_in(one.vhost)}"):
         what = f"divert {name}"
         if before is None:
             yield Change(what, "declared", ARRIVAL)
         elif after is None:
             deletion = new.repository.resolve(before.address, before.vhost).config_delete_diverts
-            yield _gone(what, "deleted", "config-delete-diverts", deletion, ARRIVAL)
+            yield _removal(what, "deleted", "config-delete-diverts", deletion, ARRIVAL)
         elif before != after:
             yield Change(what, f"{_way(before)} -> {_way(after)}", ARRIVAL)
 
@@ -231,7 +231,7 @@ def _way(divert: Divert) -> str:
     return f"exclusive {way}" if divert.is_exclusive else way
 
 
-def _of_vhosts(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _vhost_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for name in sorted({*old.vhosts, *new.vhosts}):
         what = f"virtual host {name!r}"
         if name not in old.vhosts:
@@ -247,7 +247,7 @@ def _of_vhosts(old: Configuration, new: Configuration) -> Iterator[Change]:
                 yield Change(what, f"{row.key}: {_text(one)} -> {_text(other)}", row.acts)
 
 
-def _of_users(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _users_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for name, before, after in _pairs(old.users, new.users, lambda one: repr(one.name)):
         what = f"user {name}"
         if before is None:
@@ -255,7 +255,7 @@ def _of_users(old: Configuration, new: Configuration) -> Iterator[Change]:
         elif after is None:
             yield Change(what, "no longer declared: deleted, its connections are closed")
         else:
-            for how, acts in _of_user(before, after):
+            for how, acts in _user_changes(before, after):
                 yield Change(what, how, acts)
     if new.users and not old.users and all(user.name != GUEST for user in new.users):
         yield Change(f"user {GUEST!r}", "the default one: deleted, as users are declared")
@@ -263,7 +263,7 @@ def _of_users(old: Configuration, new: Configuration) -> Iterator[Change]:
         yield Change(f"user {GUEST!r}", "the default one: back, as no user is declared")
 
 
-def _of_user(before: UserDeclaration, after: UserDeclaration) -> Iterator[tuple[str, Lifetime]]:
+def _user_changes(before: UserDeclaration, after: UserDeclaration) -> Iterator[tuple[str, Lifetime]]:
     """Changes of a user. A password is never shown."""
     if str(before) != str(after):
         yield f"{before} -> {after}", LIVE
@@ -287,7 +287,7 @@ def _topic(one: TopicPermissionDeclaration) -> str:
     return f"{one.vhost} {one.exchange}: {one.write!r} {one.read!r}"
 
 
-def _of_policies(old: Configuration, new: Configuration, *, is_operator: bool) -> Iterator[Change]:
+def _policy_changes(old: Configuration, new: Configuration, *, is_operator: bool) -> Iterator[Change]:
     kind = "operator policy" if is_operator else "policy"
     of_old, of_new = ([policy for policy in one.policies if policy.is_operator == is_operator] for one in (old, new))
     for name, before, after in _pairs(of_old, of_new, lambda one: f"{one.name!r}{_in(one.vhost)}"):

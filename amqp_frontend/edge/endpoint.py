@@ -276,7 +276,7 @@ class Endpoint:
                 if self._has_ended:
                     break
             if congested is not None:
-                await self._let_consumers_take(congested)
+                await self._throttle_publisher(congested)
                 congested = None
 
     def _read_large(self, large: LargeBody) -> bytes | None:
@@ -357,7 +357,7 @@ class Endpoint:
             is_stalled = step is STALLED or session.output.is_stalled
             self.flush()
 
-    async def _let_consumers_take(self, queue: Queue) -> None:
+    async def _throttle_publisher(self, queue: Queue) -> None:
         """Throttle a peer that published into a congested queue, until it has room or its consumers make none."""
         session = self.session
         hold = throttle_wait_of(queue, session.login.client)
@@ -408,11 +408,11 @@ class Endpoint:
         while True:
             with trio.move_on_after(LOOK_S):
                 await trio.sleep_forever()
-            if not self.session.backlog.parking.waits_for_alarm and self._has_hung_up():
+            if not self.session.backlog.parking.waits_for_alarm and self._is_disconnected():
                 self._has_ended = self.session.closing.finished = True
                 return
 
-    def _has_hung_up(self) -> bool:
+    def _is_disconnected(self) -> bool:
         """Whether the peer is gone. Without TCP_INFO, only a reset shows it."""
         sock = self.socket
         try:

@@ -60,22 +60,22 @@ class BlockedNotice:
             if self._broker.context.clock.monotonic_ns() >= self._restless_ns + CALM_NS:
                 self._send_blocked()
             elif self._deadline is None:
-                self._look_later()
+                self._check_later()
 
-    def ease(self) -> None:
+    def note_unparked(self) -> None:
         """Note that no publish is parked. The peer is notified when that has lasted for `CALM_MS`."""
         self._restless_ns = self._broker.context.clock.monotonic_ns()
         if not self.is_given:
             self._cancel()
         elif self._deadline is None:
-            self._look_later()
+            self._check_later()
 
     def end(self) -> None:
         """End with the connection. Drops the callables, so that no reference cycle remains."""
         self._cancel()
         self._is_parked, self._on_change = _never, _ignore
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         self._deadline = self._broker.context.deadlines.set(
             self._broker.context.clock.monotonic_ns() + CALM_NS, self._due
         )
@@ -87,7 +87,7 @@ class BlockedNotice:
         elif self._broker.flow.is_calm:
             self._take_back()
         else:
-            self._look_later()  # the broker is still full, or has an alarm, and no event marks their end
+            self._check_later()  # the broker is still full, or has an alarm, and no event marks their end
         self._output.wake()
 
     def _take_back(self) -> None:
@@ -96,7 +96,7 @@ class BlockedNotice:
         self._output.send(0, commands.Connection.Unblocked)
         self._on_change(False)
         if self._is_parked():
-            self._look_later()
+            self._check_later()
 
     def _send_blocked(self) -> None:
         self._cancel()
@@ -139,12 +139,12 @@ class ChannelFlow:
             self._stopped[channel] = None
             self._output.send(channel.number, commands.Channel.Flow, False)
 
-    def ease(self, channel: Channel) -> None:
+    def note_unparked(self, channel: Channel) -> None:
         """Nothing is parked on the channel: the peer may resume when that has lasted for `CALM_MS`."""
         if channel in self._stopped:
             self._cancel(channel)
             due_ns = self._broker.context.clock.monotonic_ns() + CALM_MS * 1_000_000
-            self._stopped[channel] = self._broker.context.deadlines.set(due_ns, lambda: self._go(channel))
+            self._stopped[channel] = self._broker.context.deadlines.set(due_ns, lambda: self._resume(channel))
 
     def end(self) -> None:
         """End with the connection."""
@@ -152,7 +152,7 @@ class ChannelFlow:
             self._cancel(channel)
         self._stopped.clear()
 
-    def _go(self, channel: Channel) -> None:
+    def _resume(self, channel: Channel) -> None:
         del self._stopped[channel]
         if channel.state is ChannelState.OPEN:
             self._output.send(channel.number, commands.Channel.Flow, True)

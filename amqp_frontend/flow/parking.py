@@ -63,7 +63,7 @@ class ParkedWork(NamedTuple):
             replace(event, contents=[]), self.octets, self.since_ns, location, [*map(len, event.contents)]
         )
 
-    def brought(self, octets: bytes) -> "ParkedWork":
+    def with_contents(self, octets: bytes) -> "ParkedWork":
         """The same work with its contents in memory again."""
         event = self.event
         assert isinstance(event, PublishReceived | MixedReceived)
@@ -192,7 +192,7 @@ SPOOLED_MAX = 65_536
 class ParkedContents:
     """Counts a connection's parked work: `count`, `octets` in memory; `spooled_count`, `spooled` in the temp store.
 
-    `publishes`: messages in both. `is_unread`: it is so much that the peer is not read. A `Holding` of the engine.
+    `publishes`: messages in both. `is_unread`: it is so much that the peer is not read. It is the engine's `Parked`.
     """
 
     __slots__ = ("_broker", "count", "is_unread", "octets", "publishes", "spooled", "spooled_count")
@@ -214,7 +214,7 @@ class ParkedContents:
             return True
         return work.octets > 0 and not self._broker.flow.parked.has_room(0)
 
-    def placed(self, work: ParkedWork, makes_room: Callable[[], bool]) -> ParkedWork:
+    def spooled_if_full(self, work: ParkedWork, makes_room: Callable[[], bool]) -> ParkedWork:
         """New work, with its contents moved to the temp store if memory is full and the temp store has room.
 
         makes_room: whether the peer, if it is read, may free room for its publishes; then its quota does not count.
@@ -241,7 +241,7 @@ class ParkedContents:
         self._count(work, 1)
 
     def removed(self, work: ParkedWork) -> None:
-        """Count work that is no longer parked; `brought` or `released` has to be called, too."""
+        """Count work that is no longer parked; `with_contents` or `released` has to be called, too."""
         self._count(work, -1)
 
     def _count(self, work: ParkedWork, sign: int) -> None:
@@ -255,13 +255,13 @@ class ParkedContents:
             self._broker.flow.parked.octets += octets
         self.publishes += work.messages * sign
 
-    def brought(self, work: ParkedWork) -> Work:
+    def with_contents(self, work: ParkedWork) -> Work:
         """The event of the work, with its contents in memory. Raises: Unreadable."""
         if work.location is None:
             return work.event
         octets = self._broker.context.storage.temp.unspool(work.location, work.octets)
         self.released(work)
-        return work.brought(octets).event
+        return work.with_contents(octets).event
 
     def released(self, work: ParkedWork) -> None:
         """Release the contents of the work in the temp store."""
@@ -284,8 +284,9 @@ class Parking:
 
     `is_closing`: the peer's connection.close waits for parked work (`ParkedChannel.has_unconfirmed`).
 
-    `has_unread`: it was full and is not now, so octets of the peer may wait in the reader. `go_on`: handles the parked
-    work of a channel, up to a quota. `on_timeout`: called when no parked work could be published for too long.
+    `has_unread`: it was full and is not now, so octets of the peer may wait in the reader. `resume_channel`: handles
+    the parked work of a channel, up to a quota. `on_timeout`: called when no parked work could be published for too
+    long.
     """
 
     __slots__ = (
@@ -298,10 +299,10 @@ class Parking:
         "_tried",
         "channels",
         "contents",
-        "go_on",
         "has_unread",
         "is_closing",
         "on_timeout",
+        "resume_channel",
         "state",
     )
 
@@ -316,7 +317,7 @@ class Parking:
         self.state = S.OPEN
         self.has_unread = False
         self.is_closing = False
-        self.go_on: Callable[[Channel, Quota | None], None] = _nothing
+        self.resume_channel: Callable[[Channel, Quota | None], None] = _nothing
         self.on_timeout: Callable[[ParkingExhausted], None] = _nothing
         self._stall: Deadline | None = None
 
@@ -325,7 +326,7 @@ class Parking:
         self.drop_all()
         self._notice.end()
         self._channel_flow.end()
-        self.go_on = self.on_timeout = _nothing
+        self.resume_channel = self.on_timeout = _nothing
 
     # -- parked work ------------------------------------------------------------------------------------------------
 
@@ -376,7 +377,7 @@ class Parking:
         parked = None if channel is None else self.channels.get(channel)
         if parked is None or parked.lets_pass(event):
             return False
-        work = self.contents.placed(self._work(event, turn), self._makes_room)
+        work = self.contents.spooled_if_full(self._work(event, turn), self._makes_room)
         parked.append(work)
         self._added(work, turn)
         return True
@@ -387,7 +388,7 @@ class Parking:
         turn.since_ns = work.since_ns
         self._tried = self._parked_octets
         self._removed(work)
-        return self.contents.brought(work)
+        return self.contents.with_contents(work)
 
     def taken(self, parked: ParkedChannel, turn: Turn) -> None:
         """Note that the work of the last `take` is handled."""
@@ -464,7 +465,7 @@ class Parking:
     def _put_first(self, channel: Channel, event: Work, turn: Turn) -> ParkedChannel:
         parked, work = self._parked(channel), self._work(event, turn)
         if turn.since_ns is None:  # work that was parked before was placed before
-            work = self.contents.placed(work, self._makes_room)
+            work = self.contents.spooled_if_full(work, self._makes_room)
         parked.put_first(work)
         parked.is_waiting = True
         self._added(work, turn)
@@ -473,20 +474,20 @@ class Parking:
     def _forget(self, parked: ParkedChannel) -> None:
         if self.channels.pop(parked.channel, None) is None:
             return
-        self._channel_flow.ease(parked.channel)
+        self._channel_flow.note_unparked(parked.channel)
         if not self.channels:
             if self.state is S.PARKING:
                 self._step(ParkingStep.EMPTY)
             if self._login.client is not None:
                 self._login.client.is_blocked = False
-            self._notice.ease()
+            self._notice.note_unparked()
 
     # -- going on ---------------------------------------------------------------------------------------------------
 
     def _unpark(self, parked: ParkedChannel, quota: Quota | None) -> None:
         """Try the work of a channel again: there is room for the quota, or (None) its deadline is over."""
         self._stop_waiting(parked)
-        self.go_on(parked.channel, quota)
+        self.resume_channel(parked.channel, quota)
 
     def _stop_waiting(self, parked: ParkedChannel) -> None:
         parked.is_waiting = False
@@ -577,4 +578,4 @@ class Parking:
 
 
 def _nothing(*_: object) -> None:
-    """Replaces `go_on` and `on_timeout` before there is a channel, and when the connection has ended."""
+    """Replaces `resume_channel` and `on_timeout` before there is a channel, and when the connection has ended."""

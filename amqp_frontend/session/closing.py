@@ -152,7 +152,7 @@ class Closing:
         if self._parking.is_closing:  # the peer's close crossed the broker's
             self._parking.is_closing = False
             self._output.send(0, commands.Connection.CloseOk)
-        self._set_timer(self._goodbye_ms(), self._hang_up)
+        self._set_timer(self._disconnect_ms(), self._hang_up)
 
     def answer_close(self) -> None:
         """Answer the peer's connection.close, after requeueing all deliveries; then the peer should disconnect."""
@@ -163,7 +163,7 @@ class Closing:
         self._end_client(failed=False)
         self._connection.step(ConnectionStep.CLOSE)
         self._output.send(0, commands.Connection.CloseOk)
-        self._set_timer(self._goodbye_ms(), self._hang_up)
+        self._set_timer(self._disconnect_ms(), self._hang_up)
 
     def stop(self) -> None:
         """The broker is stopping: send connection.close, or close the socket if the peer would not understand it."""
@@ -245,7 +245,7 @@ class Closing:
             self._timer = None
         self._heartbeat.stop()
 
-    def _goodbye_ms(self) -> int:
+    def _disconnect_ms(self) -> int:
         return 1000 * (min(self._heartbeat.interval_s, DISCONNECT_MAX_S) or DISCONNECT_MAX_S)
 
     def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:

@@ -153,7 +153,7 @@ def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
     assert isinstance(channel, Channel)
     known: KnownRoute | None = event.kind.known
     if known is None or known.route.is_stale or event.oversized:
-        step = _meets_alarm(session, event, channel, turn)
+        step = _check_alarm(session, event, channel, turn)
         if step is not None:
             return step
         known = _find_route(session, event, channel)
@@ -254,7 +254,7 @@ def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bo
     return session.broker.context.clock.monotonic_ns() >= since_ns + int(expiration) * MS
 
 
-def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: Turn) -> Step | None:
+def _check_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: Turn) -> Step | None:
     """Park or refuse a publish during an operator's alarm. An invalid publish is refused after the alarm.
 
     Returns: None: there is no alarm for it.

@@ -62,7 +62,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
         return step
     while True:
         try:
-            step = _go_through(session, turn)
+            step = _handle_input(session, turn)
             break
         except PeerError as error:
             session.closing.refuse(error, None)
@@ -77,7 +77,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     return step
 
 
-def _go_through(session: AmqpSession, turn: Turn) -> Step:
+def _handle_input(session: AmqpSession, turn: Turn) -> Step:
     """Handle the rest of the last turn, then parked work that may go on, then new input."""
     backlog = session.backlog
     parking, unfinished = backlog.parking, backlog.unfinished
@@ -87,7 +87,7 @@ def _go_through(session: AmqpSession, turn: Turn) -> Step:
         step = _handle_late(session, unfinished.event, turn)
         turn.since_ns = None
     if parking.channels and step not in _ENDS:
-        step = _run_held(session, turn)
+        step = _run_parked(session, turn)
     if parking.is_closing and backlog.is_close_due:
         session.closing.answer_close()
         return CLOSING
@@ -132,7 +132,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
     return PARKED if parked else DONE
 
 
-def _run_held(session: AmqpSession, turn: Turn, only: Channel | None = None) -> Step:
+def _run_parked(session: AmqpSession, turn: Turn, only: Channel | None = None) -> Step:
     """Handle parked work that may continue, of all channels or of `only` one, until the turn is long."""
     parking = session.backlog.parking
     while not turn.is_over and (parked := parking.next_ready(only)) is not None:
@@ -156,13 +156,13 @@ def _handle_late(session: AmqpSession, event: Work, turn: Turn) -> Step:
     return CUT if turn.is_long and step is not UNFINISHED else step
 
 
-def _go_on(session: AmqpSession, channel: Channel, quota: Quota | None) -> None:
+def _resume_channel(session: AmqpSession, channel: Channel, quota: Quota | None) -> None:
     """At the end of another connection's turn: handle the parked work of one channel, as far as the quota allows."""
     if session.backlog.unfinished is None:
         try:
             turn = Turn(session.broker, quota)
             with session.broker.context.aside(turn):
-                _run_held(session, turn, channel)
+                _run_parked(session, turn, channel)
         except Exception:
             _fail(session)
         if session.confirming.channels:
@@ -211,7 +211,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
     channel = event.channel
     if channel is None:
         open_channel(session, event.number)
-        session.backlog.parking.go_on = partial(_go_on, session)
+        session.backlog.parking.resume_channel = partial(_resume_channel, session)
         return DONE
     assert isinstance(channel, Channel)
     if type(event.method) is commands.Tx.Commit and must_wait_to_commit(session, event, channel, turn):

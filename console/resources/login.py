@@ -24,7 +24,7 @@ def _log_in(api: Api, request: Request) -> Answer:
     user = api.logins.check(name, form.get("password", ""), request.peer)
     if user is None:
         raise login_failed(challenges=challenges)
-    admitted = api.logins.admitted(user, request.peer)
+    admitted = api.logins.check_admitted(user, request.peer)
     cookie = api.sessions.open(admitted, _path(api), is_secure=request.peer.is_secure)
     return Answer(200, "ok", (("set-cookie", cookie),))
 

@@ -78,7 +78,7 @@ class AcknowledgementWatch:
 
     def default_changed(self) -> None:
         """The default timeout changed. It applies to deliveries made before, as far as checks have noted them."""
-        if self._deadline is not None or self._consumers or self._is_something_out():
+        if self._deadline is not None or self._consumers or self._has_unacked():
             self._set()
 
     def consumer_left(self) -> None:
@@ -89,7 +89,7 @@ class AcknowledgementWatch:
 
     def end_if_idle(self) -> None:
         """End the checks if no delivery is unacknowledged; there must be no consumers that acknowledge."""
-        if self._deadline is None or self._is_something_out():
+        if self._deadline is None or self._has_unacked():
             return
         self._broker.deadlines.cancel(self._deadline)
         self._deadline = self._shortest_ms = None
@@ -100,7 +100,7 @@ class AcknowledgementWatch:
         noted = self._notes.get(session)
         return noted.delivered_ns(tag) if noted is not None else None
 
-    def _is_something_out(self) -> bool:
+    def _has_unacked(self) -> bool:
         return any(session.unacked for client in self._broker.connections for session in client.sessions)
 
     def _shortest(self) -> int | None:

@@ -56,7 +56,7 @@ class Delivering(SessionCounts):
             if is_mixed:
                 of = made = list(made)
             if not consumer.no_ack:
-                self._note_out(consumer, tag, count, made)
+                self._note_unacked(consumer, tag, count, made)
         if consumer.no_ack:
             self.no_ack += count
         self.client.put(Delivered(consumer, tag, envelopes, False, contents), octets + count * DELIVERY_OVERHEAD)
@@ -95,7 +95,7 @@ class Delivering(SessionCounts):
         if consumer.no_ack:
             self.no_ack += count
         else:
-            self._note_out(consumer, first_tag, count, messages)
+            self._note_unacked(consumer, first_tag, count, messages)
 
     def deliver_beside(self, consumer: Consumer, messages: Sequence[Message], past: Holder) -> None:
         """Deliver copies that need no settlement; acknowledgements of their tags are ignored. `past`: their holder."""
@@ -119,7 +119,7 @@ class Delivering(SessionCounts):
         self.next_tag = tag
         return tag - first_tag
 
-    def _note_out(self, consumer: Consumer, first_tag: int, count: int, messages: Iterable[Message]) -> None:
+    def _note_unacked(self, consumer: Consumer, first_tag: int, count: int, messages: Iterable[Message]) -> None:
         """Count deliveries as unacknowledged: they take credit until they are settled."""
         self.unacked.update(zip(range(first_tag, first_tag + count), messages))
         consumer.unacked += count

@@ -61,7 +61,7 @@ class ConsumerList:
         """Follow the new rules of the queue."""
         self._rules = rules
 
-    def heed_groups(self) -> None:
+    def enable_groups(self) -> None:
         """Begin to assign message groups, when the first message of a group arrived."""
         if self.groups is None:
             self.groups = Groups()
@@ -223,7 +223,7 @@ class ConsumerList:
         """Whether some consumer could take a message now."""
         return not self.waits and any(consumer.credit() > 0 for consumer in self.served)
 
-    def appetite(self) -> tuple[int, int]:
+    def total_credit(self) -> tuple[int, int]:
         """The messages and octets that all consumers together can take now. O(consumers)."""
         wanted = octets = 0
         if not self.waits:
@@ -275,7 +275,7 @@ class ConsumerList:
                 credit = min(credit, session.portion())  # and with consumers of other queues
         return min(credit, available, RUN_MAX)
 
-    def gives_way(self, consumer: Consumer) -> bool:
+    def must_yield(self, consumer: Consumer) -> bool:
         """Whether other queues are served before this one continues, after a delivery to a consumer.
 
         True where the consumer shares its prefetch limit, perhaps with consumers of those queues.

@@ -198,7 +198,7 @@ class FilterGroups:
         """A message for tests by groups."""
         return Asked(message, self._broker)
 
-    def came_to(self, positions: Sequence[int]) -> None:
+    def note_returned(self, positions: Sequence[int]) -> None:
         """Note messages that returned to these positions (rising); groups that have tested later ones test them
         again.
         """
@@ -219,7 +219,7 @@ class FilterGroups:
                 self.again.clear()
                 self._again_count = 0
 
-    def looked_again(self) -> None:
+    def first_again_done(self) -> None:
         """Remove the first of `again`: all its messages were tested."""
         self._again_count -= len(self.again.popleft().positions)
 

@@ -33,14 +33,14 @@ class _Group(Generic[D]):
 class HeadersPatterns(Generic[D]):
     """`conditions`: number of conditions of all different patterns. `cost`: number of conditions compared so far."""
 
-    __slots__ = ("_groups", "_serial", "_standing", "_unconditional", "conditions", "cost")
+    __slots__ = ("_filed", "_groups", "_serial", "_unconditional", "conditions", "cost")
 
     def __init__(self) -> None:
         self.conditions = 0
         self.cost = 0
         self._serial = 0
         self._groups: dict[Hashable, _Group[D]] = {}  # by the identities of their patterns
-        self._standing: dict[str, dict[object, dict[_Group[D], None]]] = {}  # groups by key and value
+        self._filed: dict[str, dict[object, dict[_Group[D], None]]] = {}  # groups by key and value
         self._unconditional: dict[_Group[D], None] = {}
 
     def __contains__(self, identity: Hashable) -> bool:
@@ -54,7 +54,7 @@ class HeadersPatterns(Generic[D]):
             self._serial += 1
             group = self._groups[pattern.identity] = _Group(pattern, self._serial)
             self.conditions += pattern.conditions
-            self._stand(group)
+            self._file(group)
         group.held = with_one(group.held, destination)
 
     def remove(self, arguments: FieldTable, destination: D) -> None:
@@ -69,7 +69,7 @@ class HeadersPatterns(Generic[D]):
 
     def match(self, headers: Comparables) -> list[D]:
         """The destinations of all matching bindings, in the order in which their patterns were first added."""
-        standing, spent = self._standing, 0
+        standing, spent = self._filed, 0
         found: dict[int, _Group[D]] = {group.serial: group for group in self._unconditional}
         for key in headers.known_of(standing):
             values = standing[key]
@@ -81,7 +81,7 @@ class HeadersPatterns(Generic[D]):
         self.cost += spent + len(found)
         return [destination for serial in sorted(found) for destination in values_of(found[serial].held)]
 
-    def _stand(self, group: _Group[D]) -> None:
+    def _file(self, group: _Group[D]) -> None:
         """File a group so that every message that matches it is compared with it."""
         pattern = group.pattern
         places = [(key, _PRESENT if value is None else value) for key, value in pattern.wanted]
@@ -89,24 +89,24 @@ class HeadersPatterns(Generic[D]):
             if not places:
                 self._unconditional[group] = None
                 return
-            places = [min(places, key=self._crowd)]
+            places = [min(places, key=self._group_count)]
         group.places = places
         for key, value in places:
-            self._standing.setdefault(key, {}).setdefault(value, {})[group] = None
+            self._filed.setdefault(key, {}).setdefault(value, {})[group] = None
 
-    def _crowd(self, place: tuple[str, object]) -> int:
+    def _group_count(self, place: tuple[str, object]) -> int:
         """The number of groups filed under a key and value, doubled so that of two equal ones a value is preferred to
         presence.
         """
         key, value = place
-        return 2 * len(self._standing.get(key, {}).get(value, ())) + (value is _PRESENT)
+        return 2 * len(self._filed.get(key, {}).get(value, ())) + (value is _PRESENT)
 
     def _leave(self, group: _Group[D]) -> None:
         self._unconditional.pop(group, None)
         for key, value in group.places:
-            values = self._standing[key]
+            values = self._filed[key]
             del values[value][group]
             if not values[value]:
                 del values[value]
                 if not values:
-                    del self._standing[key]
+                    del self._filed[key]

@@ -67,7 +67,7 @@ class LeaseConsumers(ConsumerList):
     def has_waiting(self) -> bool:
         return any(one.credit() > 0 for one in self.consumers if one not in self.aside)
 
-    def appetite(self) -> tuple[int, int]:
+    def total_credit(self) -> tuple[int, int]:
         wanted = octets = 0
         for consumer in self.consumers:
             if consumer not in self.aside and (credit := consumer.credit()) > 0:

@@ -103,7 +103,7 @@ class RunHeaders:
         length = _LENGTH.pack(len(kept) + self.size)
         return b"".join((header[:12], before, length, kept, self._before)), self._after + after
 
-    def dressed(self, envelope: Envelope, contents: Sequence[bytes]) -> list[bytes]:
+    def with_headers(self, envelope: Envelope, contents: Sequence[bytes]) -> list[bytes]:
         """The contents of the deliveries, as `with_entries` makes them."""
         return [
             with_entries(envelope, content, b"%b%d%b" % (self._before, number, self._after))
@@ -195,7 +195,7 @@ class DeliveredLeases(Delivered):
     def plain(self) -> Delivered:
         """The same run with the headers put into the contents."""
         assert isinstance(self.envelopes, Envelope)
-        dressed = self.headers.dressed(self.envelopes, self.contents)
+        dressed = self.headers.with_headers(self.envelopes, self.contents)
         return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, dressed)
 
     def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:

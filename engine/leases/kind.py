@@ -206,7 +206,7 @@ def _admit(
 def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
     """Tell groups of filtering consumers of new messages at these positions."""
     if queue.selection is not None:
-        queue.selection.groups.came_to(sorted(positions))
+        queue.selection.groups.note_returned(sorted(positions))
 
 
 def _expect(leases: Leases, message: Message, is_own: bool) -> None:

@@ -168,7 +168,7 @@ def _take_in_one(leases: Leases, one: LoggedMessage) -> None:
         leases.last_id = message.id
         store.append(message)
         if queue.selection is not None:
-            queue.selection.groups.came_to((store.position_of(message),))
+            queue.selection.groups.note_returned((store.position_of(message),))
     else:
         queue.merge([message])
     if message.expires_ns:

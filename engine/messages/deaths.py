@@ -38,7 +38,7 @@ class DeadLetter:
 
     def would_cycle(self, queue_name: str) -> bool:
         """Whether the message died in this queue before, and no client has rejected it since."""
-        if self.reason == REJECTED or not any(name in self.deaths for name in _needles("queue", queue_name)):
+        if self.reason == REJECTED or not any(name in self.deaths for name in _encodings_of("queue", queue_name)):
             return False
         for item in decode_array(self.deaths):
             death = item.value
@@ -131,10 +131,10 @@ def _origin(message: Message, queue: str, address: str, expired_ms: int | None, 
     }
     if expired_ms is not None:
         told[ACTUAL_EXPIRY] = Field("l", expired_ms)
-    return told | told_by_hornetq_names(told) if with_hornetq_names else told
+    return told | hornetq_headers(told) if with_hornetq_names else told
 
 
-def told_by_hornetq_names(headers: FieldTable) -> FieldTable:
+def hornetq_headers(headers: FieldTable) -> FieldTable:
     """The `_AMQ_` headers among these, under their `_HQ_` names (address-settings page 5.6)."""
     return {name.replace("_AMQ_", "_HQ_", 1): field for name, field in headers.items() if name.startswith("_AMQ_")}
 
@@ -179,7 +179,7 @@ def _continued(history: bytes, entry: FieldTable) -> bytes:
     with its count raised by one and its other fields kept.
     """
     queue = entry["queue"].text
-    needles = [needle for needle in _needles("queue", queue) if needle in history]
+    needles = [needle for needle in _encodings_of("queue", queue) if needle in history]
     for start, end in array_spans(history) if needles else ():
         if not any(history.find(needle, start, end) >= 0 for needle in needles):
             continue
@@ -192,7 +192,7 @@ def _continued(history: bytes, entry: FieldTable) -> bytes:
     return encode_array([Field("F", entry)]) + history
 
 
-def _needles(key: str, text: str) -> list[bytes]:
+def _encodings_of(key: str, text: str) -> list[bytes]:
     """The possible encodings of a table entry with this string. A table without any of these has no such entry."""
     raw = text.encode()
     head, tail = bytes((len(key),)) + key.encode(), len(raw).to_bytes(4, "big") + raw

@@ -6,7 +6,7 @@ Source: behaviour page 3.4 (x-death, newest first); address-settings page 5.6 (`
 from typing import NamedTuple
 
 from .content import headers_of, splice_header
-from .deaths import ACTUAL_EXPIRY, DELIVERY_COUNT, ORIG_ADDRESS, ORIG_MESSAGE_ID, ORIG_QUEUE, told_by_hornetq_names
+from .deaths import ACTUAL_EXPIRY, DELIVERY_COUNT, ORIG_ADDRESS, ORIG_MESSAGE_ID, ORIG_QUEUE, hornetq_headers
 from .field_table import Field, FieldTable
 from .message import Message
 
@@ -18,7 +18,7 @@ DEATH_HEADERS = frozenset(
         "x-death",
         *(f"x-{which}-death-{fact}" for which in ("first", "last") for fact in _FACTS),
         *_ORIGINS,
-        *told_by_hornetq_names(_ORIGINS),
+        *hornetq_headers(_ORIGINS),
     }
 )
 _ADDRESSES, _QUEUES = (ORIG_ADDRESS, "_HQ_ORIG_ADDRESS"), (ORIG_QUEUE, "_HQ_ORIG_QUEUE")

@@ -10,7 +10,7 @@ from ..clock import due_after
 from ..context import HostContext
 from ..exchanges.delayed_exchange import DelayedExchange, delay_ms
 from ..messages.content import DEDUPLICATION_ID, DELAY, SCHEDULED_DELIVERY
-from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, told_by_hornetq_names
+from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, hornetq_headers
 from ..messages.duplicates import IdCache, duplicate_id
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
@@ -167,7 +167,7 @@ def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope,
         ORIG_MESSAGE_ID: Field("l", host.broker.next_id),
     }
     if host.broker.options.legacy_hornetq_headers:
-        added |= told_by_hornetq_names(added)
+        added |= hornetq_headers(added)
     copy = envelope.spliced(content, added)
     for target in divert.forwarding_addresses:
         name, key = host.router.resolve_address(target, envelope.routing_key)

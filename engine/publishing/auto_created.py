@@ -91,7 +91,7 @@ class Reaper:
         watched = [
             queue
             for queue in self._broker.virtual_hosts.queues()
-            if queue.is_auto_created or declared_too and _may_go(queue)
+            if queue.is_auto_created or declared_too and _may_be_removed(queue)
         ]
         unused = {queue for queue in watched if self._is_unused(queue)}
         for queue in unused & self._found:
@@ -115,6 +115,6 @@ class Reaper:
         return idle_ns >= settings.auto_delete_queues_delay_ms * MS
 
 
-def _may_go(queue: Queue) -> bool:
+def _may_be_removed(queue: Queue) -> bool:
     """Whether a client declared the queue, and the queue outlives that client's connection."""
     return not queue.is_configured and not queue.exclusive

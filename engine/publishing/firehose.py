@@ -92,11 +92,11 @@ class Firehose:
         if event.vhost not in self.vhosts:
             return
         if isinstance(event, PublishedEvent):
-            self._hear_published(event)
+            self._on_published(event)
         elif isinstance(event, DeliveredEvent):
-            self._hear_delivered(event)
+            self._on_delivered(event)
 
-    def _hear_published(self, event: PublishedEvent) -> None:
+    def _on_published(self, event: PublishedEvent) -> None:
         session, envelope = self._publisher, event.of
         exchange, routing_key, left = self._expected
         if session is None or event.cause is not None:
@@ -115,16 +115,16 @@ class Firehose:
         routed = sorted({name for name in (*names, *named) if not name.startswith(REPLY_PREFIX)})
         headers, body = self._told(session, envelope, content)
         headers["routed_queues"] = _texts(routed)
-        self._tell(session, f"publish.{envelope.exchange}", headers, body)
+        self._keep_copy(session, f"publish.{envelope.exchange}", headers, body)
 
-    def _hear_delivered(self, event: DeliveredEvent) -> None:
+    def _on_delivered(self, event: DeliveredEvent) -> None:
         if event.subject.startswith(REPLY_PREFIX):
             return
         session = event.session
         for envelope, content, redelivered in _deliveries(event):
             if envelope.exchange != EXCHANGE:
                 headers, body = self._told(session, envelope, content, redelivered)
-                self._tell(session, f"deliver.{event.subject}", headers, body)
+                self._keep_copy(session, f"deliver.{event.subject}", headers, body)
 
     def _told(
         self, session: "Session", envelope: Envelope, content: bytes, redelivered: bool | None = None
@@ -145,7 +145,7 @@ class Firehose:
         headers["user"] = Field("S", client.user.name.encode())
         return headers, body
 
-    def _tell(self, session: "Session", key: str, headers: FieldTable, body: bytes) -> None:
+    def _keep_copy(self, session: "Session", key: str, headers: FieldTable, body: bytes) -> None:
         """Keep a copy for the next dispatch: the caller is in the middle of a publish or a delivery."""
         key = key.encode()[:KEY_OCTETS_MAX].decode(errors="ignore")
         self._pending.append((session.client.vhost.name, key, headers, body))

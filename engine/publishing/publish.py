@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..context import HostContext
 from ..exchanges.routed import Routed
-from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, told_by_hornetq_names
+from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, hornetq_headers
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..queues.queue import Queue
@@ -140,7 +140,7 @@ def _move(host: HostContext, envelope: Envelope, contents: Sequence[bytes], addr
     for content in contents:
         added = {**told, ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
         if host.broker.options.legacy_hornetq_headers:
-            added |= told_by_hornetq_names(added)
+            added |= hornetq_headers(added)
         moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().summary)
         moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
         host.broker.activity.own += 1

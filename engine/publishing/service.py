@@ -56,7 +56,7 @@ class PersonalService(ServiceExchange):
     __slots__ = ("_serve",)
 
     def __init__(self, name: str, serve: Callable[[Sender, Envelope, bytes], None]) -> None:
-        super().__init__(name, _serve_nobody)
+        super().__init__(name, _ignore)
         self.internal = False
         self._serve = serve
 
@@ -65,5 +65,5 @@ class PersonalService(ServiceExchange):
         return ServiceExchange(self.name, partial(self._serve, sender))
 
 
-def _serve_nobody(envelope: Envelope, content: bytes) -> None:
+def _ignore(envelope: Envelope, content: bytes) -> None:
     """Ignore a message that the broker itself published: it is no request."""

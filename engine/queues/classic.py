@@ -58,7 +58,7 @@ class ClassicIntake:
         if envelope.summary.is_marked and rules.group_buckets != 0 and rules.last_value_key is None and not queue.keeps:
             message = grouped(id_, content, envelope, rules.group_buckets)
             if message is not None:
-                queue.consumer_list.heed_groups()
+                queue.consumer_list.enable_groups()
                 queue.takes_plainly = False
                 reconfigure.cap_memory(queue)
                 return message
@@ -289,7 +289,7 @@ class ClassicDispatch:
                 block = store.take(share * width, UNLIMITED)
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])
-            if eligible[-1].session.prefetch_total and consumer_list.gives_way(eligible[-1]):
+            if eligible[-1].session.prefetch_total and consumer_list.must_yield(eligible[-1]):
                 queue.mark()
                 break
             if turn.effort >= turn.effort_max:
@@ -353,7 +353,7 @@ class ClassicDispatch:
             queue.selection.search.load(pageable)
             return
         is_empty = not pageable.ready
-        wanted, octets = queue.consumer_list.appetite() if is_empty else (0, 0)
+        wanted, octets = queue.consumer_list.total_credit() if is_empty else (0, 0)
         if wanted < STRAIGHT_MIN or not _goes_straight(queue):
             pageable.load(max(1, wanted), max(1, octets))
         else:
@@ -420,7 +420,7 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
             passed.append(message)
             continue
         consumer.session.deliver_ready(consumer, [message])
-        if consumer_list.gives_way(consumer):
+        if consumer_list.must_yield(consumer):
             queue.mark()
             break
     while passed:

@@ -60,7 +60,7 @@ class Search:
                         if group.position >= position and asked.is_taken_by(group.expression):
                             group.add(match_of(position, message))
                 returned.next += 1
-            groups.looked_again()
+            groups.first_again_done()
         return True
 
     def look_ahead(self, store: Scannable, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:

@@ -111,7 +111,7 @@ class Selection:
         for group in takers:
             group.add(match_of(position, message))
         if late:
-            groups.came_to((position,))
+            groups.note_returned((position,))
         return False
 
     def came_back(self, store: Store, messages: Iterable[Message]) -> None:
@@ -133,7 +133,7 @@ class Selection:
                     group.is_at_end = False
                 elif asked.is_taken_by(group.expression):
                     group.add(match_of(position, message))
-        groups.came_to(sorted(late))
+        groups.note_returned(sorted(late))
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Selection:
                 last, is_any = self._hand_out(queue, free)
             else:
                 last, is_any = self._hand_out_members(queue, free), False
-            if last is not None and consumer_list.gives_way(last):
+            if last is not None and consumer_list.must_yield(last):
                 queue.mark()
                 return
             if is_any and turn.effort < until:

@@ -93,12 +93,12 @@ def _lint_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
         origin = one.origin_of("message_eviction")
         yield f"{origin}: {where}: unique-property needs a message-eviction-property: the oldest message goes instead"
     policy = one.settings.get("address_full_policy", "PAGE")
-    if policy != "PAGE" and not _says_any_size(configuration):
+    if policy != "PAGE" and not _has_size_limit(configuration):
         origin = one.origin_of("address_full_policy")
         yield f"{origin}: {where}: address-full-policy {policy} has no effect: nothing sets max-size-bytes or -messages"
 
 
-def _says_any_size(configuration: Configuration) -> bool:
+def _has_size_limit(configuration: Configuration) -> bool:
     """Whether there is a limit at which some address may be full."""
     whole = configuration.whole_limits
     if whole.octets_max is not None or whole.messages_max is not None or configuration.system_usage is not None:

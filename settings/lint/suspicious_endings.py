@@ -25,11 +25,11 @@ TARGETS = (
 def suspicious_endings(configuration: Configuration) -> Iterator[str]:
     """The warnings as lines, FILE:LINE: WHAT: why."""
     yield from _poison(configuration)
-    yield from _unkept(configuration)
+    yield from _unbound_targets(configuration)
     for one in configuration.repository.entries:
         yield from _circles(one, configuration.repository)
-        yield from _circles_of_the_dead(one, configuration.repository)
-        yield from _returning(one, configuration.repository)
+        yield from _dead_letter_circles(one, configuration.repository)
+        yield from _endless_redelivery(one, configuration.repository)
         yield from _never_dispatching(one, configuration.repository)
     yield from _queues_never_dispatching(configuration)
 
@@ -55,7 +55,7 @@ def _poison(configuration: Configuration) -> Iterator[str]:
         )
 
 
-def _unkept(configuration: Configuration) -> Iterator[str]:
+def _unbound_targets(configuration: Configuration) -> Iterator[str]:
     """Dead-letter and expiry addresses to which the configuration binds no queue."""
     repository = configuration.repository
     taken: set[tuple[str | None, str]] = {
@@ -118,7 +118,7 @@ def _circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
         chain.append(following)
 
 
-def _circles_of_the_dead(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+def _dead_letter_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     """Circles of dead-letter addresses: a queue that is its own dead-letter address keeps messages, longer circles drop
     them.
 
@@ -146,7 +146,7 @@ def _circles_of_the_dead(one: Entry, repository: SettingsRepository) -> Iterator
         chain.append(following)
 
 
-def _returning(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+def _endless_redelivery(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     """A redelivery delay without a maximum of attempts."""
     attempts = one.settings.get("max_delivery_attempts")
     if attempts is None or attempts > 0:

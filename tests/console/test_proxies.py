@@ -7,7 +7,7 @@ import pytest
 from api_client import ApiClient
 
 from leveret.console.messages import Peer
-from leveret.console.proxies import behind
+from leveret.console.proxies import client_behind
 from leveret.testing import start_broker
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("127.0.0.1/32"), ip_network("2001:db8::/32"))
@@ -34,7 +34,7 @@ LISTED = "https://ops.example"
 def test_who_asks(peer: str, forwarded: str, scheme: str, address: str, is_loopback: bool, is_secure: bool) -> None:
     """The last address that is none of our proxies; only what they add is believed."""
     is_inside = peer.startswith("127.")
-    assert behind(Peer(peer, is_inside), forwarded, scheme, PROXIES) == Peer(address, is_loopback, is_secure)
+    assert client_behind(Peer(peer, is_inside), forwarded, scheme, PROXIES) == Peer(address, is_loopback, is_secure)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def client(broker: Broker) -> Client:
 
 def _look(sampler: Sampler, clock: ManualClock, seconds: float = 1.0) -> None:
     clock.advance_ns(round(seconds * 1e9))
-    for _ in sampler.looks():
+    for _ in sampler.sample_all():
         pass
 
 
@@ -134,7 +134,7 @@ def test_while_nothing_happens_little_is_looked_at(broker: Broker, client: Clien
 
     def steps() -> int:
         clock.advance_ns(1_000_000_000)
-        return sum(1 for _ in sampler.looks())
+        return sum(1 for _ in sampler.sample_all())
 
     def rate() -> float:
         details: dict[str, float] = sampler.queue(queue)["message_stats"]["publish_details"]

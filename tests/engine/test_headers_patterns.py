@@ -44,7 +44,7 @@ def test_nothing_is_left_of_what_is_unbound(bound: list[FieldTable]) -> None:
     for arguments in bound:
         patterns.remove(arguments, 1)
     assert patterns.conditions == 0
-    for name in ("_groups", "_standing", "_unconditional"):
+    for name in ("_groups", "_filed", "_unconditional"):
         assert not getattr(patterns, name), name
 
 

@@ -145,7 +145,7 @@ def test_the_end_of_many_consumers(end: Ends, kind: str, monkeypatch: pytest.Mon
         world = World()
         queue = world.queue(durable=False, **arguments.get(kind, {}))
         if kind == "groups":
-            queue.consumer_list.heed_groups()
+            queue.consumer_list.enable_groups()
         session = world.connect()
         for number in range(count):
             priority = {"x_priority": number % 3} if kind == "priorities" else {}

@@ -44,14 +44,14 @@ def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple
     """Faults and warnings of the file that `definitions` names; without a sound configuration, only whether it is
     JSON.
     """
-    from ..operator.definitions import looked_through
+    from ..operator.definitions import faults_and_remarks
     from ..operator.definitions_reader import DefinitionsFault
 
     file, faults = load_definitions(configuration)
     if file is None or not is_sound:
         return faults, []
     try:
-        wrong, remarks = looked_through(configuration, file.value)
+        wrong, remarks = faults_and_remarks(configuration, file.value)
     except DefinitionsFault as fault:
         return file.placed(fault.faults), []
     if configuration.broker.definitions_all_or_nothing:

@@ -19,7 +19,7 @@ INCLUDED_SIZE_MAX = 1024**2
 def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     """The configuration of some files, and every fault as a line, including those that only a broker finds."""
     from ..configured.configured import faults_of, suspicious_arguments
-    from ..configured.configured_users import open_secrets
+    from ..configured.configured_users import readable_passwords
 
     texts: list[tuple[str, str]] = []
     is_private: dict[str, bool] = {}
@@ -35,7 +35,7 @@ def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
         except UnicodeDecodeError:
             unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
     configuration, faults = load_configuration(texts, os.environ, _fetch)
-    lines = [*map(str, faults), *open_secrets(configuration, is_private)]
+    lines = [*map(str, faults), *readable_passwords(configuration, is_private)]
     lines += faults_of(configuration, {str(Origin(fault.file, fault.line)) for fault in faults})
     warnings = (*configuration.warnings, *suspicious_arguments(configuration))
     return replace(configuration, warnings=warnings), in_order([*unreadable, *lines], names)

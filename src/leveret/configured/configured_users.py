@@ -127,7 +127,7 @@ def faults_of_users(configuration: Configuration) -> list[str]:
     return found
 
 
-def open_secrets(configuration: Configuration, is_private: "dict[str, bool]") -> list[str]:
+def readable_passwords(configuration: Configuration, is_private: "dict[str, bool]") -> list[str]:
     """Plain passwords in files that others can read, as FILE:LINE: KEY: why. `is_private`: by file."""
     return [
         f"{user.password_origin}: password: stands in a file that others than its owner can read: "

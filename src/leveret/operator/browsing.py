@@ -152,7 +152,7 @@ def search(
         if user is not None and not user.may("read", "queue", one.name, one.vhost_name):
             looked.not_permitted += 1
             continue
-        yield from looked.look_into(one)
+        yield from looked.search(one)
         if looked.stopped:
             break
     stories: list[dict[str, Any]] = []
@@ -220,7 +220,7 @@ class _Search:
         self.looked_at = self.queues = self.not_permitted = 0
         self.stopped = ""
 
-    def look_into(self, queue: Queue) -> Steps:
+    def search(self, queue: Queue) -> Steps:
         """Search one queue, in all states."""
         if queue.deleted or queue.is_busy():
             return

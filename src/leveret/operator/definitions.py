@@ -207,12 +207,12 @@ def _in_vhost(document: object, vhost: str) -> object:
     return found
 
 
-def looked_through(configuration: Configuration, document: object) -> tuple[list[str], list[str]]:
+def faults_and_remarks(configuration: Configuration, document: object) -> tuple[list[str], list[str]]:
     """Faults and remarks of a document for a new broker with this configuration. Raises: DefinitionsFault."""
     broker = Broker(ManualClock(), Users([DEFAULT_GUEST]), settings=configuration.repository)
     ConfiguredObjects(broker, configuration).apply(configuration)
     reader = DefinitionsReader(broker, document)
-    reader.tell_arguments()
+    reader.remark_arguments()
     plan: Plan = finished(reader.plan())
     return plan.faults, plan.remarks
 

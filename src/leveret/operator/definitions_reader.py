@@ -162,7 +162,7 @@ class DefinitionsReader:
                     self.found.faults.append(f"{self.where}: {text_of(error)}")
         return self.found
 
-    def tell_arguments(self) -> None:
+    def remark_arguments(self) -> None:
         """Add a remark for each argument of a queue without a meaning here."""
         self.dry.context.on_unknown_arguments = self._remark_arguments
 

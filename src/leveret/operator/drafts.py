@@ -212,11 +212,13 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
     if queue is not None and queue.arguments:
         settings = plain_of(queue.arguments)
         names = [name.removeprefix("x-") for name in settings]
-        own = _won(names, {name: rule for name, rule in given.items() if not rule.startswith(titles)}, given)
+        own = _given_and_overridden(
+            names, {name: rule for name, rule in given.items() if not rule.startswith(titles)}, given
+        )
         yield {"kind": "arguments", "name": one.name, "settings": settings, **place, **own}
     for policy in sorted(policies, key=lambda policy: not policy.is_operator):
         mine = {name: rule for name, rule in given.items() if rule.startswith(policy.title)}
-        yield {**_policy_row(policy), **place, **_won(list(policy.definition), mine, given)}
+        yield {**_policy_row(policy), **place, **_given_and_overridden(list(policy.definition), mine, given)}
     for entry in broker.context.settings.queue_entries(one.address, one.vhost, one.name):
         row = _entry_row(entry)
         mine = {
@@ -224,7 +226,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
             for name, rule in given.items()
             if (known := BY_KEY.get(name)) is not None and rule == rule_of(entry, known.attribute)
         }
-        yield {**row, **place, **_won(list(row["settings"]), mine, given)}
+        yield {**row, **place, **_given_and_overridden(list(row["settings"]), mine, given)}
 
 
 def _policy_of(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[Policy, ...]:
@@ -233,7 +235,7 @@ def _policy_of(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[P
     return broker.context.policies.of_queue(one.name, "classic", one.vhost).policies
 
 
-def _won(names: list[str], rules: dict[str, str], known: Container[str]) -> dict[str, list[str]]:
+def _given_and_overridden(names: list[str], rules: dict[str, str], known: Container[str]) -> dict[str, list[str]]:
     """The settings of a rule in two groups: those that it gives, and those that another rule gives.
 
     `rules`: setting -> its rule, of those that it gives. `known`: all settings; a policy's name of a setting is at the

@@ -23,7 +23,7 @@ from ..engine import (
 from .command import command
 from .command_error import CommandError
 from .kinds import NUMBER, OCTETS_MAX, TEXT, WORD, AsUser, Json, QueueName, VhostName, Word
-from .operator import Operator, until_idle, wide
+from .operator import Operator, until_idle, with_long_integers
 from .steps import Steps
 
 TEXTS = tuple(name for name, _, kind in PROPERTIES if kind == "shortstr")
@@ -188,7 +188,7 @@ def _properties_of(command: str, given: object) -> dict[str, PropertyValue]:
     headers = given.get("headers")
     if headers:
         try:
-            found["headers"] = wide(table_of_json(headers))
+            found["headers"] = with_long_integers(table_of_json(headers))
         except ValueError as error:
             raise CommandError(f"{command}: headers: expected {error}") from None
     return found

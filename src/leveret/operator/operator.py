@@ -139,12 +139,12 @@ def until_idle(vhost: VirtualHost, name: str) -> Steps:
 def table_of(command: str, arguments: object) -> FieldTable:
     """The arguments of a declaration or binding; integers are long, as in RabbitMQ's API. Raises: CommandError."""
     try:
-        return wide(table_of_json(arguments or {}))
+        return with_long_integers(table_of_json(arguments or {}))
     except ValueError as error:
         raise CommandError(f"{command}: arguments: expected {error}") from None
 
 
-def wide(table: FieldTable) -> FieldTable:
+def with_long_integers(table: FieldTable) -> FieldTable:
     """The same with integers of 64 bits."""
     return {key: _wide(field) for key, field in table.items()}
 
@@ -155,4 +155,4 @@ def _wide(field: Field) -> Field:
         return Field("l", value)
     if isinstance(value, list):
         return Field(field.tag, [_wide(item) for item in value])
-    return Field(field.tag, wide(value)) if isinstance(value, dict) else field
+    return Field(field.tag, with_long_integers(value)) if isinstance(value, dict) else field

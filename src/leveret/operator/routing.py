@@ -80,7 +80,7 @@ def route(
         "exchange": exchange,
         "routing_keys": list(run.keys),
         "address": arrival.address,
-        "fate": _fate(run, queues),
+        "fate": _outcome(run, queues),
         "blocked": blocked,
         "expiration_ms": arrival.envelope.expiration_ms,
         "delay_ms": arrival.delay_ms,
@@ -101,7 +101,7 @@ def route(
     }
 
 
-def _fate(run: Any, queues: list[Queue]) -> str:
+def _outcome(run: Any, queues: list[Queue]) -> str:
     """The result for the message as a whole."""
     if run.arrival.is_duplicate:
         return "dropped: its id was seen before at this address"

@@ -13,7 +13,7 @@ NAMED_MAX = 3
 def trouble(broker: Broker) -> Generator[None, None, list[str]]:
     """One sentence for each problem, the gravest first; none: all is well."""
     found = [*_journal(broker), *_alarms(broker), *_limits(broker), *_blocked(broker), *_lost_letters(broker)]
-    return [*found, *(yield from _letters_that_nobody_gets(broker))]
+    return [*found, *(yield from _unroutable_letters(broker))]
 
 
 def _journal(broker: Broker) -> list[str]:
@@ -69,7 +69,7 @@ def _lost_letters(broker: Broker) -> list[str]:
     return [f"{found} dropped since the start: {_and_more(named, len(letters.places()))}; bind a queue there"]
 
 
-def _letters_that_nobody_gets(broker: Broker) -> Generator[None, None, list[str]]:
+def _unroutable_letters(broker: Broker) -> Generator[None, None, list[str]]:
     waiting: list[tuple[int, str]] = []
     for vhost in list(broker.virtual_hosts.values()):
         for some in dead_letter_queues(vhost.context):

@@ -51,7 +51,7 @@ def trimmer() -> Callable[[], bool] | None:
     return trim
 
 
-async def give_back() -> None:
+async def return_memory() -> None:
     """Check until cancelled. A process that was never large only reads its size."""
     trim: Callable[[], bool] | None = None
     while True:

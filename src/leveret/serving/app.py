@@ -17,7 +17,7 @@ from ..settings import Configuration
 from ..settings.printable import printable, printable_lines
 from . import collector
 from .addresses import Address, AddressTaken, bind, url_of
-from .allocator import give_back
+from .allocator import return_memory
 from .composition import Data, DataUnusable, build_broker
 from .descriptors import descriptor_limits
 from .file_watch import FileWatch
@@ -128,13 +128,13 @@ def serve(options: ServeOptions) -> int:
     try:
         trio.run(_serve, options, frontend, listeners, console_listeners, metrics_listeners)
     except* (DataUnusable, DefinitionsRefused, OSError) as group:
-        errors += leaves(group)
+        errors += leaf_errors(group)
     except* Unreadable as group:
-        errors += leaves(group)
+        errors += leaf_errors(group)
         hint = "" if options.data is None else ". `leveret journal verify` tells what is wrong"
         logger.critical("%s; the broker stops%s", errors[-1], hint)
     except* AssertionError as group:
-        errors += leaves(group)
+        errors += leaf_errors(group)
         logger.critical("a fault of Leveret, please report it; the broker stops", exc_info=errors[-1])
     ignore((*STOPS, *RELOADS))  # nothing is left to end
     for listener in (*listeners, *console_listeners, *metrics_listeners) if errors else ():
@@ -175,10 +175,12 @@ def _bind_console(what: str, addresses: list[Address], *, is_named: bool) -> lis
         return []
 
 
-def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+def leaf_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     """The errors in a group, at any depth."""
     return [
-        leaf for one in group.exceptions for leaf in (leaves(one) if isinstance(one, BaseExceptionGroup) else [one])
+        leaf
+        for one in group.exceptions
+        for leaf in (leaf_errors(one) if isinstance(one, BaseExceptionGroup) else [one])
     ]
 
 
@@ -234,7 +236,7 @@ class _Serving:
         self._ended, self._stopping, self._has_served = trio.Event(), trio.Event(), trio.Event()
         self._lost: DataUnusable | Unreadable | None = None  # the reason why it had to stop
         if built.supervisor is None:
-            built.broker.context.storage.on_unreadable = self._lose
+            built.broker.context.storage.on_unreadable = self._stop_for
         self._manager = _service_manager()
 
     def _import(self, file: "JsonFile") -> list[str]:
@@ -254,7 +256,7 @@ class _Serving:
         async with trio.open_nursery() as nursery:
             with open_signal_queue((*STOPS, *RELOADS)) as signals:
                 nursery.start_soon(self._runtime.run)
-                nursery.start_soon(give_back)
+                nursery.start_soon(return_memory)
                 nursery.start_soon(collector.collect)
                 if options.checks_invariants:
                     from .debugging import check_invariants
@@ -269,8 +271,8 @@ class _Serving:
                     options.ready(f"leveret ready {url_of(address, listener)}")
                 self._tell_ready()
                 if self._manager is not None:
-                    nursery.start_soon(self._manager.show_life)
-                nursery.start_soon(self._heed, signals)
+                    nursery.start_soon(self._manager.report_alive)
+                nursery.start_soon(self._handle_signals, signals)
                 if self._console_listeners or self._metrics_listeners:
                     nursery.start_soon(self._run_console)
                 await self._ended.wait()
@@ -334,7 +336,7 @@ class _Serving:
             task_status=task_status,
         )
 
-    async def _heed(self, signals: SignalQueue) -> None:
+    async def _handle_signals(self, signals: SignalQueue) -> None:
         async for number in signals:
             if number in STOPS:
                 logger.info("stopping: %s", number.name)
@@ -355,7 +357,7 @@ class _Serving:
             self._lost = DataUnusable(f"{why_unusable(path, error)}; the broker stops")
             self._ended.set()
 
-    def _lose(self, error: Unreadable) -> None:
+    def _stop_for(self, error: Unreadable) -> None:
         """Stop, because spooled messages are lost, as after a failure of the journal."""
         self._lost = error
         self._ended.set()

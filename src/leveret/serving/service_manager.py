@@ -48,7 +48,7 @@ class ServiceManager:
         """Connections are being closed, the journal is being written."""
         self._tell("STOPPING=1\nSTATUS=stopping")
 
-    async def show_life(self) -> None:
+    async def report_alive(self) -> None:
         """Report life twice in the manager's period, as long as the event loop runs."""
         if self.watchdog_s is None:
             return

@@ -58,19 +58,19 @@ class Supervisor:
         self.journal = journal
         self.recorder = recorder
         self._spares = spares
-        broker.context.storage.on_unreadable = self._lost
+        broker.context.storage.on_unreadable = self._stop_for
         self._unreadable: Unreadable | DirectoryLost | None = None
         self._failure: JournalFull | None = None  # occurred in the middle of an atomic record
         self._wake = trio.Event()
         self._checkpoint: Iterator[None] | None = None
-        self._is_to_state = False
-        self._is_to_tick = False
-        self._is_to_retry = False
+        self._needs_checkpoint = False
+        self._is_tick_set = False
+        self._is_retry_set = False
         self._ticked_lsn = 0  # readers know that records up to here are durable
         if journal.has_spent_reserve:
             self._begin_low()
         if journal.recovered.is_moved:
-            self._state_all()  # with this clock: else they are moved again at the next start
+            self._request_checkpoint()  # with this clock: else they are moved again at the next start
 
     @classmethod
     def open(
@@ -184,17 +184,17 @@ class Supervisor:
             if self._checkpoint is not None:
                 await self._make_checkpoint(self._checkpoint)
                 self._checkpoint = None
-            if self._is_to_state and not self.recorder.takes_nothing:  # also if one is in progress
-                self._is_to_state = False
+            if self._needs_checkpoint and not self.recorder.takes_nothing:  # also if one is in progress
+                self._needs_checkpoint = False
                 self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
                 if await self._make_checkpoint(self._checkpoint):
                     self.recorder.all_is_stated()
                     self.broker.more_is_safe()
                 else:
-                    self._is_to_state = True
+                    self._needs_checkpoint = True
                 self._checkpoint = None
 
-    def _lost(self, error: Unreadable | DirectoryLost) -> None:
+    def _stop_for(self, error: Unreadable | DirectoryLost) -> None:
         self._unreadable = error
         self._wake.set()
 
@@ -204,15 +204,15 @@ class Supervisor:
             recorder.recover()
             if not recorder.is_low:
                 logger.warning("the journal has room again")
-            self._state_all()
-        if not self._is_to_tick and self.journal.options.fsync != "never":
-            self._is_to_tick = True
-            self._set(TICK_SECONDS, self._tick)
+            self._request_checkpoint()
+        if not self._is_tick_set and self.journal.options.fsync != "never":
+            self._is_tick_set = True
+            self._call_later(TICK_SECONDS, self._tick)
         self.broker.more_is_safe()
 
-    def _state_all(self) -> None:
+    def _request_checkpoint(self) -> None:
         """Begin a checkpoint: changes made while the disk was full have no records."""
-        self._is_to_state = True
+        self._needs_checkpoint = True
         self._wake.set()
 
     def _tick(self) -> None:
@@ -220,16 +220,16 @@ class Supervisor:
         journal = self.journal
         lsn = journal.next_lsn
         if journal.state is not WriterState.RUNNING:
-            self._is_to_tick = False
+            self._is_tick_set = False
         elif journal.durable_lsn < lsn:
-            self._set(TICK_SECONDS, self._tick)  # more is being written
+            self._call_later(TICK_SECONDS, self._tick)  # more is being written
         else:
-            self._is_to_tick = False
+            self._is_tick_set = False
             if self._ticked_lsn < lsn:
                 self._ticked_lsn = lsn
                 journal.tick()
 
-    def _set(self, seconds: float, action: Callable[[], object]) -> None:
+    def _call_later(self, seconds: float, action: Callable[[], object]) -> None:
         self.broker.context.deadlines.set(self.broker.context.clock.monotonic_ns() + int(seconds * 1e9), action)
 
     def _failed(self, error: JournalError) -> None:
@@ -245,21 +245,21 @@ class Supervisor:
                 return  # a retry that failed, or a repetition
             logger.error("%s; publishers of persistent messages are refused until there is room", error)
         elif isinstance(error, DirectoryLost):
-            self._lost(error)
+            self._stop_for(error)
         else:
             logger.critical("%s; nothing durable is taken any more until the broker is started anew", error)
         self.broker.more_is_safe()
 
     def _retry_later(self) -> None:
-        if not self._is_to_retry:
-            self._is_to_retry = True
-            self._set(RETRY_SECONDS, self._retry)
+        if not self._is_retry_set:
+            self._is_retry_set = True
+            self._call_later(RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
         """Try again, as there may be room now. If not, but consumers freed more than recording it takes, spend the
         reserve.
         """
-        self._is_to_retry = False
+        self._is_retry_set = False
         journal = self.journal
         if journal.state is not WriterState.FULL:
             return
@@ -286,7 +286,7 @@ class Supervisor:
             " refused until they are free again",
             self.journal.options.reserve_size,
         )
-        self._set(RETRY_SECONDS, self._while_low)
+        self._call_later(RETRY_SECONDS, self._while_low)
 
     def _while_low(self) -> None:
         journal = self.journal
@@ -301,9 +301,9 @@ class Supervisor:
         if journal.state is WriterState.RUNNING and not self.recorder.is_behind:
             if self._checkpoint is None and self._can_make_room():
                 journal.begin_segment()
-                self._state_all()
+                self._request_checkpoint()
             journal.hold_back()
-        self._set(RETRY_SECONDS, self._while_low)
+        self._call_later(RETRY_SECONDS, self._while_low)
 
     async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
         """Write a checkpoint. Returns whether it is durable."""

@@ -9,7 +9,7 @@ from .blocked import BlockedSnapshot, blocked_failure, blocked_of
 from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
 from .leases import LeaseSnapshot, check_leased, end_failure, lease_failure, leases_in
-from .lost_messages import why_not_there
+from .lost_messages import reasons_for_missing
 from .matching import Body, Wanted
 from .nearest_names import nearest_names
 from .snapshots import QueueSnapshot, snapshot_of
@@ -119,7 +119,7 @@ class VirtualHostAssertions:
             return snapshot, queue_failure(snapshot, expected, consumers)
 
         def explain(lines: Sequence[str]) -> str:
-            return "\n".join([*lines, *self._broker.ask(lambda: why_not_there(edge, recorder, self.name, name))])
+            return "\n".join([*lines, *self._broker.ask(lambda: reasons_for_missing(edge, recorder, self.name, name))])
 
         snapshot, failure = self._broker.ask_until(look, lambda found: not found[1], within)
         if snapshot is None:

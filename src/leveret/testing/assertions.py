@@ -48,7 +48,7 @@ class Expected:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def says_body(self) -> bool:
+    def has_body(self) -> bool:
         """Whether the pattern has a body."""
         return self.body is not _UNSAID
 
@@ -60,22 +60,22 @@ class Expected:
             ("routing key", self.routing_key, message.routing_key),
         ):
             if wanted is not None and not is_like(wanted, is_now):
-                found.append(f"{name}: {is_now!r}, expected {_said(wanted, is_now)}")
+                found.append(f"{name}: {is_now!r}, expected {_expected_text(wanted, is_now)}")
         if not isinstance(self.headers, Mapping):
             table = {name: plain(value) for name, value in message.headers.items()}
             if not is_like(self.headers, table):
-                found.append(f"headers: {table!r}, expected {_said(self.headers, table)}")
+                found.append(f"headers: {table!r}, expected {_expected_text(self.headers, table)}")
         for name, wanted in self._named_headers.items():
             is_now = message.headers.get(name, _UNSAID)
             if is_now is _UNSAID:
                 found.append(f"header {name!r}: is missing, expected {shown_wanted(wanted)}")
             elif not is_like(wanted, plain(is_now)):
-                found.append(f"header {name!r}: {plain(is_now)!r}, expected {_said(wanted, plain(is_now))}")
+                found.append(f"header {name!r}: {plain(is_now)!r}, expected {_expected_text(wanted, plain(is_now))}")
         for name, wanted in self.properties.items():
             is_now = getattr(message.properties, name)
             if not is_like(wanted, is_now):
-                found.append(f"property {name}: {is_now!r}, expected {_said(wanted, is_now)}")
-        if self.says_body and not is_body(self.body, message.body):
+                found.append(f"property {name}: {is_now!r}, expected {_expected_text(wanted, is_now)}")
+        if self.has_body and not is_body(self.body, message.body):
             found += body_difference(self.body, message.body)
         return found
 
@@ -97,7 +97,7 @@ class Expected:
         if not isinstance(self.headers, Mapping):
             parts.append(f"headers {shown_wanted(self.headers)}")
         parts += [f"{name}={shown_wanted(value)}" for name, value in self.properties.items()]
-        if self.says_body:
+        if self.has_body:
             parts.append(f"body {shown_expected(self.body)}")
         return ", ".join(parts) or "any message"
 
@@ -115,7 +115,7 @@ def body_difference(wanted: Body, body: bytes) -> list[str]:
             return [f"body: {_around(was, text)}, expected {_around(text, was)}"]
         return ["body:", *_line_difference(text.split("\n"), was.split("\n"))]
     if is_condition(wanted):
-        return [f"body: {shown_body(body)}, expected {_said(wanted, body)}"]
+        return [f"body: {shown_body(body)}, expected {_expected_text(wanted, body)}"]
     is_now = json_content(body, _UNSAID)
     if not is_json(wanted):
         return [f"body: {shown_body(body)}, expected {shown_wanted(wanted)}"]
@@ -125,7 +125,7 @@ def body_difference(wanted: Body, body: bytes) -> list[str]:
     return ["body:", *_line_difference(*pretty)]
 
 
-def _said(wanted: Wanted, value: Any) -> str:
+def _expected_text(wanted: Wanted, value: Any) -> str:
     """The expected value as text. For a condition, also the reason why it is not met."""
     return f"{shown_wanted(wanted)}, which {why_not(wanted, value)}" if is_condition(wanted) else shown_wanted(wanted)
 
@@ -203,11 +203,11 @@ def queue_failure(queue: QueueSnapshot, expected: Mapping[str, Contents], consum
         elif not isinstance(wanted, list | tuple):
             bodies = [plain_body(message.body) for message in messages]
             if not is_like(wanted, bodies):
-                lines.append(f"{state}: {bodies!r}, expected {_said(wanted, bodies)}")
+                lines.append(f"{state}: {bodies!r}, expected {_expected_text(wanted, bodies)}")
         elif len(wanted) != len(messages) or not all(map(is_body, wanted, (each.body for each in messages))):
             lines.append(f"{state}: (- expected, + in the queue)")
             bodies_there = [message.body for message in messages]
-            shown = [_as_there(each, bodies_there[index:] + bodies_there) for index, each in enumerate(wanted)]
+            shown = [_spelled_as_found(each, bodies_there[index:] + bodies_there) for index, each in enumerate(wanted)]
             lines += [f"  {line}" for line in _line_difference(shown, list(map(shown_body, bodies_there)))]
     if consumers is not None and len(queue.consumers) != consumers:
         lines.append(f"consumers: {len(queue.consumers)}, expected {consumers}")
@@ -217,6 +217,6 @@ def queue_failure(queue: QueueSnapshot, expected: Mapping[str, Contents], consum
     return "\n".join([f"queue {queue.name!r} in virtual host {queue.vhost!r} is not as expected:", *lines, str(queue)])
 
 
-def _as_there(wanted: Body, bodies: Sequence[bytes]) -> str:
+def _spelled_as_found(wanted: Body, bodies: Sequence[bytes]) -> str:
     """The expected bodies, each spelled as an equal body in the queue, so that equal lines are equal."""
     return next((shown_body(body) for body in bodies if is_body(wanted, body)), shown_expected(wanted))

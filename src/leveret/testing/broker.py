@@ -141,7 +141,7 @@ class RunningBroker(Host):
             if self.edge.endpoints_of(name):
                 with trio.move_on_after(patience):
                     while self.edge.endpoints_of(name):
-                        await self.edge.happened()
+                        await self.edge.wait_for_activity()
                         await self.edge.catch_up()
                 found = leaks_of(self.edge, name, queues=queues)
             return found

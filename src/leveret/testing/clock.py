@@ -226,7 +226,7 @@ class Autojump:
                 await edge.quiet(self._turns)
                 seen = edge.activity
                 if not await self._clock.jump(until_ns) and edge.activity == seen:
-                    await edge.happened()
+                    await edge.wait_for_activity()
 
 
 def _ns(days: float, hours: float, minutes: float, seconds: float, milliseconds: float) -> int:

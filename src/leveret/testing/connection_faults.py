@@ -168,16 +168,16 @@ class Away(RefuseConnections):
         for endpoint in list(edge.server.endpoints):
             self.hit(f"dropped {endpoint.name}")
             endpoint.abort()
-            endpoint.session.handle_end()  # now, so that its messages are back in their queues before `wipe`
+            endpoint.session.handle_end()  # now, so that its messages are back in their queues before `delete_lost`
         edge.end_turn()
         if edge.has_data:
             edge.start_again(durable=self._durable)
         else:
-            wipe(edge, durable=self._durable)
+            delete_lost(edge, durable=self._durable)
             edge.end_turn()
 
 
-def wipe(edge: FaultContext, *, durable: bool) -> None:
+def delete_lost(edge: FaultContext, *, durable: bool) -> None:
     """Delete what a restart loses: all that is not durable, and transient messages; or everything."""
     predeclared = {name for name, _, _ in PREDECLARED}
     for vhost in edge.broker.virtual_hosts.values():

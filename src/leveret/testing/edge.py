@@ -153,7 +153,7 @@ class Edge(Runtime):
         for endpoint in self.endpoints_of(name):
             endpoint.abort()
         while self.endpoints_of(name):
-            await self.happened()
+            await self.wait_for_activity()
         self.broker.virtual_hosts.delete(name)
         self.end_turn()
         await self.catch_up()
@@ -227,7 +227,7 @@ class Edge(Runtime):
         self.sent += 1
         self.note_activity()
 
-    async def happened(self) -> None:
+    async def wait_for_activity(self) -> None:
         """Wait for activity."""
         self._is_awaited = True
         await self._happened.wait()
@@ -332,13 +332,13 @@ class Edge(Runtime):
                 pass  # confirms that wait for the disk are unsent, too
             elif is_late and late < LATE_ROUNDS_MAX:
                 late += 1
-            elif idle < REACTION_FACTOR and self.is_owed():
+            elif idle < REACTION_FACTOR and self.awaits_reaction():
                 idle += 1
             else:
                 self._given_up = {session: session.next_tag for session in self._sessions()}
                 return
 
-    def is_owed(self) -> bool:
+    def awaits_reaction(self) -> bool:
         """Whether a consumer has an unacknowledged delivery for whose reaction `quiet` has not yet waited in vain."""
         for session in self._sessions():
             newest = next(reversed(session.unacked), 0)

@@ -78,7 +78,7 @@ def celery_worker(
     with celery_app(app, broker, **(conf or {})):
         _CELERY_AT_WORK.append(f"{app.main!r}")
         try:
-            with _awake(app), start_worker(app, **options) as worker:
+            with _keep_awake(app), start_worker(app, **options) as worker:
                 try:
                     yield worker
                 finally:
@@ -88,7 +88,7 @@ def celery_worker(
 
 
 @contextmanager
-def _awake(app: Any) -> Iterator[None]:
+def _keep_awake(app: Any) -> Iterator[None]:
     """Keep the loop of the application's worker running. Without input it sleeps for up to 10 s, even if it should ask
     for another message (because a task with an ETA took the only slot) or should end.
     """

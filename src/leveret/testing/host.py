@@ -75,7 +75,7 @@ class Host:
             found = function()
             with trio.move_on_after(within_s):
                 while not is_enough(found):
-                    await self.edge.happened()
+                    await self.edge.wait_for_activity()
                     await self.edge.catch_up()
                     found = function()
             return found

@@ -15,7 +15,7 @@ MESSAGES_MAX = 5
 BINDINGS_MAX = 5
 
 
-def why_not_there(edge: "Edge", recorder: Recorder, vhost: str, queue: str) -> list[str]:
+def reasons_for_missing(edge: "Edge", recorder: Recorder, vhost: str, queue: str) -> list[str]:
     """Possible reasons for a missing queue or missing messages. Call it in the broker's loop."""
     lines = [
         f"queue {queue!r} was deleted at {event.at:g} s"

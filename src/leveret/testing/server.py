@@ -27,7 +27,7 @@ from ..amqp_frontend.wire.states import ChannelState
 from ..engine import Client, Clock, Deadlines, Queue
 from .consumer_timeouts import handler_with_warning
 from .options import EdgeOptions
-from .single_events import behind_open, single_events
+from .single_events import input_after_open, single_events
 from .virtual_clock import EngineClock
 
 #: Confirms as (tag, multiple, is_ack).
@@ -343,7 +343,7 @@ class WatchedEndpoint(Endpoint):
                 await _pause(faults.write_delay_s(self))
                 return
 
-    async def _let_consumers_take(self, queue: Queue) -> None:
+    async def _throttle_publisher(self, queue: Queue) -> None:
         """No effect: when a test broker is quiet, all input of clients was read."""
 
     def handle(self, session: AmqpSession, data: bytes) -> Step:
@@ -359,7 +359,7 @@ class WatchedEndpoint(Endpoint):
         step = handle_bytes(session, data)
         if not was_open and session.login.client is not None:
             tap.opened(session)
-            rest, self.tapped = behind_open(self.tapped), b""
+            rest, self.tapped = input_after_open(self.tapped), b""
             if rest:
                 tap.received(session, rest)
         return step

@@ -22,7 +22,7 @@ def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
         yield event
 
 
-def behind_open(handshake: bytes) -> bytes:
+def input_after_open(handshake: bytes) -> bytes:
     """The input after a client's connection.open."""
     position = 8
     while position + 7 < len(handshake):

@@ -277,7 +277,7 @@ class VirtualHostView(VirtualHostAssertions):
                     if not pending_of(edge, self.name, is_ignored, due):
                         return ""
                     if edge.activity == seen:
-                        await edge.happened()
+                        await edge.wait_for_activity()
             pending = pending_of(edge, self.name, is_ignored, due)
             if not pending:
                 return ""
