@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from journal_workload import ID, PATH, Driver
+from journal_workload import PATH, Driver, opened
 from simulated_files import SimulatedFiles
 
-from leveret.engine import ManualClock
-from leveret.journal import Journal, JournalOptions
+from leveret.journal import JournalOptions
 from leveret.journal.disk.segment import Scan, path_of, segment_name, segments_in
 from leveret.journal.format.block import Block
 from leveret.journal.recovery.check import Report, verify
@@ -19,7 +18,7 @@ def written() -> SimulatedFiles:
     """A journal of several segments of several blocks, closed."""
     files = SimulatedFiles()
     options = JournalOptions(segment_size=1500, preallocate_size=0)
-    driver = Driver(Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID))
+    driver = Driver(opened(files, options))
     driver.declare("a")
     for _ in range(20):
         driver.publish([b"x" * 200], "a")

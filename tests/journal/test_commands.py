@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from journal_workload import ID, PATH, SMALL, Driver, model_of, run_workload
+from journal_workload import ID, PATH, SMALL, Driver, model_of, opened, run_workload
 from simulated_files import SimulatedFiles
 
 from leveret.__main__ import main
@@ -127,7 +127,7 @@ def test_repair_without_the_format_file(journal: tuple[Path, Driver], tmp_path: 
 
 def recorded() -> tuple[SimulatedFiles, Driver, list[str]]:
     files = SimulatedFiles()
-    driver = Driver(Journal.open(PATH, ManualClock(), SMALL, files=files, threaded=False, new_id=ID))
+    driver = Driver(opened(files))
     run_workload(driver)
     for _ in range(12):
         driver.publish([b"more" * 200], "a")

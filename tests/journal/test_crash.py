@@ -6,19 +6,14 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from journal_workload import ID, PATH, SMALL, Driver, Model, make_content, model_of, run_workload
+from journal_workload import PATH, Driver, Model, make_content, model_of, opened, run_workload
 from simulated_files import SimulatedFiles
 
-from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
 from leveret.journal import Damaged, Journal, JournalError, JournalOptions, NotInJournal, recover
 from leveret.journal.disk.segment import segments_in
 
 ONE_SEGMENT = JournalOptions(preallocate_size=0)
-
-
-def opened(files: SimulatedFiles, options: JournalOptions = SMALL) -> Journal:
-    return Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID)
 
 
 def copy_of(driver: Driver) -> Model:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from journal_workload import ID, PATH, Driver, model_of
+from journal_workload import opened as opened_journal
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Field, ManualClock, encode_table
@@ -28,7 +29,7 @@ from leveret.journal.format.record import QUEUE
 
 def opened(files: SimulatedFiles, *, segment_size: int = 10**6, fsync: str = "commit") -> Journal:
     options = JournalOptions(segment_size=segment_size, preallocate_size=0, fsync=fsync, fsync_interval_ms=0)
-    return Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID)
+    return opened_journal(files, options)
 
 
 def started(files: SimulatedFiles, **options: int) -> tuple[Driver, list[JournalError], list[int]]:
@@ -223,7 +224,7 @@ def test_preallocation_that_the_system_refuses_is_done_without() -> None:
     files = SimulatedFiles()
     files.fault = lambda operation, path: operation == "preallocate" and _raise(errno.EOPNOTSUPP)
     options = JournalOptions(preallocate_size=4096)
-    driver = Driver(Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID))
+    driver = Driver(opened_journal(files, options))
     driver.declare("a")
     assert driver.journal.wait(driver.journal.commit())
     assert driver.journal.state is WriterState.RUNNING
@@ -306,7 +307,7 @@ class Life:
         self.met: tuple[str, str] | None = None
         self._before = ("", "")
         options = JournalOptions(segment_size=600, preallocate_size=64, reserve_size=100)
-        self.driver = Driver(Journal.open(PATH, ManualClock(), options, files=self.files, threaded=False, new_id=ID))
+        self.driver = Driver(opened_journal(self.files, options))
         self.journal = self.driver.journal
         self.journal.set_callbacks(self._durable, self.errors.append)
         self.files.fault = self._fault

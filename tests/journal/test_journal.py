@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from journal_workload import ID, PATH, SMALL, Driver, make_content, model_of, run_workload
+from journal_workload import PATH, SMALL, Driver, make_content, model_of, opened, run_workload
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
@@ -26,10 +26,6 @@ from leveret.journal import (
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.format.record import COUNTED, ENQUEUED, PUBLISHED
 from leveret.journal.recovery.recovery import IDS_SKIPPED
-
-
-def opened(files: SimulatedFiles, options: JournalOptions = SMALL) -> Journal:
-    return Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID)
 
 
 def test_a_restart_changes_nothing() -> None:

@@ -5,7 +5,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from journal_workload import ID, PATH, SMALL, Driver
+from journal_workload import PATH, SMALL, Driver, opened
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
@@ -20,7 +20,7 @@ from leveret.journal.recovery.reader import JournalReader
 
 def driver_on(files: SimulatedFiles, options: JournalOptions = SMALL, clock: ManualClock | None = None) -> Driver:
     clock = clock or ManualClock()
-    return Driver(Journal.open(PATH, clock, options, files=files, threaded=False, new_id=ID), clock)
+    return Driver(opened(files, options, clock), clock)
 
 
 def turn(driver: Driver) -> None:

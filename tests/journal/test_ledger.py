@@ -10,10 +10,9 @@ from random import Random
 
 import pytest
 from effort import examples
-from journal_workload import ID, PATH, Driver
+from journal_workload import PATH, Driver, opened
 from simulated_files import SimulatedFiles
 
-from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
 from leveret.journal import Journal, JournalOptions, JournalReader, RecoveredQueue, recover, register_reader
 from leveret.journal.appending import ledger as ledgers
@@ -240,7 +239,7 @@ class Journalled(Driver):
 
     def opened(self) -> Journal:
         options = JournalOptions(segment_size=1500, preallocate_size=0)
-        return Journal.open(PATH, ManualClock(), options, files=self.files, threaded=False, new_id=ID)
+        return opened(self.files, options)
 
     def turn(self) -> None:
         """And all that is to be done for it."""

@@ -8,31 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded_broker import USER, RecordedBroker
+from recorded_broker import RecordedBroker
 
 from leveret.engine import (
-    PLAIN,
-    Envelope,
     EventKind,
     Field,
     LeftEvent,
     PublishedEvent,
-    encode_header,
-    scan_properties,
 )
 from leveret.engine.move_targets import FindTarget, to_exchange, to_origin, to_queue
 from leveret.engine.moving import MOVED, OCTETS, Choice, Moving, why_not
+from leveret.testing.harness import Harness
 
 COUNT = 130
 ALL = Choice(lambda message: True)
-
-
-def _turn(world: RecordedBroker) -> None:
-    """What was done is on the disk, as at the end of a turn."""
-    while world.broker.end_turn():
-        world.journal.commit()
-    world.journal.commit()
-    world.journal.wait(world.journal.next_lsn)
 
 
 def _started(path: Path, arguments: dict[str, Any], count: int = COUNT) -> RecordedBroker:
@@ -40,7 +29,8 @@ def _started(path: Path, arguments: dict[str, Any], count: int = COUNT) -> Recor
     world.declare("from", arguments=arguments)
     world.declare("to", arguments=arguments)
     for number in range(count):
-        _publish(world, "", "from", b"%d" % number, priority=number % 4, headers={"n": Field("l", number)})
+        more = {"priority": number % 4, "headers": {"n": number}}
+        Harness.publish(world, str(number), key="from", delivery_mode=2, **more)
     world.settle()
     return world
 
@@ -50,10 +40,6 @@ def _moving(world: RecordedBroker, find_target: Callable[[Any], FindTarget] | No
     return Moving(
         world.vhost.queues.named("from"), client, choice, None if find_target is None else find_target(client), "moved"
     )
-
-
-def _bodies(world: RecordedBroker, name: str) -> list[bytes]:
-    return [message.body for message in world.vhost.queues.named(name).messages()]
 
 
 def _into_to(client: Any) -> FindTarget:
@@ -73,16 +59,16 @@ KINDS = {
 def test_a_kill_between_two_slices(tmp_path: Path, kind: str, slices: int) -> None:
     """Each message is in one of both queues, in order, and all that a slice moved is in the second."""
     world = _started(tmp_path, KINDS[kind])
-    before = _bodies(world, "from")
+    before = world.bodies("from")
     moving = _moving(world, _into_to)
     for _ in range(slices):
         moving.work(40)
-        _turn(world)
+        world.end_turn()
     moved = moving.done
     assert (moved, moving.is_done) == (min(40 * slices, COUNT), slices == 5)
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")
-    assert (_bodies(again, "to"), _bodies(again, "from")) == (before[:moved], before[moved:])
+    assert (again.bodies("to"), again.bodies("from")) == (before[:moved], before[moved:])
     again.journal.close()
 
 
@@ -94,7 +80,7 @@ def test_a_kill_before_it_is_written(tmp_path: Path) -> None:
     assert moving.done == MOVED
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")
-    assert (len(_bodies(again, "from")), _bodies(again, "to")) == (COUNT, [])
+    assert (len(again.bodies("from")), again.bodies("to")) == (COUNT, [])
     again.journal.close()
 
 
@@ -107,11 +93,11 @@ def test_what_is_chosen(tmp_path: Path) -> None:
     world.publish("from", body=b"101")
     while not moving.is_done:
         moving.work()
-    assert _bodies(world, "to") == [b"1", b"11"]
+    assert world.bodies("to") == [b"1", b"11"]
     limited = _moving(world, _into_to, Choice(lambda one: True, limit=3))
     while not limited.is_done:
         limited.work(2)
-    assert _bodies(world, "to")[2:] == [b"0", b"2", b"3"]
+    assert world.bodies("to")[2:] == [b"0", b"2", b"3"]
     world.journal.close()
 
 
@@ -119,7 +105,7 @@ def test_large_messages_are_looked_at_a_few_at_a_time(tmp_path: Path) -> None:
     """A slice is short whatever they weigh."""
     world = _started(tmp_path, {}, 0)
     for _ in range(5):
-        _publish(world, "", "from", bytes(OCTETS // 2))
+        Harness.publish(world, bytes(OCTETS // 2), key="from", delivery_mode=2)
     world.settle()
     moving = _moving(world, _into_to, Choice(lambda one: b"x" in one.body))
     moving.work()
@@ -135,7 +121,7 @@ def test_positions_end_it_early(tmp_path: Path) -> None:
     moving = _moving(world, _into_to, Choice(lambda one: True, frozenset(positions[10:12])))
     moving.work()
     assert (moving.done, moving.looked_at, moving.is_done) == (2, 2, True)
-    assert _bodies(world, "to") == [b"10", b"11"]
+    assert world.bodies("to") == [b"10", b"11"]
     world.journal.close()
 
 
@@ -172,11 +158,11 @@ def test_discarded(tmp_path: Path) -> None:
     world = _started(tmp_path, {}, 10)
     moving = _moving(world, None, Choice(lambda one: one.body in (b"3", b"7")))
     moving.work()
-    _turn(world)
+    world.end_turn()
     assert (moving.done, moving.is_done) == (2, True)
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")
-    assert _bodies(again, "from") == [b"%d" % number for number in range(10) if number not in (3, 7)]
+    assert again.bodies("from") == [b"%d" % number for number in range(10) if number not in (3, 7)]
     again.journal.close()
 
 
@@ -189,7 +175,7 @@ def test_no_room(tmp_path: Path, overflow: bytes) -> None:
     moving.work()
     moving.work()
     assert (moving.waits_for, moving.done, moving.looked_at) == ("room in queue 'small'", 2, 2)
-    assert (_bodies(world, "small"), len(_bodies(world, "from"))) == ([b"0", b"1"], 3)
+    assert (world.bodies("small"), len(world.bodies("from"))) == ([b"0", b"1"], 3)
     world.get("small", 2)
     moving.work()
     assert (moving.waits_for, moving.done) == ("room in queue 'small'", 4)
@@ -205,12 +191,12 @@ def test_back_to_where_they_came_from(tmp_path: Path) -> None:
     world.declare("orders", arguments=dead)
     world.vhost.bindings.add("queue", "orders", "amq.topic", "order.#", {})
     for name in ("order.new", "order.old"):
-        _publish(world, "amq.topic", name)
+        Harness.publish(world, "x", exchange="amq.topic", key=name, delivery_mode=2)
     for _ in range(2):
         tag = world.session.get(world.vhost.queues.named("orders"), no_ack=False)[0]
         world.session.reject(tag, multiple=False, requeue=False)
     world.settle()
-    assert len(_bodies(world, "from")) == 2
+    assert len(world.bodies("from")) == 2
     _moving(world, lambda client: to_origin(client, into_queue=False, without_history=False), _first(1)).work()
     _moving(world, lambda client: to_origin(client, into_queue=True, without_history=True)).work()
     kept, clean = list(world.vhost.queues.named("orders").messages())
@@ -240,10 +226,3 @@ def test_queues_that_keep_their_messages(tmp_path: Path) -> None:
 
 def _first(count: int) -> Choice:
     return Choice(lambda message: True, limit=count)
-
-
-def _publish(world: RecordedBroker, exchange: str, key: str, body: bytes = b"x", **more: Any) -> None:
-    header = encode_header(len(body), {"delivery_mode": 2, **more})
-    envelope = Envelope(exchange, key, scan_properties(header[12:]))
-    route = world.vhost.router.route(exchange, key, USER)
-    world.session.publish(route, envelope, [PLAIN.join(header, body)], mandatory=False)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from desk import load
 from journal_workload import ID, PATH, Driver
+from journal_workload import opened as opened_journal
 from simulated_files import SimulatedFiles
 
 from leveret.engine import (
@@ -20,7 +21,7 @@ from leveret.engine import (
     encode_table,
     publish_by_name,
 )
-from leveret.journal import Declared, ForeignDirectory, Journal, JournalOptions, Record, WriterState
+from leveret.journal import Declared, ForeignDirectory, JournalOptions, Record, WriterState
 from leveret.journal.disk.directory import Directory, read_format
 from leveret.journal.format import needs
 from leveret.journal.format.errors import Damaged, NewerJournal
@@ -37,7 +38,7 @@ PARAMETER_OF_IT = Declared(PARAMETER, IS_DURABLE, "", b"{}")
 
 def opened(files: SimulatedFiles) -> Driver:
     options = JournalOptions(preallocate_size=0)
-    driver = Driver(Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID))
+    driver = Driver(opened_journal(files, options))
     driver.declare("a")
     return driver
 

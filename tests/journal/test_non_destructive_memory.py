@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 from reachable import reachable
 
-from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Message, User
+from leveret.engine import Client, Envelope, Message
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.engine.stores.paged_message import PagedMessage
-from leveret.journal import Journal, JournalOptions
-from leveret.journal.recording.pager import JournalPager
-from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
+from leveret.journal import JournalOptions
+from leveret.testing.harness import Harness
 
-USER = User("guest")
 COUNT, SIZE, RUN = 20_000, 1024, 50
 BUDGET = 1024 * 1024
 MEASURED = 15  # a look at all that the broker holds takes a tenth of a second: not each of 600 rounds gets one
@@ -26,60 +23,48 @@ KEPT = {"x-non-destructive": Field("t", True)}
 LAST_VALUES = {"x-last-value-key": Field("S", b"k")}
 
 
-class Desk:
+class Desk(Harness):
     """A broker on real files, with one client that reads nothing back until it is asked to."""
 
+    ends_turns = has_temp_store = False
+
     def __init__(self, directory: Path, arguments: FieldTable) -> None:
-        self.clock = ManualClock()
-        self.broker = Broker(self.clock)
-        self.journal = Journal.open(str(directory), self.clock, JournalOptions(fsync="never"), threaded=False)
-        recorder = Recorder(self.broker, self.journal)
-        self.broker.context.storage.pager = JournalPager(self.broker, self.journal, recorder, BUDGET)
-        restore(self.broker, self.journal, recorder)
         self.got: dict[str, list[int]] = {}
-        self.client: Client = self.broker.connections.open("/", USER, name="c", flush=self.flush)
-        self.session = self.client.open_session()
-        self.queue = self.client.vhost.queues.declare("q", client=self.client, durable=True, arguments=arguments)
+        super().__init__(journal=directory, journal_options=JournalOptions(fsync="never"), memory=BUDGET)
+        self.q = self.queue(client=self.client, **arguments)
 
-    def flush(self) -> None:
-        for effect in self.client.take_outbox():
-            if isinstance(effect, Delivered):
-                numbers = [int(PLAIN.split(content)[1][:8]) for content in effect.contents]
-                self.got.setdefault(getattr(effect.consumer, "tag", ""), []).extend(numbers)
-        self.client.drained()
+    def read(self, client: Client) -> None:
+        """Numbers are kept, and no contents."""
+        super().read(client)
+        for one in self.deliveries:
+            self.got.setdefault(one.consumer.tag, []).append(int(one.body[:8]))
+        self.deliveries.clear()
 
-    def end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.scheduler.load() or self.broker.scheduler.hungry:
-            pass
-        self.journal.commit()
-        assert self.journal.wait(self.journal.next_lsn)
-
-    def publish(self, numbers: range, keys: int = COUNT) -> None:
+    def fill(self, numbers: range, keys: int = COUNT) -> None:
         """A run of messages, each with its number, and the key that it has among so many."""
         headers = [
             encode_header(SIZE, {"delivery_mode": 2, "headers": {"k": Field("l", number % keys)}}) for number in numbers
         ]
         envelope = Envelope("", "q", scan_properties(headers[0][12:]))
         bodies = [b"%08d" % number + bytes(SIZE - 8) for number in numbers]
-        route = self.client.vhost.router.route("", "q", USER)
-        self.session.publish(route, envelope, list(map(PLAIN.join, headers, bodies)), mandatory=False)
+        self.session.publish(self.route("q"), envelope, list(map(PLAIN.join, headers, bodies)), mandatory=False)
         self.end_turn()
 
     def close(self) -> None:
         self.client.close()
-        self.journal.close()
+        super().close()
 
     @property
     def log(self) -> NonDestructiveStore:
         """Of a non-destructive queue."""
-        assert isinstance(self.queue.store, NonDestructiveStore)
-        return self.queue.store
+        assert isinstance(self.q.store, NonDestructiveStore)
+        return self.q.store
 
     @property
     def content_octets(self) -> int:
         """Of all contents of messages that the queue holds in memory, each counted once."""
         log = self.log
-        windows = [message for reader in (None, *self.queue.consumers) for message in log.windows.all(reader)]
+        windows = [message for reader in (None, *self.q.consumers) for message in log.windows.all(reader)]
         return sum({id(message.content): len(message.content) for message in (*log, *windows)}.values())
 
     @property
@@ -102,7 +87,7 @@ def test_what_is_read_back_is_seen(tmp_path: Path) -> None:
     """The measure of the tests below, so that they can fail: contents that come back into memory count."""
     desk = Desk(tmp_path / "j", LAST_VALUES)
     for start in range(0, 4000, RUN):
-        desk.publish(range(start, start + RUN))
+        desk.fill(range(start, start + RUN))
     assert desk.broker_octets <= BUDGET
     held = [one for one in reachable(desk) if isinstance(one, PagedMessage) and one.is_left]
     for message in held:
@@ -116,7 +101,7 @@ def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "j", KEPT)
     most = 0
     for start in range(0, COUNT, RUN):
-        desk.publish(range(start, start + RUN))
+        desk.fill(range(start, start + RUN))
         most = max(most, desk.content_octets)
     assert len(desk.log) == COUNT and desk.log.in_memory < COUNT // 20
     assert most <= BUDGET
@@ -124,10 +109,8 @@ def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
     assert desk.columns_octets <= 40 * COUNT
 
     fast, slow = desk.client.open_session(), desk.client.open_session()
-    slow.limit(3, total=False)
-    slow.consume(desk.queue, "slow", no_ack=False, exclusive=False, arguments={})
-    fast.limit(700, total=False)
-    fast.consume(desk.queue, "fast", no_ack=False, exclusive=False, arguments={})
+    desk.consume(tag="slow", by=slow, prefetch=3)
+    desk.consume(tag="fast", by=fast, prefetch=700)
     desk.end_turn()
     while fast.unacked:
         fast.ack_each(list(fast.unacked))
@@ -138,7 +121,7 @@ def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
     assert desk.got["slow"] == list(range(len(desk.got["slow"]))) and len(desk.got["slow"]) > 20
     assert most <= BUDGET + 2 * (SIZE + 100)  # each window has room for one message at least
 
-    got = desk.session.get(desk.queue, no_ack=True)
+    got = desk.session.get(desk.q, no_ack=True)
     assert got is not None and got[1].body[:8] == b"00000000" and got[3] == COUNT
     desk.close()
     del desk, got, fast, slow
@@ -147,7 +130,7 @@ def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
     assert len(again.log) == COUNT and again.content_octets == 0
     assert again.broker_octets <= BUDGET
     assert again.columns_octets <= 40 * COUNT
-    again.session.consume(again.queue, "again", no_ack=True, exclusive=False, arguments={})
+    again.consume(tag="again", no_ack=True)
     again.end_turn()
     assert again.got["again"] == list(range(COUNT))
     again.close()
@@ -157,23 +140,22 @@ def test_last_values_stay_within_the_budget(tmp_path: Path) -> None:
     """20,000 keys, two values each; while they come, after a restart, and while a slow consumer takes them."""
     desk = Desk(tmp_path / "j", LAST_VALUES)
     for start in range(0, 2 * COUNT, RUN):
-        desk.publish(range(start, start + RUN))
-    assert desk.queue.ready_count == COUNT
+        desk.fill(range(start, start + RUN))
+    assert desk.q.ready_count == COUNT
     assert desk.broker_octets <= BUDGET
     desk.close()
     del desk
     again = Desk(tmp_path / "j", LAST_VALUES)
-    assert again.queue.ready_count == COUNT
+    assert again.q.ready_count == COUNT
     assert again.broker_octets <= BUDGET
-    again.publish(range(3 * COUNT, 3 * COUNT + RUN))  # newer ones of keys that are known, at the places of the old
-    assert again.queue.ready_count == COUNT
-    again.session.limit(100, total=False)
-    again.session.consume(again.queue, "t", no_ack=False, exclusive=False, arguments={})
+    again.fill(range(3 * COUNT, 3 * COUNT + RUN))  # newer ones of keys that are known, at the places of the old
+    assert again.q.ready_count == COUNT
+    again.consume(tag="t", prefetch=100)
     again.end_turn()
     while again.session.unacked:
         again.session.ack_each(list(again.session.unacked))
         again.end_turn()
-        if again.queue.ready_count % 5000 < 100:
+        if again.q.ready_count % 5000 < 100:
             assert again.broker_octets <= BUDGET + 100 * (SIZE + 100)
     assert again.got["t"] == [*range(3 * COUNT, 3 * COUNT + RUN), *range(COUNT + RUN, 2 * COUNT)]
     again.close()
@@ -185,9 +167,9 @@ def test_dead_letters_of_many_that_expire_at_once(tmp_path: Path, arguments: Fie
     rules = {"x-message-ttl": Field("l", 60_000), "x-dead-letter-exchange": Field("S", b"")}
     rules |= {"x-dead-letter-routing-key": Field("S", b"dead")}
     desk = Desk(tmp_path / "j", arguments | rules)
-    dead = desk.client.vhost.queues.declare("dead", client=desk.client, durable=True)
+    dead = desk.queue("dead", client=desk.client)
     for start in range(0, COUNT, RUN):
-        desk.publish(range(start, start + RUN))
+        desk.fill(range(start, start + RUN))
     desk.clock.advance_ns(61 * 1_000_000_000)
     desk.broker.advance()
     most = rounds = 0
@@ -197,9 +179,9 @@ def test_dead_letters_of_many_that_expire_at_once(tmp_path: Path, arguments: Fie
         if rounds <= 5 or not rounds % MEASURED:
             most = max(most, desk.broker_octets)
     desk.end_turn()
-    assert (desk.queue.ready_count, dead.ready_count) == (0, COUNT)
+    assert (desk.q.ready_count, dead.ready_count) == (0, COUNT)
     assert rounds > 3 and most <= 7 * BUDGET  # of 20: a slice that is read, and the other queue's share
-    desk.session.consume(dead, "t", no_ack=True, exclusive=False, arguments={})
+    desk.consume(dead, "t", no_ack=True)
     desk.end_turn()
     assert desk.got["t"] == list(range(COUNT))
     desk.close()

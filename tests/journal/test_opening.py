@@ -9,10 +9,10 @@ import contextlib
 from random import Random
 
 import pytest
-from journal_workload import ID, PATH, Driver, Model, model_of
+from journal_workload import PATH, Driver, Model, model_of
+from journal_workload import opened as opened_journal
 from simulated_files import SimulatedFiles
 
-from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalOptions, JournalReader
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.recovery.check import verify
@@ -27,7 +27,7 @@ class Struck(BaseException):
 
 
 def opened(files: SimulatedFiles) -> Journal:
-    return Journal.open(PATH, ManualClock(), OPTIONS, files=files, threaded=False, new_id=ID)
+    return opened_journal(files, OPTIONS)
 
 
 def left_by(at: int) -> tuple[SimulatedFiles, list[Model], int] | None:

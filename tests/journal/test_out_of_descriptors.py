@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from depth_world import PERSISTENT, DepthWorld
-from journal_workload import ID, PATH, Driver, model_of
+from journal_workload import ID, PATH, Driver, model_of, opened
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
@@ -159,7 +159,7 @@ def test_a_segment_that_is_deleted_under_the_writer() -> None:
     """Writing to it succeeds, but nobody would find it again: what is written from now on is not confirmed."""
     files = SimulatedFiles()
     options = JournalOptions(preallocate_size=0)
-    journal = Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID)
+    journal = opened(files, options)
     errors: list[JournalError] = []
     journal.set_callbacks(lambda lsn: None, errors.append)
     driver = Driver(journal)

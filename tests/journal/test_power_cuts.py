@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from journal_workload import ID, PATH, Driver, Model, model_of
+from journal_workload import ID, PATH, Driver, Model, model_of, opened
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
@@ -37,7 +37,7 @@ class Workload(Driver):
         super().__init__(self.opened())
 
     def opened(self) -> Journal:
-        return Journal.open(PATH, ManualClock(), TINY, files=self.files, threaded=False, new_id=ID)
+        return opened(self.files, TINY)
 
     def cut(self, operation: str, path: str) -> None:
         """Before the operation. What is left is opened twice: a start must not spoil it, nor what a reader saw."""
@@ -48,7 +48,7 @@ class Workload(Driver):
             after = self.files.power_cut(chance)
             self.cuts += 1
             for _ in range(2):
-                journal = Journal.open(PATH, ManualClock(), TINY, files=after, threaded=False, new_id=ID)
+                journal = opened(after, TINY)
                 assert model_of(journal.recovered, journal) in self.possible, f"before {operation} of {path}"
                 assert seen_lsn < journal.next_lsn, "a reader beside the broker saw what is gone"
                 journal.close()
@@ -121,7 +121,7 @@ def test_the_power_goes_at_any_moment(seed: int) -> None:
 def test_a_reader_is_durable_when_it_is_said_to_be() -> None:
     """Else its segments go, and it goes on where it was long ago. The same of one that is forgotten."""
     files = SimulatedFiles()
-    Journal.open(PATH, ManualClock(), TINY, files=files, threaded=False, new_id=ID).close()
+    opened(files, TINY).close()
     for lsn in (5, 9):
         register_reader(PATH, "spark", lsn, files)
         assert reader_offsets(PATH, files.power_cut()) == {"spark": lsn}
@@ -168,7 +168,7 @@ def test_an_interval_ends_although_nothing_more_comes() -> None:
 def test_a_sync_that_fails_while_a_segment_begins_is_not_repeated(error: int) -> None:
     """Whatever the errno says: the system may have thrown away what it could not write, and the next sync succeeds."""
     files = SimulatedFiles()
-    driver = Driver(Journal.open(PATH, ManualClock(), TINY, files=files, threaded=False, new_id=ID))
+    driver = Driver(opened(files, TINY))
     driver.declare("a")
     driver.journal.wait(driver.journal.commit())
     driver.journal.begin_segment()

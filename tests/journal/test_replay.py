@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from journal_workload import ID, PATH, make_content
+from journal_workload import PATH, make_content, opened
 from simulated_files import SimulatedFiles
 
-from leveret.engine import TERMINAL, ManualClock
+from leveret.engine import TERMINAL
 from leveret.engine.events import EventKind
 from leveret.engine.messages.content import PLAIN
-from leveret.journal import Bound, ContentReader, Declared, Journal, JournalOptions, MessageState, Recovered, recover
+from leveret.journal import Bound, ContentReader, Declared, JournalOptions, MessageState, Recovered, recover
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.format.heap import IS_DURABLE, IdsSeen
 from leveret.journal.format.record import (
@@ -76,7 +76,7 @@ class Desk:
     def __init__(self) -> None:
         self.files = SimulatedFiles()
         self.files.keeps_log = False
-        self.journal = Journal.open(PATH, ManualClock(), OPTIONS, files=self.files, threaded=False, new_id=ID)
+        self.journal = opened(self.files, OPTIONS)
         objects, messages = self.journal.objects, self.journal.messages
         self.lsns: dict[int, int] = {}
         self.vhost = objects.define(VHOST, 0, "/")

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from journal_workload import ID, PATH, Driver, model_of
+from journal_workload import PATH, Driver, model_of
+from journal_workload import opened as opened_journal
 from simulated_files import SimulatedFiles
 
-from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalOptions, WriterState, register_reader
 from leveret.journal.disk.files import REAL
 from leveret.journal.disk.reserve import Reserve
@@ -19,7 +19,7 @@ FILE = f"{PATH}/reserve"
 
 def opened(files: SimulatedFiles, **more: int) -> Journal:
     options = JournalOptions(preallocate_size=0, reserve_size=SIZE, **more)
-    return Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID)
+    return opened_journal(files, options)
 
 
 def filled(files: SimulatedFiles) -> Driver:

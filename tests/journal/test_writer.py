@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from journal_workload import ID, PATH, Driver, model_of
+from journal_workload import ID, PATH, Driver, model_of, opened
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
@@ -39,7 +39,7 @@ class Watched:
         self.asked: list[str] = []
         self.fails: Callable[[str, str], object] = lambda operation, path: None
         options = JournalOptions(preallocate_size=0, reserve_size=RESERVE)
-        self.journal = Journal.open(PATH, ManualClock(), options, files=self.files, threaded=False, new_id=ID)
+        self.journal = opened(self.files, options)
         self.driver = Driver(self.journal)
         self.driver.declare("a")
         self.driver.publish([b"1", b"2", b"3"], "a")

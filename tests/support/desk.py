@@ -24,7 +24,7 @@ from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.options import broker_options
 from leveret.engine import VirtualHost
 from leveret.operator.control import ControlTable
-from leveret.settings import Configuration, load_configuration
+from leveret.testing.harness import load
 
 C = commands
 GETS, PUBLISHES, TRANSACTS = 1, 2, 3  # channels
@@ -197,13 +197,6 @@ class Desk(ABC):
     def exists(self, queue: str) -> bool:
         """Whether there is such a queue."""
         return any(one["name"] == queue for one in self.command("queues"))
-
-
-def load(settings: str) -> Configuration:
-    """TOML text that has no faults."""
-    configuration, faults = load_configuration([("desk.toml", settings)])
-    assert not faults, faults
-    return configuration
 
 
 class VirtualDesk(Desk):

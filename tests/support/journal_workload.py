@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from simulated_files import SimulatedFiles
+
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
 from leveret.engine.messages.content import PLAIN, encode_header
@@ -13,6 +15,12 @@ from leveret.journal.recovery.recovered import FRESH
 PATH = "journal"
 SMALL = JournalOptions(segment_size=6000, preallocate_size=0)
 ID = bytes(range(16))
+
+
+def opened(files: SimulatedFiles, options: JournalOptions = SMALL, clock: ManualClock | None = None) -> Journal:
+    """A journal on simulated files that writes when it is told to."""
+    return Journal.open(PATH, clock or ManualClock(), options, files=files, threaded=False, new_id=ID)
+
 
 #: queue name -> message id -> (body, state)
 Model = dict[str, dict[int, tuple[bytes, MessageState]]]
