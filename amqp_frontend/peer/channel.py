@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...engine import Commit, Envelope, Queue, Route, ServiceExchange, Session, part_of
+from ...engine import BulkDelete, Commit, Envelope, Queue, Route, ServiceExchange, Session, part_of
 from ..wire.channel_reader import ChannelReader
 from ..wire.publish_memory import PublishMemory
 
@@ -63,9 +63,9 @@ def part_max_of(route: Route) -> int:
 
 
 class Channel(ChannelReader):
-    """One open (or closing) channel of a connection that is logged in."""
+    """One open (or closing) channel of a connection that is logged in. `bulk_delete`: its purge or delete under way."""
 
-    __slots__ = ("last_queue", "session")
+    __slots__ = ("bulk_delete", "last_queue", "session")
 
     def __init__(
         self, number: int, session: Session, memory: PublishMemory, *, frame_max: int, message_size_max: int
@@ -73,6 +73,7 @@ class Channel(ChannelReader):
         super().__init__(number, memory, frame_max=frame_max, message_size_max=message_size_max)
         self.session = session
         self.last_queue = ""
+        self.bulk_delete: BulkDelete | None = None
 
 
 @dataclass(slots=True)

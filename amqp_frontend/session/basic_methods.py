@@ -80,7 +80,7 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> ChannelMethod | None:
     assert session.login.vhost is not None
     queue = session.login.vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.login.client)
-    if session.must_wait_for(queue, method):
+    if queue.is_busy():
         return ChannelMethod(channel.number, channel, method)
     got = channel.session.get(queue, no_ack=method.no_ack)
     if got is None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ...engine import Broker, BulkDelete, Clock, Deadlines, Envelope, Queue
+from ...engine import Broker, Clock, Deadlines, Envelope
 from ..flow.parking import Parking, Work
 from ..flow.steps import Step, Turn
 from ..options import FrontendOptions
@@ -17,8 +17,6 @@ from ..peer.channel import Channel
 from ..peer.deliveries import render_returns
 from ..peer.login import Login, Peer
 from ..peer.output import Output
-from ..wire.codec import Method
-from ..wire.events import ChannelMethod
 from ..wire.frames import Connection
 from ..wire.large_output import Octets
 from ..wire.peer_errors import InternalError, NoQueueDeclared
@@ -83,8 +81,6 @@ class AmqpSession:
         )
         self.output.on_session_failed = self.closing.session_failed
         self.backlog.parking.on_timeout = self.closing.expel
-        self._bulk_delete: BulkDelete | None = None  # for which `_emptied_for` waits
-        self._emptied_for: Method | None = None
 
     # -- for the edge -----------------------------------------------------------------------------------------------
 
@@ -170,27 +166,6 @@ class AmqpSession:
         if not channel.last_queue:
             raise NoQueueDeclared
         return channel.last_queue
-
-    def must_wait_for(self, queue: Queue | None, method: Method) -> bool:
-        """Whether a method on a queue has to wait for another turn, because messages come or go in slices."""
-        if self._emptied_for is method:
-            assert self._bulk_delete is not None
-            return not self._bulk_delete.is_small
-        return queue is not None and queue.is_busy()
-
-    def wait_until_small(self, bulk_delete: BulkDelete, channel: Channel, method: Method) -> ChannelMethod:
-        """Let a purge or delete wait until the bulk delete has left few messages in the queue."""
-        self._bulk_delete, self._emptied_for = bulk_delete, method
-        return ChannelMethod(channel.number, channel, method)
-
-    def count_before(self, method: Method) -> int | None:
-        """End the method's wait. Returns: messages that the bulk delete removed for it; None: it did not wait."""
-        bulk_delete = self._bulk_delete
-        if bulk_delete is None or self._emptied_for is not method:
-            return None
-        self._bulk_delete = self._emptied_for = None
-        self.journal.has_acted = True  # the answer also states that these are deleted
-        return bulk_delete.finish()
 
     def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:
         """Send basic.return for mandatory messages that reached no queue."""

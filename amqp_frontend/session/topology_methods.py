@@ -11,7 +11,7 @@ from ..wire.events import ChannelMethod
 from .session import AmqpSession, Handler
 
 if TYPE_CHECKING:
-    from ...engine import Client, FieldTable, VirtualHost
+    from ...engine import Client, FieldTable, Queue, VirtualHost
 
 #: Carriage return and line feed are removed from declared names, not refused (behaviour page 0.7). In publish, consume,
 #: get and purge they stay, so that a name with them is not found.
@@ -139,15 +139,32 @@ def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue
     session.output.send(channel.number, commands.Queue.UnbindOk)
 
 
+def _must_wait(channel: Channel, queue: "Queue | None") -> bool:
+    """Whether a purge or delete has to wait for another turn: for its bulk delete, or until the queue is not busy."""
+    if channel.bulk_delete is not None:
+        return not channel.bulk_delete.is_small
+    return queue is not None and queue.is_busy()
+
+
+def _finish_bulk_delete(session: AmqpSession, channel: Channel) -> int | None:
+    """End the method's wait. Returns: messages that the bulk delete removed for it; None: there was none."""
+    bulk_delete, channel.bulk_delete = channel.bulk_delete, None
+    if bulk_delete is None:
+        return None
+    session.journal.has_acted = True  # the answer also says that these are deleted
+    return bulk_delete.finish()
+
+
 def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> ChannelMethod | None:
     name = session.queue_name(channel, method.queue)
     vhost, client = _vhost(session), _client(session)
     queue = vhost.queues.get(name)
-    if session.must_wait_for(queue, method):
+    if _must_wait(channel, queue):
         return ChannelMethod(channel.number, channel, method)
-    before = session.count_before(method)
+    before = _finish_bulk_delete(session, channel)
     if before is None and queue is not None and is_large(queue, deletes=False):
-        return session.wait_until_small(vhost.queues.begin_purge(name, client), channel, method)
+        channel.bulk_delete = vhost.queues.begin_purge(name, client)
+        return ChannelMethod(channel.number, channel, method)
     count = vhost.queues.purge(name, client) + (before or 0)
     if not method.nowait:
         session.output.send(channel.number, commands.Queue.PurgeOk, count)
@@ -158,14 +175,14 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
     name = _queue_name(session, channel, method.queue)
     vhost, client = _vhost(session), _client(session)
     queue = vhost.queues.get(name)
-    if session.must_wait_for(queue, method):
+    if _must_wait(channel, queue):
         return ChannelMethod(channel.number, channel, method)
-    before = session.count_before(method)
+    before = _finish_bulk_delete(session, channel)
     # The conditions were checked when the deletion began; a half-deleted queue is deleted.
     if_unused, if_empty = method.if_unused and before is None, method.if_empty and before is None
     if before is None and queue is not None and is_large(queue, deletes=True):
-        bulk_delete = vhost.queues.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
-        return session.wait_until_small(bulk_delete, channel, method)
+        channel.bulk_delete = vhost.queues.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
+        return ChannelMethod(channel.number, channel, method)
     session.output.render()
     count = vhost.queues.delete(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
     if not method.nowait:
