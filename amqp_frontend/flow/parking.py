@@ -284,9 +284,9 @@ class Parking:
 
     `is_closing`: the peer's connection.close waits for parked work (`ParkedChannel.has_unconfirmed`).
 
-    `has_unread`: it was full and is not now, so octets of the peer may wait in the reader. `resume_channel`: handles
-    the parked work of a channel, up to a quota. `on_timeout`: called when no parked work could be published for too
-    long.
+    `has_unread`: octets of the peer may wait in the reader, because a turn was cut, or the parking was full and is not
+    now. `resume_channel`: handles the parked work of a channel, up to a quota. `on_timeout`: called when no parked work
+    could be published for too long.
     """
 
     __slots__ = (
@@ -324,6 +324,7 @@ class Parking:
     def end(self) -> None:
         """End with the connection. Drops the callables, so that no reference cycle remains."""
         self.drop_all()
+        self.has_unread = False
         self._notice.end()
         self._channel_flow.end()
         self.resume_channel = self.on_timeout = _nothing

@@ -17,20 +17,18 @@ class Unfinished(NamedTuple):
 class Backlog:
     """Unhandled input. `unfinished`: the rest of an event that exceeded its turn; later events are handled after it.
 
-    `parking`: parked work. `step`: the reason why the last turn ended.
+    `parking`: parked work.
     """
 
-    __slots__ = ("parking", "step", "unfinished")
+    __slots__ = ("parking", "unfinished")
 
     def __init__(self, parking: Parking) -> None:
         self.parking = parking
         self.unfinished: Unfinished | None = None
-        self.step = Step.DONE
 
     def clear(self) -> None:
         """End with the connection: drop all of it."""
         self.unfinished = None
-        self.step = Step.DONE
         self.parking.end()
 
     def leave(self, rest: Work, turn: Turn) -> Step:
@@ -57,7 +55,7 @@ class Backlog:
         if self.unfinished is not None:
             return not self.is_committing
         parking = self.parking
-        return self.step is Step.CUT or parking.has_unread or parking.next_ready() is not None or self.is_close_due
+        return parking.has_unread or parking.next_ready() is not None or self.is_close_due
 
     @property
     def is_close_due(self) -> bool:

@@ -57,9 +57,8 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     session.connection.receive_bytes(data)
     backlog = session.backlog
     backlog.parking.has_unread = False
-    backlog.step = step = Step.UNFINISHED
     if backlog.is_committing:
-        return step
+        return UNFINISHED
     while True:
         try:
             step = _handle_input(session, turn)
@@ -71,7 +70,8 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
         if session.connection.state is not ConnectionState.CLOSING:
             step = CLOSING  # refused: later input is ignored
             break
-    backlog.step = step
+    if step is CUT:
+        backlog.parking.has_unread = True
     if session.confirming.channels:
         session.confirming.send_due()
     return step
