@@ -90,9 +90,9 @@ class Restorer:
         self._exhausted: list[tuple[Queue, list[Message]]] = []  # at the delivery limit, ids falling
         self._replaced: list[tuple[Queue, Message | PagedEntry]] = []  # superseded by a newer value
 
-    def restore(self, queue: "Queue", found: RecoveredMessages, first_offset: int) -> int:
-        """Put a queue's messages back. `first_offset`: of a stream's first message. Returns how many."""
-        self._found, self._first_offset, self._forgets = found, first_offset, False
+    def restore(self, queue: "Queue", found: RecoveredMessages) -> int:
+        """Put a queue's messages back. Returns how many."""
+        self._found, self._forgets = found, False
         self._read_columns()
         self._queues.append(queue)
         queue.intake.restore(queue, self)
@@ -214,7 +214,6 @@ class Restorer:
     def restore_stream(self, queue: "Queue", intake: StreamIntake, log: StreamStore) -> None:
         """Put messages back into a stream, with their offsets."""
         sizes = self._sizes
-        log.start(self._first_offset)
         is_waiting = any(state.due_ms > self._wall_ms for state in self._found.states.values())
         in_journal = self._pages and not is_waiting
         for start, first, _, count in self._found.runs() if in_journal else ():

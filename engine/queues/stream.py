@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..delivery.consumer import Consumer
 from ..messages.content import OFFSET
 from ..messages.deaths import EXPIRED, MAXLEN
-from ..messages.field_table import integer_of
+from ..messages.field_table import Field, FieldTable, integer_of
 from ..messages.message import Envelope, Message
 from ..rules.stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, start_of
 from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, StreamStore
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .queue import Queue
     from .restore import Restorer
 
+#: Key of the notes for the journal.
+FIRST_OFFSET = "leveret first-offset"
 #: Reason in the events of a delayed message that leaves to be published again.
 DUE = "due"
 #: Segments of a bounded stream without a declared segment size, at least. It keeps nearer to its bound than RabbitMQ.
@@ -230,3 +232,16 @@ class StreamSettlement(ClassicSettlement):
 
     def reject(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         raise AssertionError("a client cannot reject messages of a stream")
+
+
+def notes_of(queue: "Queue", is_whole: bool) -> FieldTable:
+    """The offset of a stream's oldest message, for the journal."""
+    first_offset = queue.first_offset
+    return {FIRST_OFFSET: Field("l", first_offset)} if first_offset else {}
+
+
+def restore_notes(queue: "Queue", notes: FieldTable, newest_id: int) -> None:
+    """Restore the offset, before the messages are back."""
+    log = queue.store
+    assert isinstance(log, StreamStore)
+    log.start(integer_of(notes, FIRST_OFFSET) or 0)

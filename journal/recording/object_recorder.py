@@ -35,8 +35,7 @@ from .access_records import limits_octets, parameter_name, parameter_octets, pol
 #: Arguments for other attributes of a queue, and for the notes of its kind; no client can use these names, because
 #: they hold a space.
 OURS = "leveret "
-AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address", "leveret first-offset"
-MAKES_NO_QUEUES = "leveret makes-no-queues"
+AUTO_CREATED, ADDRESS, MAKES_NO_QUEUES = "leveret auto-created", "leveret address", "leveret makes-no-queues"
 _LOG = frozenset({LOGGED_TOPICS})
 _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)
 
@@ -143,8 +142,6 @@ class ObjectRecorder:
                 arguments[MAKES_NO_QUEUES] = Field("t", True)
             if subject.address != subject.name and "x-address" not in arguments:
                 arguments[ADDRESS] = Field("S", subject.address.encode())
-            if subject.first_offset:
-                arguments[FIRST_OFFSET] = Field("l", subject.first_offset)
             arguments.update(subject.kind.notes(subject, restated))
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             declared = Declared(QUEUE, properties, "", encode_table(arguments))

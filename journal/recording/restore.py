@@ -11,7 +11,6 @@ from ...engine import (
     FieldTable,
     Queue,
     decode_table,
-    integer_of,
 )
 from ...engine.state import Restorer, TopicLog
 from ...settings import Policy
@@ -21,7 +20,7 @@ from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE,
 from ..recovery.recovered import RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
-from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, MAKES_NO_QUEUES, OURS
+from .object_recorder import ADDRESS, AUTO_CREATED, MAKES_NO_QUEUES, OURS
 from .pager import Envelopes
 from .recorder import Recorder
 
@@ -37,7 +36,6 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     found = journal.recovered
     _restore_what_operators_set(broker, found)
     queues: list[tuple[int, Queue]] = []
-    first_offsets: dict[int, int] = {}
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
         if declared.what not in (EXCHANGE, QUEUE):
@@ -58,8 +56,6 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
             address = arguments.pop(ADDRESS, None)
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
             may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
-            first_offsets[id_] = integer_of(arguments, FIRST_OFFSET) or 0
-            arguments.pop(FIRST_OFFSET, None)
             notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(OURS)}
             queue = vhost.queues.restore(
                 name,
@@ -87,9 +83,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.context.next_id = max(broker.context.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
     restorer = Restorer(broker.context, _Contents(broker, journal, recorder))
-    count = sum(
-        restorer.restore(queue, found.queues.get(id_) or RecoveredQueue(), first_offsets[id_]) for id_, queue in queues
-    )
+    count = sum(restorer.restore(queue, found.queues.get(id_) or RecoveredQueue()) for id_, queue in queues)
     found.queues.clear()
     recorder.duplicate_ids.restore(found)
     recorder.begin(found.objects)
