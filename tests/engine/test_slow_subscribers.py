@@ -172,6 +172,21 @@ def test_what_has_expired_goes_first(eviction: str) -> None:
     assert (slow.queue.counters.expired, slow.queue.counters.replaced) == (1, 0)
 
 
+def test_what_expires_sooner_than_all_before_it_goes_first() -> None:
+    """It came after a message had to go, when the next one to expire was far away."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 3}))
+    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
+    bench.publish("out", "a")
+    bench.publish("b", ttl=60_000)
+    bench.publish("c", "d")
+    assert slow.waiting == ["b", "c", "d"]
+    bench.publish("e", ttl=100)
+    assert slow.waiting == ["c", "d", "e"]
+    bench.clock.advance_ns(200_000_000)
+    bench.publish("f")
+    assert slow.waiting == ["c", "d", "f"]
+
+
 def test_what_came_back_and_has_expired_goes_first() -> None:
     """It was out when the others were looked at."""
     bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 3}))

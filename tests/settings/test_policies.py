@@ -141,6 +141,16 @@ def test_which_one_holds(policies: list[Policy], name: str, kind: str, winner: s
     assert (effective.policy.name if effective.policy is not None else None) == winner
 
 
+@pytest.mark.parametrize("first", ["classic", "exchange"])
+def test_of_a_queue_and_an_exchange_of_one_name(first: str) -> None:
+    """Whichever of them is asked for first: a policy for the other kind is not for it."""
+    of = Policies([policy("of queues", apply_to="queues"), policy("of exchanges", apply_to="exchanges")])
+    if first == "exchange":
+        of.of_exchange("x", "/")
+    assert of.of_queue("x", "classic", "/").policy == policy("of queues", apply_to="queues")
+    assert of.of_exchange("x", "/").policy == policy("of exchanges", apply_to="exchanges")
+
+
 def test_of_another_virtual_host() -> None:
     """Policies are for their own."""
     assert Policies([policy()]).of_queue("q", "classic", "other") == NO_POLICY

@@ -1,0 +1,44 @@
+"""What a queue keeps to whatever happens around it: its counts, its consumers' messages, its deadlines."""
+
+from leveret.settings import SettingsRepository, entry
+from leveret.testing.harness import Harness
+
+
+def test_what_a_full_queue_refuses_is_not_counted_out_of_it() -> None:
+    """reject-publish-dlx: it goes to the dead letters, and the queue's counts stay those of what is in it."""
+    world = Harness(SettingsRepository([entry("q", max_size_bytes=1 << 20)]))
+    world.queue("dead")
+    queue = world.queue(
+        x_max_length=1, x_overflow="reject-publish-dlx", x_dead_letter_exchange="", x_dead_letter_routing_key="dead"
+    )
+    world.publish("a")
+    before = queue.events.octets
+    world.publish("b", "c")
+    assert queue.events.octets == before is not None
+    assert (world.all("dead"), world.all()) == ("bc", "a")
+
+
+def test_a_consumer_that_gives_very_many_back_gets_all_of_them_again() -> None:
+    """Of a non-destructive queue, which hands them out in batches."""
+    world = Harness(SettingsRepository([entry("#", default_non_destructive=True)]))
+    world.queue()
+    bodies = [f"{number} " for number in range(700)]
+    world.publish(*bodies)
+    world.consume()
+    assert world.taken() == "".join(bodies)
+    world.session.reject(0, multiple=True, requeue=True)
+    world.end_turn()
+    assert world.taken() == "".join(bodies)
+
+
+def test_a_deleted_queue_leaves_no_deadline() -> None:
+    """Not even one that waits for more consumers, or for a time."""
+    settings = entry("#", default_consumers_before_dispatch=3, default_delay_before_dispatch_ms=60_000)
+    world = Harness(SettingsRepository([settings]))
+    world.queue(x_message_ttl=1000, x_expires=5000)
+    world.publish("a")
+    world.consume()
+    assert world.broker.next_deadline_ns() is not None
+    world.vhost.queues.delete("q", client=None)
+    world.end_turn()
+    assert world.broker.next_deadline_ns() is None
