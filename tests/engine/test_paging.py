@@ -12,6 +12,7 @@ from queue_world import QueueWorld as World
 from leveret.engine import Message, reconfigure, scheduled
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import memory_budget, paged_run, tailed_store
+from leveret.testing.harness import Harness
 
 KINDS: dict[str, FieldTable] = {
     "plain": {},
@@ -358,3 +359,14 @@ def test_the_head_of_what_is_kept_is_there(how: str, order: tuple[int, ...]) -> 
         assert world.fetch()[3][0] == b"10"
         assert (world.q.ready_count, world.q.counters.replaced) == (60, 7)
     world.check()
+
+
+def test_messages_that_come_one_by_one_add_up() -> None:
+    """Each is far below what the broker may have in memory: together they are not let in above it."""
+    harness = Harness(memory=1_000_000)
+    queue = harness.queue()
+    for _ in range(400):
+        harness.publish(b"x" * 5000, delivery_mode=2)
+    assert queue.store.has_tail
+    assert queue.store.held_octets <= 1_000_000
+    assert queue.ready_count == 400

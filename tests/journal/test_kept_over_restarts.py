@@ -159,3 +159,33 @@ def test_offsets_of_a_stream_go_on_after_its_oldest_messages_went() -> None:
     count = len(one.named("s").store)
     one.kill()
     assert (one.named("s").first_offset, len(one.named("s").store)) == (before, count)
+
+
+@pytest.mark.parametrize("memory", [None, 0])
+def test_what_was_restored_expires(memory: int | None) -> None:
+    """No message came since that would expire: those that were there before the kill are looked after all the same."""
+    one = Kept(memory=memory)
+    one.queue()
+    one.publish(*"ABC", expiration="1000")
+    one.publish("D")
+    one.settle()
+    one.kill()
+    one.advance(1500)
+    assert one.named().ready_count == 1
+    assert one.all() == "D"
+
+
+def test_what_waited_over_a_restart_expires_when_it_is_due() -> None:
+    """A returned message waits, the broker is killed; it becomes due before its time is up, and then expires."""
+    one = Kept()
+    one.queue(x_redelivery_delay=1000, x_message_ttl=3000)
+    one.publish("A")
+    got = one.get(no_ack=False)
+    assert got is not None
+    one.session.reject(got[0], requeue=True)
+    one.settle()
+    one.kill()
+    one.advance(1100)
+    assert one.named().ready_count == 1
+    one.advance(3100)
+    assert one.named().ready_count == 0
