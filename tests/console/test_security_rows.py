@@ -53,9 +53,9 @@ TESTS = {
         "test_security.test_too_many_connections",
         "test_security.test_requests_at_once",
         "test_security.test_who_does_not_read_the_answer",
-        "test_places.test_half_a_request_keeps_nobody_out",
-        "test_places.test_connections_that_say_nothing_are_closed_for_others",
-        "test_places.test_health_has_room_when_the_console_has_none",
+        "test_slots.test_half_a_request_keeps_nobody_out",
+        "test_slots.test_connections_that_say_nothing_are_closed_for_others",
+        "test_slots.test_health_has_room_when_the_console_has_none",
     ],
     "brute force": [
         "test_guessing.test_ways_in_count_together",

@@ -92,7 +92,7 @@ def _roll(life: Life) -> None:
 
 
 def _checkpoint(life: Life) -> None:
-    life.supervisor._state_all()
+    life.supervisor._request_checkpoint()
 
 
 def _tick(life: Life) -> None:

@@ -212,7 +212,7 @@ class FilterMachine(DepthMachine):
         if what == "ring":
             self.disjoint = False  # a full ring may drop what comes back before a consumer has found it
         if what == "page out":
-            self.both(lambda world: world.memory is None or world.q.pageable.page_out(1000))
+            self.both(lambda world: world.q.pageable is None or world.q.pageable.page_out(1000))
         else:
             self.both(self.intervention(what))
 

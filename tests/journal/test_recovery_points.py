@@ -311,7 +311,7 @@ def test_a_bookmark_that_the_log_does_not_have() -> None:
     world = World(LOG, SimulatedFiles())
     world.publish("a")
     with pytest.raises(
-        DataUnusable, match=r"desk.toml:11: recovery-point: E-RP-UNKNOWN: .*'1\|1099511627776\|'.*--force"
+        DataUnusable, match=r"harness.toml:11: recovery-point: E-RP-UNKNOWN: .*'1\|1099511627776\|'.*--force"
     ):
         world.restarted(settings)
     forced = world.restarted(settings, is_forced=True)

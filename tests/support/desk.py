@@ -206,7 +206,7 @@ class VirtualDesk(Desk):
         self, settings: str = "", *, beside: VirtualDesk | None = None, heartbeat_s: int = 0, **broker: Any
     ) -> None:
         if beside is None:
-            configuration = load(settings)
+            configuration = load(settings, "desk.toml")
             options = broker_options(configuration)
             self.pair = Pair(broker={"settings": configuration.repository, "options": options, **broker})
             self._objects = ConfiguredObjects(self.pair.broker, configuration)
@@ -335,7 +335,7 @@ class VirtualDesk(Desk):
         self.pair.advance(ms)
 
     def reload(self, settings: str) -> None:
-        self._objects.apply(load(settings))
+        self._objects.apply(load(settings, "desk.toml"))
 
     def command(self, name: str, /, **arguments: Any) -> Any:
         result = self._control.run(name, arguments)

@@ -83,9 +83,9 @@ class Delivery(NamedTuple):
         return self.envelope.headers(self.content)
 
 
-def load(settings: str) -> Configuration:
-    """TOML text that has no faults."""
-    configuration, faults = load_configuration([("harness.toml", settings)])
+def load(settings: str, name: str = "harness.toml") -> Configuration:
+    """TOML text that has no faults. `name`: of the file, as sources of settings tell it."""
+    configuration, faults = load_configuration([(name, settings)])
     assert not faults, faults
     return configuration
 
