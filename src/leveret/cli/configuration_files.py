@@ -110,14 +110,14 @@ def console_places(
         return None, [] if where is None else [f"{where}: {needs}"]
     file = configured_at(configuration, "listen", "management")
     where = "leveret: --management:" if given is not None else f"{file}: listen:"
-    listen, faults = _consoleaddresses_of(where, texts, configuration)
+    listen, faults = _console_addresses_of(where, texts, configuration)
     text = configuration.management.metrics
     where = f"{configured_at(configuration, 'metrics', 'management')}: metrics:"
-    metrics, more = _consoleaddresses_of(where, () if text == "off" else (text,), configuration)
+    metrics, more = _console_addresses_of(where, () if text == "off" else (text,), configuration)
     return (listen, metrics), faults + more
 
 
-def _consoleaddresses_of(
+def _console_addresses_of(
     where: str, texts: Sequence[str], configuration: Configuration
 ) -> tuple[list[Address], list[str]]:
     """Addresses of HTTP, and their faults."""
