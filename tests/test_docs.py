@@ -120,7 +120,7 @@ def test_every_path_that_the_architecture_names_is_there() -> None:
     root = DOCS.parent
     named = set(re.findall(r"(?<![\w/*])[\w][\w/]*(?:\.py|/(?=[`\s]))", (DOCS / "architecture.md").read_text()))
     assert len(named) > 60
-    rooms = ("engine", "amqp_frontend", "journal", "settings", "expressions", "console", "src/leveret")
+    rooms = ("engine", "amqp_frontend", "journal", "cluster", "settings", "expressions", "console", "src/leveret")
     bare = {path.name for room in rooms for path in (root / room).rglob("*.py")}
     for path in named:
         is_there = (root / path).exists() or (root / "engine" / path).exists()

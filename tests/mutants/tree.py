@@ -20,6 +20,7 @@ PARTS = (
     "amqp_frontend",
     "benchmarks",
     "changelog.d",
+    "cluster",
     "console",
     "deploy",
     "docs",

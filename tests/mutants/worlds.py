@@ -37,7 +37,7 @@ HANGS_S = 20
 #: So many times what it may compute a fork may last: on a busy machine.
 WAITS_MAX = 20
 #: What a world may import while it runs.
-PACKAGES = ("engine", "journal", "amqp_frontend", "settings", "expressions")
+PACKAGES = ("engine", "journal", "cluster", "amqp_frontend", "settings", "expressions")
 
 
 class _Worlds:

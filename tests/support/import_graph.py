@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("vendored", "expressions", "settings", "engine", "journal", "amqp_frontend", "pipeline", "console", "interop")
+ROOMS = (
+    *("vendored", "expressions", "settings", "engine", "journal", "cluster", "amqp_frontend", "pipeline", "console"),
+    "interop",
+)
 FRONT_DOOR = "src/leveret"
 #: Programs in many languages, each built and started by itself: no packages, whatever they are written in.
 PROGRAMS = "interop/drivers"

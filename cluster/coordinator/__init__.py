@@ -1,0 +1,1 @@
+"""What a node reads from etcd and writes there: keys, transactions, leases, watches."""
