@@ -67,6 +67,7 @@ from .move_targets import FindTarget, to_exchange, to_origin, to_queue
 from .moving import DISCARDED, Choice, DryRunResult, Moving, QueueGone, why_not
 from .object_events import (
     BindingEvent,
+    ClusterEvent,
     ConnectionEvent,
     ExchangeEvent,
     ParameterEvent,
@@ -146,6 +147,7 @@ __all__ = [
     "BrokerStatistics",
     "Client",
     "Clock",
+    "ClusterEvent",
     "Commit",
     "CommonHeader",
     "ConnectionEvent",

@@ -1,4 +1,4 @@
-"""The kinds of events of messages, queues and connections, and their counters (a leaf: imports nothing of ours).
+"""The kinds of events of messages, queues, connections and clusters, and their counters (a leaf: imports only Python).
 
 The same words name the journal's records, the metrics, the test broker's history and the columns of the Spark tables.
 Source: rulings, "Events".
@@ -42,6 +42,11 @@ class EventKind(Enum):
     CONNECTION_CLOSED = "connection_closed"
     CONSUMER_ADDED = "consumer_added"
     CONSUMER_REMOVED = "consumer_removed"
+    LED = "led"
+    FOLLOWED = "followed"
+    IN_SYNC_CHANGED = "in_sync_changed"
+    HELD = "held"
+    SUSPENDED = "suspended"
 
 
 #: The events that remove a message from a queue; at most one of them for each (message, queue).

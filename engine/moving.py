@@ -193,7 +193,7 @@ class Moving:
         count, full = broker.flow.room_for(target.queues, target.envelope, (target.content,), self._client)
         if not count:
             return "room" if full is None else f"room in {full.destination}"
-        return "the end of the alarm" if broker.flow.alarm.is_full else ""
+        return "" if broker.flow.raised is None else "the end of the alarm"
 
     def _publish(self, message: Message, target: MoveTarget) -> bool:
         """Publish a message. Returns whether all of its queues took it; a queue that did not has counted a refusal."""

@@ -1,4 +1,4 @@
-"""The events of named objects: one class for each type of object."""
+"""The events of named objects, one class for each type of object, and those of a cluster's nodes."""
 
 from dataclasses import dataclass, field
 
@@ -116,3 +116,17 @@ class ConnectionEvent(ObjectEvent):
     @property
     def detail(self) -> dict[str, object] | None:
         return None if self.user is None else {"user": self.user}
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ClusterEvent(ObjectEvent):
+    """A node of a cluster, the subject, leads (led), follows, or holds publishers or all clients back, or the set of
+    nodes that may lead has changed. `term`: the number of the leadership. `why`: the reason, for people.
+    """
+
+    term: int
+    why: str
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"term": self.term, "why": self.why}

@@ -57,7 +57,8 @@ EVENTS: Columns = (
     #: rejected, expired, maxlen, delivery_limit; of `requeued` nacked, rejected, recovered, lost, closed, ...; of
     #: `lease_ended` also deadline, unsubscribed, taken_over, lifetime; the name
     #: of a connection, the tag of a consumer, settings as JSON; what a publisher waits for as JSON; of `declared` the
-    #: arguments of a queue as JSON.
+    #: arguments of a queue as JSON; of the events of a cluster (led, followed, in_sync_changed, held, suspended) the
+    #: node and why as JSON.
     #: A `settings_changed` with reason and without vhost is the start of a broker with scope "all": earlier transient
     #: messages (flag durable not set) ended there.
     Column("reason", "string", True),

@@ -255,14 +255,14 @@ def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bo
 
 
 def _check_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: Turn) -> Step | None:
-    """Park or refuse a publish during an operator's alarm. An invalid publish is refused after the alarm.
+    """Park or refuse a publish while an alarm blocks all publishers. An invalid publish is refused after the alarm.
 
     Returns: None: there is no alarm for it.
 
     In a transaction the alarm applies to the commit (queues page E.4, rows 3 to 8, 13).
     """
-    alarm = session.broker.flow.alarm
-    if not alarm.is_full or channel.session.transaction is not None or _is_request(session, event):
+    alarm = session.broker.flow.raised
+    if alarm is None or channel.session.transaction is not None or _is_request(session, event):
         return None
     try:
         known = _find_route(session, event, channel)
@@ -353,7 +353,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     )
     if type(route.exchange) is ServiceExchange:  # not cached, so that the turn counts the cost of each request
         return KnownRoute(route, envelope, arguments.mandatory)
-    if client.host.firehose is not None or session.broker.flow.alarm.is_full:
+    if client.host.firehose is not None or session.broker.flow.raised is not None:
         # Not cached: each publish is traced with its session, or has to check the alarm.
         return KnownRoute(route, envelope, arguments.mandatory)
     fresh = event.kind.known = KnownRoute(route, envelope, arguments.mandatory)

@@ -59,6 +59,12 @@ def process_page(
             "Dead letters that no queue took: they are gone",
             broker.context.unroutable_letters.count,
         ),
+        _one(
+            "alarm_replication",
+            GAUGE,
+            "1 while too few nodes of the cluster have the journal, and publishers wait",
+            broker.flow.replication.is_full,
+        ),
         *_flow(broker, channels),
         _one("deadlines", GAUGE, "Moments that the broker waits for", len(broker.context.deadlines)),
         _many(

@@ -6,7 +6,7 @@ from typing import Any
 from ..api import Api
 from ..dispatcher import Action, Level, Route
 from ..messages import Answer, Request, bad_request, not_found
-from ..views.nodes import is_disk_alarm, is_memory_alarm
+from ..views.nodes import is_disk_alarm, is_memory_alarm, is_replication_alarm
 
 _DAY_MS = 86_400_000
 _UNITS = {"days": 1, "weeks": 7, "months": 30, "years": 365}
@@ -38,11 +38,12 @@ def _local_alarms(api: Api, request: Request) -> Any:
 
 def _alarmed(api: Api, reason: str) -> Any:
     broker, node = api.broker, api.options.node
-    found = [
-        {"node": node, "resource": resource}
-        for resource, is_on in (("memory", is_memory_alarm(broker)), ("disk", is_disk_alarm(broker)))
-        if is_on
-    ]
+    resources = (
+        ("memory", is_memory_alarm(broker)),
+        ("disk", is_disk_alarm(broker)),
+        ("replication", is_replication_alarm(broker)),
+    )
+    found = [{"node": node, "resource": resource} for resource, is_on in resources if is_on]
     return _failed(reason, alarms=found) if found else OK
 
 

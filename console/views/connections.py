@@ -27,7 +27,7 @@ def state_of(client: Client, broker: Broker) -> str:
     """The state of a connection in RabbitMQ's words."""
     if client.is_blocked:
         return "blocked"
-    return "running" if broker.flow.alarm_reason is None else "blocking"
+    return "running" if broker.flow.raised is None else "blocking"
 
 
 def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool = False) -> dict[str, Any]:

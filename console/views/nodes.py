@@ -75,6 +75,11 @@ def is_disk_alarm(broker: Broker) -> bool:
     return broker.flow.disk.is_full
 
 
+def is_replication_alarm(broker: Broker) -> bool:
+    """Whether publishers are blocked because too few nodes of the cluster have the journal."""
+    return broker.flow.replication.is_full
+
+
 def memory_view(machine: HostFacts, broker: Broker) -> dict[str, Any]:
     """Octets by RabbitMQ's names: bodies of messages, and the rest of the process."""
     bodies = min(broker.context.storage.memory.total, machine.memory)

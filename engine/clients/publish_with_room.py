@@ -61,12 +61,13 @@ def affordable(contents: Sequence[bytes], octets_max: int, messages_max: int) ->
 def blocker_for_commit(transaction: Transaction, client: "Client") -> Blocker | None:
     """The blocker of a commit, which is published as a whole or not at all; None: none (queues page E.4, row 13)."""
     host, flow = client.host, client.broker.flow
+    alarm = flow.raised
     reached: list[Queue] = []
     for _, names, envelope, contents, _mandatory in transaction.publishes:
         found = (host.queue_named(name) for name in names if name)
         queues: list[Queue] = [queue for queue in found if queue is not None and queue.is_open]
         full = flow.room_for(queues, envelope, contents[:1], client)[1]
-        if full is not None and not flow.alarm.is_full:
+        if full is not None and alarm is None:
             return full
         reached += queues
-    return flow.alarm.blocker_for(reached, client) if flow.alarm.is_full and transaction.publishes else None
+    return None if alarm is None or not transaction.publishes else alarm.blocker_for(reached, client)

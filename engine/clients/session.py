@@ -165,7 +165,7 @@ class Session(Delivering):
     def blocker_for_commit(self) -> Blocker | None:
         """The blocker of a commit now; None: none."""
         transaction, flow = self.transaction, self.client.broker.flow
-        if transaction is None or not (flow.is_on or flow.alarm.is_full):
+        if transaction is None or not (flow.is_on or flow.raised is not None):
             return None
         return blocker_for_commit(transaction, self.client)
 

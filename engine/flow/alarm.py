@@ -1,4 +1,4 @@
-"""Alarms: nodes of the usage tree that an operator or the journal switches, instead of use filling them.
+"""Alarms: nodes of the usage tree that an operator, the journal or the cluster switches, instead of use filling them.
 
 Source: queues page E.4, row 3; behaviour page 1.9.
 """

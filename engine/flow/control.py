@@ -59,7 +59,7 @@ class FlowControl(UsageTree):
 
     `over_limit`: messages that passed a full limit because the broker itself published them, such as dead letters and
     diverts. `warnings`: about nodes that clients wait for. `alarm`: raised by an operator. `disk`: raised while the
-    journal accepts no records.
+    journal accepts no records. `replication`: raised while too few nodes of the cluster have the journal.
     """
 
     __slots__ = (
@@ -72,6 +72,7 @@ class FlowControl(UsageTree):
         "disk",
         "over_limit",
         "pending",
+        "replication",
         "warnings",
     )
 
@@ -85,6 +86,7 @@ class FlowControl(UsageTree):
         self._resuming: Waiting | None = None
         self.alarm = Alarm("alarm", self._note_drained, context.clock)
         self.disk = Alarm("disk", self._note_drained, context.clock)
+        self.replication = Alarm("replication", self._note_drained, context.clock)
         self.over_limit = 0
         self.pending = False
 
@@ -102,14 +104,30 @@ class FlowControl(UsageTree):
         """The operator's reason for the alarm; None: no alarm is raised."""
         return self.alarm.reason if self.alarm.is_full else None
 
+    @property
+    def raised(self) -> Alarm | None:
+        """The alarm that blocks all publishers: the operator's, or that of the replication; None: neither is raised."""
+        return self.alarm if self.alarm.is_full else self.replication if self.replication.is_full else None
+
     def raise_alarm(self, reason: str) -> None:
         """Block all publishers until `end_alarm`. Frontends notice it when they look up a route."""
-        self.alarm.switch(reason)
-        self._context.virtual_hosts.routes_changed()
+        self._raise(self.alarm, reason)
 
     def end_alarm(self) -> None:
         """Release the publishers that the alarm blocked, at the end of the turn."""
         self.alarm.switch(None)
+
+    def raise_replication(self, reason: str) -> None:
+        """Block all publishers until `end_replication`, as by `raise_alarm`. Clients receive the reason."""
+        self._raise(self.replication, reason)
+
+    def end_replication(self) -> None:
+        """Release the publishers that the alarm of the replication blocked, at the end of the turn."""
+        self.replication.switch(None)
+
+    def _raise(self, alarm: Alarm, reason: str) -> None:
+        alarm.switch(reason)
+        self._context.virtual_hosts.routes_changed()
 
     # -- publishing ---------------------------------------------------------------------------------------------------
 
@@ -174,7 +192,7 @@ class FlowControl(UsageTree):
 
     def reconsider(self, meter: Meter) -> None:
         """Check the publishes that a queue blocks again, because its rules may refuse them now."""
-        for node in dict.fromkeys((*meter.holds_stored, *meter.holds_transient, self.alarm)):
+        for node in dict.fromkeys((*meter.holds_stored, *meter.holds_transient, self.alarm, self.replication)):
             if node.round_robin:
                 self._reconsidered[node] = None
                 self.pending = self._context.background.pending = True
@@ -238,7 +256,9 @@ class FlowControl(UsageTree):
     @property
     def is_calm(self) -> bool:
         """Whether no alarm is raised and no limit of the whole broker is reached."""
-        return not (self.alarm.is_full or self.disk.is_full or any(node.is_full for node in self._roots.values()))
+        if self.raised is not None or self.disk.is_full:
+            return False
+        return not any(node.is_full for node in self._roots.values())
 
     # -- what is there ------------------------------------------------------------------------------------------------
 

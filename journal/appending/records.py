@@ -297,6 +297,10 @@ class ObjectRecords:
         """Append the settings (JSON) of an object (`key`: its id, 0 for the broker). Returns the LSN."""
         return self._turns.append(Record(SETTINGS_CHANGED, arg=key, flags=DURABLE, heap=encode_text(text)))
 
+    def cluster_changed(self, kind: int, term: int, text: str) -> int:
+        """Append an event of a cluster's node (`text`: JSON). Returns the LSN."""
+        return self._turns.append(Record(kind, arg=term, heap=encode_text(text)))
+
     def ids_seen(self, vhost_id: int, seen: IdsSeen, *, restated: bool = False) -> int:
         """Append duplicate ids that the broker remembers. Returns the octets of the record."""
         self._turns.need(_IDS)

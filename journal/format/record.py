@@ -87,6 +87,11 @@ CODE_OF: dict[EventKind, int] = {
     EventKind.CONNECTION_CLOSED: 29,
     EventKind.CONSUMER_ADDED: 30,
     EventKind.CONSUMER_REMOVED: 31,
+    EventKind.LED: 32,
+    EventKind.FOLLOWED: 33,
+    EventKind.IN_SYNC_CHANGED: 34,
+    EventKind.HELD: 35,
+    EventKind.SUSPENDED: 36,
 }
 
 # The journal's own kinds.

@@ -3,10 +3,13 @@
 Source: rulings 21 and 22.
 """
 
+import json
+
 from ...engine import (
     Binding,
     BindingEvent,
     Broker,
+    ClusterEvent,
     Event,
     EventKind,
     Exchange,
@@ -29,7 +32,7 @@ from ...settings import Policy
 from ..appending.journal import Journal
 from ..format.heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from ..format.needs import LOGGED_TOPICS
-from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
+from ..format.record import CODE_OF, EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
 from .access_records import limits_octets, parameter_name, parameter_octets, policy_octets, user_octets
 
 #: Arguments for other attributes of a queue, and for the notes of its kind; no client can use these names, because
@@ -235,6 +238,11 @@ class ObjectRecorder:
             self.state_parameter((event.vhost, event.component, event.subject), event.value, restated=False)
         else:
             self._forget(PARAMETER, self._place_id(event.vhost), parameter_name(event.component, event.subject))
+
+    def cluster_changed(self, event: ClusterEvent) -> None:
+        """A node of a cluster leads, follows or holds clients back, or the set of nodes that may lead changed."""
+        text = json.dumps({"node": event.subject, "why": event.why})
+        self._journal.objects.cluster_changed(CODE_OF[event.kind], event.term, text)
 
     def _place_id(self, vhost: str) -> int:
         return self.vhost_id(vhost) if vhost else 0

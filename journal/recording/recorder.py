@@ -13,6 +13,7 @@ from ...engine import (
     AckedEvent,
     BindingEvent,
     Broker,
+    ClusterEvent,
     DeliveredEvent,
     EnqueuedEvent,
     Event,
@@ -97,6 +98,7 @@ class Recorder:
         self._on(UserUndeclaredEvent, objects.user_undeclared)
         self._on(PolicyEvent, objects.policy_changed)
         self._on(ParameterEvent, objects.parameter_changed)
+        self._on(ClusterEvent, objects.cluster_changed)
         if persists_deliveries:
             self._on(DeliveredEvent, messages.delivered)
 

@@ -60,6 +60,11 @@ TEXT_KINDS = (
     EventKind.CONNECTION_CLOSED,
     EventKind.CONSUMER_ADDED,
     EventKind.CONSUMER_REMOVED,
+    EventKind.LED,
+    EventKind.FOLLOWED,
+    EventKind.IN_SYNC_CHANGED,
+    EventKind.HELD,
+    EventKind.SUSPENDED,
 )
 IS_TEXT = _table([CODE_OF[kind] for kind in TEXT_KINDS])
 KINDS = pa.array([KIND_NAMES.get(code, "") for code in range(256)])

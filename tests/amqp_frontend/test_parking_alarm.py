@@ -85,6 +85,51 @@ def test_who_waits_for_its_end_is_known_and_told() -> None:
     assert bench.bodies() == [b"1"]
 
 
+def test_too_few_nodes_in_sync_hold_publishers_and_consumers_are_served() -> None:
+    """As an operator's alarm. The client gets the reason, and the limit has a name."""
+    bench = Bench()
+    bench.peer.send(publish(1, "q", b"0"))  # its route is cached
+    bench.pair.broker.flow.raise_replication("replication: 1 of 2 nodes in sync")
+    bench.peer.send(publish(1, "q", b"1"))
+    assert bench.peer.expect(C.Connection.Blocked).reason == "replication: 1 of 2 nodes in sync"
+    assert bench.blocked() == [("broker", "replication", 0)]
+    assert bench.bodies() == [b"0"]
+    bench.pair.broker.flow.end_replication()
+    bench.pair.settle()
+    assert bench.blocked() == [] and bench.bodies() == [b"1"]
+    assert [(one.kind, one.limit) for one in bench.events] == [
+        (EventKind.BLOCKED, "replication"),
+        (EventKind.UNBLOCKED, "replication"),
+    ]
+
+
+def test_publishes_wait_until_neither_alarm_is_raised() -> None:
+    """The operator's and the replication's may be raised at once, and end in any order."""
+    bench = Bench()
+    bench.raise_alarm()
+    bench.pair.broker.flow.raise_replication("replication: 1 of 2 nodes in sync")
+    bench.peer.send(publish(1, "q", b"1"))
+    bench.end_alarm()
+    assert bench.blocked() == [("broker", "replication", 0)]
+    bench.raise_alarm()
+    bench.pair.broker.flow.end_replication()
+    bench.pair.settle()
+    assert bench.blocked() == [("broker", "alarm", 0)] and bench.bodies() == []
+    bench.end_alarm()
+    assert bench.blocked() == [] and bench.bodies() == [b"1"]
+
+
+def test_a_commit_waits_for_nodes_in_sync() -> None:
+    """As one; a commit without publishes does not wait."""
+    bench = Bench(mode=C.Tx.Select)
+    bench.pair.broker.flow.raise_replication("replication: 1 of 2 nodes in sync")
+    bench.peer.send(method(1, C.Tx.Commit), publish(1, "q", b"1"), method(1, C.Tx.Commit))
+    assert bench.heard() == ["Tx.CommitOk"] and bench.bodies() == []
+    bench.pair.broker.flow.end_replication()
+    bench.pair.settle()
+    assert bench.heard() == ["Tx.CommitOk"] and bench.bodies() == [b"1"]
+
+
 def test_nobody_passes_those_who_wait() -> None:
     """Connections go on in the order in which they were held."""
     bench = Bench()

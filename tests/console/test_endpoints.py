@@ -5,12 +5,15 @@ Source: management page 2, 3.
 
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from all_routes import ROUTES
 from api_client import ApiClient
 
 from leveret.console.dispatcher import Dispatcher
+from leveret.console.messages import Answer
+from leveret.engine import Broker, ManualClock
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "management.md"
 #: Path -> why there is no route. Each is a line of docs/DEVIATIONS.md.
@@ -151,3 +154,19 @@ def test_a_queue_that_is_not_of_that_type(api: ApiClient) -> None:
     """A classic queue has no replicas."""
     api.ask("PUT", "queues/%2F/classic", {})
     assert api.ask("GET", "queues/quorum/%2F/classic/status").reason == "not a quorum queue"
+
+
+@pytest.mark.parametrize("path", ["health/checks/alarms", "health/checks/local-alarms", "healthchecks/node"])
+def test_too_few_nodes_in_sync_fail_the_checks_of_alarms(path: str, dispatcher: Dispatcher) -> None:
+    """As the alarms of memory and disk, by its own name."""
+    broker = Broker(ManualClock())
+    found = dispatcher.find(path)
+    assert found is not None
+    action = found[0].action("GET")
+    assert action is not None
+    api, request = Mock(broker=broker, options=Mock(node="a")), Mock(names={})
+    assert action.handler(api, request) == {"status": "ok"}
+    broker.flow.raise_replication("replication: 1 of 2 nodes in sync")
+    answer = action.handler(api, request)
+    assert isinstance(answer, Answer) and answer.status == 503
+    assert isinstance(answer.value, dict) and answer.value["alarms"] == [{"node": "a", "resource": "replication"}]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Envelope, Field, Session, User
+from leveret.engine import ClusterEvent, Envelope, EventKind, Field, Session, User
 from leveret.engine.clients.session import NACKED
 from leveret.journal import JournalOptions
 from leveret.journal.format.block import read_block
@@ -168,6 +168,22 @@ def test_blocks_and_starts_tell_the_scope() -> None:
     assert [decode_text(record.heap) for record in starts] == ['{"journal": {"scope": "all"}}']
     again = Audited(one.files.power_cut(), Recorder)
     assert again.tally()["settings_changed"] == 1
+
+
+@pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
+def test_who_leads_and_why_is_recorded_with_any_scope(recorder: type[Recorder]) -> None:
+    """One history with several leaders: the kinds of events of a cluster, each with term, node and reason."""
+    one = Audited(recorder=recorder)
+    kinds = [EventKind.LED, EventKind.FOLLOWED, EventKind.IN_SYNC_CHANGED, EventKind.HELD, EventKind.SUSPENDED]
+    for term, kind in enumerate(kinds, 1):
+        one.broker.context.emit(ClusterEvent(kind, "", "a", term, "b did not answer"))
+    one.settle()
+    found = [record for record in one.records() if record.name in {kind.value for kind in kinds}]
+    assert [(record.name, record.arg) for record in found] == [(kind.value, term) for term, kind in enumerate(kinds, 1)]
+    assert {decode_text(record.heap) for record in found} == {'{"node": "a", "why": "b did not answer"}'}
+    assert not verify("data", one.files).faults
+    again = Audited(one.files.power_cut(), recorder)  # a restart reads over them
+    assert again.tally()["led"] == 1
 
 
 def test_users_and_policies_are_no_queues() -> None:

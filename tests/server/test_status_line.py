@@ -54,6 +54,13 @@ def test_all_is_well(line: Callable[[], str], broker: SocketBroker) -> None:
     client.close()
 
 
+def test_too_few_nodes_in_sync(line: Callable[[], str], broker: SocketBroker) -> None:
+    """Since when, why, and where to look."""
+    broker.do(lambda: broker.broker.flow.raise_replication("replication: 1 of 2 nodes in sync"))
+    assert line().startswith("NOT WELL: publishers are blocked since 20")
+    assert "(replication: 1 of 2 nodes in sync): start the missing nodes, see `ctl cluster`" in line()
+
+
 def test_an_alarm_by_hand(line: Callable[[], str], broker: SocketBroker) -> None:
     """Since when, and how it ends."""
     broker.do(lambda: broker.control.run("block", {"reason": "upgrade"}))

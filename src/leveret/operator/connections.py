@@ -112,7 +112,7 @@ def _state(at: Operator, client: Client) -> str:
     """The state in RabbitMQ's words."""
     if client.is_blocked:
         return "blocked"
-    return "running" if at.broker.flow.alarm_reason is None else "blocking"
+    return "running" if at.broker.flow.raised is None else "blocking"
 
 
 def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:

@@ -84,8 +84,8 @@ def publish(
             route = host.router.route(exchange, routing_key, client.user)
             envelope = Envelope(exchange, routing_key, facts)
             content = PLAIN.join(header, body)
-            if at.broker.flow.alarm_reason is not None:
-                raise CommandError(f"publishers are blocked: {at.broker.flow.alarm_reason}")
+            if (alarm := at.broker.flow.raised) is not None:
+                raise CommandError(f"publishers are blocked: {alarm.reason}")
             if host.context.firehose is not None:
                 host.context.firehose.expect(session, route, envelope, (content,))
             offer = session.offer(route, envelope, (content,), mandatory=True)

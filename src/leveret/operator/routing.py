@@ -72,7 +72,8 @@ def route(
         )
         if count % ASKED_AT_ONCE == 0:
             yield
-    blocked = at.broker.flow.alarm_reason
+    alarm = at.broker.flow.raised
+    blocked = None if alarm is None else alarm.reason
     if blocked is None and queues:
         full = at.broker.flow.room_for(queues, arrival.envelope, (content,), client)[1]
         blocked = None if full is None else f"{full.node.destination}: {full.node.limit_name}"

@@ -12,7 +12,8 @@ NAMED_MAX = 3
 
 def trouble(broker: Broker) -> Generator[None, None, list[str]]:
     """One sentence for each problem, the gravest first; none: all is well."""
-    found = [*_journal(broker), *_alarms(broker), *_limits(broker), *_blocked(broker), *_lost_letters(broker)]
+    found = [*_journal(broker), *_replication(broker), *_alarms(broker), *_limits(broker)]
+    found += [*_blocked(broker), *_lost_letters(broker)]
     return [*found, *(yield from _unroutable_letters(broker))]
 
 
@@ -29,6 +30,15 @@ def _journal(broker: Broker) -> list[str]:
     return [
         f"the disk is full {since}: persistent publishes are refused or wait; free space or consume messages, then it"
         " goes on by itself"
+    ]
+
+
+def _replication(broker: Broker) -> list[str]:
+    alarm = broker.flow.replication
+    if not alarm.is_full:
+        return []
+    return [
+        f"publishers are blocked {_since(alarm.since_ms)} ({alarm.reason}): start the missing nodes, see `ctl cluster`"
     ]
 
 
