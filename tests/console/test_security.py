@@ -359,11 +359,11 @@ def test_who_does_not_read_the_answer(api: ApiClient, monkeypatch: pytest.Monkey
 def test_a_taken_port_is_a_warning_unless_it_was_named(caplog: pytest.LogCaptureFixture) -> None:
     """Who asked for it must have it."""
     from leveret.serving.addresses import Address, AddressTaken
-    from leveret.serving.app import _bind_console
+    from leveret.serving.listeners import bind_console
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = [Address("127.0.0.1", taken.getsockname()[1])]
-        assert _bind_console("console", listen, is_named=False) == []
+        assert bind_console("console", listen, is_named=False) == []
         assert "no console: cannot listen on 127.0.0.1" in caplog.text
         with pytest.raises(AddressTaken):
-            _bind_console("console", listen, is_named=True)
+            bind_console("console", listen, is_named=True)

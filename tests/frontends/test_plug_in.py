@@ -10,8 +10,8 @@ import trio
 from leveret.amqp_frontend.edge.server import serve as serve_amqp
 from leveret.engine import Broker
 from leveret.engine.messages.content import PLAIN
-from leveret.serving.app import FrontendMissing, find_frontend
 from leveret.serving.composition import default_users
+from leveret.serving.frontends import FrontendMissing, find_frontend
 from leveret.serving.runtime import Runtime, SystemClock
 
 

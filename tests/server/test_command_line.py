@@ -219,12 +219,12 @@ def test_sighup_reloads_and_a_bad_file_changes_nothing(tmp_path: Path) -> None:
 
 STARTED_UNDER_SIGHUP = """
 import os, signal, sys
-from leveret.serving import app
-bind = app.bind
+from leveret.serving import listeners
+bind = listeners.bind
 def bind_later(*arguments):
     os.kill(os.getpid(), signal.SIGHUP)
     return bind(*arguments)
-app.bind = bind_later
+listeners.bind = bind_later
 from leveret.__main__ import main
 sys.exit(main(["serve", "--memory", "--listen", "127.0.0.1:0", "--management", "off"]))
 """

@@ -15,7 +15,7 @@ from leveret.serving import app
 def _serve(*arguments):
     print(*sorted(sys.modules), sep="\\n")
     raise KeyboardInterrupt
-app._Serving.run = _serve
+app.ServingProcess.run = _serve
 sys.exit(main(["serve", "--memory", "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"]))
 """
 

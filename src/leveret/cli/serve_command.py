@@ -12,7 +12,7 @@ from ..settings.printable import printable, printable_lines
 from .configuration_files import addresses_of, configured_at, console_places, load, load_definitions
 
 if TYPE_CHECKING:
-    from ..serving.app import ConsoleAddresses
+    from ..serving.options import ConsoleAddresses
 
 EXIT_UNUSABLE = 2
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -50,9 +50,10 @@ def run(options: argparse.Namespace) -> int:
     from tempfile import gettempdir
 
     from ..configured.host_facts import fitted_to_host
-    from ..serving.app import ServeOptions, serve  # large: only when a broker is started
+    from ..serving.app import serve  # large: only when a broker is started
     from ..serving.file_watch import FileWatch, marks_of
     from ..serving.log_tail import LogTail
+    from ..serving.options import ServeOptions
     from ..serving.tls_files import load_tls
 
     handler = logging.StreamHandler(sys.stderr)
@@ -104,7 +105,7 @@ class PrintableFormatter(logging.Formatter):
 
 def console_addresses(given: str | None, configuration: Configuration) -> "tuple[ConsoleAddresses | None, list[str]]":
     """The addresses of the console, and their faults; None if it is not installed, or off."""
-    from ..serving.app import ConsoleAddresses
+    from ..serving.options import ConsoleAddresses
 
     places, faults = console_places(given, configuration)
     if places is None:

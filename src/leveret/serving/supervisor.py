@@ -67,6 +67,7 @@ class Supervisor:
         self._is_tick_set = False
         self._is_retry_set = False
         self._ticked_lsn = 0  # readers know that records up to here are durable
+        self._is_closed = False  # reports of the journal's thread may still come
         if journal.has_spent_reserve:
             self._begin_low()
         if journal.recovered.is_moved:
@@ -199,6 +200,8 @@ class Supervisor:
         self._wake.set()
 
     def _more_is_safe(self) -> None:
+        if self._is_closed:
+            return
         recorder = self.recorder
         if recorder.takes_nothing and self.journal.state is WriterState.RUNNING:
             recorder.recover()
@@ -234,6 +237,8 @@ class Supervisor:
 
     def _failed(self, error: JournalError) -> None:
         """Handle a failure: log it once, refuse waiting publishers, and keep serving consumers."""
+        if self._is_closed:
+            return
         if isinstance(error, JournalFull) and self.broker.is_unfinished:
             self._failure = error
             return
@@ -352,6 +357,7 @@ class Supervisor:
 
     def close(self) -> None:
         """Write what waits, then a last checkpoint for a quick start."""
+        self._is_closed = True
         try:
             while self.broker.is_unfinished:
                 self.broker.end_turn()

@@ -1,0 +1,101 @@
+"""The listening sockets of the process: bound before a broker is built, and closed after the last one has ended."""
+
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .addresses import Address, AddressTaken, bind, url_of
+from .options import ConsoleAddresses, ServeOptions
+
+logger = logging.getLogger("leveret")
+
+BACKLOG = 1024
+
+
+@dataclass(slots=True, frozen=True)
+class Listeners:
+    """Listening sockets with their addresses: of AMQP, of the console, and of its metrics."""
+
+    amqp: dict[socket.socket, Address]
+    console: dict[socket.socket, Address]
+    metrics: dict[socket.socket, Address]
+
+    @classmethod
+    def bind(cls, options: ServeOptions) -> "Listeners":
+        """Bind all addresses of the options. Raises: AddressTaken."""
+        console = options.console or ConsoleAddresses([])
+        amqp = bind_all(options.listen)
+        return cls(
+            dict(zip(amqp, options.listen)),
+            dict(zip(bind_console("console", console.listen, is_named=console.is_named), console.listen)),
+            dict(zip(bind_console("metrics", console.metrics, is_named=console.metrics_named), console.metrics)),
+        )
+
+    @property
+    def amqp_tls(self) -> list[socket.socket]:
+        """The listeners of AMQP over TLS."""
+        return [listener for listener, address in self.amqp.items() if address.is_tls]
+
+    @property
+    def amqp_plain(self) -> list[socket.socket]:
+        """The listeners of AMQP without TLS."""
+        return [listener for listener, address in self.amqp.items() if not address.is_tls]
+
+    @property
+    def http_tls(self) -> list[socket.socket]:
+        """The TLS listeners of HTTP."""
+        return [listener for listener, address in (*self.console.items(), *self.metrics.items()) if address.is_tls]
+
+    @property
+    def amqp_urls(self) -> list[str]:
+        """The addresses of AMQP as clients write them."""
+        return [url_of(address, listener) for listener, address in self.amqp.items()]
+
+    @property
+    def http_urls(self) -> list[str]:
+        """The addresses of the console and of its metrics as clients write them."""
+        metrics = ((url_of(address, listener), address.path) for listener, address in self.metrics.items())
+        return [
+            *(url_of(address, listener) for listener, address in self.console.items()),
+            *(f"{url}{'' if path else 'metrics'}" for url, path in metrics),
+        ]
+
+    def close(self) -> None:
+        """Close all, and remove the files of Unix sockets."""
+        for listener, address in (*self.amqp.items(), *self.console.items(), *self.metrics.items()):
+            listener.close()
+            if address.path:
+                _remove(address.path)
+
+
+def bind_all(addresses: Iterable[Address]) -> list[socket.socket]:
+    """A listener for each address, in order; if one cannot be bound, none stays. Raises: AddressTaken."""
+    listeners: list[socket.socket] = []
+    try:
+        for address in addresses:
+            listeners.append(bind(address, BACKLOG))
+    except AddressTaken:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def bind_console(what: str, addresses: list[Address], *, is_named: bool) -> list[socket.socket]:
+    """Listeners of the console; none if an address is taken that was not named explicitly. Raises: AddressTaken."""
+    try:
+        return bind_all(addresses)
+    except AddressTaken as error:
+        if is_named:
+            raise
+        logger.warning("no %s: %s", what, error)
+        return []
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

@@ -1,0 +1,54 @@
+"""The options of `leveret serve`, as the command line and the configuration give them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..settings import Configuration
+from ..settings.printable import printable
+from .addresses import Address
+from .file_watch import FileWatch
+from .reloading import Load
+from .tls_files import NO_TLS, TlsFiles
+
+if TYPE_CHECKING:
+    from ..operator.json_file import JsonFile
+
+
+@dataclass(slots=True, frozen=True)
+class ConsoleAddresses:
+    """The addresses of the console and of its metrics. `.._named`: named explicitly, so that failing to listen there is
+    an error; else the listener is left out.
+    """
+
+    listen: list[Address]
+    is_named: bool = False
+    metrics: list[Address] = field(default_factory=list)
+    metrics_named: bool = False
+
+
+@dataclass(slots=True)
+class ServeOptions:
+    """The options of `leveret serve`.
+
+    `load` reads the configuration files again. `watch` knows their state before that.
+    `tls`: from the configuration's `[tls]`.
+    `definitions`: a file in RabbitMQ's form, imported at the start.
+    `console`: its addresses; None: no console.
+    `is_forced`, `rebuilds_queues`, `log_lines`: see `build_broker`.
+    `checks_invariants`: the broker stops when an invariant of its engine is broken.
+    """
+
+    configuration: Configuration
+    listen: list[Address]
+    data: str | None = None  # a directory for the journal; None: everything in memory
+    load: Load | None = None
+    watch: FileWatch | None = None
+    tls: TlsFiles = NO_TLS
+    definitions: "JsonFile | None" = None
+    console: "ConsoleAddresses | None" = None
+    is_forced: bool = False
+    rebuilds_queues: bool = False
+    checks_invariants: bool = False
+    log_lines: Callable[[], list[dict[str, Any]]] | None = None
+    ready: Callable[[str], None] = field(default=lambda line: print(printable(line), flush=True))

@@ -1,0 +1,187 @@
+"""One broker from its start to its end: built, served on the listeners of the process, closed.
+
+A process may serve several, one after the other. After `run` nothing of the broker is left: no task, no deadline, no
+descriptor, no connection, no thread.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ..configured.configured import Report
+from ..engine import Unreadable
+from .composition import BuiltBroker, Data, DataUnusable, build_broker
+from .descriptors import descriptor_limits
+from .flow_log import log_flow
+from .frontends import Frontend, find_frontend
+from .listeners import Listeners
+from .options import ServeOptions
+from .reloading import CurrentConfiguration, log_report
+from .runtime import Runtime, SystemClock
+
+if TYPE_CHECKING:
+    from ..operator.json_file import JsonFile
+    from .console_parts import ConsoleParts
+
+logger = logging.getLogger("leveret")
+
+
+class DefinitionsRefused(Exception):
+    """The file of definitions is wrong; the message is for the operator."""
+
+
+class ServedBroker:
+    """Built by the constructor, served and closed by `run`. Raises: DataUnusable, DefinitionsRefused.
+
+    `reload`: reloads the configuration of the process for a command; None: there are no files.
+    """
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        frontend: Frontend,
+        listeners: Listeners,
+        current: CurrentConfiguration,
+        reload: Callable[[], Report] | None = None,
+    ) -> None:
+        self._options = options
+        self._frontend = frontend
+        self._listeners = listeners
+        self._current = current
+        self.built: BuiltBroker = build_broker(
+            current.configuration,
+            SystemClock(),
+            random.random,
+            None if options.data is None else Data(options.data),
+            reload=reload,
+            edge_status=_edge_status,
+            log_lines=options.log_lines,
+            is_forced=options.is_forced,
+            rebuilds_all=options.rebuilds_queues,
+        )
+        log_report(self.built.report)
+        log_flow(self.built.broker)
+        if options.definitions is not None:
+            log_report(Report(warnings=tuple(self._import(options.definitions))))
+        supervisor = self.built.supervisor
+        self.runtime = Runtime(self.built.broker, supervisor.commit if supervisor is not None else None)
+        self.runtime.end_turn()  # unfinished work of the start
+        self.stopping, self._has_served = trio.Event(), trio.Event()
+        self._lost: DataUnusable | Unreadable | None = None  # the reason why it had to stop
+        if supervisor is None:
+            self.built.broker.context.storage.on_unreadable = self._stop_for
+
+    def _import(self, file: "JsonFile") -> list[str]:
+        """Import definitions. Returns the entries that were left out. Raises: DefinitionsRefused."""
+        from ..operator.definitions_reader import DefinitionsFault
+
+        is_whole = self._current.configuration.broker.definitions_all_or_nothing
+        try:
+            imported = self.built.control.definitions.take_in(file.value, is_whole=is_whole)
+        except DefinitionsFault as fault:
+            raise DefinitionsRefused("\n".join(file.placed(fault.faults))) from None
+        return file.placed([*(f"{one} (left out)" for one in imported["faults"]), *imported["remarks"]])
+
+    async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
+        """Serve until `stop`, or the loss of the data directory, then close. Raises: DataUnusable, Unreadable.
+
+        `on_serving` is called when clients are accepted, `on_console` when the console has started.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.runtime.run)
+            if self._options.checks_invariants:
+                from .debugging import check_invariants
+
+                nursery.start_soon(check_invariants, self.built.broker)
+            if self.built.supervisor is not None:
+                nursery.start_soon(self._tend_journal)
+            await nursery.start(self._run_frontend)
+            on_serving()
+            if self._listeners.console or self._listeners.metrics:
+                nursery.start_soon(self._run_console, on_console)
+            await self._has_served.wait()
+            nursery.cancel_scope.cancel()
+        self.built.close()
+        if self._lost is not None:
+            raise self._lost
+
+    def stop(self) -> None:
+        """Close the connections; `run` returns when that is done."""
+        self.stopping.set()
+
+    async def _run_frontend(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        tls_listeners = self._listeners.amqp_tls
+        await self._frontend(
+            self.runtime,
+            self._listeners.amqp_plain,
+            self._current.frontend_options,
+            **({"tls_listeners": tls_listeners} if tls_listeners else {}),
+            stopping=self.stopping,
+            task_status=task_status,
+        )
+        self._has_served.set()
+
+    async def _run_console(self, on_console: Callable[[], object]) -> None:
+        """Start the console after AMQP: its imports must not keep clients waiting."""
+        from .console_parts import ConsoleParts
+
+        options, supervisor, listeners = self._options, self.built.supervisor, self._listeners
+        parts = ConsoleParts(
+            lambda: self.built.control,
+            lambda: self._current.configuration,
+            self.built.broker.context.clock.wall_ms(),
+            options.data,
+            listeners.amqp,
+            listeners.console,
+            listeners.metrics,
+            lambda: None if supervisor is None else supervisor.journal,
+            lambda: self._current.tls,
+            lambda: () if options.watch is None else options.watch.files,
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._serve_console, parts)
+            on_console()
+
+    async def _serve_console(
+        self, parts: "ConsoleParts", task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        await find_frontend("console")(
+            self.runtime,
+            list(parts.http),
+            parts.options,
+            metrics_listeners=list(parts.metrics),
+            tls_listeners=parts.over_tls,
+            facts=parts.facts,
+            stopping=self.stopping,
+            task_status=task_status,
+        )
+
+    async def _tend_journal(self) -> None:
+        """Serve the journal as long as the broker runs. Raises: Unreadable."""
+        from ..journal import DirectoryLost
+        from .supervisor import why_unusable
+
+        supervisor, path = self.built.supervisor, self._options.data
+        assert supervisor is not None and path is not None
+        try:
+            await supervisor.tend()
+        except DirectoryLost as error:
+            self._lost = DataUnusable(f"{why_unusable(path, error)}; the broker stops")
+            self.stop()
+
+    def _stop_for(self, error: Unreadable) -> None:
+        """Stop, because spooled messages are lost, as after a failure of the journal."""
+        self._lost = error
+        self.stop()
+
+
+def _edge_status() -> dict[str, Any]:
+    """The part of `status` about this process."""
+    limits = descriptor_limits()
+    return {
+        "tasks": trio.lowlevel.current_statistics().tasks_living,
+        "descriptors": {"limit": limits.process, "for-connections": limits.connections},
+    }
