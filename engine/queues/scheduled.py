@@ -110,8 +110,7 @@ def come_due(queue: "Queue") -> None:
             _arrive(queue, published)
         if returned:
             queue.insert(sorted(returned, key=_id_of, reverse=True))
-        if store.expiring or any(message.expires_ns for message in due):
-            store.expect_expiry()
+        if store.expiring:  # the store expects it since they were published
             queue.arm_expiry()
     await_due(queue)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from steps import steps
 
+from leveret.engine import MS
 from leveret.engine.dead_letters import DEAD_SPREAD, LETTER_COST, LETTERS_MAX
 from leveret.engine.messages.field_table import Field
 from leveret.testing.harness import Harness
@@ -115,3 +116,22 @@ def test_letters_to_many_queues() -> None:
         chain.broker.advance()
         widths += chain.turns(lambda: chain.broker.context.turn.effort)
     assert max(widths) <= 2 * DEAD_SPREAD and len(widths) > 10
+
+
+def test_messages_that_expire_beside_many_deaths_are_dead_soon() -> None:
+    """They wait for the dead letters of others, and then neither for a consumer nor for a get."""
+    harness = Harness()
+    harness.queue("dead")
+    to_dead = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
+    harness.queue("rejected", **to_dead)
+    expiring = harness.queue("expiring", x_message_ttl=1000, **to_dead)
+    harness.publish(*["x"] * LETTERS_MAX, key="rejected")
+    harness.consume("rejected")
+    harness.publish("last", key="expiring")
+    harness.ends_turns = False
+    harness.session.reject(0, multiple=True, requeue=False)
+    harness.clock.advance_ns(1000 * MS)
+    harness.broker.advance()
+    assert expiring.ready_count == 1 and harness.broker.dead_letters.is_congested
+    harness.finish_turns()
+    assert expiring.ready_count == 0 and harness.all("dead") == "x" * LETTERS_MAX + "last"

@@ -42,3 +42,17 @@ def test_a_deleted_queue_leaves_no_deadline() -> None:
     world.vhost.queues.delete("q", client=None)
     world.end_turn()
     assert world.broker.next_deadline_ns() is None
+
+
+def test_a_message_that_was_delayed_expires_in_time() -> None:
+    """Its lifetime counts from when it was published, and it leaves the queue though nobody asks for it."""
+    world = Harness()
+    queue = world.queue()
+    world.publish("a", expiration=b"1000", headers={"x-delay": 400})
+    world.publish("b", expiration=b"2000", headers={"x-delay": 400})
+    world.advance(400)
+    assert queue.ready_count == 2
+    world.advance(600)
+    assert queue.ready_count == 1
+    world.advance(1000)
+    assert queue.ready_count == 0

@@ -332,6 +332,15 @@ def test_a_deferred_acknowledgement_is_used_once(desk: LeasedDesk, depth: dict[s
     assert again._facts("q")["deferred_acks"] == 0
 
 
+def test_a_used_deferred_acknowledgement_is_not_back_after_a_restart(desk: LeasedDesk) -> None:
+    """Also if no active message that is left stands behind the one that it was for (C.5, C.6)."""
+    desk.queue(x_target_depth=1000)
+    desk.command("discard", queue="q", bookmark=f"1|{desk.pair.broker.context.next_id + 1}|")
+    desk.publish("a", "b", delivery_mode=2)
+    again = desk.restarted()
+    assert again._facts("q")["deferred_acks"] == 0 and again.all() == "a"
+
+
 def test_a_message_whose_acknowledgement_is_not_safe_yet(desk: LeasedDesk) -> None:
     """The message is safe, what its deferred acknowledgement did is not: it is gone after the restart (C.5)."""
     desk.queue()

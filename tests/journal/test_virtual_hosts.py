@@ -24,10 +24,14 @@ class Restarted(Harness):
         self.journal.close()
         self.begin()
 
-    def killed(self) -> None:
-        """What was recorded so far is safe, and nothing else happens before the end."""
+    def write(self) -> None:
+        """What was recorded so far is safe, in the middle of a turn."""
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn)
+
+    def killed(self) -> None:
+        """What was recorded so far is safe, and nothing else happens before the end."""
+        self.write()
         self.kill()
 
     def furnish(self) -> None:
@@ -92,3 +96,28 @@ def test_a_checkpoint_that_was_under_way_does_not_bring_its_messages_back() -> N
     one.killed()
     assert "v" not in one.broker.virtual_hosts
     assert not one.journal.ledger.rows or not sum(row.live for row in one.journal.ledger.rows)
+
+
+def test_a_message_that_came_while_it_was_going_keeps_no_segment() -> None:
+    """A client that is not disconnected yet publishes; no record left says that the virtual host is gone."""
+    one = Restarted()
+    one.ends_turns = False
+    vhost = one.broker.virtual_hosts.create("v")
+    vhost.queues.declare("q", client=None, durable=True)
+    late = one.broker.connections.open("v", one.user, name="late", flush=lambda: None).open_session()
+    one.broker.virtual_hosts.delete("v")
+    one.queue("fill")
+    while len(one.journal.ledger.rows) < 3:
+        one.publish("x" * 50_000, key="fill", delivery_mode=2)
+        one.take(1, "fill")
+        one.write()
+    for _ in checkpoint(one.broker, one.journal, one.recorder):
+        one.write()
+    one.write()
+    assert 1 in one.journal.old_segments.reclaim()  # the segment that says so
+    one.write()
+    summary, contents = messages(["late"], {"delivery_mode": 2})
+    late.publish(vhost.router.route("", "q", one.user), Envelope("", "q", summary), contents, mandatory=False)
+    one.killed()
+    assert "v" not in one.broker.virtual_hosts
+    assert sum(row.live for row in one.journal.ledger.rows) == 0

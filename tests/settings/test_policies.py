@@ -455,6 +455,17 @@ def test_what_a_queue_has_of_policies_and_its_declaration(seed: int) -> None:
             assert giver in effective.policies and argument[2:] in giver.definition
 
 
+@pytest.mark.parametrize("declared, capped", [((5, 5.0), (True, False)), ((5.0, 5), (False, True))])
+def test_values_that_python_takes_for_equal_are_different_declarations(
+    declared: tuple[float, float], capped: tuple[bool, bool]
+) -> None:
+    """An operator's cap lowers a limit; a number that is no integer is no limit, whichever is declared first."""
+    cap = make_policy("cap", "/", "", {"max-length": 3}, is_operator=True)
+    effective = Policies([cap]).of_queue("q", "classic", "/")
+    layers = [effective.layer({"x-max-length": value}) for value in declared]
+    assert tuple(layer.arguments == {"x-max-length": 3} for layer in layers) == capped
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_whoever_has_another_policy_now_hears_of_the_change(seed: int) -> None:
     """New, changed, deleted, or no longer the best: a queue that is not concerned has what it had."""
