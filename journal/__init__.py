@@ -12,7 +12,9 @@ from .disk.options import JournalOptions
 from .disk.segment_file import SYNC_SECONDS
 from .disk.writer import WriterState
 from .format.errors import (
+    BadOctets,
     BadRecord,
+    ClusterDirectory,
     Damaged,
     DirectoryLocked,
     DirectoryLost,
@@ -26,6 +28,7 @@ from .format.errors import (
 from .format.heap import Bound, Content, Declared
 from .format.names import Names
 from .format.record import Record
+from .format.terms import TermTable
 from .recovery.content_reader import ContentReader
 from .recovery.reader import JournalReader
 from .recovery.recovered import MessageState, RecoveredMessage, RecoveredQueue
@@ -36,8 +39,10 @@ from .recovery.stories import JournalStories
 __all__ = [
     "REAL",
     "SYNC_SECONDS",
+    "BadOctets",
     "BadRecord",
     "Bound",
+    "ClusterDirectory",
     "Content",
     "ContentReader",
     "Damaged",
@@ -63,6 +68,7 @@ __all__ = [
     "Recovered",
     "RecoveredMessage",
     "RecoveredQueue",
+    "TermTable",
     "WriterState",
     "ended_us",
     "forget_journal",

@@ -53,3 +53,11 @@ class DirectoryLost(JournalFailed):
 
 class JournalClosed(JournalError):
     """An append after `close`."""
+
+
+class BadOctets(JournalError):
+    """Octets from a leader that are no blocks, or do not follow what a copied journal holds. None of them is kept."""
+
+
+class ClusterDirectory(JournalError):
+    """A program outside a cluster opened the directory of a node for writing."""
