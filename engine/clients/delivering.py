@@ -4,12 +4,12 @@ Source: behaviour page 2.7; performance page 4.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby, repeat
+from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from ..delivery.consumer import Consumer, Holder
-from ..delivery.effects import DELIVERY_OVERHEAD, Delivered
+from ..delivery.effects import DELIVERY_OVERHEAD, Delivered, by_redelivered
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
 from .session_counts import SessionCounts
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .session import Session
 
-_CONTENT, _ENVELOPE, _DELIVERIES = attrgetter("content"), attrgetter("envelope"), attrgetter("deliveries")
+_CONTENT, _ENVELOPE = attrgetter("content"), attrgetter("envelope")
 
 
 class Delivering(SessionCounts):
@@ -65,7 +65,7 @@ class Delivering(SessionCounts):
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         """Deliver ready messages, as runs with one redelivered flag."""
         effects = []
-        for redelivered, run in _by_redelivered(messages):
+        for redelivered, run in by_redelivered(messages, consumer.queue.events.redelivered_below):
             envelopes = list(map(_ENVELOPE, run))
             first = envelopes[0]
             is_shared = first is envelopes[-1] and envelopes.count(first) == len(run)
@@ -97,10 +97,13 @@ class Delivering(SessionCounts):
         else:
             self._note_unacked(consumer, first_tag, count, messages)
 
-    def deliver_beside(self, consumer: Consumer, messages: Sequence[Message], past: Holder) -> None:
+    def deliver_beside(
+        self, consumer: Consumer, messages: Sequence[Message], past: Holder, *, redelivered: bool = False
+    ) -> None:
         """Deliver copies that need no settlement; acknowledgements of their tags are ignored. `past`: their holder."""
         tag = self.next_tag
-        self._send((Delivered(consumer, tag, list(map(_ENVELOPE, messages)), False, list(map(_CONTENT, messages))),))
+        envelopes, contents = list(map(_ENVELOPE, messages)), list(map(_CONTENT, messages))
+        self._send((Delivered(consumer, tag, envelopes, redelivered, contents),))
         if not consumer.no_ack:
             for message in messages:
                 message.holder = past
@@ -124,12 +127,3 @@ class Delivering(SessionCounts):
         self.unacked.update(zip(range(first_tag, first_tag + count), messages))
         consumer.unacked += count
         self.unacked_by_consumers += count
-
-
-def _by_redelivered(messages: Sequence[Message]) -> Iterable[tuple[bool, Sequence[Message]]]:
-    """The messages in order, as runs of redelivered and of new ones."""
-    if not any(map(_DELIVERIES, messages)):
-        return ((False, messages),)
-    if all(map(_DELIVERIES, messages)):
-        return ((True, messages),)
-    return [(redelivered, list(run)) for redelivered, run in groupby(messages, lambda one: one.deliveries > 0)]

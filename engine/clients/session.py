@@ -248,7 +248,7 @@ class Session(Delivering):
             return None
         tag = self.next_tag
         self.next_tag = tag + 1
-        redelivered = message.deliveries > 0
+        redelivered = message.deliveries > 0 or message.id < queue.events.redelivered_below
         queue.counters.redelivered += redelivered
         self.redelivered += redelivered
         self.got += 1

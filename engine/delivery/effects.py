@@ -1,10 +1,12 @@
 """Effects: values in a client's outbox that its frontend turns into frames."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..errors import EngineError
-from ..messages.message import Envelope
+from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, stretches_alike
 from .consumer import Consumer
 
@@ -72,3 +74,19 @@ class SessionFailed:
 
 
 Effect = Delivered | ConsumerCancelled | SessionFailed
+
+_ID, _DELIVERIES = attrgetter("id"), attrgetter("deliveries")
+
+
+def by_redelivered(messages: Sequence[Message], below: int) -> Iterable[tuple[bool, Sequence[Message]]]:
+    """The messages in order, as runs of redelivered and of new ones. `below`: `QueueEvents.redelivered_below`."""
+    if below and min(map(_ID, messages)) < below:
+        return [
+            (redelivered, list(run))
+            for redelivered, run in groupby(messages, lambda one: one.deliveries > 0 or one.id < below)
+        ]
+    if not any(map(_DELIVERIES, messages)):
+        return ((False, messages),)
+    if all(map(_DELIVERIES, messages)):
+        return ((True, messages),)
+    return [(redelivered, list(run)) for redelivered, run in groupby(messages, lambda one: one.deliveries > 0)]

@@ -240,7 +240,12 @@ def _release_barrier(leases: Leases) -> bool:
     content, envelope = with_entries(message.envelope, message.content, entries), message.envelope.plain()
     for consumer in takers:
         queue.events.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
-        consumer.session.deliver_beside(consumer, [shown(content, envelope)], leases.past_at(consumer.session))
+        consumer.session.deliver_beside(
+            consumer,
+            [shown(content, envelope)],
+            leases.past_at(consumer.session),
+            redelivered=message.id < queue.events.redelivered_below,
+        )
     leases.gone([message])
     return True
 

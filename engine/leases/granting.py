@@ -4,12 +4,11 @@ Runs are the unit of work: messages of one envelope that were delivered equally 
 """
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
-from ..delivery.effects import Delivered
+from ..delivery.effects import Delivered, by_redelivered
 from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
 from ..queues.queue import Queue
@@ -56,14 +55,17 @@ def grant(leases: Leases, consumer: Consumer, messages: Sequence[Message]) -> No
 def _deliver(leases: Leases, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Deliver messages of one envelope, as one run if they were delivered equally often and none was given back."""
     deliveries, cancels = list(map(_deliveries_of, messages)), leases.book.cancels
+    below = leases.queue.events.redelivered_below
     if deliveries.count(deliveries[0]) == len(messages):
         ids = list(map(_id_of, messages))
-        if not cancels or cancels.keys().isdisjoint(ids):
+        is_alike = not below or (min(ids) < below) == (max(ids) < below)  # in the redelivered flag
+        if is_alike and (not cancels or cancels.keys().isdisjoint(ids)):
             topic = leases.topic_of(messages[0].envelope)
             headers = run_headers(topic, ORIGIN, ids, deliveries[0] + 1, until_ms)
             if headers is not None:
                 contents = list(map(_content_of, messages))
                 effect = DeliveredLeases(consumer, 0, messages[0].envelope, contents, headers)
+                effect.redelivered |= ids[0] < below
                 consumer.session.deliver(consumer, messages, (effect,))
                 return
     _deliver_each(leases, consumer, messages, until_ms)
@@ -75,8 +77,8 @@ def _deliver_each(leases: Leases, consumer: Consumer, messages: Sequence[Message
     contents = [dressed(leases, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.plain() for message in messages]
     effects, start = [], 0
-    for redelivered, run in groupby(messages, lambda one: one.deliveries > 0):
-        stop = start + len(list(run))
+    for redelivered, run in by_redelivered(messages, leases.queue.events.redelivered_below):
+        stop = start + len(run)
         effects.append(Delivered(consumer, 0, envelopes[start:stop], redelivered, contents[start:stop]))
         start = stop
     consumer.session.deliver(consumer, messages, effects)

@@ -181,7 +181,7 @@ def _deliveries(event: DeliveredEvent) -> Iterator[tuple[Envelope, bytes, bool]]
             yield event.of, content, False
         return
     for message in event.of:
-        yield message.envelope, message.content, message.deliveries > 1
+        yield message.envelope, message.content, event.is_redelivery(message)
 
 
 def _properties(header: bytes) -> FieldTable:

@@ -357,7 +357,8 @@ class ClassicDispatch:
         if wanted < STRAIGHT_MIN or not _goes_straight(queue):
             pageable.load(max(1, wanted), max(1, octets))
         else:
-            pageable.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), queue.consumer_list.hand_over)
+            hand_over, from_id = queue.consumer_list.hand_over, queue.events.redelivered_below
+            pageable.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), hand_over, from_id)
 
 
 def _expire_behind(queue: "Queue", *, is_expiry_done: bool) -> None:

@@ -40,9 +40,13 @@ _ID = attrgetter("id")
 
 
 class QueueEvents:
-    """`unacked`: unacknowledged deliveries. Only a `MeteredQueueEvents` counts octets."""
+    """`unacked`: unacknowledged deliveries. Only a `MeteredQueueEvents` counts octets.
 
-    __slots__ = ("_listeners", "_name", "_vhost", "counters", "unacked")
+    `redelivered_below`: messages with lower ids were perhaps delivered by the node that led before, without a record,
+    so that all their deliveries are redeliveries. 0: there are none.
+    """
+
+    __slots__ = ("_listeners", "_name", "_vhost", "counters", "redelivered_below", "unacked")
 
     def __init__(self, vhost: str, name: str, listeners: list[Listener]) -> None:
         self._vhost = vhost
@@ -50,11 +54,13 @@ class QueueEvents:
         self._listeners = listeners
         self.counters = Counters()
         self.unacked = 0
+        self.redelivered_below = 0
 
     def hand_over(self, other: "QueueEvents") -> None:
         """Pass counters and listeners on to the object that replaces this one."""
         other._vhost, other._name, other._listeners = self._vhost, self._name, self._listeners
         other.counters, other.unacked = self.counters, self.unacked
+        other.redelivered_below = self.redelivered_below
 
     @property
     def has_listeners(self) -> bool:
@@ -212,7 +218,9 @@ class QueueEvents:
                 counters.got_no_ack += count
         if self._listeners:
             tag = None if consumer is None else consumer.tag
-            self._emit(DeliveredEvent(self._vhost, self._name, _ids(messages), messages, session, tag))
+            event = DeliveredEvent(self._vhost, self._name, _ids(messages), messages, session, tag)
+            event.redelivered_below = self.redelivered_below
+            self._emit(event)
 
     def settled(self, count: int) -> None:
         """`count` deliveries are no longer unacknowledged; another event says what became of them."""

@@ -39,6 +39,7 @@ class DeliveredEvent(Event):
     """Messages went to a session.
 
     `consumer`: the consumer's tag; None: a get. `contents`: the contents of a run that was never ready.
+    `redelivered_below`: see `QueueEvents`; `is_redelivery` asks it.
     """
 
     kind: EventKind = field(default=EventKind.DELIVERED, init=False)
@@ -46,6 +47,11 @@ class DeliveredEvent(Event):
     session: "Session"
     consumer: str | None
     contents: Sequence[bytes] = ()
+    redelivered_below: int = 0
+
+    def is_redelivery(self, message: Message) -> bool:
+        """Whether this delivery of one of the messages `of` has the redelivered flag."""
+        return message.deliveries > 1 or message.id < self.redelivered_below
 
     @property
     def detail(self) -> dict[str, object]:

@@ -80,8 +80,15 @@ class Contents(Protocol):
 class Restorer:
     """Puts messages back into one queue after another (`restore`), then settles those that cannot stay (`finish`)."""
 
-    def __init__(self, context: BrokerContext, contents: Contents) -> None:
+    def __init__(
+        self, context: BrokerContext, contents: Contents, *, redelivered_below: int = 0, counts_are_exact: bool = False
+    ) -> None:
+        """`redelivered_below`: messages with lower ids were perhaps delivered, by a node that led before; 0: none.
+        `counts_are_exact`: no delivery went out before its count was recorded, if the queue's kind restores counts.
+        """
         self._contents = contents
+        self._redelivered_below = redelivered_below
+        self._counts_are_exact = counts_are_exact
         self._now_ns, self._wall_ms = context.clock.monotonic_ns(), context.clock.wall_ms()
         pager = context.storage.pager
         self._pages = pager is not None
@@ -95,6 +102,8 @@ class Restorer:
         self._found, self._forgets = found, False
         self._read_columns()
         self._queues.append(queue)
+        if not (self._counts_are_exact and queue.kind.recalls_attempts):
+            queue.events.redelivered_below = self._redelivered_below
         queue.intake.restore(queue, self)
         queue.events.restored(len(found))
         return len(found)

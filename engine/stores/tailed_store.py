@@ -538,9 +538,10 @@ class TailedStore:
                 self.ready.extend(self._loaded(part, part.ids, self.paging.read(part)))
         self._forget_empty_tail()
 
-    def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
+    def load_straight(self, count: int, octets: int, hand_over: HandOver, from_id: int = 0) -> None:
         """Read up to `count` messages and `octets`, at least one message and at most a slice, and offer them to
-        `hand_over` as if new. From the first one that it does not take, they become ready. Raises: Unreadable.
+        `hand_over` as if new. From the first one that it does not take, they become ready, and so do messages with ids
+        below `from_id`. Raises: Unreadable.
         """
         tail = self.tail
         if tail is None:
@@ -550,7 +551,8 @@ class TailedStore:
                 self._take_in(part)
                 continue
             ids, runs = part.ids, self.paging.read(part)
-            if not self.ready and part.expires is None and not part.deliveries and isinstance(ids, range):
+            is_plain = not self.ready and part.expires is None and not part.deliveries
+            if is_plain and isinstance(ids, range) and ids.start >= from_id:
                 ids, runs = _hand_straight(hand_over, ids, runs)
             self.ready.extend(self._loaded(part, ids, runs))
         self._forget_empty_tail()

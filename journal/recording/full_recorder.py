@@ -248,12 +248,15 @@ class FullMessageRecorder(MessageRecorder):
         has_counted = False
         if isinstance(event.of, Envelope):
             counted = can_count and event.of.summary.persistent
-            runs: Iterable[tuple[tuple[int, int, bool], Sequence[int]]] = [((1, 0, counted), event.messages)]
+            runs: Iterable[tuple[tuple[int, int, bool, bool], Sequence[int]]] = [
+                ((1, 0, counted, False), event.messages)
+            ]
         else:
             runs = alike(
-                (one.deliveries, one.uncounted, can_count and self._has_state(one), one.id) for one in event.of
+                (one.deliveries, one.uncounted, can_count and self._has_state(one), event.is_redelivery(one), one.id)
+                for one in event.of
             )
-        for (deliveries, uncounted, counted), ids in runs:
+        for (deliveries, uncounted, counted, redelivered), ids in runs:
             has_counted |= counted
             self._journal.messages.happened(
                 event.kind,
@@ -262,7 +265,7 @@ class FullMessageRecorder(MessageRecorder):
                 durable=counted,
                 deliveries=deliveries,
                 uncounted=uncounted,
-                flags=(COUNTED if counted else 0) | (REDELIVERED if deliveries > 1 else 0),
+                flags=(COUNTED if counted else 0) | (REDELIVERED if redelivered else 0),
                 consumer_id=consumer_id,
                 conn_id=conn_id,
             )

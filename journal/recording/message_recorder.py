@@ -287,6 +287,11 @@ class MessageRecorder:
                 event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, due_ms=due_ms
             )
 
+    @property
+    def counts_each_delivery(self) -> bool:
+        """Whether the first delivery of a message is recorded before it is sent, if it is persistent."""
+        return self._persists_deliveries and self._counts_max != 0
+
     def _has_state(self, message: Message) -> bool:
         """Whether the message's delivery count and due time are recorded, and restored."""
         count_max = self._counts_max

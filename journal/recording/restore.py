@@ -27,8 +27,10 @@ from .recorder import Recorder
 logger = logging.getLogger("leveret.journal")
 
 
-def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
+def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: bool = False) -> int:
     """Make the recovered objects and messages, then add the recorder as a listener. Returns the number of messages.
+
+    `took_over`: another node led before, and may have delivered any of the messages without a record of it.
 
     Rings are trimmed as by arrivals, so that at most ring-size messages are ready. The trimming is recorded and
     committed with the first turn, and so are dead letters of messages that expired while the broker was stopped.
@@ -82,7 +84,12 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         journal.ledger.settled(found.queues.pop(id_).ids())
     broker.context.next_id = max(broker.context.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
-    restorer = Restorer(broker.context, _Contents(broker, journal, recorder))
+    restorer = Restorer(
+        broker.context,
+        _Contents(broker, journal, recorder),
+        redelivered_below=broker.context.next_id if took_over else 0,
+        counts_are_exact=recorder.messages.counts_each_delivery,
+    )
     count = sum(restorer.restore(queue, found.queues.get(id_) or RecoveredQueue()) for id_, queue in queues)
     found.queues.clear()
     recorder.duplicate_ids.restore(found)

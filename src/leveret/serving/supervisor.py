@@ -82,8 +82,9 @@ class Supervisor:
         *,
         holds_reserve: bool = True,
         files: Files | None = None,
+        took_over: bool = False,
     ) -> "Supervisor":
-        """`files`: as in `composition.Data`.
+        """`files`: as in `composition.Data`. `took_over`: see `restore`.
 
         Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError.
         """
@@ -91,11 +92,11 @@ class Supervisor:
         options = options if holds_reserve else replace(options, reserve_size=0)
         if files is not None:
             journal = Journal.open(path, broker.context.clock, options, files=files, threaded=False)
-            return cls._open(path, broker, configuration, journal)
+            return cls._open(path, broker, configuration, journal, took_over=took_over)
         spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
         try:
             journal = Journal.open(path, broker.context.clock, options, files=spares[0], content_files=spares[1])
-            return cls._open(path, broker, configuration, journal, spares=spares)
+            return cls._open(path, broker, configuration, journal, spares=spares, took_over=took_over)
         except BaseException:
             for spare in spares:
                 spare.give_back()
@@ -110,6 +111,7 @@ class Supervisor:
         journal: Journal,
         *,
         spares: tuple[SpareFiles, ...] = (),
+        took_over: bool,
     ) -> "Supervisor":
         recording = recording_options(configuration)
         recorder = (FullRecorder if journal.options.scope == "all" else Recorder)(
@@ -122,7 +124,7 @@ class Supervisor:
         broker.context.storage.pager = JournalPager(broker, journal, recorder, recording.memory_size)
         found = journal.recovered
         try:
-            count = restore(broker, journal, recorder)
+            count = restore(broker, journal, recorder, took_over=took_over)
         except BaseException:
             journal.close()
             raise

@@ -130,6 +130,8 @@ class Harness:
     may_fail = False
     #: Properties of messages that do not say otherwise.
     properties: ClassVar[Mapping[str, Any]] = {}
+    #: Whether the next broker takes over from another node of a cluster.
+    took_over = False
     #: Whether transient messages may leave memory.
     has_temp_store = True
 
@@ -174,7 +176,7 @@ class Harness:
             self._open_journal()
         self._limit_memory()
         if self.files is not None:
-            restore(broker, self.journal, self.recorder)
+            restore(broker, self.journal, self.recorder, took_over=self.took_over)
         if configuration is not None:
             self.objects = ConfiguredObjects(broker, configuration)
             self.objects.apply(configuration)
