@@ -1,0 +1,470 @@
+"""Frames of a link: octets in, messages out, and back. Pure.
+
+| octets | type | |
+|---|---|---|
+| 0 | u32 | octets of the body |
+| 4 | u8 | kind |
+| 5 | | body |
+
+All integers are big-endian. Bodies are JSON objects; a receiver ignores fields that it does not know, so that a later
+release can add some. The bodies of what is sent often have a fixed layout:
+
+| kind | body |
+|---|---|
+| OCTETS | u8 octets of the head, u64 base LSN of the segment, u64 offset; behind the head the octets of the file |
+| UNLINK | u64 base LSNs |
+| ACK | u64 term, u64 LSN, and whatever a later release adds |
+
+GREET, PROVE and HELLO carry the version of the link that the sender knows; both sides use the lower one. A body that is
+larger than its kind allows is refused when its head is read, before any of it is stored.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from struct import Struct
+from struct import error as StructError
+from typing import Any
+
+from ...journal import JournalError, TermTable
+
+#: The version of the link that this program knows, and the oldest that it can use.
+VERSION, VERSION_MIN = 1, 1
+#: Octets of a file in one frame at most.
+PIECE_MAX = 256 * 1024
+#: Base LSNs in one UNLINK at most.
+UNLINK_MAX = 4096
+LSN_MAX = 2**63 - 1
+
+HEAD = Struct(">IB")
+_OCTETS = Struct(">BQQ")
+_ACK = Struct(">QQ")
+#: Octets of the head of an OCTETS body at most: what later releases may need.
+_OCTETS_HEAD_MAX = 255
+
+
+class FrameFault(Exception):
+    """The octets are no frame that may come now. The link cannot go on; the text is for the log."""
+
+
+# -- fields of JSON bodies ---------------------------------------------------------------------------------------------
+
+
+def _read_number(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= LSN_MAX:
+        raise ValueError("no number from 0 to 2^63 - 1")
+    return value
+
+
+def _read_flag(value: object) -> bool:
+    if type(value) is not bool:
+        raise ValueError("neither true nor false")
+    return value
+
+
+def _read_text(value: object) -> str:
+    if type(value) is not str or len(value) > 4096:
+        raise ValueError("no text of at most 4096 characters")
+    return value
+
+
+def _read_octets(value: object) -> bytes:
+    return bytes.fromhex(_read_text(value))
+
+
+def _read_optional_octets(value: object) -> bytes | None:
+    return None if value is None else _read_octets(value)
+
+
+def _read_names(value: object) -> frozenset[str]:
+    if not isinstance(value, list):
+        raise ValueError("no list of names")
+    return frozenset(map(_read_text, value))
+
+
+def _read_terms(value: object) -> TermTable:
+    if type(value) is not str:
+        raise ValueError("no term table")
+    try:
+        return TermTable.from_octets(value.encode())
+    except JournalError as error:
+        raise ValueError(str(error)) from None
+
+
+def _read_status(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+def _row(read: Callable[[object], object], write: Callable[[Any], object] = _plain, default: Any = MISSING) -> Any:
+    """A field of a JSON body. A field with a default may be missing: an older release does not send it."""
+    return field(default=default, metadata={"read": read, "write": write})
+
+
+def _number(default: Any = MISSING) -> Any:
+    return _row(_read_number, default=default)
+
+
+def _text(default: Any = MISSING) -> Any:
+    return _row(_read_text, default=default)
+
+
+def _flag(default: Any = MISSING) -> Any:
+    return _row(_read_flag, default=default)
+
+
+def _octets() -> Any:
+    return _row(_read_octets, bytes.hex)
+
+
+def _optional_octets() -> Any:
+    return _row(_read_optional_octets, lambda value: value and value.hex())
+
+
+def _names() -> Any:
+    return _row(_read_names, sorted)
+
+
+def _terms() -> Any:
+    return _row(_read_terms, lambda terms: terms.octets.decode())
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class Greet:
+    """The first frame of the side that accepted the connection. `nonce`: empty if no secret is set there."""
+
+    version: int = _number()
+    nonce: bytes = _octets()
+
+
+@dataclass(slots=True, frozen=True)
+class Prove:
+    """The answer to a Greet: a nonce, and the proof that the side that connected knows the secret."""
+
+    version: int = _number()
+    nonce: bytes = _octets()
+    proof: bytes = _octets()
+
+
+@dataclass(slots=True, frozen=True)
+class Proof:
+    """The proof that the side that accepted knows the secret."""
+
+    proof: bytes = _octets()
+
+
+@dataclass(slots=True, frozen=True)
+class Hello:
+    """What a follower says of itself and of its journal.
+
+    level: of what its program can read. term: of the leader that it read in etcd. journal_id: None if its directory is
+    empty. end: LSN behind its last whole fsynced block. wants_copy: its journal is damaged.
+    """
+
+    version: int = _number()
+    cluster: str = _text()
+    group: int = _number()
+    name: str = _text()
+    level: int = _number()
+    term: int = _number()
+    journal_id: bytes | None = _optional_octets()
+    terms: TermTable = _terms()
+    end: int = _number()
+    wants_copy: bool = _flag(False)
+
+
+@dataclass(slots=True, frozen=True)
+class Welcome:
+    """Where the leader's octets go on: in the segment `base_lsn` at `offset`, with the record `lsn`.
+
+    oldest: base LSN of the leader's oldest segment; the follower needs no older one. needs: what a program must
+    know to open the leader's journal.
+    """
+
+    version: int = _number()
+    level: int = _number()
+    journal_id: bytes = _octets()
+    terms: TermTable = _terms()
+    base_lsn: int = _number()
+    offset: int = _number()
+    lsn: int = _number()
+    oldest: int = _number()
+    needs: frozenset[str] = _names()
+
+
+@dataclass(slots=True, frozen=True)
+class Cut:
+    """Before Welcome: the follower first drops its records from `lsn` on, which the leader does not have."""
+
+    lsn: int = _number()
+
+
+@dataclass(slots=True, frozen=True)
+class Copy:
+    """Before Welcome: a full copy follows, of about `size` octets. It is whole when the record before `until` is there.
+
+    is_beside: it goes into a directory beside the follower's own, which stays until then.
+    """
+
+    until: int = _number()
+    size: int = _number()
+    is_beside: bool = _flag()
+
+
+@dataclass(slots=True, frozen=True)
+class No:
+    """The other side is refused. `is_final`: it will be again, until an operator has changed something."""
+
+    why: str = _text()
+    is_final: bool = _flag(False)
+
+
+@dataclass(slots=True, frozen=True)
+class Octets:
+    """Octets of the leader's segment `base_lsn` from `offset` on, as they are in the file."""
+
+    base_lsn: int
+    offset: int
+    octets: bytes | memoryview
+
+
+@dataclass(slots=True, frozen=True)
+class Unlink:
+    """Segments that the leader deleted."""
+
+    base_lsns: tuple[int, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Needs:
+    """Names of what a program must know to open a journal with the octets behind this frame."""
+
+    needs: frozenset[str] = _names()
+
+
+@dataclass(slots=True, frozen=True)
+class Ack:
+    """The follower has fsynced all records below `lsn`, and takes records of `term`."""
+
+    term: int
+    lsn: int
+
+
+@dataclass(slots=True, frozen=True)
+class Beacon:
+    """The leader is alive. `status`: figures of its machine, for people."""
+
+    term: int = _number()
+    agreed: int = _number()
+    wall_ms: int = _number()
+    status: Mapping[str, object] = _row(_read_status)
+
+
+@dataclass(slots=True, frozen=True)
+class Status:
+    """The follower is alive. `status`: figures of its machine, for people."""
+
+    wall_ms: int = _number()
+    status: Mapping[str, object] = _row(_read_status)
+
+
+@dataclass(slots=True, frozen=True)
+class Client:
+    """The rest of the connection is a client's, once the leader has answered Accept.
+
+    cluster, group: as in Hello. name: of the node that the client is connected to. service: the frontend that it wants.
+    header: PROXY header, version 2, with the client's address.
+    """
+
+    version: int = _number()
+    cluster: str = _text()
+    group: int = _number()
+    name: str = _text()
+    service: str = _text()
+    header: bytes = _octets()
+
+
+@dataclass(slots=True, frozen=True)
+class Accept:
+    """The octets behind this frame, in both directions, are the client's."""
+
+
+_Introducing = Greet | Prove | Proof | Hello | Client | Accept | No
+Message = _Introducing | Welcome | Cut | Copy | Octets | Needs | Unlink | Ack | Beacon | Status
+
+#: Kind -> message, octets of its body at most.
+_KINDS: dict[int, tuple[type[Any], int]] = {
+    1: (Greet, 4096),
+    2: (Prove, 4096),
+    3: (Proof, 4096),
+    4: (Hello, 1024 * 1024),
+    5: (Welcome, 1024 * 1024),
+    6: (Cut, 4096),
+    7: (Copy, 4096),
+    8: (No, 32 * 1024),
+    9: (Octets, _OCTETS_HEAD_MAX + PIECE_MAX),
+    10: (Unlink, 8 * UNLINK_MAX),
+    11: (Ack, 4096),
+    12: (Beacon, 64 * 1024),
+    13: (Status, 64 * 1024),
+    14: (Client, 16 * 1024),
+    15: (Accept, 4096),
+    16: (Needs, 64 * 1024),
+}
+_KIND_OF = {message: kind for kind, (message, _) in _KINDS.items()}
+_OCTETS_KIND, _UNLINK_KIND, _ACK_KIND = _KIND_OF[Octets], _KIND_OF[Unlink], _KIND_OF[Ack]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> bytes:
+    """The frame of a message. Raises: FrameFault when it is larger than a receiver accepts."""
+    kind = _KIND_OF[type(message)]
+    if isinstance(message, Octets):
+        return octets_head(message.base_lsn, message.offset, len(message.octets)) + message.octets
+    if isinstance(message, Unlink):
+        body = Struct(f">{len(message.base_lsns)}Q").pack(*message.base_lsns)
+    elif isinstance(message, Ack):
+        body = _ACK.pack(message.term, message.lsn)
+    else:
+        body = json.dumps(
+            {row.name: row.metadata["write"](getattr(message, row.name)) for row in fields(message)},
+            separators=(",", ":"),
+        ).encode()
+    if len(body) > _KINDS[kind][1]:
+        raise FrameFault(f"{type(message).__name__} of {len(body)} octets, more than {_KINDS[kind][1]}")
+    return HEAD.pack(len(body), kind) + body
+
+
+def octets_head(base_lsn: int, offset: int, size: int) -> bytes:
+    """All of the frame of an `Octets` but its `size` octets, which follow: large pieces are not copied into a frame."""
+    assert size <= PIECE_MAX
+    return HEAD.pack(_OCTETS.size + size, _OCTETS_KIND) + _OCTETS.pack(_OCTETS.size, base_lsn, offset)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class Decoder:
+    """Octets as they arrive -> messages.
+
+        decoder.receive(data)
+        for message in decoder.messages(): ...
+
+    Any other message than those that `expect` names is a fault. After a fault the decoder gives nothing.
+    """
+
+    __slots__ = ("_expected", "_fault", "_needed", "_parts", "_size")
+
+    def __init__(self, *expected: type[Any]) -> None:
+        self._parts: list[bytes | memoryview] = []
+        self._size = 0  # octets in `_parts`
+        self._needed = HEAD.size  # octets until the next step is possible
+        self._fault: FrameFault | None = None
+        self.expect(*expected)
+
+    def expect(self, *expected: type[Any]) -> None:
+        """From the next frame on, these messages may come."""
+        self._expected = expected
+
+    def receive(self, data: bytes | memoryview) -> None:
+        """Take octets; they must not change later."""
+        if data:
+            self._parts.append(data)
+            self._size += len(data)
+
+    def messages(self) -> Iterator[Message]:
+        """The messages that are whole. Raises: FrameFault, at the first frame that may not come."""
+        if self._fault is not None:
+            raise self._fault
+        try:
+            yield from self._messages()
+        except FrameFault as fault:
+            self._fault = fault
+            raise
+
+    def end(self) -> None:
+        """The connection has ended. Raises: FrameFault when that cut a frame short."""
+        if self._size:
+            raise FrameFault(f"cut short: {self._size} octets of a frame of {self._needed} or more")
+
+    @property
+    def rest(self) -> bytes:
+        """The octets behind the last message; the decoder gives them up."""
+        rest = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        return rest
+
+    def _messages(self) -> Iterator[Message]:
+        while self._size >= self._needed:
+            view = memoryview(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+            position = 0
+            while True:
+                left = len(view) - position
+                if left < HEAD.size:
+                    self._needed = HEAD.size
+                    break
+                size, kind = HEAD.unpack_from(view, position)
+                message = self._message_of(kind, size)
+                self._needed = HEAD.size + size
+                if left < self._needed:
+                    break
+                start = position + HEAD.size
+                position = start + size
+                self._parts, self._size = [view[position:]], len(view) - position  # `rest`, while a message is handled
+                self._needed = HEAD.size
+                yield _read_body(message, view[start:position])
+            self._parts, self._size = ([view[position:]], left) if left else ([], 0)
+
+    def _message_of(self, kind: int, size: int) -> type[Any]:
+        """Raises: FrameFault."""
+        message, size_max = _KINDS.get(kind, (None, 0))
+        if message is None:
+            raise FrameFault(f"a frame of unknown kind {kind}")
+        if message not in self._expected:
+            expected = " or ".join(one.__name__ for one in self._expected)
+            raise FrameFault(f"{message.__name__}, but {expected or 'nothing'} is expected")
+        if size > size_max:
+            raise FrameFault(f"{message.__name__} of {size} octets, more than {size_max}")
+        return message
+
+
+def _read_body(message: type[Any], body: memoryview) -> Any:
+    """Raises: FrameFault."""
+    try:
+        if message is Octets:
+            size, base_lsn, offset = _OCTETS.unpack_from(body)
+            if not _OCTETS.size <= size <= len(body) or len(body) - size > PIECE_MAX:
+                raise ValueError(f"its head has {size} octets")
+            return Octets(_read_number(base_lsn), _read_number(offset), body[size:])
+        if message is Ack:
+            term, lsn = _ACK.unpack_from(body)
+            return Ack(_read_number(term), _read_number(lsn))
+        if message is Unlink:
+            return Unlink(tuple(map(_read_number, Struct(f">{len(body) // 8}Q").unpack(body))))
+        said = json.loads(bytes(body))
+        if not isinstance(said, dict):
+            raise ValueError("no object")
+        return message(**{row.name: _read_field(row.name, row, said) for row in fields(message)})
+    except (ValueError, RecursionError, StructError) as error:
+        raise FrameFault(f"{message.__name__}: {error}") from None
+
+
+def _read_field(name: str, row: Any, said: Mapping[str, object]) -> object:
+    if name not in said:
+        if row.default is MISSING:
+            raise FrameFault(f"the field {name} is missing")
+        return row.default
+    try:
+        return row.metadata["read"](said[name])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
