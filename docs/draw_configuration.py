@@ -58,6 +58,15 @@ NOTES = {
         "",
     ),
     "flow": ("How publishes are held while there is no space.", ""),
+    "cluster": (
+        "With this table, also with an empty one, `leveret serve` is a node of a cluster: [cluster.md](cluster.md).",
+        "`node`, `nodes` and `etcd` are required. Without `secret-file` and `[cluster.tls]` all addresses must be of",
+        'loopback. A node needs a data directory and `fsync = "commit"`. `leveret explain FILE "[cluster]"` shows each',
+        "value, and which line gave it.",
+        "",
+    ),
+    "cluster.tls": ("TLS between nodes, in place of `secret-file`.", ""),
+    "cluster.etcd-tls": ("TLS to etcd.", ""),
 }
 
 
@@ -130,7 +139,7 @@ def _introduction() -> list[str]:
 
 
 def _broker_tables() -> list[str]:
-    """`[broker]`, `[journal]`, `[limits]`, `[system-usage]`, `[flow]`, `[tls]`."""
+    """All tables of keys, in the order of KEYS."""
     lines: list[str] = []
     for table, keys in KEYS.items():
         lines += [

@@ -20,6 +20,7 @@ from .rows.address_settings import (
     sets_redelivery,
     why_flow_controlled,
 )
+from .rows.broker_keys import KEYS
 from .rows.queue_attributes import QUEUE_ARGUMENTS
 from .values import shown, value_text
 
@@ -105,6 +106,17 @@ def explain(configuration: Configuration, name: str, vhost: str | None = None) -
     found = [explain_address(repository, name, place, policies) for place in places]
     found = [replace(one, rows=(*one.rows, *_capturing(configuration, name, one.vhost))) for one in found]
     return found + explain_topic(repository, name, places[0])
+
+
+def explain_table(configuration: Configuration, table: str) -> list[Row]:
+    """Each value of a table of keys, such as [cluster], with the line that gave it."""
+    rows: list[Row] = []
+    for key, one in KEYS[table].items():
+        origin = configuration.origins.get((table, key))
+        rule = f"default of profile {configuration.broker.profile}" if one.by_profile else "default"
+        value = one.kind.rendered(configuration.value(table, key))
+        rows.append(Row(key, value, rule if origin is None else f"{origin}: [{table}]"))
+    return rows
 
 
 def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from ..faults import Origin
 from ..policies.policies import Policy
 from ..profiles import PROFILES, Profile
 from ..rows.broker_keys import KEY_OF, KEYS, BrokerKeys, JournalKeys, LimitKeys, ManagementKeys, TlsKeys
+from ..rows.cluster import ClusterKeys, ClusterTlsKeys, EtcdTlsKeys
 from ..rows.flow_control import Flow, SystemUsage, WholeLimits
 from .declarations import Divert, ExchangeDeclaration, LimitsDeclaration, LoggedTopic, QueueDeclaration, UserDeclaration
 
@@ -44,6 +45,7 @@ class Configuration:
     system_usage: SystemUsage | None = None  # None: without [system-usage]
     logged_topics: tuple[LoggedTopic, ...] = ()
     included: tuple[str, ...] = ()  # files that the given ones include
+    is_clustered: bool = False  # whether a file has [cluster]
 
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default, which may depend on the profile."""
@@ -80,6 +82,21 @@ class Configuration:
     def tls(self) -> TlsKeys:
         """[tls]."""
         return cast(TlsKeys, _Table(self, "tls"))
+
+    @property
+    def cluster(self) -> ClusterKeys:
+        """[cluster]."""
+        return cast(ClusterKeys, _Table(self, "cluster"))
+
+    @property
+    def cluster_tls(self) -> ClusterTlsKeys:
+        """[cluster.tls]."""
+        return cast(ClusterTlsKeys, _Table(self, "cluster.tls"))
+
+    @property
+    def etcd_tls(self) -> EtcdTlsKeys:
+        """[cluster.etcd-tls]."""
+        return cast(EtcdTlsKeys, _Table(self, "cluster.etcd-tls"))
 
     @property
     def whole_limits(self) -> WholeLimits:

@@ -21,6 +21,7 @@ from ..addresses.entries import Entry
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_match, parse_match
 from ..addresses.queue_arguments import ArgumentFault, is_leased, selector_text, settings_of_arguments
 from ..addresses.repository import SettingsRepository
+from ..declared.cluster import cluster_problems, cluster_warnings
 from ..declared.configuration import Configuration
 from ..declared.declarations import (
     MULTICAST,
@@ -102,6 +103,7 @@ class ConfigurationBuilder:
         self.users: dict[str, UserDeclaration] = {}
         self.policies: dict[tuple[str, bool, str], Policy] = {}
         self.has_usage = False
+        self.cluster_at: Origin | None = None  # of [cluster]
         self.destinations: dict[tuple[str, str], RawEntry] = {}
         self.discarded: set[str] = set()  # attributes that plug-ins clear in all destination policies
         self.logs: set[str] = set()  # virtual hosts whose logged topics are listed in a file, even if empty
@@ -338,10 +340,24 @@ class ConfigurationBuilder:
             usage,
             tuple(self.logged_topics.values()),
             tuple(dict.fromkeys(self.included)),
+            self.cluster_at is not None,
         )
+        if self.cluster_at is not None and not self.faults:
+            self._check_cluster(configuration, self.cluster_at)
         if not self.faults:
             self.warnings += lint_of(configuration, self.logs)
         return replace(configuration, warnings=tuple(self.warnings)), sorted(self.faults)
+
+    def _check_cluster(self, configuration: Configuration, cluster_at: Origin) -> None:
+        def place(table: str, key: str) -> Origin:
+            """Of the key, of its table's first key, or of [cluster]."""
+            inside = (at for (one, _), at in self.explicit_at.items() if one == table != "cluster")
+            return self.explicit_at.get((table, key)) or next(inside, cluster_at)
+
+        for table, key, problem in cluster_problems(configuration):
+            self.fault(place(table, key), key, problem)
+        for table, key, problem in cluster_warnings(configuration):
+            self.warn(place(table, key), key, problem)
 
     def _finish_leased(self) -> None:
         """Complete leased queues: their dead-letter destinations, checks of logging, exchanges for publishing to

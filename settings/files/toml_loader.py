@@ -83,8 +83,8 @@ class Loader(QueueTables):
 
     def document(self, document: dict[str, Any]) -> None:
         for table, content in document.items():
-            if table in KEYS:
-                self.broker_table(table, content)
+            if table in KEYS and "." not in table:
+                self.broker_table((table,), content)
             elif table == "wildcard-addresses":
                 self.wildcards(table, content)
             elif table in ARRAYS:
@@ -102,17 +102,22 @@ class Loader(QueueTables):
         problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"
         self.builder.fault(self.at(table), table, problem)
 
-    def broker_table(self, table: str, content: object) -> None:
+    def broker_table(self, path: tuple[str, ...], content: object) -> None:
+        table = ".".join(path)
         if not isinstance(content, dict):
-            self.builder.fault(self.at(table), table, f"expected a table [{table}]")
+            self.builder.fault(self.at(*path), table, f"expected a table [{table}]")
             return
         if table == "system-usage":
             self.builder.has_usage = True  # an empty table also switches flow control on
+        elif table == "cluster":
+            self.builder.cluster_at = self.at(*path)  # an empty table also makes the broker a node
         for key, value in content.items():
             if key in KEYS[table]:
-                self.builder.broker_value(self.at(table, key), table, key, value)
+                self.builder.broker_value(self.at(*path, key), table, key, value)
+            elif f"{table}.{key}" in KEYS:
+                self.broker_table((*path, key), value)
             else:
-                self.builder.unknown(self.at(table, key), key, f"[{table}]", KEYS[table], home_of(key))
+                self.builder.unknown(self.at(*path, key), key, f"[{table}]", KEYS[table], home_of(key))
 
     def wildcards(self, table: str, content: object) -> None:
         if not isinstance(content, dict):

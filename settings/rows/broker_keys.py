@@ -36,6 +36,7 @@ from ..values import (
     size_between,
     whole,
 )
+from .cluster import ClusterKeys, ClusterTlsKeys, EtcdTlsKeys
 from .flow_control import Flow, UsageKeys
 from .row import Row, columns_of, row
 
@@ -464,6 +465,9 @@ TABLES: dict[str, type] = {
     "flow": Flow,
     "management": ManagementKeys,
     "tls": TlsKeys,
+    "cluster": ClusterKeys,
+    "cluster.tls": ClusterTlsKeys,
+    "cluster.etcd-tls": EtcdTlsKeys,
 }
 
 #: Table -> key -> its row.

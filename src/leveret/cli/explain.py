@@ -1,13 +1,15 @@
-"""`leveret explain`: every setting of a queue or address in configuration files. Source: interfaces page."""
+"""`leveret explain`: settings of a queue, an address or a table in configuration files. Source: interfaces page."""
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..settings.explain import Explanation, Row, explain
+from ..settings.explain import Explanation, Row, explain, explain_table
 from ..settings.printable import printable
+from ..settings.rows.broker_keys import KEYS
 from ..settings.values import value_text
 from .configuration_files import load
 
@@ -16,7 +18,7 @@ EXIT_OK, EXIT_UNUSABLE = 0, 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help='a queue or address, or a table: "[cluster]"')
     parser.add_argument("--vhost", default=None, help="only in this virtual host")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -26,6 +28,11 @@ def run(options: argparse.Namespace) -> int:
     if faults:
         print("\n".join(map(printable, faults)), file=sys.stderr)
         return EXIT_UNUSABLE
+    table = options.name[1:-1] if options.name.startswith("[") and options.name.endswith("]") else ""
+    if table in KEYS and not any(queue.name == options.name for queue in configuration.queues):
+        rows = explain_table(configuration, table)
+        print(json.dumps([asdict(row) for row in rows]) if options.json else "\n".join([options.name, *_lines(rows)]))
+        return EXIT_OK
     explanations = explain(configuration, options.name, options.vhost)
     if options.json:
         print(json.dumps([asdict(one) for one in explanations]))
@@ -51,10 +58,14 @@ def explanation_text(one: Explanation) -> str:
         lines.append("policies: " + ", ".join(one.policies))
     lines.append("flow control: " + one.flow)
     lines.append("paged out: " + one.paging)
-    settings = [printable(f"{row.name} = {_text(row.value)}") for row in one.rows]
+    return "\n".join([*map(printable, lines), *_lines(one.rows)])
+
+
+def _lines(rows: Sequence[Row]) -> list[str]:
+    """Each setting, and beside it its rule."""
+    settings = [printable(f"{row.name} = {_text(row.value)}") for row in rows]
     width = min(max(map(len, settings), default=0), 60)
-    lines += [f"  {setting:{width}}  {row.rule}" for setting, row in zip(settings, one.rows)]
-    return "\n".join(map(printable, lines))
+    return [printable(f"  {setting:{width}}  {row.rule}") for setting, row in zip(settings, rows)]
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,114 @@
+"""The nodes of a cluster, and what must hold between the keys of [cluster] and with other tables."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..rows.cluster import ClusterKeys, place_of
+from ..values import shown
+
+if TYPE_CHECKING:
+    from .configuration import Configuration
+
+
+#: (table, key, the fault).
+Problem = tuple[str, str, str]
+
+
+@dataclass(slots=True, frozen=True)
+class ClusterNode:
+    """One of `nodes`: its name, and where the others reach it."""
+
+    name: str
+    host: str
+    port: int
+
+
+def nodes_of(keys: ClusterKeys) -> tuple[ClusterNode, ...]:
+    """All nodes, in the order of the list."""
+    return tuple(ClusterNode(name, *_place(place)) for name, _, place in (one.partition("=") for one in keys.nodes))
+
+
+def own_place(keys: ClusterKeys) -> tuple[str, int]:
+    """Where this node listens for the others. Only for keys without faults."""
+    if keys.listen is not None:
+        return _place(keys.listen)
+    return next((node.host, node.port) for node in nodes_of(keys) if node.name == keys.node)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is of this machine alone."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def cluster_problems(configuration: "Configuration") -> Iterator[Problem]:
+    """Faults. Only for a configuration that has [cluster]."""
+    keys, nodes = configuration.cluster, nodes_of(configuration.cluster)
+    names, places = [node.name for node in nodes], [(node.host, node.port) for node in nodes]
+    if not nodes:
+        yield "cluster", "nodes", 'is missing, expected all nodes: ["a=HOST:PORT", "b=HOST:PORT", "c=HOST:PORT"]'
+    elif keys.node is None:
+        yield "cluster", "node", f"is missing, expected one of {', '.join(names)}"
+    elif keys.node not in names:
+        yield "cluster", "node", f"{shown(keys.node)} is not among nodes: {', '.join(names)}"
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        yield "cluster", "nodes", f"two nodes are called {shown(name)}"
+    for host, port in dict.fromkeys(place for place in places if places.count(place) > 1):
+        yield "cluster", "nodes", f"two nodes have the address {host}:{port}"
+    for host in dict.fromkeys(node.host for node in nodes if node.host in ("0.0.0.0", "::")):
+        yield "cluster", "nodes", f"other nodes cannot connect to {host}: it is for listen alone"
+    if nodes and keys.min_in_sync > len(nodes):
+        yield "cluster", "min-in-sync", f"{keys.min_in_sync} nodes cannot be in sync, there are {len(nodes)}"
+    if not keys.etcd:
+        yield "cluster", "etcd", "is missing, expected the URLs of its members (`leveret cluster etcd` sets one up)"
+    if keys.etcd_user is not None and keys.etcd_password_file is None:
+        yield "cluster", "etcd-password-file", "is missing, etcd-user needs it"
+    yield from _unprotected(configuration)
+    yield from _not_on_disk(configuration)
+
+
+def _unprotected(configuration: "Configuration") -> Iterator[Problem]:
+    """Links that anybody could join."""
+    keys, tls = configuration.cluster, configuration.cluster_tls
+    given = {key: getattr(tls, key) for key in ("ca", "certificate", "key")}
+    if any(given.values()):
+        for key in ("ca", "certificate"):
+            if given[key] is None:
+                yield "cluster.tls", key, "is missing, nodes show each other their certificates"
+    elif keys.secret_file is None:
+        places = [one.partition("=")[2] for one in keys.nodes] + [one for one in (keys.listen, keys.advertise) if one]
+        outside = next((place for place in places if not is_loopback(_place(place)[0])), None)
+        if outside is not None:
+            what = f"{outside} is outside loopback, where anybody could join"
+            yield "cluster", "secret-file", f"is missing: {what}: expected a secret-file, or [cluster.tls]"
+    if configuration.etcd_tls.key is not None and configuration.etcd_tls.certificate is None:
+        yield "cluster.etcd-tls", "certificate", "is missing, key belongs to it"
+
+
+def _not_on_disk(configuration: "Configuration") -> Iterator[Problem]:
+    """A node that confirms must have it on disk: else one that lost its memory could lead."""
+    fsync = configuration.journal.fsync
+    if fsync != "commit":
+        yield "journal", "fsync", f'is {shown(fsync)}, a node of a cluster needs "commit": what is confirmed is on disk'
+    if not configuration.broker.data:
+        yield "broker", "data", "is empty, a node of a cluster needs a data directory"
+
+
+def cluster_warnings(configuration: "Configuration") -> Iterator[Problem]:
+    """What is valid and probably a mistake."""
+    keys, count = configuration.cluster, len(configuration.cluster.nodes)
+    if keys.min_in_sync == 1:
+        yield "cluster", "min-in-sync", "with 1, what is confirmed may be on one disk alone, and is lost with it"
+    elif count == keys.min_in_sync:
+        what = f"with {count} nodes, publishers are held while one of them is away"
+        yield "cluster", "min-in-sync", f"{what}: expected more nodes than min-in-sync"
+    if keys.suspend_after_ms >= keys.lease_ms:
+        yield "cluster", "suspend-after", "is not below lease: a lost leader could still deliver when another leads"
+    if len(keys.etcd) == 2:
+        yield "cluster", "etcd", "2 members of etcd stop when one stops: expected 3"
+
+
+def _place(text: str) -> tuple[str, int]:
+    found = place_of(text)
+    assert found is not None, "the reader of the key has checked it"
+    return found

@@ -1,0 +1,150 @@
+"""The keys of [cluster], [cluster.tls] and [cluster.etcd-tls]. What must hold between them: declared/cluster.py.
+
+All act when the node starts. Source: docs/cluster.md.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ..lifetime import RESTART
+from ..values import BYTES, DURATION_UNITS, INT_MAX, SIZE_UNITS, TEXT, Kind, duration_ms, size_between, texts, whole
+from .row import row
+
+MIB = 1024**2
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/\[\]@=]+)):([0-9]{1,5})")
+_URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]@]+)(?::[0-9]{1,5})?/?")
+
+
+def place_of(value: str) -> tuple[str, int] | None:
+    """Host and port of HOST:PORT; None: it is none."""
+    found = _PLACE.fullmatch(value)
+    if found is None or not 0 < int(found[3]) < 65536:
+        return None
+    return found[1] or found[2], int(found[3])
+
+
+def node_name(value: object) -> str:
+    """A name that may be part of a key in etcd."""
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise ValueError("a name of at most 63 letters, digits, `_`, `.` and `-`")
+
+
+def host_and_port(value: object) -> str:
+    """HOST:PORT."""
+    if isinstance(value, str) and place_of(value) is not None:
+        return value
+    raise ValueError('an address "HOST:PORT"')
+
+
+def named_places(value: object) -> tuple[str, ...]:
+    """A list of NAME=HOST:PORT."""
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        parts = [one.partition("=") for one in value]
+        if all(_NAME.fullmatch(part[0]) and place_of(part[2]) is not None for part in parts):
+            return tuple(value)
+    raise ValueError('a list of nodes: ["a=HOST:PORT", "b=HOST:PORT", "c=HOST:PORT"]')
+
+
+def urls(value: object) -> tuple[str, ...]:
+    """A list of http and https URLs without a path."""
+    expected = 'a list of URLs: ["http://HOST:2379", ...]'
+    try:
+        given = texts(value)
+    except ValueError:
+        raise ValueError(expected) from None
+    if not given or not all(_URL.fullmatch(one) for one in given):
+        raise ValueError(expected)
+    return tuple(one.rstrip("/") for one in given)
+
+
+def at_least(low_ms: int, text: str) -> Kind:
+    """A duration that is not too short. Args: text: the shortest one in words."""
+
+    def read(value: object) -> int:
+        try:
+            found = duration_ms(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, at least {text}") from None
+        if found < low_ms:
+            raise ValueError(f"a duration of at least {text}")
+        return found
+
+    return Kind(read, units=DURATION_UNITS)
+
+
+#: Shorter ones would make a busy machine look like a dead one.
+TIMER = at_least(100, "100ms")
+
+
+def setting(kind: Kind, default: Any, help: str) -> Any:
+    """A row."""
+    return row(kind, default, RESTART, help=help)
+
+
+# fmt: off
+@dataclass(init=False, repr=False, eq=False)
+class ClusterKeys:
+    """[cluster]."""
+
+    name: str = setting(Kind(node_name), "leveret",
+        "Name of the cluster; its keys in etcd are under `/leveret/NAME/0/`.")
+    node: str | None = setting(Kind(node_name), None, "Name of this node, one of `nodes`.")
+    nodes: tuple[str, ...] = setting(Kind(named_places), (),
+        "All nodes, the same list on each: `NAME=HOST:PORT`, the address where the other nodes reach it.")
+    listen: str | None = setting(Kind(host_and_port), None,
+        "Address on which this node listens for the others; unset: its own in `nodes`.")
+    advertise: str | None = setting(Kind(host_and_port), None,
+        "Address that the others are told for this node; unset: its own in `nodes`.")
+    etcd: tuple[str, ...] = setting(Kind(urls), (), "URLs of all members of etcd, see [cluster.md](cluster.md).")
+    etcd_user: str | None = setting(TEXT, None, "User as which this node logs in to etcd; unset: etcd has no users.")
+    etcd_password_file: str | None = setting(TEXT, None, "File with the password of `etcd-user`, on its first line.")
+    min_in_sync: int = setting(whole(1, 16), 2,
+        "Nodes that must have what is confirmed on disk; with fewer in sync, publishers are held.")
+    secret_file: str | None = setting(TEXT, None,
+        "File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
+    group: str | None = setting(Kind(node_name), None,
+        "Name of the group of nodes to which this one belongs, as AMPS has it.")
+    lease_ms: int = setting(at_least(2000, "2s"), 6000,
+        "How long a node that is silent counts as present in etcd, rounded up to seconds.")
+    suspend_after_ms: int = setting(TIMER, 2000,
+        "How long a leader that reaches neither a node nor etcd goes on; then nothing is read or sent.")
+    disk_stall_ms: int = setting(TIMER, 5000,
+        "How long a write or fsync of the leader may hang before another node leads.")
+    patience_ms: int = setting(TIMER, 30_000,
+        "How long clients are held while no node leads; then they are disconnected.")
+    beacon_ms: int = setting(at_least(50, "50ms"), 500, "How often nodes that are connected say that they are there.")
+    ack_deadline_ms: int = setting(TIMER, 2000,
+        "How long the leader waits for a node in sync to have records on disk, before it goes on without it.")
+    join_patience_ms: int = setting(TIMER, 1000, "How long a new leader waits for nodes in sync to connect.")
+    resign_after_ms: int = setting(TIMER, 2000,
+        "How long a leader with too few nodes in sync waits before it leaves the lead to a node that reaches more.")
+    link_backlog: int = setting(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
+        "Octets that wait in memory for one node; what it missed beyond that is read from the files.")
+    copy_rate: int = setting(BYTES, 100 * MIB,
+        "Octets a second of a copy for a node that has to begin anew; 0: no limit.")
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ClusterTlsKeys:
+    """[cluster.tls]: between nodes. Each shows its certificate to the other."""
+
+    ca: str | None = setting(TEXT, None,
+        "PEM file with the authority that signs the certificates of nodes, and of nothing else.")
+    certificate: str | None = setting(TEXT, None,
+        "PEM file with this node's certificate; its host must be the one in `nodes`.")
+    key: str | None = setting(TEXT, None, "PEM file with its private key; unset: in the certificate's file.")
+
+
+@dataclass(init=False, repr=False, eq=False)
+class EtcdTlsKeys:
+    """[cluster.etcd-tls]: to etcd, for URLs that begin with https."""
+
+    ca: str | None = setting(TEXT, None,
+        "PEM file with the authority of etcd's certificates; unset: this machine's authorities.")
+    certificate: str | None = setting(TEXT, None, "PEM file with the certificate that this node shows to etcd.")
+    key: str | None = setting(TEXT, None, "PEM file with its private key; unset: in the certificate's file.")
+# fmt: on
