@@ -84,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
     faults += [*tls.faults, *(f"{where} {problem}" for problem in problems)]
     definitions, more = load_definitions(configuration)
     faults += more
+    if options.memory and configuration.is_clustered:
+        faults.append("leveret: --memory: a node of a cluster has what is confirmed on disk, expected --data DIR")
     if faults:
         print("\n".join(map(printable, in_order(faults, options.config))), file=sys.stderr)
         return EXIT_UNUSABLE
