@@ -7,6 +7,7 @@ from leveret.amqp_frontend.wire.states import (
     CONNECTION_NEXT,
     PARKING_NEXT,
 )
+from leveret.cluster.agreement.states import NEXT as NODE_NEXT
 
 
 def diagram(table: dict, first: str) -> str:
@@ -32,7 +33,8 @@ def page() -> str:
         [
             "# Life cycles",
             "",
-            "Drawn from `amqp_frontend/wire/states.py` by `docs/draw_states.py`; do not edit.",
+            "Drawn from `amqp_frontend/wire/states.py` and `cluster/agreement/states.py` by `docs/draw_states.py`; do",
+            "not edit.",
             "",
             "## Connection",
             "",
@@ -49,6 +51,10 @@ def page() -> str:
             "## Held publishes of a connection",
             "",
             diagram(PARKING_NEXT, "OPEN"),
+            "",
+            "## A node of a cluster",
+            "",
+            diagram(NODE_NEXT, "STARTING"),
         ]
     )
 

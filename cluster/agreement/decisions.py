@@ -1,0 +1,123 @@
+"""What a node does: values that `Agreement.handle` returns, to be carried out in their order.
+
+Whatever must be true before another thing happens stands before it: a node stops acknowledging before its campaign is
+sent, and a broker is closed before `leader` is deleted.
+"""
+
+from dataclasses import dataclass
+
+from .view import Leader, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The name of this node is free: write its key `node/NAME`, under its lease, and keep that lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKeys:
+    """Read all keys, linearizably, and say them by `Read`. One read at a time is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """Send a transaction; its end is said by `Answered` or `InDoubt`. There is never more than one on its way."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class EndLease:
+    """Stop to renew the lease of the key `leader`, and revoke it if etcd is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Copy the journal of this leader, by its link, which may be its address already; None: of nobody."""
+
+    leader: Leader | None
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Whether the follower's link acknowledges what is fsynced. Off: none may leave this node any more."""
+
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Lead: the term into the term table, fsynced; recover the journal; start the broker; then `TookOver`."""
+
+    term: int
+    journal_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Agree:
+    """Everything below `lsn` is agreed: answers that wait for it may leave, and what it frees may be deleted."""
+
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Hold publishers, by the alarm `replication`. A new reason replaces the one before."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Hold nobody any more, read clients again: after `Hold`, `Suspend` or `Quiesce`; the first one after `TakeOver`
+    lets the listeners serve, as `Hold` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Read nothing from clients, send them nothing: another node may lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiesce:
+    """Read nothing from clients, let the turns end and be written, then say `Quiesced`: the lead is handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Close the broker: clients are told 320, nothing is sealed. Open the journal for copying, then `Reopened`."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """This node cannot be one of the cluster. Its directory stays as it is; an operator has to act."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something an operator wants to know, for the log: why this node waits, or does not campaign."""
+
+    text: str
+
+
+Decision = (
+    Register
+    | ReadKeys
+    | Transact
+    | EndLease
+    | Follow
+    | Acknowledge
+    | TakeOver
+    | Agree
+    | Hold
+    | GoOn
+    | Suspend
+    | Quiesce
+    | Resign
+    | Refuse
+    | Note
+)

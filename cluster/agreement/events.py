@@ -1,0 +1,213 @@
+"""What a node is told: by etcd, by its journal, by its links, by its operator, by the clock.
+
+All are values, without a time: `Agreement.handle` is given that of the event.
+"""
+
+from dataclasses import dataclass
+
+from ...journal.format.terms import TermTable
+from .view import Transaction, View
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The keys of the cluster, from an answer of etcd or from its watch.
+
+    `asked_ns`: when the linearizable read was sent whose answer this is. None: a watch said it, perhaps late. Only an
+    answer proves that this node still led when it was asked, and only its revision can be found to have fallen.
+    """
+
+    view: View
+    asked_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A transaction is done, with the view behind it if etcd told; or it is surely not done, and never will be."""
+
+    transaction: Transaction
+    is_done: bool
+    view: View | None = None
+    asked_ns: int | None = None  # when it was sent
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """No answer came to a transaction that was sent: it may be done already, or be done later."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRenewed:
+    """etcd renewed the lease of the key `leader`, as this node asked at `asked_ns`."""
+
+    asked_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time that `Agreement.next_ns` named has come. One too many does no harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """This node's journal is fsynced below `lsn`."""
+
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """This follower was welcomed by its leader: it cut its journal, and its term table has the leader's terms."""
+
+    terms: TermTable
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRefused:
+    """The leader refused this follower for good: `why`, in words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRefused:
+    """The process of the leader that this node follows is gone: its link refused a connection (not: timed out)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderHeard:
+    """A beacon of the leader that this node follows."""
+
+    term: int
+    agreed: int
+    clock_difference_ns: int = 0  # between its wall clock and this node's
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOpened:
+    """At the leader: a follower has joined. Its journal ends before `end`, and is cut to this node's."""
+
+    node_id: bytes
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkClosed:
+    """At the leader: the link of a follower is closed."""
+
+    node_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerRefused:
+    """At the leader: the process of a follower is gone: its link refused a connection (not: timed out)."""
+
+    node_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerHeard:
+    """At the leader: a beacon of a follower."""
+
+    node_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """At the leader: a follower has fsynced what the leader of `term` sent it, below `lsn`."""
+
+    node_id: bytes
+    term: int
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class TookOver:
+    """The broker of this node runs: its journal is recovered, in its own term; the next record gets `first_lsn`."""
+
+    terms: TermTable
+    first_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeoverFailed:
+    """The journal could not be recovered, or the broker not be started."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """After `Resign`: the old broker is gone, and the journal is open for copying."""
+
+    terms: TermTable
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStalled:
+    """A write, an fsync or a probe of this node's journal hangs for longer than `disk-stall`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskRecovered:
+    """It has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """An operator, or SIGTERM (`is_leaving`), wants another node to lead: `to`, or whichever has the most.
+
+    A node that leaves gives up the lead in any case; else it leads on when nobody can follow it.
+    """
+
+    to: bytes | None = None
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quiesced:
+    """After `Quiesce`: no client is read, all turns have ended, and nothing is written behind `end`."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """An operator wants this node not to lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revive:
+    """An operator allows this node to lead again."""
+
+
+Event = (
+    Read
+    | Answered
+    | InDoubt
+    | LeaseRenewed
+    | Tick
+    | Durable
+    | Joined
+    | JoinRefused
+    | LeaderRefused
+    | LeaderHeard
+    | LinkOpened
+    | LinkClosed
+    | FollowerRefused
+    | FollowerHeard
+    | Acknowledged
+    | TookOver
+    | TakeoverFailed
+    | Reopened
+    | DiskStalled
+    | DiskRecovered
+    | HandOver
+    | Quiesced
+    | Drain
+    | Revive
+)

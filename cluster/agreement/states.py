@@ -1,0 +1,66 @@
+"""The states of a node of a cluster as one table. docs/states.md is drawn from it. A missing key is the error.
+
+Source: docs/cluster.md, the states of a node.
+"""
+
+from enum import Enum, auto
+
+
+class State(Enum):
+    """State of a node."""
+
+    __hash__ = object.__hash__
+
+    STARTING = auto()  # clients are held; the journal is open for copying, and nothing is written
+    FOLLOWING = auto()  # copies the leader's journal; confirms do not wait for it
+    IN_SYNC = auto()  # as FOLLOWING, but confirms wait for it: it may lead
+    CAMPAIGNING = auto()  # its campaign is sent: it acknowledges nothing
+    TAKING_OVER = auto()  # it won: its journal is recovered
+    LEADING = auto()
+    HELD = auto()  # leads, but publishers are held: too few nodes are in sync, or one does not answer
+    SUSPENDED = auto()  # perhaps another node leads: nothing is read from clients, nothing is sent
+    RESIGNING = auto()  # its broker is closed
+    DRAINED = auto()  # copies, and does not campaign until an operator revives it
+    REFUSED = auto()  # waits for an operator
+
+
+class Step(Enum):
+    """Changes of a node's state."""
+
+    __hash__ = object.__hash__
+
+    FOLLOW = auto()  # there is a leader, or this node may not campaign
+    ENTER = auto()  # this node is in the in-sync set
+    LEAVE = auto()  # it is no longer
+    CAMPAIGN = auto()
+    WIN = auto()
+    LOSE = auto()
+    LEAD = auto()  # enough nodes are in sync
+    HOLD = auto()
+    SUSPEND = auto()
+    RESIGN = auto()
+    RESTART = auto()  # the old broker is closed, the journal open for copying
+    DRAIN = auto()
+    REVIVE = auto()
+    REFUSE = auto()
+
+
+S, E = State, Step
+_FOLLOWER = {E.DRAIN: S.DRAINED, E.REFUSE: S.REFUSED}
+
+NEXT: dict[State, dict[Step, State]] = {
+    S.STARTING: {E.FOLLOW: S.FOLLOWING, **_FOLLOWER},
+    S.FOLLOWING: {E.ENTER: S.IN_SYNC, **_FOLLOWER},
+    S.IN_SYNC: {E.LEAVE: S.FOLLOWING, E.CAMPAIGN: S.CAMPAIGNING, **_FOLLOWER},
+    S.CAMPAIGNING: {E.WIN: S.TAKING_OVER, E.LOSE: S.FOLLOWING},
+    S.TAKING_OVER: {E.LEAD: S.LEADING, E.HOLD: S.HELD, E.RESIGN: S.RESIGNING},
+    S.LEADING: {E.HOLD: S.HELD, E.SUSPEND: S.SUSPENDED, E.RESIGN: S.RESIGNING},
+    S.HELD: {E.LEAD: S.LEADING, E.SUSPEND: S.SUSPENDED, E.RESIGN: S.RESIGNING},
+    S.SUSPENDED: {E.LEAD: S.LEADING, E.HOLD: S.HELD, E.RESIGN: S.RESIGNING},
+    S.RESIGNING: {E.RESTART: S.STARTING},
+    S.DRAINED: {E.REVIVE: S.FOLLOWING, E.REFUSE: S.REFUSED},
+    S.REFUSED: {},
+}
+
+#: States in which this node's broker runs.
+BROKER_RUNS = frozenset({S.LEADING, S.HELD, S.SUSPENDED})
