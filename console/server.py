@@ -29,6 +29,9 @@ _ACCEPT_PAUSE_S = 0.1
 #: Seconds for the TLS handshake, and for closing TLS.
 HANDSHAKE_S, CLOSING_S = 5.0, 1.0
 
+#: Connections that were accepted elsewhere: the socket, the client's address as `accept` gives it, whether TLS comes.
+Arrivals = trio.MemoryReceiveChannel[tuple[socket.socket, object, bool]]
+
 
 class Server:
     """Listeners and connections of the console."""
@@ -78,30 +81,38 @@ class Server:
                 logger.warning("a connection could not be accepted: %s", error.strerror or error)
                 await trio.sleep(_ACCEPT_PAUSE_S)
                 continue
-            try:
-                await self.state()  # loads it with the first connection
-            except Exception:
-                logger.exception("the console cannot be loaded")
-                sock.close()
-                continue
-            from .proxies import is_trusted
-            from .slots import NoSlot
+            await self._accepted(sock, address, is_metrics=is_metrics, is_tls=is_tls)
 
-            peer, options, scope = peer_of(address, is_tls=is_tls), self.options(), trio.CancelScope()
-            is_shared = peer.is_loopback or is_trusted(peer.address, options.proxies)
-            slots = METRICS_MAX if is_metrics else options.connections_max
-            try:
-                of_kind = self._slots_of(is_metrics=is_metrics)
-                slot = of_kind.enter(peer.origin, scope.cancel, slots=slots, is_shared=is_shared)
-            except NoSlot as refusal:
-                sock.close()
-                logger.warning("%s: refused: %s", peer.address, refusal)
-                continue
-            sock.setblocking(False)
-            if isinstance(address, tuple):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-            self._nursery.start_soon(self._serve, stream, peer, is_metrics, slot, scope)
+    async def take_arrivals(self, arrivals: Arrivals) -> None:
+        """Serve connections of the console that were accepted elsewhere, until cancelled."""
+        async for sock, address, is_tls in arrivals:
+            await self._accepted(sock, address, is_metrics=False, is_tls=is_tls)
+
+    async def _accepted(self, sock: socket.socket, address: object, *, is_metrics: bool, is_tls: bool) -> None:
+        try:
+            await self.state()  # loads it with the first connection
+        except Exception:
+            logger.exception("the console cannot be loaded")
+            sock.close()
+            return
+        from .proxies import is_trusted
+        from .slots import NoSlot
+
+        peer, options, scope = peer_of(address, is_tls=is_tls), self.options(), trio.CancelScope()
+        is_shared = peer.is_loopback or is_trusted(peer.address, options.proxies)
+        slots = METRICS_MAX if is_metrics else options.connections_max
+        try:
+            of_kind = self._slots_of(is_metrics=is_metrics)
+            slot = of_kind.enter(peer.origin, scope.cancel, slots=slots, is_shared=is_shared)
+        except NoSlot as refusal:
+            sock.close()
+            logger.warning("%s: refused: %s", peer.address, refusal)
+            return
+        sock.setblocking(False)
+        if isinstance(address, tuple):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+        self._nursery.start_soon(self._serve, stream, peer, is_metrics, slot, scope)
 
     def _slots_of(self, *, is_metrics: bool) -> "Slots":
         """The slots of a kind of port. Metrics ports have their own, so that probes succeed while the console is
@@ -201,6 +212,7 @@ async def serve(
     *,
     metrics_listeners: Sequence[socket.socket] = (),
     tls_listeners: Sequence[socket.socket] = (),
+    arrivals: Arrivals | None = None,
     facts: "Callable[[Buckets], MetricsFacts] | None" = None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -208,7 +220,8 @@ async def serve(
     """Serve the API on bound and listening sockets until `stopping` is set.
 
     `metrics_listeners`: for metrics and health only, without a login; `tls_listeners`: those of both that use TLS,
-    with the context in the options; `facts`: makes the facts for metrics from the loop's delays.
+    with the context in the options; `arrivals`: connections of the console accepted elsewhere; `facts`: makes the
+    facts for metrics from the loop's delays.
 
     The entry point `console` in the group `leveret.frontends`; see docs/frontends.md.
     """
@@ -218,6 +231,8 @@ async def serve(
             listener.setblocking(False)
             is_metrics, is_tls = listener in metrics_listeners, listener in tls_listeners
             nursery.start_soon(functools.partial(server.accept_from, listener, is_metrics=is_metrics, is_tls=is_tls))
+        if arrivals is not None:
+            nursery.start_soon(server.take_arrivals, arrivals)
         if facts is not None:
             nursery.start_soon(watch_delays, server.delays)
         nursery.start_soon(server.sample)

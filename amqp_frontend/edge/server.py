@@ -30,6 +30,9 @@ _EXHAUSTED_PAUSE_S = 0.1
 #: Seconds for which a stopping broker waits for the last close-ok.
 STOP_TIMEOUT_S = 3.0
 
+#: Connections that were accepted elsewhere: the socket, the client's address as `accept` gives it, whether TLS comes.
+Arrivals = trio.MemoryReceiveChannel[tuple[socket.socket, object, bool]]
+
 
 class Server:
     """Listeners and connections of the AMQP frontend."""
@@ -60,6 +63,11 @@ class Server:
                         await trio.sleep(_EXHAUSTED_PAUSE_S)
                     break
                 await self._accepted(sock, address, is_tls)
+
+    async def take_arrivals(self, arrivals: Arrivals) -> None:
+        """Serve connections that were accepted elsewhere, until cancelled."""
+        async for sock, address, is_tls in arrivals:
+            await self._accepted(sock, address, is_tls)
 
     async def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
         options = self.options()
@@ -163,12 +171,13 @@ async def serve(
     options: Callable[[], FrontendOptions] = FrontendOptions,
     *,
     tls_listeners: Sequence[socket.socket] = (),
+    arrivals: Arrivals | None = None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve AMQP 0-9-1 on bound and listening sockets until `stopping` is set.
 
-    Connections of `tls_listeners` use TLS; they require `options().tls`.
+    Connections of `tls_listeners` use TLS; they require `options().tls`. `arrivals`: connections accepted elsewhere.
     The entry point `amqp` in the group `leveret.frontends` names this function; see docs/frontends.md.
     """
     async with trio.open_nursery() as nursery:
@@ -177,6 +186,8 @@ async def serve(
             for listener in (*listeners, *tls_listeners):
                 listener.setblocking(False)
                 accepting.start_soon(functools.partial(server.accept_from, listener, is_tls=listener in tls_listeners))
+            if arrivals is not None:
+                accepting.start_soon(server.take_arrivals, arrivals)
             task_status.started()
             await stopping.wait()
             accepting.cancel_scope.cancel()
