@@ -1,0 +1,166 @@
+"""Clients of a node that does not lead: held, passed on, handed to this node's frontends, or told to come back."""
+
+import math
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+import trio
+import trio.testing
+
+from leveret.amqp_frontend.edge.server import serve
+from leveret.serving.addresses import Address, bind
+from leveret.serving.gate import GOODBYE, Frontends, Gate, Guest, Passing
+from leveret.serving.listeners import Listeners
+
+PATIENCE_S = 30.0
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+@dataclass
+class World:
+    """A gate on real sockets, in virtual time, and what it did."""
+
+    gate: Gate
+    listeners: Listeners
+    answered: list[Guest] = field(default_factory=list)
+    passed: list[Guest] = field(default_factory=list)
+
+    async def client(self, of: dict[socket.socket, Address]) -> trio.SocketStream:
+        """A client of the first of these listeners."""
+        return await trio.open_tcp_stream(*next(iter(of)).getsockname()[:2])
+
+    async def pass_on(self, guest: Guest) -> Passing:
+        """A leader that refuses the first two attempts."""
+        self.passed.append(guest)
+        if len(self.passed) < 3:
+            return Passing.REFUSED
+        with pytest.raises(BlockingIOError):
+            while guest.socket.recv(1000):
+                pass
+        guest.socket.send(b"led")
+        return Passing.SERVED
+
+    async def answer(self, guest: Guest) -> None:
+        """This node's own answer."""
+        self.answered.append(guest)
+        guest.socket.recv(1000)
+        guest.socket.send(b"own")
+
+
+def run(script: Callable[[World], Awaitable[None]]) -> None:
+    """Run a script in virtual time."""
+
+    async def main() -> None:
+        listeners = Listeners(*({bind(LOOPBACK, 8): LOOPBACK} for _ in range(3)))
+        world = World(Gate(listeners, lambda: PATIENCE_S, lambda guest: world.answer(guest)), listeners)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.gate.run)
+            await script(world)
+            nursery.cancel_scope.cancel()
+        listeners.close()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0.02))
+
+
+async def everything(stream: trio.SocketStream) -> bytes:
+    """All octets up to the end."""
+    return b"".join([data async for data in stream])
+
+
+def test_a_client_is_held_until_patience_is_over() -> None:
+    """Then AMQP's 320; the socket ends."""
+
+    async def script(world: World) -> None:
+        client = await world.client(world.listeners.amqp)
+        began = trio.current_time()
+        await client.send_all(b"AMQP\0\0\x09\x01")
+        assert await everything(client) == GOODBYE
+        assert trio.current_time() - began == pytest.approx(PATIENCE_S, abs=1.0)
+
+    run(script)
+
+
+def test_the_goodbye_is_a_close_of_the_connection() -> None:
+    """As another implementation reads it."""
+    from pamqp import commands, frame
+
+    _, channel, close = frame.unmarshal(GOODBYE)
+    assert channel == 0 and isinstance(close, commands.Connection.Close) and close.reply_code == 320
+
+
+def test_a_client_is_passed_on_as_soon_as_there_is_a_leader() -> None:
+    """Attempts that are refused are repeated while patience lasts."""
+
+    async def script(world: World) -> None:
+        client = await world.client(world.listeners.amqp)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not world.passed
+        world.gate.pass_on(world.pass_on)
+        assert await everything(client) == b"led"
+        assert len(world.passed) == 3
+
+    run(script)
+
+
+def test_what_asks_for_this_node_is_answered_here() -> None:
+    """Metrics and health of HTTP, at each port of it; the rest is the broker's."""
+
+    async def script(world: World) -> None:
+        for of, request, answer in (
+            (world.listeners.console, b"GET /metrics HTTP/1.1\r\n\r\n", b"own"),
+            (world.listeners.console, b"GET /health/live HTTP/1.1\r\n\r\n", b"own"),
+            (world.listeners.metrics, b"GET / HTTP/1.1\r\n\r\n", b"own"),
+            (world.listeners.console, b"GET /api/overview HTTP/1.1\r\n\r\n", b"HTTP/1.1 503 Service Unavailable"),
+        ):
+            client = await world.client(of)
+            await client.send_all(request)
+            assert (await everything(client)).startswith(answer)
+
+    run(script)
+
+
+def test_held_clients_are_handed_to_the_frontend_that_begins() -> None:
+    """Unread, with the addresses that they came from; later ones are accepted by the frontend alone."""
+
+    async def script(world: World) -> None:
+        held = await world.client(world.listeners.amqp)
+        await held.send_all(b"AMQP\0\0\x09\x01")
+        await trio.testing.wait_all_tasks_blocked()
+        send, receive = trio.open_memory_channel[tuple[socket.socket, object, bool]](math.inf)
+        world.gate.hand_over(Frontends(send, send))
+        sock, address, is_tls = await receive.receive()
+        assert address == held.socket.getsockname() and not is_tls
+        assert sock.recv(100) == b"AMQP\0\0\x09\x01"
+        late = await world.client(world.listeners.amqp)
+        await late.send_all(b"AMQP\0\0\x09\x01")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        with pytest.raises(trio.WouldBlock):
+            receive.receive_nowait()
+        world.gate.hold()
+        world.gate.pass_on(world.pass_on)
+        assert await everything(late) == b"led"
+
+    run(script)
+
+
+def test_the_frontend_serves_what_it_is_handed() -> None:
+    """A client that was held until the broker was there gets its connection.start."""
+    from leveret.engine import Broker
+    from leveret.serving.composition import default_users
+    from leveret.serving.runtime import Runtime, SystemClock
+
+    async def script(world: World) -> None:
+        held = await world.client(world.listeners.amqp)
+        await held.send_all(b"AMQP\0\0\x09\x01")
+        send, receive = trio.open_memory_channel[tuple[socket.socket, object, bool]](0)
+        world.gate.hand_over(Frontends(send, send))
+        runtime, stopping = Runtime(Broker(SystemClock(), default_users())), trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: serve(runtime, [], arrivals=receive, stopping=stopping))
+            assert (await held.receive_some()).startswith(b"\x01\x00\x00")
+            await held.aclose()
+            stopping.set()
+
+    run(script)
