@@ -125,6 +125,7 @@ ARROWS = {
     "journal/recovery": {"format", "disk"},
     "journal/appending": {"format", "disk", "recovery"},
     "journal/recording": {"format", "disk", "recovery", "appending"},
+    "journal/copying": {"format", "disk"},
     "cluster/agreement": set(),
     "cluster/coordinator": {"agreement"},
     "cluster/copying": {"agreement"},

@@ -10,7 +10,7 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
-from ..format.errors import DirectoryLocked, ForeignDirectory, JournalError, NewerJournal
+from ..format.errors import ClusterDirectory, DirectoryLocked, ForeignDirectory, JournalError, NewerJournal
 from ..format.needs import KNOWN
 from .files import LATER, REAL, Files, ReadableFiles, read_file, replace_file
 from .reserve import NAME as RESERVE
@@ -18,27 +18,35 @@ from .segment import NAME, segment_name, segments_in
 
 FORMAT, LOCK, READERS = "format", "lock", "readers"
 FORMAT_NAME = "leveret-journal"
-#: Versions of a journal that every program can read, and of one with a list of features that a program must know.
-#: Version 2 is for the directories of clusters.
-PLAIN, WITH_NEEDS = 1, 3
+#: Versions of a journal that every program can read, of the directory of a node of a cluster, and of a journal with a
+#: list of features that a program must know.
+PLAIN, OF_CLUSTER, WITH_NEEDS = 1, 2, 3
+#: Only in the directory of a node: its term table, and what was cut.
+TERMS, CUT = "terms", "cut"
 #: Names that a directory without a journal may hold when one is made there: left by an interrupted start or by a
-#: deleted journal, or made by a file system at its root.
+#: deleted journal, or made by a file system at its root. And those of a node that has joined no cluster yet.
 _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
+_OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT})
 READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 @dataclass(slots=True, frozen=True)
 class Format:
-    """The file `format`: the journal's id, and the features that a program must know to open it."""
+    """The file `format`: the journal's id, and the features that a program must know to open it.
+
+    `is_cluster`: of a node of a cluster.
+    """
 
     journal_id: bytes
     needs: frozenset[str] = frozenset()
+    is_cluster: bool = False
 
     @property
     def octets(self) -> bytes:
         """Content of the file."""
-        said = {"format": FORMAT_NAME, "version": WITH_NEEDS if self.needs else PLAIN, "id": self.journal_id.hex()}
-        if self.needs:
+        version = OF_CLUSTER if self.is_cluster else WITH_NEEDS if self.needs else PLAIN
+        said = {"format": FORMAT_NAME, "version": version, "id": self.journal_id.hex()}
+        if version != PLAIN:
             said["needs"] = sorted(self.needs)
         return json.dumps(said).encode() + b"\n"
 
@@ -56,20 +64,19 @@ class Directory:
     def open(cls, path: str, files: Files = REAL, *, new_id: bytes | None = None) -> "Directory":
         """Lock the directory; make it if it does not exist. `new_id`: 16 octets, random unless given.
 
-        A directory with foreign files in it is left as it is.
-        Raises: DirectoryLocked, ForeignDirectory, OSError.
+        A directory with foreign files in it, and that of a node of a cluster, is left as it is.
+        Raises: DirectoryLocked, ForeignDirectory, ClusterDirectory, OSError.
         """
-        _check_is_ours(path, files)
+        _refuse_cluster(path, format_at(path, files))
         files.make_directory(path)
-        lock = files.lock(os.path.join(path, LOCK))
-        if lock is None:
-            raise DirectoryLocked(f"{path}: another process has this journal open")
+        lock = lock_directory(path, files)
         try:
-            if FORMAT not in files.names(path):
-                files.make_directory(os.path.join(path, READERS))
-                replace_file(files, path, FORMAT, Format(new_id or os.urandom(16)).octets)
-                files.sync_directory(os.path.dirname(os.path.abspath(path)))
-            return cls(files, path, read_format(path, files), lock)
+            format_ = format_at(path, files)
+            if format_ is None:
+                format_ = Format(new_id or os.urandom(16))
+                begin_directory(path, format_, files)
+            _refuse_cluster(path, format_)
+            return cls(files, path, format_, lock)
         except BaseException:
             files.close(lock)
             raise
@@ -78,6 +85,11 @@ class Directory:
     def journal_id(self) -> bytes:
         """The journal's id: 16 octets."""
         return self._format.journal_id
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Features that a program must know to open it."""
+        return self._format.needs
 
     def add_needs(self, needs: Set[str]) -> None:
         """Add features that a program must know to open it. Durable when it returns; idempotent. Raises: OSError."""
@@ -97,17 +109,46 @@ class Directory:
         self.files.close(self._lock)
 
 
-def _check_is_ours(path: str, files: ReadableFiles) -> None:
-    """Raises: ForeignDirectory (neither a journal's, nor absent, nor empty), OSError. Changes nothing."""
+def lock_directory(path: str, files: Files) -> int:
+    """The handle that locks the directory until it is closed. Raises: DirectoryLocked, OSError."""
+    lock = files.lock(os.path.join(path, LOCK))
+    if lock is None:
+        raise DirectoryLocked(f"{path}: another process has this journal open")
+    return lock
+
+
+def begin_directory(path: str, format_: Format, files: Files) -> None:
+    """Make an empty, locked directory a journal's. Durable when it returns. Raises: OSError."""
+    files.make_directory(os.path.join(path, READERS))
+    replace_file(files, path, FORMAT, format_.octets)
+    files.sync_directory(os.path.dirname(os.path.abspath(path)))
+
+
+def format_at(path: str, files: ReadableFiles, *, of_node: bool = False) -> Format | None:
+    """The journal at `path`; None: the directory is absent or empty, or (`of_node`) that of a node without a journal.
+
+    Changes nothing. Raises: ForeignDirectory (neither of them), NewerJournal, OSError.
+    """
     names = files.names(path)
     if FORMAT in names:
-        read_format(path, files)
-        return
+        return read_format(path, files)
     if any(map(NAME.fullmatch, names)):
         raise ForeignDirectory(f"{path}: there are segments but no file {FORMAT!r}: not a whole journal")
-    foreign = [name for name in names if name not in _NOT_FOREIGN]
+    known = _NOT_FOREIGN | _OF_EMPTY_NODE if of_node else _NOT_FOREIGN
+    foreign = [name for name in names if name not in known]
     if foreign:
         raise ForeignDirectory(f"{path}: holds other files ({foreign[0]!r} among them) and no journal; name another")
+    return None
+
+
+def _refuse_cluster(path: str, format_: Format | None) -> None:
+    """Raises: ClusterDirectory."""
+    if format_ is not None and format_.is_cluster:
+        raise ClusterDirectory(
+            f"{path}: this is the directory of a node of a cluster, whose other nodes would not get what is written"
+            " here: start with a configuration that has its [cluster]; to leave the cluster for good, make a plain"
+            f" journal of it: leveret journal repair {path} --out DIRECTORY"
+        )
 
 
 def read_identity(path: str, files: ReadableFiles = REAL) -> bytes:
@@ -125,17 +166,17 @@ def read_format(path: str, files: ReadableFiles = REAL) -> Format:
     try:
         said = json.loads(read_file(files, os.path.join(path, FORMAT)))
         name, version, journal_id = said["format"], said["version"], bytes.fromhex(said["id"])
-        needs = frozenset(map(str, said["needs"])) if version == WITH_NEEDS else frozenset()
+        needs = frozenset(map(str, said["needs"])) if version in (OF_CLUSTER, WITH_NEEDS) else frozenset()
     except (ValueError, KeyError, TypeError) as error:
         raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's") from error
     if name != FORMAT_NAME or len(journal_id) != 16:
         raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's")
-    if version not in (PLAIN, WITH_NEEDS):
-        raise NewerJournal(f"{path}: journal format {version}, this program reads {PLAIN} and {WITH_NEEDS}")
+    if version not in (PLAIN, OF_CLUSTER, WITH_NEEDS):
+        raise NewerJournal(f"{path}: journal format {version}, this program reads {PLAIN} to {WITH_NEEDS}")
     if unknown := needs - KNOWN:
         what = " and ".join(sorted(unknown))
         raise NewerJournal(f"{path}: the journal holds {what}, of which this program does not know: start a newer one")
-    return Format(journal_id, needs)
+    return Format(journal_id, needs, version == OF_CLUSTER)
 
 
 def find_journal(path: str, files: ReadableFiles = REAL) -> str:
@@ -149,9 +190,7 @@ def forget_journal(path: str, files: Files = REAL) -> None:
 
     If interrupted, the rest may be refused as damaged; a second call finishes it. Raises: DirectoryLocked, OSError.
     """
-    lock = files.lock(os.path.join(path, LOCK))
-    if lock is None:
-        raise DirectoryLocked(f"{path}: another process has this journal open")
+    lock = lock_directory(path, files)
     try:
         for base_lsn in reversed(segments_in(files, path)):
             files.unlink(os.path.join(path, segment_name(base_lsn)))

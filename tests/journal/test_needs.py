@@ -140,7 +140,7 @@ def test_a_newer_journal_is_refused_by_name() -> None:
     """By whatever opens it; nothing is changed."""
     for said, named in (
         ('"version": 3, "needs": ["leased queues", "time travel"]', "time travel"),
-        ('"version": 2', "journal format 2, this program reads 1 and 3"),
+        ('"version": 4', "journal format 4, this program reads 1 to 3"),
         ('"version": 9', "journal format 9"),
     ):
         files = SimulatedFiles()

@@ -1,0 +1,461 @@
+"""The journal of a node that leads no cluster: its leader's octets, written as they come, and cut where they differ.
+
+    copied = CopiedJournal.open(path)             # locks; nothing is recovered, nothing sealed
+    copied.begin(journal_id)                      # an empty directory joins
+    copied.cut(lsn)                               # what this node has and its leader has not
+    copied.set_terms(copied.terms.with_starts_of(leader_terms))
+    copied.append(base_lsn, offset, octets)       # any cut; a block counts when it is whole
+    end = copied.sync()                           # acknowledge it
+    ...
+    copied.set_terms(copied.terms.with_term(term, copied.end))
+    Journal.open(..., cluster=ClusterJournal(copied.hand_over(), ...))         # this node leads
+
+All calls wait for the disk; for one thread at a time. A crash at any moment leaves a whole journal.
+Source: docs/journal-format.md, "The directory of a node of a cluster".
+"""
+
+import os
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ..disk.directory import (
+    CUT,
+    FORMAT,
+    TERMS,
+    Directory,
+    Format,
+    begin_directory,
+    format_at,
+    lock_directory,
+    reader_offsets,
+)
+from ..disk.files import LATER, REAL, Files, SyncError, read_file, replace_file, write_all
+from ..disk.segment import WINDOW_SIZE, Scan, footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment_file import LOST, NO_ROOM
+from ..format.errors import (
+    BadOctets,
+    Damaged,
+    DirectoryLost,
+    JournalClosed,
+    JournalError,
+    JournalFailed,
+    JournalFull,
+)
+from ..format.terms import FIRST_LSN, NODE_ID_SIZE, TermTable
+from .block_checker import BlockChecker
+from .octet_reader import position_of
+
+
+class CopiedJournal:
+    """A journal that is copied, locked for this process until `close` or `hand_over`. Made by `open`.
+
+    After JournalFailed it takes nothing until its directory is opened again. `terms`: see `set_terms`.
+    """
+
+    def __init__(self, files: Files, path: str, lock: int, format_: Format | None, terms: TermTable) -> None:
+        self.path = path
+        self.terms = terms
+        self._files = files
+        self._lock = lock
+        self._format = format_
+        self._is_usable = True
+        self._handle = -1  # of the open segment, once something is appended to it
+        self._base_lsn = 0  # of the newest segment; 0: there is none
+        self._blocks = BlockChecker(FIRST_LSN)
+        self._synced_lsn = FIRST_LSN
+        self._is_dirty = False  # octets that are not fsynced
+        self._is_named = True  # the name of the newest segment is fsynced
+        self._stray: list[int] = []  # segments without a whole block, behind the newest
+
+    @classmethod
+    def open(cls, path: str, *, files: Files = REAL, node_id: bytes | None = None) -> "CopiedJournal":
+        """Lock the directory and find where its journal ends. Changes nothing in a journal's directory.
+
+        An absent or empty directory becomes that of a node without a journal. A plain journal is opened, too, see
+        `upgrade`. What stands behind the last whole block is cut off when something is appended: only on a leader
+        could it prove that records were durable. `node_id`: of a new node; random unless given.
+        Raises: DirectoryLocked, ForeignDirectory, NewerJournal, Damaged (it needs a full copy), JournalError (its term
+        table cannot be understood), OSError.
+        """
+        format_at(path, files, of_node=True)
+        files.make_directory(path)
+        lock = lock_directory(path, files)
+        try:
+            format_ = format_at(path, files, of_node=True)
+            terms = _read_terms(path, files)
+            if terms is None:
+                if format_ is not None and format_.is_cluster:
+                    raise JournalError(f"{path}: the directory of a node without its term table (the file {TERMS!r})")
+                terms = TermTable(node_id or os.urandom(NODE_ID_SIZE))
+                if format_ is None:
+                    replace_file(files, path, TERMS, terms.octets)
+            copied = cls(files, path, lock, format_, terms)
+            copied._find_end()
+            return copied
+        except BaseException:
+            files.close(lock)
+            raise
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def journal_id(self) -> bytes | None:
+        """The journal's id; None: the directory is empty."""
+        return None if self._format is None else self._format.journal_id
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the journal of a broker without a cluster."""
+        return self._format is not None and not self._format.is_cluster
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Features that a program must know to open it."""
+        return frozenset() if self._format is None else self._format.needs
+
+    @property
+    def end(self) -> int:
+        """The LSN below which all is fsynced: `sync` before a leader is told."""
+        return self._synced_lsn
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(base LSN of the segment, offset) where a leader goes on that is joined: behind the last record.
+
+        Ticks behind it are taken again. (LSN, 0): in a new segment.
+        """
+        blocks = self._blocks
+        if not self._base_lsn or blocks.is_sealed:
+            return blocks.lsn, 0
+        return self._base_lsn, blocks.record_size
+
+    # -- its identity -------------------------------------------------------------------------------------------------
+
+    def begin(self, journal_id: bytes) -> None:
+        """Give an empty directory the identity of the journal that it is to hold. Raises: JournalError."""
+        with self._guarded():
+            if self._format is not None:
+                raise ValueError(f"{self.path}: there is a journal")
+            format_ = Format(journal_id, is_cluster=True)
+            begin_directory(self.path, format_, self._files)
+            self._format = format_
+
+    def upgrade(self) -> None:
+        """Make a plain journal that of a node. Idempotent. Raises: JournalError."""
+        if self.is_plain:
+            assert self._format is not None
+            with self._guarded():
+                replace_file(self._files, self.path, TERMS, self.terms.octets)
+                self._write_format(replace(self._format, is_cluster=True))
+
+    def add_needs(self, needs: Set[str]) -> None:
+        """Add features that a program must know to open it, before records that need them are taken. Idempotent."""
+        assert self._format is not None
+        if not needs <= self._format.needs:
+            with self._guarded():
+                self._write_format(replace(self._format, needs=self._format.needs | needs))
+
+    def _write_format(self, format_: Format) -> None:
+        replace_file(self._files, self.path, FORMAT, format_.octets)
+        self._format = format_
+
+    def set_terms(self, terms: TermTable) -> None:
+        """Replace the term table: before records of another leader are taken, or this node writes its own.
+
+        Raises: ValueError, when it says of records that are here that another term wrote them; JournalError.
+        """
+        end = self._blocks.lsn
+        if terms.node_id != self.terms.node_id:
+            raise ValueError("the term table of another node")
+        if terms == self.terms:
+            return
+        same = terms.cut_to(end) == self.terms.cut_to(end) or terms.common_end(self.terms, end, end) == end
+        if not same:
+            raise ValueError(f"{self.path}: the terms {terms.starts} contradict {self.terms.starts} before {end}")
+        with self._guarded():
+            replace_file(self._files, self.path, TERMS, terms.octets)
+            self.terms = terms
+
+    # -- copying ------------------------------------------------------------------------------------------------------
+
+    def append(self, base_lsn: int, offset: int, octets: bytes | memoryview) -> None:
+        """Write the next octets of a segment: behind the last ones, or at `position`, where a leader begins again.
+
+        Raises: BadOctets, JournalFull (nothing of these octets is kept, nor of a block that is not whole: the leader
+        begins again); JournalFailed.
+        """
+        before = self._blocks
+        with self._guarded():
+            if self._format is None or not self._format.is_cluster:
+                raise ValueError(f"{self.path}: not the directory of a node")
+            if (base_lsn, offset) != (self._base_lsn, before.taken) or before.is_sealed or self._handle < 0:
+                self._begin_at(base_lsn, offset)
+            blocks = self._blocks.copy()
+            try:
+                with memoryview(octets) as view:
+                    blocks.take(view)
+                self._is_dirty = True
+                write_all(self._files, self._handle, octets, offset)
+            except BaseException:
+                self._close_file()  # which is cut back when it is opened again
+                raise
+            self._blocks = blocks
+
+    def _begin_at(self, base_lsn: int, offset: int) -> None:
+        """Get ready to write there. Raises: BadOctets, OSError."""
+        blocks = self._blocks
+        if (base_lsn, offset) == (self._base_lsn, blocks.record_size) and not blocks.is_sealed:
+            size = blocks.record_size
+        elif (base_lsn, offset) == (self._base_lsn, blocks.size) and not blocks.is_sealed:
+            size = blocks.size
+        elif offset == 0 and base_lsn > 0 and (base_lsn == blocks.lsn if self._base_lsn else True):
+            self._begin_segment(base_lsn)
+            return
+        else:
+            raise BadOctets(f"octets at {offset} of segment {base_lsn} do not follow {self.position}")
+        if self._handle < 0:
+            self._handle = self._files.open(path_of(self.path, base_lsn), writable=True)
+        self._drop_stray()
+        if self._files.size(self._handle) > size:
+            self._is_dirty = True
+            self._files.truncate(self._handle, size)
+        self._blocks = BlockChecker(blocks.lsn, size, blocks.record_size)
+
+    def _begin_segment(self, base_lsn: int) -> None:
+        """Begin a segment. The one before is sealed, and fsynced first: only the newest may be torn."""
+        self._sync()
+        self._close_file()
+        self._drop_stray()
+        self._is_named, self._is_dirty = False, True
+        self._handle = self._files.open(path_of(self.path, base_lsn), create=True)
+        self._files.truncate(self._handle, 0)
+        self._base_lsn = base_lsn
+        self._blocks = BlockChecker(base_lsn)
+
+    def _drop_stray(self) -> None:
+        """Delete segments that were begun just before a power cut and hold no records."""
+        while self._stray:
+            self._files.unlink(path_of(self.path, self._stray[0]))
+            self._files.sync_directory(self.path)
+            del self._stray[0]
+
+    def sync(self) -> int:
+        """Fsync what was appended. Returns the LSN below which all is fsynced. Raises: JournalFailed, JournalFull."""
+        with self._guarded():
+            self._sync()
+            return self._synced_lsn
+
+    def _sync(self) -> None:
+        if self._is_dirty:
+            if self._handle >= 0:
+                _sync_file(self._files, self._handle)
+                if not self._files.is_linked(self._handle):
+                    raise DirectoryLost(f"{self.path}: the open segment was deleted")
+            self._is_dirty = False
+        if not self._is_named:
+            self._files.sync_directory(self.path)
+            self._is_named = True
+        self._synced_lsn = self._blocks.lsn
+
+    # -- cutting ------------------------------------------------------------------------------------------------------
+
+    def cut(self, lsn: int) -> None:
+        """Drop all records from `lsn` on, which begins a block. They are in cut/ before the first of them goes.
+
+        The newest segments go first, so that the journal is whole whenever a crash comes; then the cut is repeated.
+        Raises: NotInJournal (it is before the first segment, or within a block: a full copy is needed), JournalError.
+        """
+        with self._guarded():
+            self._sync()
+            if lsn >= self._blocks.lsn:
+                return
+            base_lsn, offset = position_of(self.path, lsn, self._files)
+            self._close_file()
+            self._drop_stray()
+            doomed = [one for one in segments_in(self._files, self.path) if one > base_lsn or (one, 0) == (lsn, offset)]
+            self._keep(lsn, self._parts(base_lsn, offset, doomed))
+            for one in reversed(doomed):
+                self._files.unlink(path_of(self.path, one))
+                self._files.sync_directory(self.path)  # after each: a power cut could bring back any of several
+            if offset:
+                with self._writable(base_lsn) as handle:
+                    self._files.truncate(handle, offset)
+                    _sync_file(self._files, handle)
+            self._find_end()
+            replace_file(self._files, self.path, TERMS, (terms := self.terms.cut_to(lsn)).octets)
+            self.terms = terms
+
+    def _parts(self, base_lsn: int, offset: int, doomed: Sequence[int]) -> list[tuple[int, int, int]]:
+        """(base LSN of the segment, first offset, offset behind) of what a cut drops."""
+        parts: list[tuple[int, int, int]] = []
+        for one, start in [(base_lsn, offset)] * bool(offset) + [(one, 0) for one in doomed]:
+            with opened(self._files, self.path, one) as handle:
+                # Zeros, or half a block, may stand behind the last one of the newest segment.
+                end = self._blocks.size if one == self._base_lsn else self._files.size(handle)
+            parts.append((one, start, end))
+        return parts
+
+    def _keep(self, lsn: int, parts: Sequence[tuple[int, int, int]]) -> None:
+        """Copy what a cut drops to cut/. Durable when it returns."""
+        files = self._files
+        directory = os.path.join(self.path, CUT)
+        if CUT not in files.names(self.path):
+            files.make_directory(directory)
+            files.sync_directory(self.path)
+        name = f"{self.terms.term_at(lsn)}-{lsn}.log"
+        size = sum(end - start for _, start, end in parts)
+        if name in files.names(directory) and _size_of(files, os.path.join(directory, name)) >= size:
+            return  # a crash interrupted this cut, and some of it is gone already
+        temporary = os.path.join(directory, f"{name}.new")
+        target = files.open(temporary, create=True)
+        try:
+            files.truncate(target, 0)
+            at = 0
+            for base_lsn, offset, end in parts:
+                with opened(files, self.path, base_lsn) as handle:
+                    while octets := files.read(handle, min(WINDOW_SIZE, end - offset), offset):
+                        at = write_all(files, target, octets, at)
+                        offset += len(octets)
+            _sync_file(files, target)
+        finally:
+            files.close(target)
+        files.rename(temporary, os.path.join(directory, name))
+        files.sync_directory(directory)
+
+    @contextmanager
+    def _writable(self, base_lsn: int) -> Iterator[int]:
+        handle = self._files.open(path_of(self.path, base_lsn), writable=True)
+        try:
+            yield handle
+        finally:
+            self._files.close(handle)
+
+    def unlink(self, base_lsns: Sequence[int]) -> list[int]:
+        """Delete the segments that the leader deleted, and older ones; not what a reader of this directory needs.
+
+        Returns the base LSNs of those that are gone. What stays goes with a later call.
+        Raises: JournalError (also when the file of a reader cannot be understood: nothing is deleted).
+        """
+        gone: list[int] = []
+        with self._guarded():
+            bases = segments_in(self._files, self.path)
+            keep_lsn = min(reader_offsets(self.path, self._files).values(), default=None)
+            for base_lsn, following in zip(bases, bases[1:]):
+                is_needed = keep_lsn is not None and following > keep_lsn
+                if base_lsn > max(base_lsns, default=0) or is_needed or following > self._base_lsn:
+                    break
+                self._files.unlink(path_of(self.path, base_lsn))
+                self._files.sync_directory(self.path)
+                gone.append(base_lsn)
+        return gone
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Unlock the directory. What was not fsynced may be lost, but is no harm."""
+        if self._lock >= 0:
+            self._is_usable = False
+            self._close_file()
+            self._files.close(self._lock)
+            self._lock = -1
+
+    def hand_over(self) -> Directory:
+        """The directory, still locked, for the journal of a node that leads; this object is of no more use.
+
+        Raises: JournalError.
+        """
+        if self._format is None or not self._format.is_cluster:
+            raise ValueError(f"{self.path}: not the directory of a node")
+        self.sync()
+        self._close_file()
+        lock, self._lock, self._is_usable = self._lock, -1, False
+        return Directory(self._files, self.path, self._format, lock)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Say what an error of the system means."""
+        if not self._is_usable:
+            raise JournalClosed(f"{self.path}: closed, or a write or fsync failed")
+        try:
+            yield
+        except OSError as error:
+            text = f"{self.path}: {error}"
+            if not isinstance(error, SyncError) and error.errno in (*NO_ROOM, *LATER):
+                raise JournalFull(text) from error
+            self._is_usable = False
+            if not isinstance(error, SyncError) and error.errno in LOST:
+                raise DirectoryLost(text) from error
+            raise JournalFailed(text) from error
+        except DirectoryLost:
+            self._is_usable = False
+            raise
+
+    def _close_file(self) -> None:
+        if self._handle >= 0:
+            handle, self._handle = self._handle, -1
+            self._files.close(handle)
+
+    def _find_end(self) -> None:
+        """Find the last whole block, and fsync the segment that it is in. Raises: Damaged, SyncError, OSError."""
+        files = self._files
+        bases = segments_in(files, self.path)
+        self._stray = []
+        self._base_lsn, self._blocks = 0, BlockChecker(FIRST_LSN)
+        while bases and not self._base_lsn:
+            with self._writable(bases[-1]) as handle:
+                blocks = _blocks_of(files, handle, bases[-1])
+                if blocks.size:
+                    _sync_file(files, handle)
+                    self._base_lsn, self._blocks = bases[-1], blocks
+                else:
+                    self._stray.append(bases.pop())
+        if self._base_lsn:
+            files.sync_directory(self.path)
+        for base_lsn, following in zip(bases, bases[1:]):
+            with opened(files, self.path, base_lsn) as handle:
+                footer = footer_of(files, handle, base_lsn)
+            if footer is None or footer.end_lsn != following:
+                raise Damaged(segment_name(base_lsn), 0, f"it does not end with a footer before record {following}")
+        self._synced_lsn = self._blocks.lsn
+        self._is_dirty, self._is_named = False, True
+
+
+def _blocks_of(files: Files, handle: int, base_lsn: int) -> BlockChecker:
+    """The whole blocks of a segment."""
+    record_size = 0
+    scan = Scan(files, handle, base_lsn)
+    for block in scan:
+        if block.end_lsn > block.header.base_lsn:
+            record_size = scan.position
+    blocks = BlockChecker(scan.lsn, scan.position, record_size)
+    blocks.is_sealed = scan.sealed
+    return blocks
+
+
+def _read_terms(path: str, files: Files) -> TermTable | None:
+    """Raises: JournalError, OSError."""
+    if TERMS not in files.names(path):
+        return None
+    try:
+        return TermTable.from_octets(read_file(files, os.path.join(path, TERMS)))
+    except JournalError as error:
+        raise JournalError(f"{os.path.join(path, TERMS)}: {error}") from error
+
+
+def _size_of(files: Files, path: str) -> int:
+    handle = files.open(path)
+    try:
+        return files.size(handle)
+    finally:
+        files.close(handle)
+
+
+def _sync_file(files: Files, handle: int) -> None:
+    """Raises: SyncError."""
+    try:
+        files.sync(handle)
+    except OSError as error:
+        raise SyncError(error.errno, f"fsync: {error.strerror}") from error

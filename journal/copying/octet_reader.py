@@ -1,0 +1,90 @@
+"""Reads the octets of a journal for a follower that is behind: where it goes on, and what stands there."""
+
+from bisect import bisect_right
+
+from ..disk.files import REAL, ReadableFiles
+from ..disk.segment import Scan, footer_of, opened, path_of, segments_in
+from ..format.errors import NotInJournal
+
+#: Octets that one read returns at most.
+PIECE_SIZE = 256 * 1024
+
+
+def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, int]:
+    """(base LSN of the segment, offset) of the first place where all records before `lsn` are in front of it.
+
+    (`lsn`, 0): in a segment that begins there, or will. Ticks with that LSN are behind it. O(segment) if that is open.
+    Raises: NotInJournal (it is before the first segment, behind the last record, or within a block), OSError.
+    """
+    bases = segments_in(files, path)
+    at = bisect_right(bases, lsn) - 1
+    if at < 0:
+        raise NotInJournal(f"record {lsn} is not in the journal any more")
+    base_lsn = bases[at]
+    if base_lsn == lsn:
+        return lsn, 0
+    with opened(files, path, base_lsn) as handle:
+        footer = footer_of(files, handle, base_lsn)
+        start_lsn, offset = footer.block_before(lsn - 1) if footer is not None else (base_lsn, 0)
+        scan = Scan(files, handle, start_lsn, offset=offset)
+        for block in scan:
+            if block.end_lsn == lsn:
+                return (lsn, 0) if scan.sealed else (base_lsn, scan.position)
+            if block.end_lsn > lsn:
+                raise NotInJournal(f"record {lsn} is within the block that begins with {block.header.base_lsn}")
+    raise NotInJournal(f"record {lsn} is behind the last record of the journal, {scan.lsn - 1}")
+
+
+class OctetReader:
+    """Reads on from a position, from segment to segment. Its calls wait for the disk; for one thread at a time.
+
+    `position`: base LSN of the segment and offset of the next octet.
+    """
+
+    def __init__(self, path: str, base_lsn: int, offset: int, files: ReadableFiles = REAL) -> None:
+        self.position = (base_lsn, offset)
+        self._path = path
+        self._files = files
+        self._handle = -1
+
+    def read(self, end: tuple[int, int], length: int = PIECE_SIZE) -> tuple[int, int, bytes] | None:
+        """(base LSN of the segment, offset, octets) at the position, which moves on; None: there are none before `end`.
+
+        `end`: `Journal.written_position`; segments before it are sealed.
+        Raises: NotInJournal (the segment was deleted), OSError.
+        """
+        while self.position < end:
+            base_lsn, offset = self.position
+            if self._handle < 0:
+                self._handle = self._open(base_lsn)
+            is_sealed = base_lsn < end[0]
+            behind = self._files.size(self._handle) if is_sealed else end[1]
+            octets = self._files.read(self._handle, min(length, behind - offset), offset) if offset < behind else b""
+            if octets:
+                self.position = (base_lsn, offset + len(octets))
+                return base_lsn, offset, octets
+            if not is_sealed:
+                return None
+            following = self._after(base_lsn)
+            self.close()
+            self.position = (following, 0)
+        return None
+
+    def close(self) -> None:
+        """Close the file; `read` opens it again."""
+        if self._handle >= 0:
+            self._files.close(self._handle)
+            self._handle = -1
+
+    def _open(self, base_lsn: int) -> int:
+        try:
+            return self._files.open(path_of(self._path, base_lsn))
+        except FileNotFoundError as error:
+            raise NotInJournal(f"segment {base_lsn} is not in the journal any more") from error
+
+    def _after(self, base_lsn: int) -> int:
+        """The segment behind this one, whose footer tells, so that none is left out."""
+        footer = footer_of(self._files, self._handle, base_lsn)
+        if footer is None:
+            raise NotInJournal(f"segment {base_lsn} has no footer: it is damaged")
+        return footer.end_lsn
