@@ -71,9 +71,13 @@ class Runtime(Protocol):
     """The services that the composition root gives to a frontend."""
 
     broker: Broker
+    has_resigned: bool
 
     def end_turn(self) -> None:
         """Dispatch and flush after a turn; unfinished work continues soon after."""
+
+    async def wait_while_suspended(self) -> None:
+        """Return when clients may be read and sent to."""
 
 
 class ConsoleState:
@@ -145,6 +149,12 @@ class ConsoleState:
             yield
         finally:
             at_once[work] -= 1
+
+    async def wait_for_leadership(self) -> None:
+        """Wait while the broker is suspended. Raises: Refusal, if it has ended since another node may lead."""
+        await self.runtime.wait_while_suspended()
+        if self.runtime.has_resigned:
+            raise Refusal(503, "not_leading", "this node does not lead any more", (("retry-after", "1"),))
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
@@ -237,12 +247,12 @@ class Connection:
 
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
         """Send a stream piece by piece, until either side ends it. Returns False if the peer no longer reads."""
-        http = self._http
+        http, server = self._http, self._server
         headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", date_of(time.time()))]
         raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers))) or b""
-        with self._server.streaming(), self._slot.at_work():
-            while (piece := stream.piece()) is not None:
-                self._server.runtime.end_turn()
+        with server.streaming(), self._slot.at_work():
+            while not server.runtime.has_resigned and (piece := stream.piece()) is not None:
+                server.runtime.end_turn()
                 raw += http.send(h11.Data(data=piece)) or b"" if piece else b""
                 if raw:
                     with trio.move_on_after(ANSWER_S) as scope:
@@ -251,6 +261,7 @@ class Connection:
                         return False
                 raw = b""
                 await trio.sleep(0 if stream.is_behind else PIECE_S)
+                await server.runtime.wait_while_suspended()
         await self._stream.send_all(http.send(h11.EndOfMessage()) or b"")
         return True
 
@@ -289,6 +300,8 @@ class Connection:
     async def _run(self, call: "Call | MetricsCall", body: bytes) -> Answer:
         server = self._server
         try:
+            if call.work is Work.REQUEST:
+                await server.wait_for_leadership()
             return await in_turns(call.steps(body), server.turn, server.runtime.end_turn)
         except Refusal as refusal:
             return refusal.answer()

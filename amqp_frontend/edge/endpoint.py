@@ -47,9 +47,17 @@ class Runtime(Protocol):
     """Services that a frontend gets from the composition root."""
 
     broker: Broker
+    suspended: trio.Event | None
+    is_silent: bool
+    has_resigned: bool
+    on_suspend: list[Callable[[], object]]
+    on_resign: list[Callable[[], object]]
 
     def end_turn(self) -> None:
         """Dispatch and flush after a turn; unfinished work continues soon after."""
+
+    async def wait_while_suspended(self) -> None:
+        """Return when clients may be read and sent to."""
 
 
 class Owner(Protocol):
@@ -194,11 +202,13 @@ class Endpoint:
 
     async def _write(self) -> None:
         """The writer task: send until the socket has taken all output."""
-        session = self.session
+        session, runtime = self.session, self._server.runtime
         try:
             while self.socket.fileno() >= 0:  # the reader may have closed it before this task ran
                 await self.wait_writable(self.socket)
-                if self._send_all():
+                if runtime.is_silent:
+                    await runtime.wait_while_suspended()
+                elif self._send_all():
                     break
         except (OSError, trio.ClosedResourceError):
             session.closing.finished = True
@@ -211,7 +221,26 @@ class Endpoint:
             self.scope.cancel()
         else:
             session.output_sent()
-            self._server.runtime.end_turn()
+            runtime.end_turn()
+
+    def suspend(self) -> None:
+        """Send nothing while the broker is suspended: the writer task waits for its end. The reader looks by itself."""
+        if not self._writing:
+            self._writing = True
+            self._server.nursery.start_soon(self._write)
+
+    def resign(self) -> None:
+        """The broker has ended: drop all output of it, and send connection.close, which its engine knows nothing of.
+
+        A peer that was sent a part of a frame could not understand it: its socket is closed.
+        """
+        session = self.session
+        if self._pending is None:
+            session.resign()
+        else:
+            session.detach()
+            session.closing.abort = session.closing.finished = True
+        self.flush()
 
     async def serve(self) -> None:
         """Read until the connection ends, for any reason, then clean up."""
@@ -243,14 +272,18 @@ class Endpoint:
         """Read and handle, turn after turn, until the peer is gone or the session has ended."""
         session = self.session
         closing, output, journal = session.closing, session.output, session.journal
-        fd = self.socket.fileno()
-        recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
+        fd, runtime = self.socket.fileno(), self._server.runtime
+        recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, runtime.end_turn
         handle, broker = self.handle, session.broker.context
         incomplete, connection_info = session.connection.incomplete, session.login.connection_info
         data = await self._first_octets()
+        await runtime.wait_while_suspended()
         while not closing.finished:
             if not data:
                 await wait_readable(fd)
+                if runtime.suspended is not None:
+                    await runtime.wait_while_suspended()
+                    continue
                 try:
                     if incomplete.direct is None or not self._reads_directly:
                         data = recv(READ_SIZE)
@@ -333,7 +366,7 @@ class Endpoint:
         is_stalled: answers have piled up. Otherwise the journal refuses or delays publishes, or the requests exceeded
         one turn.
         """
-        session = self.session
+        session, runtime = self.session, self._server.runtime
         backlog, broker = session.backlog, session.broker.context
         while not session.closing.finished:
             if self._has_ended and backlog.parking.channels and not backlog.parking.waits_for_alarm:
@@ -352,8 +385,10 @@ class Endpoint:
                     broker.interrupted -= 1
             else:
                 return
+            if runtime.suspended is not None:
+                await runtime.wait_while_suspended()
             step = self.handle(session, data)
-            self._server.runtime.end_turn()
+            runtime.end_turn()
             is_stalled = step is STALLED or session.output.is_stalled
             self.flush()
 

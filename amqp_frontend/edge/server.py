@@ -27,8 +27,8 @@ ACCEPTS_A_TURN, TLS_ACCEPTS_A_TURN = 16, 4
 #: Errors of a process that lacks descriptors, buffers or memory: accepting is tried again after a pause.
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S = 0.1
-#: Seconds for which a stopping broker waits for the last close-ok.
-STOP_TIMEOUT_S = 3.0
+#: Seconds for which a stopping broker waits for the last close-ok, and one that does not lead any more.
+STOP_TIMEOUT_S, RESIGN_TIMEOUT_S = 3.0, 1.0
 
 #: Connections that were accepted elsewhere: the socket, the client's address as `accept` gives it, whether TLS comes.
 Arrivals = trio.MemoryReceiveChannel[tuple[socket.socket, object, bool]]
@@ -46,6 +46,8 @@ class Server:
         self.endpoints: dict[Endpoint, None] = {}
         self.admission: Admission[Endpoint] = Admission()
         self.no_endpoints: trio.Event | None = None
+        runtime.on_suspend.append(self._suspend)
+        runtime.on_resign.append(self._resign)
 
     async def accept_from(self, listener: socket.socket, *, is_tls: bool) -> None:
         """Accept connections until cancelled. Those beyond a limit are closed at once, with one log line."""
@@ -149,11 +151,22 @@ class Server:
         if not self.endpoints and self.no_endpoints is not None:
             self.no_endpoints.set()
 
+    def _suspend(self) -> None:
+        for endpoint in self.endpoints:
+            endpoint.suspend()
+
+    def _resign(self) -> None:
+        for endpoint in list(self.endpoints):
+            endpoint.resign()
+
     async def stop(self, timeout_s: float) -> None:
         """Close all connections, and wait up to `timeout_s` seconds for their answers."""
-        for endpoint in list(self.endpoints):
-            endpoint.session.closing.stop()
-        self.runtime.end_turn()
+        if self.runtime.has_resigned:
+            timeout_s = min(timeout_s, RESIGN_TIMEOUT_S)
+        else:
+            for endpoint in list(self.endpoints):
+                endpoint.session.closing.stop()
+            self.runtime.end_turn()
         if self.endpoints:
             self.no_endpoints = trio.Event()
             with trio.move_on_after(timeout_s):

@@ -16,7 +16,7 @@ from ..peer.login import Login
 from ..peer.output import Output
 from ..wire.events import NO_IDS
 from ..wire.frames import Connection
-from ..wire.peer_errors import BrokerStopping, ChannelTimedOut
+from ..wire.peer_errors import BrokerStopping, ChannelTimedOut, NotLeading
 from ..wire.replies import Scope, describe, reply_for, text_for_log
 from ..wire.states import ChannelState, ChannelStep, ConnectionState, ConnectionStep
 from .confirming import Confirming
@@ -27,6 +27,7 @@ logger = logging.getLogger("leveret.amqp")
 S = ConnectionState
 _BEFORE_LOGIN = frozenset({S.HEADER, S.STARTING, S.SECURING, S.TUNING})
 OPEN = ChannelState.OPEN
+STOPPING = BrokerStopping()
 #: Seconds in which a peer has to disconnect after connection.close-ok.
 DISCONNECT_MAX_S = 30
 
@@ -165,11 +166,16 @@ class Closing:
         self._output.send(0, commands.Connection.CloseOk)
         self._set_timer(self._disconnect_ms(), self._hang_up)
 
-    def stop(self) -> None:
+    def resign(self) -> None:
+        """This node does not lead any more: as `stop`, without a deadline, because the broker that has them ended."""
+        self.stop(NotLeading())
+        self._cancel_timers()
+
+    def stop(self, error: BrokerStopping | NotLeading = STOPPING) -> None:
         """The broker is stopping: send connection.close, or close the socket if the peer would not understand it."""
         state = self._connection.state
         if state is S.RUNNING or state is S.OPENING:
-            reply = reply_for(BrokerStopping())
+            reply = reply_for(error)
             self.close_connection(reply.code, reply.text)
         elif state is not S.CLOSING:
             self.finished = True

@@ -120,6 +120,25 @@ class AmqpSession:
             if client.paused and not client.closed:
                 client.drained()
 
+    def resign(self) -> None:
+        """This node does not lead any more: drop all output, and send connection.close."""
+        self.detach()
+        self.closing.resign()
+
+    def detach(self) -> None:
+        """The broker has ended: call its engine no more, and drop what waits for it, in both directions."""
+        client = self.login.client
+        if client is not None:
+            client.flush = _nothing
+            client.on_expelled = client.on_send_after = None
+            client.abandon()
+            self.login.client = None
+        self.journal.send_answer_after(0)
+        self.journal.has_published = False
+        self.confirming.channels.clear()
+        self.backlog.clear()
+        self.output.clear()
+
     def handle_end(self) -> None:
         """The connection has ended, for any reason: requeue, clean up. Idempotent."""
         self.closing.end()

@@ -151,5 +151,9 @@ class BrokerStopping(PeerError):
     """The broker ends all connections."""
 
 
+class NotLeading(PeerError):
+    """Another node of the cluster leads, or may lead: all connections end."""
+
+
 class InternalError(PeerError):
     """A broker error, without details for the peer."""

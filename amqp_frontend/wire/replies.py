@@ -31,6 +31,7 @@ from .peer_errors import (
     MalformedShortString,
     MethodFrameExpected,
     NoQueueDeclared,
+    NotLeading,
     NotLoggedIn,
     ParkingExhausted,
     PrefetchSizeNotImplemented,
@@ -433,6 +434,7 @@ REPLY: dict[type[Exception], Row] = {
     RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),
     FlowNotImplemented: Row(540, CONNECTION, "active=false"),
     BrokerStopping: Row(320, CONNECTION, "broker forced connection closure with reason 'shutdown'", False),
+    NotLeading: Row(320, CONNECTION, "this node does not lead any more", False),
     NotLoggedIn: Row(504, CONNECTION, "{why}", False),
     InternalError: Row(541, CONNECTION, None, False),
 }

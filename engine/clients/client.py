@@ -94,6 +94,11 @@ class Client:
         self.sessions[session] = None
         return session
 
+    def abandon(self) -> None:
+        """The broker has ended: drop the outbox. Nothing is requeued, deleted or counted. Idempotent."""
+        self.closed = True
+        self.outbox.clear()
+
     def is_called(self, name: str) -> bool:
         """Whether this is the broker's name of the connection, or the client property connection_name."""
         own = self.properties.get("connection_name")

@@ -207,7 +207,7 @@ CHANNEL, CONNECTION = Scope
 #: Code, what is closed, whether the close names the method -> errors. 403 ends a connection that is not logged in.
 REPLIES = {
     (320, CONNECTION, False): """
-        BrokerStopping ConnectionForced Expelled UserDeleted VirtualHostDeleted
+        BrokerStopping ConnectionForced Expelled NotLeading UserDeleted VirtualHostDeleted
     """,
     (403, CHANNEL, True): """
         AccessRefused ConsumersMaxReached DefaultExchangeRefused ExclusiveConsumerRefused

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from unittest.mock import Mock
 
+import pytest
 import trio
+import trio.testing
 
-from leveret.console.connection import in_turns
-from leveret.console.messages import Answer
+from leveret.console.connection import ConsoleState, in_turns
+from leveret.console.messages import Answer, Refusal
+from leveret.engine import Broker, ManualClock
+from leveret.serving.runtime import Runtime
 
 REQUESTS, STEPS = 30, 10
 
@@ -45,3 +50,30 @@ def test_one_step_at_a_time() -> None:
     for number in range(REQUESTS):
         places = [at for at, one in enumerate(order) if one == number]
         assert all(after - before <= 2 * REQUESTS for before, after in zip(places, places[1:]))
+
+
+def test_requests_wait_while_the_broker_is_suspended_and_are_refused_after_its_end() -> None:
+    """Nothing is said that another leader may know otherwise."""
+    runtime = Runtime(Broker(ManualClock()))
+    state: ConsoleState = Mock(runtime=runtime)
+    passed: list[str] = []
+
+    async def ask(name: str) -> None:
+        await ConsoleState.wait_for_leadership(state)
+        passed.append(name)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await ask("before")
+            runtime.suspend()
+            nursery.start_soon(ask, "meanwhile")
+            await trio.testing.wait_all_tasks_blocked()
+            assert passed == ["before"]
+            runtime.resume()
+        runtime.suspend()
+        runtime.resign()
+        with pytest.raises(Refusal, match="does not lead"):
+            await ask("after")
+
+    trio.run(main)
+    assert passed == ["before", "meanwhile"]

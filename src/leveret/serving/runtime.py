@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import trio
 
@@ -60,28 +62,104 @@ class Alarm:
                 self._done()
 
 
+def _nothing(*, is_short: bool = False) -> bool:
+    return False
+
+
+#: The turns of a broker that has resigned: nothing is done in them.
+NO_TURNS = SimpleNamespace(end_turn=_nothing, scheduler=SimpleNamespace(hungry=(), load=_nothing))
+
+
 class Runtime:
     """Runs a broker inside trio; frontends call `end_turn`.
 
     `commit`: passes the records of a turn to the journal. `sleeps`: wait for deadlines; else time only moves by hand.
+    `suspended`: nothing is read of clients until this event, when the broker goes on or has resigned; None: they are
+    read. `is_silent`: meanwhile they are sent nothing, either. `has_resigned`: the broker has ended without an end of
+    its own. `on_suspend`, `on_resign`: what frontends do when they must send nothing, and when it has ended, at once.
     """
 
     def __init__(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
-        self.broker = broker
-        self._commit = commit
+        self.suspended: trio.Event | None = None
+        self.is_silent = self.has_resigned = False
+        self.on_suspend: list[Callable[[], object]] = []
+        self.on_resign: list[Callable[[], object]] = []
+        self._sleeps = sleeps
+        self._run(broker, commit)
         self._more = trio.Event()
         self._has_leftovers = False  # its work continues in each round of the loop
-        self._alarm = Alarm(broker.context.clock, broker.context.deadlines if sleeps else None, self.end_turn)
+        self._alarm = Alarm(broker.context.clock, self._deadlines, self.end_turn)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
         """Run another broker."""
+        self._sleeps = sleeps
+        self._run(broker, commit)
+        self._alarm.watch(broker.context.clock, self._deadlines)
+
+    def _run(self, broker: Broker, commit: Callable[[], None] | None) -> None:
         self.broker = broker
+        self._turns: Any = broker  # whose turns end
         self._commit = commit
-        self._alarm.watch(broker.context.clock, broker.context.deadlines if sleeps else None)
+
+    @property
+    def _deadlines(self) -> Deadlines | None:
+        return self.broker.context.deadlines if self._sleeps else None
+
+    # -- a cluster --------------------------------------------------------------------------------------------------
+
+    def quiesce(self) -> None:
+        """Read nothing of clients and run no deadline, until `resume`, `suspend` or `resign`. Idempotent.
+
+        Work that has begun is finished, and output is sent. Called between turns.
+        """
+        if self.suspended is None and not self.has_resigned:
+            self.suspended = trio.Event()
+            self._alarm.watch(self.broker.context.clock, None)
+
+    def suspend(self) -> None:
+        """As `quiesce`, but send nothing, and leave unfinished work as it is. Idempotent. Called between turns."""
+        self.quiesce()
+        if not self.is_silent and not self.has_resigned:
+            self.is_silent = True
+            for action in self.on_suspend:
+                action()
+
+    def resume(self) -> None:
+        """Go on where `quiesce` or `suspend` stopped. Idempotent."""
+        if self.suspended is not None:
+            self._alarm.watch(self.broker.context.clock, self._deadlines)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        suspended, self.suspended, self.is_silent = self.suspended, None, False
+        if suspended is not None:
+            suspended.set()
+
+    def resign(self) -> None:
+        """End the broker: from here on it writes, sends and times nothing, and no turn of it runs. Idempotent.
+
+        Clients get connection.close. The caller ends the frontends and the tasks of the journal. Called between turns.
+        """
+        if self.has_resigned:
+            return
+        self.has_resigned = True
+        self._turns, self._commit = NO_TURNS, None
+        self._alarm.watch(self.broker.context.clock, None)
+        self.broker.context.listeners.clear()
+        for action in self.on_resign:
+            action()
+        self._go_on()
+
+    async def wait_while_suspended(self) -> None:
+        """Return when clients may be read and sent to, or when the broker has resigned."""
+        while self.suspended is not None:
+            await self.suspended.wait()
+
+    # -- turns ------------------------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
         """Dispatch and flush after a turn; unfinished work continues soon after."""
-        broker = self.broker
+        broker = self._turns
         try:
             if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.hungry:
                 self._has_leftovers = True
@@ -92,7 +170,7 @@ class Runtime:
 
     def _do_more(self) -> bool:
         """Run a turn for unfinished work. Returns whether some is left."""
-        broker = self.broker
+        broker = self._turns
         try:
             return broker.end_turn() or broker.scheduler.load() or bool(broker.scheduler.hungry)
         finally:
@@ -112,5 +190,7 @@ class Runtime:
             try:
                 while self._do_more():
                     await trio.lowlevel.checkpoint()  # other connections' turns come between
+                    if self.is_silent:
+                        await self.wait_while_suspended()
             finally:
                 self._has_leftovers = False
