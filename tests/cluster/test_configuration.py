@@ -1,10 +1,14 @@
 """A configuration with [cluster] on the command line."""
 
+import ssl
 from pathlib import Path
 
 import pytest
+from certificates import Authority
 
 from leveret.__main__ import main
+from leveret.serving.cluster_files import load_cluster
+from leveret.settings import load_configuration
 
 NODE = """\
 [cluster]
@@ -20,3 +24,57 @@ def test_a_node_is_not_kept_in_memory(tmp_path: Path, capsys: pytest.CaptureFixt
     file.write_text(NODE)
     assert main(["serve", "--config", str(file), "--memory"]) == 2
     assert "--memory: a node of a cluster has what is confirmed on disk" in capsys.readouterr().err
+
+
+def check(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> list[str]:
+    """What `leveret check` says of a file."""
+    file = tmp_path / "node.toml"
+    file.write_text(text)
+    main(["check", str(file)])
+    return [line.removeprefix(f"{tmp_path}/") for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_secret_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is long enough, and nobody else reads it."""
+    text, secret = NODE + 'secret-file = "secret"', tmp_path / "secret"
+    assert check(tmp_path, capsys, text)[0].endswith("cannot be read: No such file or directory")
+    secret.write_text("\n")
+    assert check(tmp_path, capsys, text)[0].startswith("node.toml:5: secret-file: ") and secret.chmod(0o644) is None
+    secret.write_text("short\n")
+    assert "its first line has 5 octets, expected 16 or more" in check(tmp_path, capsys, text)[0]
+    secret.write_text("x" * 16)
+    assert "all users can read it (chmod 600)" in check(tmp_path, capsys, text)[0]
+    secret.chmod(0o600)
+    assert check(tmp_path, capsys, text) == ["ok"]
+
+
+def test_certificates_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are loaded by `check`, and each fault has its line."""
+    authority = Authority(tmp_path)
+    certificate = authority.issue("node", "127.0.0.1")
+    text = NODE + f'[cluster.tls]\nca = "{authority.file.name}"\ncertificate = "node.pem"\nkey = "node.key"'
+    assert check(tmp_path, capsys, text) == ["ok"]
+    certificate.with_suffix(".key").write_text("nonsense")
+    assert check(tmp_path, capsys, text)[0].startswith("node.toml:7: certificate: ")
+    authority.file.write_text("nonsense")
+    assert "cannot be used" in check(tmp_path, capsys, text)[0]
+
+
+def test_what_the_files_hold(tmp_path: Path) -> None:
+    """Etcd's login and contexts for links, both of which ask for a certificate."""
+    authority = Authority(tmp_path)
+    authority.issue("node", "127.0.0.1")
+    (tmp_path / "password").write_text("hush \n")
+    text = NODE.replace("http:", "https:") + 'etcd-user = "u"\netcd-password-file = "password"\n'
+    for table in ("tls", "etcd-tls"):
+        text += f'[cluster.{table}]\nca = "{authority.file}"\ncertificate = "node.pem"\nkey = "node.key"\n'
+    configuration, _ = load_configuration([(str(tmp_path / "f.toml"), text)])
+    files, faults, _ = load_cluster(configuration)
+    assert faults == [] and files is not None
+    assert (files.etcd.user, files.etcd.password, files.secret) == ("u", "hush", b"")
+    assert files.etcd.endpoints == ("https://127.0.0.1:2379",)
+    assert files.server_tls is not None and files.client_tls is not None and files.etcd.tls is not None
+    assert {context.verify_mode for context in (files.server_tls, files.client_tls, files.etcd.tls)} == {
+        ssl.CERT_REQUIRED
+    }
+    assert (files.client_tls.check_hostname, files.server_tls.check_hostname) == (True, False)

@@ -28,6 +28,11 @@ def run(options: argparse.Namespace) -> int:
     faults += console_places(None, configuration)[1]
     wrong, suspicious = _check_definitions(configuration, is_sound=not faults)
     faults += wrong
+    if configuration.is_clustered and not faults:
+        from ..serving.cluster_files import load_cluster
+
+        _, faults, more = load_cluster(configuration)
+        suspicious += more
     warnings = in_order([*configuration.warnings, *tls.warnings, *suspicious], options.files)
     if faults:
         print("\n".join(map(printable, in_order(faults, options.files))))

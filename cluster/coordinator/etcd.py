@@ -1,0 +1,269 @@
+"""The coordinator that is etcd: verbs as requests of its JSON gateway, each in a thread.
+
+There are at most four threads: one for a request, one that renews leases, one that watches, and one that ends a lease.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import trio
+
+from ..agreement.view import LEADER, PREFERRED, NodeKey, Transaction, View
+from .coordinator import Lease
+from .errors import CoordinatorError, UnfitCoordinator, Unreachable
+from .gateway import EtcdAccess, Gateway, Json, Refused
+from .keys import Keys, NotOurs
+
+logger = logging.getLogger("leveret.cluster")
+
+Result = TypeVar("Result")
+
+_RANGE, _TRANSACTION, _WATCH = "/v3/kv/range", "/v3/kv/txn", "/v3/watch"
+_GRANT, _RENEW, _REVOKE = "/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/revoke"
+
+#: Seconds that a transaction may take: as long as etcd needs to find another leader, at the most.
+CHANGE_SECONDS = 2.0
+#: Seconds after which a watch that says nothing is begun anew, at another member if this one does not answer: a member
+#: that was cut off from the others says nothing, either.
+SILENCE_SECONDS = 2.0
+#: Seconds until a watch tries again when no member answered.
+RETRY_SECONDS = 0.5
+#: Seconds for which a preferred next leader stands first.
+PREFERRED_SECONDS = 10
+
+
+class EtcdCoordinator:
+    """One for a node. `name`: of the cluster; `seconds`: length of the node's leases."""
+
+    def __init__(
+        self, access: EtcdAccess, name: str, seconds: int = 6, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._access, self._clock = access, clock
+        self.keys = Keys(name)
+        self._seconds = seconds
+        self._limiter = trio.CapacityLimiter(16)  # no limit in truth: threads that were left end by themselves
+        self._gateway = self.new_gateway()
+        self._turn = trio.Lock()  # for that gateway
+        self._leases: dict[Lease, str] = {}  # their ids
+        self._leases_lock = threading.Lock()
+
+    @property
+    def last_answer_ns(self) -> int:
+        return self._gateway.answered_ns
+
+    async def read(self) -> View:
+        return await self._request(self.view_from)
+
+    async def transact(self, transaction: Transaction) -> tuple[bool, View]:
+        return await self._request(lambda gateway: self._transact(gateway, transaction))
+
+    async def register(self, node: NodeKey) -> bool:
+        return await self._request(lambda gateway: self._register(gateway, node))
+
+    async def keep_leases(self, may_renew: Callable[[Lease], bool], renewed: Callable[[Lease, int], None]) -> None:
+        gateway, is_over = self.new_gateway(), threading.Event()
+        token = trio.lowlevel.current_trio_token()
+
+        def tell(lease: Lease, asked_ns: int) -> None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(lambda: None if is_over.is_set() else renewed(lease, asked_ns))
+
+        try:
+            await self._in_thread(lambda: self._renew_until(is_over, gateway, may_renew, tell))
+        finally:
+            is_over.set()
+            gateway.abort()
+
+    async def end_lease(self, lease: Lease) -> None:
+        with self._leases_lock:
+            kept = self._leases.pop(lease, None)
+        if kept is not None:
+            with suppress(Refused):  # it was over
+                await self._request(lambda gateway: gateway.read(_REVOKE, {"ID": kept}))
+
+    async def watch(self, heard: Callable[[View, int], None]) -> None:
+        watching = _Watch(self, heard)
+        try:
+            await self._in_thread(watching.run)
+        finally:
+            watching.end()
+
+    # -- in the loop --------------------------------------------------------------------------------------------------
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        """Left alone when this task is cancelled: whoever does that also aborts what the thread waits for."""
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+
+    async def _request(self, work: Callable[[Gateway], Result]) -> Result:
+        """Requests follow each other, so that a read after a transaction sees what it did."""
+        async with self._turn:
+            gateway = self._gateway
+            try:
+                return await self._in_thread(lambda: work(gateway))
+            except trio.Cancelled:
+                gateway.abort()
+                self._gateway = self.new_gateway()
+                self._gateway.answered_ns = gateway.answered_ns
+                raise
+
+    def new_gateway(self) -> Gateway:
+        """A connection for one more thread."""
+        return Gateway(self._access, self._clock)
+
+    # -- in threads ---------------------------------------------------------------------------------------------------
+
+    def view_from(self, gateway: Gateway) -> View:
+        """The keys as they are now."""
+        answer = gateway.read(_RANGE, self.keys.range)
+        return self._view_of(answer.get("kvs", []), int(answer["header"]["revision"]))
+
+    def _view_of(self, pairs: list[Json], revision: int) -> View:
+        try:
+            return self.keys.view(revision, pairs)
+        except NotOurs as error:
+            raise UnfitCoordinator(str(error)) from error
+
+    def _transact(self, gateway: Gateway, transaction: Transaction) -> tuple[bool, View]:
+        leases = {}
+        keys = [key for key, _ in transaction.puts]
+        if LEADER in keys:
+            leases[LEADER] = self._grant(gateway, Lease.LEADER)
+        if PREFERRED in keys:
+            leases[PREFERRED] = str(gateway.read(_GRANT, {"TTL": str(PREFERRED_SECONDS), "ID": "0"})["ID"])
+        try:
+            is_done, pairs, revision = self._change(gateway, self.keys.request(transaction, leases))
+        except Refused as refused:
+            raise Unreachable(f"etcd forgot a lease that it had just granted: {refused.text}") from refused
+        if not is_done and LEADER in keys:
+            self._forget(Lease.LEADER)
+        return is_done, self._view_of(pairs, revision)
+
+    def _register(self, gateway: Gateway, node: NodeKey) -> bool:
+        kept = self._leases.get(Lease.NODE)
+        lease = kept or self._grant(gateway, Lease.NODE)
+        revision = 0
+        while True:
+            try:
+                is_done, pairs, behind = self._change(gateway, self.keys.registration(node, lease, revision))
+            except Refused:  # the lease was over
+                lease = self._grant(gateway, Lease.NODE)
+                continue
+            if is_done:
+                return True
+            there = self._view_of(pairs, behind).node(node.name)
+            if there is not None and there.node_id != node.node_id:
+                return False
+            revision = self.keys.node_revision(node.name, pairs)
+
+    def _change(self, gateway: Gateway, request: Json) -> tuple[bool, list[Json], int]:
+        """Returns: whether it was done, all keys behind it, their revision. Raises: Refused: a lease is over."""
+        try:
+            answer = gateway.change(_TRANSACTION, request, CHANGE_SECONDS)
+        except Refused as refused:
+            if "lease not found" in refused.text:
+                raise
+            raise UnfitCoordinator(f"etcd refuses a transaction: {refused.text}") from refused
+        pairs = answer["responses"][-1]["response_range"].get("kvs", [])
+        return bool(answer.get("succeeded")), pairs, int(answer["header"]["revision"])
+
+    def _grant(self, gateway: Gateway, lease: Lease) -> str:
+        granted = str(gateway.read(_GRANT, {"TTL": str(self._seconds), "ID": "0"})["ID"])
+        with self._leases_lock:
+            self._leases[lease] = granted
+        return granted
+
+    def _forget(self, lease: Lease, kept: str | None = None) -> None:
+        """Args: kept: only if it is still this one."""
+        with self._leases_lock:
+            if kept is None or self._leases.get(lease) == kept:
+                self._leases.pop(lease, None)
+
+    def _renew_until(
+        self,
+        is_over: threading.Event,
+        gateway: Gateway,
+        may_renew: Callable[[Lease], bool],
+        renewed: Callable[[Lease, int], None],
+    ) -> None:
+        while not is_over.is_set():
+            for lease, kept in list(self._leases.items()):
+                if may_renew(lease):
+                    asked_ns = self._clock()
+                    if self._renew(gateway, lease, kept):
+                        renewed(lease, asked_ns)
+            is_over.wait(self._seconds / 3)
+
+    def _renew(self, gateway: Gateway, lease: Lease, kept: str) -> bool:
+        try:
+            answer = gateway.read(_RENEW, {"ID": kept})
+        except (CoordinatorError, Refused) as error:
+            logger.debug("the lease of the %s was not renewed: %s", lease.value, error)
+            return False
+        if int(answer.get("result", {}).get("TTL", 0)) > 0:
+            return True
+        self._forget(lease, kept)
+        return False
+
+
+class _Watch:
+    """A thread that reads the keys whenever etcd says that one has changed."""
+
+    def __init__(self, coordinator: EtcdCoordinator, heard: Callable[[View, int], None]) -> None:
+        self._coordinator, self._heard = coordinator, heard
+        self._is_over = threading.Event()
+        self._reading, self._listening = coordinator.new_gateway(), coordinator.new_gateway()
+        self._complaint = ""
+
+    def run(self) -> None:
+        while not self._is_over.is_set():
+            try:
+                revision = self._tell()
+            except Unreachable as error:
+                logger.debug("etcd is not reached: %s", error)
+                self._is_over.wait(RETRY_SECONDS)
+            except (CoordinatorError, Refused) as error:
+                self._complain(str(error))
+                self._is_over.wait(RETRY_SECONDS)
+            else:
+                self._listen(revision)
+
+    def end(self) -> None:
+        """Called in the loop: `heard` is not called after."""
+        self._is_over.set()
+        self._reading.abort()
+        self._listening.abort()
+
+    def _listen(self, revision: int) -> None:
+        """Until the watch is silent, or etcd ends it, since it has forgotten the revision from which it began."""
+        keys = self._coordinator.keys
+        request = {"create_request": {**keys.range, "start_revision": str(revision + 1)}}
+        try:
+            for answer in self._listening.stream(_WATCH, request, SILENCE_SECONDS):
+                if answer.get("canceled"):
+                    break
+                news = [int(event["kv"]["mod_revision"]) for event in answer.get("events", ())]
+                if news and max(news) > revision:
+                    revision = self._tell()
+        except (CoordinatorError, Refused) as error:
+            logger.debug("the watch of etcd begins anew: %s", error)
+        self._is_over.wait(0.02)  # where a watch ends at once
+
+    def _tell(self) -> int:
+        view = self._coordinator.view_from(self._reading)
+        with suppress(trio.RunFinishedError, trio.Cancelled):
+            trio.from_thread.run_sync(self._say, view, self._reading.answered_ns)
+        self._complaint = ""
+        return view.revision
+
+    def _say(self, view: View, asked_ns: int) -> None:
+        if not self._is_over.is_set():
+            self._heard(view, asked_ns)
+
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._complaint:
+            self._complaint = complaint
+            logger.error("%s", complaint)

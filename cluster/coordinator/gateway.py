@@ -1,0 +1,318 @@
+"""etcd's JSON gateway over HTTP, by the standard library: requests to its members in turn. Blocking: runs in threads.
+
+Why not the package etcd3gw: docs/decisions/0026-cluster.md. A request that was sent completely and not answered is in
+doubt; one that was not sent completely did surely nothing, since a member acts on whole requests only.
+"""
+
+import base64
+import http.client
+import json
+import re
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from .errors import InDoubt, UnfitCoordinator, Unreachable
+
+Json = dict[str, Any]
+Answer = TypeVar("Answer")
+
+#: gRPC's codes of answers that say for sure that nothing was done.
+_INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED = 3, 5, 7, 8, 9, 11, 16
+_SURELY_NOT_DONE = {_INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED}
+#: Texts with which etcd asks for another login: a token that expired, users that changed, users that are new.
+_LOGIN_AGAIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
+#: No answer of ours is larger.
+_ANSWER_SIZE_MAX = 4 * 1024**2
+
+#: The oldest versions of each line without known faults that matter here (docs/decisions/0026).
+OLDEST = ((3, 4, 22), (3, 5, 6))
+
+
+@dataclass(slots=True, frozen=True)
+class EtcdAccess:
+    """How etcd is reached. `endpoints`: URLs of its members; `tls`: for those that begin with https."""
+
+    endpoints: tuple[str, ...]
+    user: str = ""
+    password: str = ""
+    tls: ssl.SSLContext | None = None
+    connect_seconds: float = 0.5
+    answer_seconds: float = 1.0
+
+
+class Refused(Exception):
+    """etcd answered that it does not do this. `code`: gRPC's; `text`: etcd's own words."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class _NotSent(Exception):
+    """The member cannot be reached, or not the whole request was handed over."""
+
+
+class _NoAnswer(Exception):
+    """The request was handed over, and no answer came, or one that says nothing about what was done."""
+
+
+class Gateway:
+    """One connection to one member at a time. For one thread; only `abort` may be called by another."""
+
+    def __init__(self, access: EtcdAccess, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.access = access
+        self.answered_ns = 0  # when the last request that was answered was sent
+        self._clock = clock
+        self._at = 0  # the endpoint that answered last
+        self._connection: http.client.HTTPConnection | None = None
+        self._token: str | None = None  # of our login; "": etcd has no users
+        self._is_aborted = False
+
+    def read(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
+        """The answer of the first member that gives one.
+
+        For whatever may be done twice. Raises: Unreachable; Refused; UnfitCoordinator.
+        """
+        return self._ask(path, body, answer_seconds, False)
+
+    def change(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
+        """The answer of the first member that takes the request; it is sent to no second one.
+
+        Raises: InDoubt; Unreachable; Refused (nothing was done); UnfitCoordinator.
+        """
+        return self._ask(path, body, answer_seconds, True)
+
+    def stream(self, path: str, body: Json, silence_seconds: float) -> Iterator[Json]:
+        """The answers to a request that is answered again and again, until none comes for so many seconds.
+
+        Raises: Unreachable: always at its end; Refused; UnfitCoordinator.
+        """
+        response = self._first(lambda: self._send(path, body, silence_seconds))
+        try:
+            while line := response.readline(_ANSWER_SIZE_MAX):
+                answer = _decoded(line)
+                if "error" in answer:
+                    raise _refusal(response.status, answer)
+                yield answer.get("result", answer)
+            why = "the connection was closed"
+        except (OSError, http.client.HTTPException, _NoAnswer) as error:
+            why = _why(error)
+        finally:
+            self.close()
+        where = self.access.endpoints[self._at]
+        self._at = (self._at + 1) % len(self.access.endpoints)
+        raise Unreachable(f"{where}: {why}")
+
+    def abort(self) -> None:
+        """End what another thread waits for here, and let nothing begin any more."""
+        self._is_aborted = True
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with suppress(OSError):  # not SSLSocket.shutdown, which forgets that the stream is encrypted
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """The next request connects again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _ask(self, path: str, body: Json, answer_seconds: float | None, is_change: bool) -> Json:
+        seconds = self.access.answer_seconds if answer_seconds is None else answer_seconds
+
+        def exchange() -> Json:
+            asked_ns = self._clock()
+            answer = self._answer(self._send(path, body, seconds))
+            self.answered_ns = asked_ns
+            return answer
+
+        return self._first(exchange, is_change)
+
+    def _first(self, exchange: Callable[[], Answer], is_change: bool = False) -> Answer:
+        """Try the members in turn, beginning with the one that answered last."""
+        reasons = []
+        for _ in self.access.endpoints:
+            where = self.access.endpoints[self._at]
+            try:
+                try:
+                    return exchange()
+                except Refused as refused:
+                    if not (self.access.user and refused.text.endswith(_LOGIN_AGAIN)):
+                        raise
+                    self._token = None
+                    return exchange()
+            except Refused as refused:
+                if refused.code in (_DENIED, _UNAUTHENTICATED) or refused.text.endswith(_LOGIN_AGAIN):
+                    raise UnfitCoordinator(f"etcd at {where} refuses this user: {refused.text}") from refused
+                raise
+            except _NoAnswer as error:
+                self._leave()
+                if is_change:
+                    raise InDoubt(f"{where}: {error}") from error
+                reasons.append(f"{where}: {error}")
+            except _NotSent as error:
+                self._leave()
+                reasons.append(f"{where}: {error}")
+        raise Unreachable("; ".join(reasons))
+
+    def _leave(self) -> None:
+        self.close()
+        self._at = (self._at + 1) % len(self.access.endpoints)
+
+    def _send(self, path: str, body: Json, answer_seconds: float) -> http.client.HTTPResponse:
+        """Hand the request over, and wait until an answer begins."""
+        connection = self._connected()
+        headers = {"Content-Type": "application/json"}
+        if self.access.user:
+            if self._token is None:
+                self._token = self._log_in(connection)
+            if self._token:
+                headers["Authorization"] = self._token
+        return self._exchange(connection, "POST", path, json.dumps(body).encode(), headers, answer_seconds)
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        answer_seconds: float,
+    ) -> http.client.HTTPResponse:
+        try:
+            connection.sock.settimeout(self.access.connect_seconds)
+            connection.request(method, path, body, headers)
+            connection.sock.settimeout(answer_seconds)
+        except (OSError, AttributeError, http.client.HTTPException) as error:  # AttributeError: closed meanwhile
+            raise _NotSent(_why(error)) from error
+        try:
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise _NoAnswer(_why(error)) from error
+
+    def _answer(self, response: http.client.HTTPResponse) -> Json:
+        try:
+            octets = response.read(_ANSWER_SIZE_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            raise _NoAnswer(_why(error)) from error
+        answer = _decoded(octets)
+        if response.status != http.client.OK:
+            raise _refusal(response.status, answer)
+        return answer
+
+    def _connected(self) -> http.client.HTTPConnection:
+        """A connection to the member whose turn it is, of a version that is not refused.
+
+        A kept one that the member has closed meanwhile is not used: a request on it would be in doubt for nothing.
+        """
+        if self._is_aborted:
+            raise _NotSent("this node ends")
+        kept = self._connection
+        if kept is not None:
+            if kept.sock is not None and not _is_readable(kept.sock):
+                return kept
+            self.close()
+        where = self.access.endpoints[self._at]
+        url = urlsplit(where)
+        host, port = url.hostname or "", url.port or 2379
+        if url.scheme == "https":
+            context = self.access.tls or ssl.create_default_context()
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=self.access.connect_seconds, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=self.access.connect_seconds)
+        self._connection = connection
+        try:
+            connection.connect()
+        except OSError as error:
+            raise _NotSent(_why(error)) from error
+        if self._is_aborted:  # before there was a socket to shut down
+            raise _NotSent("this node ends")
+        try:
+            response = self._exchange(connection, "GET", "/version", None, {}, self.access.answer_seconds)
+            version = str(self._answer(response).get("etcdserver", ""))
+        except _NoAnswer as error:  # nothing but the version was asked for
+            raise _NotSent(str(error)) from error
+        if why := why_refused(version):
+            raise UnfitCoordinator(f"etcd at {where}: {why}")
+        return connection
+
+    def _log_in(self, connection: http.client.HTTPConnection) -> str:
+        body = json.dumps({"name": self.access.user, "password": self.access.password}).encode()
+        headers = {"Content-Type": "application/json"}
+        try:
+            response = self._exchange(
+                connection, "POST", "/v3/auth/authenticate", body, headers, self.access.answer_seconds
+            )
+            return str(self._answer(response)["token"])
+        except _NoAnswer as error:  # a login changes no key
+            raise _NotSent(str(error)) from error
+        except Refused as refused:
+            if refused.code == _PRECONDITION:  # etcd has no users yet
+                return ""
+            where = self.access.endpoints[self._at]
+            why = f"etcd at {where} refuses the login of {self.access.user}: {refused.text}"
+            raise UnfitCoordinator(why) from refused
+
+
+def why_refused(version: str) -> str:
+    """A sentence why this version of etcd is not used; "": it is."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if found is None:
+        return "this is no etcd, its /version has no etcdserver"
+    numbers = tuple(map(int, found.groups()))
+    if (3, 5, 0) <= numbers < (3, 5, 6):
+        return f"version {version} can lose its consistency after a crash: 3.5.6 or newer is needed"
+    if numbers < OLDEST[0]:
+        return f"version {version} is too old: 3.4.22 or newer, or 3.5.6 or newer, is needed"
+    return ""
+
+
+def _is_readable(stream: socket.socket) -> bool:
+    poll = select.poll()  # not select, which knows no descriptor above 1023
+    poll.register(stream, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def octets64(octets: bytes) -> str:
+    """As the gateway writes keys and values."""
+    return base64.b64encode(octets).decode()
+
+
+def _decoded(octets: bytes) -> Json:
+    try:
+        answer = json.loads(octets)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise _NoAnswer(f"an answer that is not etcd's: {octets[:60]!r}")
+    return answer
+
+
+def _refusal(status: int, answer: Json) -> Exception:
+    """Refused when etcd says for sure that nothing was done, else _NoAnswer."""
+    error = answer.get("error", "")
+    if isinstance(error, dict):  # of a stream
+        code, text = error.get("grpc_code", 0), str(error.get("message", error))
+    else:
+        code, text = answer.get("code", 0), str(answer.get("message") or error or f"HTTP status {status}")
+    if code in _SURELY_NOT_DONE:
+        return Refused(code, text)
+    return _NoAnswer(text)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or type(error).__name__
+    return str(error) or type(error).__name__

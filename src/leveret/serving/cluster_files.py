@@ -1,0 +1,131 @@
+"""The files that [cluster] names: the secret, etcd's password, TLS between nodes and to etcd; and how etcd is reached.
+
+A path is relative to the directory of the configuration file that sets it, as those of [tls] are. Loaded only for a
+configuration that has [cluster].
+"""
+
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..cluster.coordinator.gateway import EtcdAccess
+from ..settings import Configuration
+
+#: Octets of a secret at least: `openssl rand -hex 16` makes 32.
+SECRET_SIZE_MIN = 16
+_FILE_SIZE_MAX = 64 * 1024
+
+
+@dataclass(slots=True, frozen=True)
+class ClusterFiles:
+    """What they hold. `secret`: b"" without secret-file; the contexts of links are None without [cluster.tls]."""
+
+    etcd: EtcdAccess
+    secret: bytes = b""
+    server_tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
+
+
+class _Fault(Exception):
+    """(table, key, the fault)."""
+
+
+def load_cluster(configuration: Configuration) -> tuple[ClusterFiles | None, list[str], list[str]]:
+    """What the files hold, faults and warnings; as lines, FILE:LINE: KEY: text. None with a fault.
+
+    Only for a configuration that has [cluster] and no faults.
+    """
+    files = _Files(configuration)
+    try:
+        found = files.load()
+    except _Fault as fault:
+        table, key, problem = fault.args
+        return None, [f"{files.origin(table, key)}: {key}: {problem}"], files.warnings
+    return found, [], files.warnings
+
+
+class _Files:
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self.warnings: list[str] = []
+
+    def load(self) -> ClusterFiles:
+        """Raises: _Fault."""
+        keys = self._configuration.cluster
+        secret = self._line("secret-file")
+        if keys.secret_file is not None and len(secret) < SECRET_SIZE_MIN:
+            expected = f"expected {SECRET_SIZE_MIN} or more, as `openssl rand -hex 16` prints them"
+            raise _Fault("cluster", "secret-file", f"its first line has {len(secret)} octets, {expected}")
+        user = keys.etcd_user or ""
+        password = self._line("etcd-password-file").decode(errors="replace")
+        etcd = EtcdAccess(keys.etcd, user, password, self._etcd_context())
+        server, client = self._context(ssl.PROTOCOL_TLS_SERVER), self._context(ssl.PROTOCOL_TLS_CLIENT)
+        return ClusterFiles(etcd, secret, server, client)
+
+    def origin(self, table: str, key: str) -> str:
+        """FILE:LINE of a key."""
+        return str(self._configuration.origins.get((table, key), "leveret"))
+
+    def _path(self, table: str, key: str) -> str | None:
+        value, origin = self._configuration.value(table, key), self._configuration.origins.get((table, key))
+        if value is None or origin is None:
+            return None
+        return str(Path(origin.file).parent / os.path.expanduser(value))
+
+    def _line(self, key: str) -> bytes:
+        """The first line of a file that no one else may read; b"" if the key is unset."""
+        path = self._path("cluster", key)
+        if path is None:
+            return b""
+        try:
+            with open(path, "rb") as file:
+                line = file.readline(_FILE_SIZE_MAX).strip()
+                if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o004:
+                    self.warnings.append(f"{self.origin('cluster', key)}: {key}: all users can read it (chmod 600)")
+        except OSError as error:
+            raise _Fault("cluster", key, f"{path!r} cannot be read: {error.strerror}") from None
+        if not line:
+            raise _Fault("cluster", key, f"{path!r} is empty")
+        return line
+
+    def _context(self, protocol: int) -> ssl.SSLContext | None:
+        """Between nodes: each side shows a certificate of the cluster's authority."""
+        if (ca := self._path("cluster.tls", "ca")) is None:
+            return None
+        context = ssl.SSLContext(protocol)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        self._try("cluster.tls", "ca", ca, lambda: context.load_verify_locations(cafile=ca))
+        self._load_chain(context, "cluster.tls")
+        return context
+
+    def _etcd_context(self) -> ssl.SSLContext | None:
+        if not any(url.startswith("https:") for url in self._configuration.cluster.etcd):
+            return None
+        ca = self._path("cluster.etcd-tls", "ca")
+        context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if ca is not None:
+            self._try("cluster.etcd-tls", "ca", ca, lambda: context.load_verify_locations(cafile=ca))
+        if self._path("cluster.etcd-tls", "certificate") is not None:
+            self._load_chain(context, "cluster.etcd-tls")
+        return context
+
+    def _load_chain(self, context: ssl.SSLContext, table: str) -> None:
+        certificate, key = self._path(table, "certificate"), self._path(table, "key")
+        assert certificate is not None, "the configuration was checked"
+
+        def refuse() -> str:  # without it OpenSSL asks the terminal
+            raise _Fault(table, "key", f"{key or certificate!r} needs a passphrase, which a service cannot type")
+
+        self._try(table, "certificate", certificate, lambda: context.load_cert_chain(certificate, key, password=refuse))
+
+    def _try(self, table: str, key: str, path: str, load: Callable[[], None]) -> None:
+        try:
+            load()
+        except ssl.SSLError as error:
+            why = (error.reason or str(error)).lower().replace("_", " ")
+            raise _Fault(table, key, f"{path!r} cannot be used: {why}") from None
+        except OSError as error:
+            raise _Fault(table, key, f"{path!r} cannot be read: {error.strerror}") from None

@@ -1,0 +1,248 @@
+"""What the gateway's client makes of answers, and of none: done, surely not done, in doubt."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+
+import pytest
+from etcd_servers import free_ports
+
+from leveret.cluster.coordinator.errors import CoordinatorError, InDoubt, UnfitCoordinator, Unreachable
+from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, Refused, why_refused
+
+#: (request line and body) -> what is sent back; None: nothing, the connection stays; b"": the connection is closed.
+Answers = Callable[[str, bytes], bytes | None]
+
+
+def http(status: int, body: bytes) -> bytes:
+    """A whole answer."""
+    return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+class Member:
+    """Something that is reached as a member of etcd is. `requests`: those that came, whole or not."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self.version = b'{"etcdserver":"3.5.12","etcdcluster":"3.5.0"}'
+        self.requests: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+        for one in self._open:
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                stream, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(stream)
+            threading.Thread(target=self._serve, args=(stream,), daemon=True).start()
+
+    def _serve(self, stream: socket.socket) -> None:
+        with suppress(OSError):  # closed by the test
+            self._serve_all(stream)
+
+    def _serve_all(self, stream: socket.socket) -> None:
+        received = b""
+        while data := stream.recv(65536):
+            received += data
+            head, end, body = received.partition(b"\r\n\r\n")
+            length = next((int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length:")), 0)
+            if not end or len(body) < length:
+                continue
+            received = b""
+            path = head.split(b" ")[1].decode()
+            self.requests.append(path)
+            answer = http(200, self.version) if path == "/version" else self._answers(path, body)
+            if answer == b"":
+                stream.shutdown(socket.SHUT_RDWR)
+                return
+            if answer is not None:
+                stream.sendall(answer)
+
+
+@contextmanager
+def gateway_of(*answers: Answers, dead_first: int = 0, user: str = "") -> Iterator[tuple[Gateway, list[Member]]]:
+    """A client of such members; before them some where nobody listens."""
+    members = [Member(one) for one in answers]
+    urls = (*(f"http://127.0.0.1:{port}" for port in free_ports(dead_first)), *(member.url for member in members))
+    access = EtcdAccess(urls, user, "secret", connect_seconds=2, answer_seconds=0.2)
+    try:
+        with closing(Gateway(access)) as gateway:
+            yield gateway, members
+    finally:
+        for member in members:
+            member.close()
+
+
+def well(path: str, body: bytes) -> bytes:
+    """An answer."""
+    return http(200, b'{"header":{"revision":"7"}}')
+
+
+def never(path: str, body: bytes) -> None:
+    """A member that was stopped, or is cut off behind its socket."""
+
+
+def closing_it(path: str, body: bytes) -> bytes:
+    """A member that is killed before it answers."""
+    return b""
+
+
+def saying(status: int, **fields: object) -> Answers:
+    """An error of etcd."""
+    return lambda path, body: http(status, json.dumps(fields).encode())
+
+
+NO_LEADER = saying(503, error="etcdserver: request timed out", code=14)
+COMPACTED = saying(400, error="etcdserver: mvcc: required revision has been compacted", code=11)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [never, closing_it, NO_LEADER, saying(500, error="unknown", code=2), lambda path, body: http(200, b"<html>")],
+)
+def test_a_change_without_an_answer_is_in_doubt(answers: Answers) -> None:
+    """And is sent to no other member; a read is, and has its answer."""
+    with gateway_of(answers, well) as (gateway, members):
+        with pytest.raises(InDoubt, match=members[0].url):
+            gateway.change("/v3/kv/txn", {})
+        assert (members[0].requests, members[1].requests) == (["/version", "/v3/kv/txn"], [])
+        assert gateway.answered_ns == 0
+    with gateway_of(answers, well) as (gateway, members):
+        assert gateway.read("/v3/kv/range", {})["header"]["revision"] == "7"
+        assert gateway.answered_ns > 0
+
+
+def test_a_change_that_was_not_sent_goes_to_the_next_member() -> None:
+    """And to that one first from then on."""
+    with gateway_of(well, dead_first=2) as (gateway, members):
+        gateway.change("/v3/kv/txn", {})
+        gateway.change("/v3/kv/txn", {})
+        assert members[0].requests == ["/version", "/v3/kv/txn", "/v3/kv/txn"]
+
+
+def test_nothing_is_sent_when_no_member_is_reached() -> None:
+    """All are named, with why."""
+    with gateway_of(dead_first=2) as (gateway, _):
+        for ask in (gateway.read, gateway.change):
+            with pytest.raises(Unreachable, match=r"http://127.*refused; http://127.*refused"):
+                ask("/v3/kv/txn", {})
+
+
+def test_what_etcd_refuses_is_surely_not_done() -> None:
+    """Its code and words; no other member is asked."""
+    with gateway_of(COMPACTED, well) as (gateway, members):
+        with pytest.raises(Refused, match="compacted") as refused:
+            gateway.change("/v3/kv/txn", {})
+        assert refused.value.code == 11
+        assert members[1].requests == []
+
+
+def test_a_connection_that_was_closed_meanwhile_is_no_doubt() -> None:
+    """It is seen before the next request is sent on it."""
+    with gateway_of(well) as (gateway, members):
+        gateway.change("/v3/kv/txn", {})
+        for one in members[0]._open:
+            one.shutdown(socket.SHUT_RDWR)
+        gateway.change("/v3/kv/txn", {})
+        assert members[0].requests == ["/version", "/v3/kv/txn"] * 2
+
+
+def test_aborted_while_it_waits() -> None:
+    """By another thread: the answer is in doubt, and nothing is sent any more."""
+    came = threading.Event()
+
+    def answers(path: str, body: bytes) -> None:
+        came.set()
+
+    with gateway_of(answers) as (gateway, members):
+        found: list[CoordinatorError] = []
+
+        def change() -> None:
+            try:
+                gateway.change("/v3/kv/txn", {}, answer_seconds=60)
+            except CoordinatorError as error:
+                found.append(error)
+
+        waiting = threading.Thread(target=change)
+        waiting.start()
+        came.wait()
+        gateway.abort()
+        waiting.join()
+        assert isinstance(found[0], InDoubt)
+        with pytest.raises(Unreachable, match="this node ends"):
+            gateway.read("/v3/kv/range", {})
+        assert members[0].requests == ["/version", "/v3/kv/txn"]
+
+
+def test_a_stream_ends_when_it_is_silent() -> None:
+    """Each line is an answer; then the next member is asked."""
+    lines = b'{"result":{"created":true}}\n{"result":{"events":[]}}\n'
+    chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(lines), lines)
+    with gateway_of(lambda path, body: chunks, well) as (gateway, members):
+        found = []
+        with pytest.raises(Unreachable, match="no answer in time"):
+            for answer in gateway.stream("/v3/watch", {}, 0.2):
+                found.append(answer)
+        assert found == [{"created": True}, {"events": []}]
+        gateway.read("/v3/kv/range", {})
+        assert members[1].requests == ["/version", "/v3/kv/range"]
+
+
+def test_a_login_that_etcd_forgot_is_done_again() -> None:
+    """The password is sent for a new token, and the request once more."""
+    tokens = iter(["one", "two"])
+    is_old = True
+
+    def answers(path: str, body: bytes) -> bytes:
+        nonlocal is_old
+        if path == "/v3/auth/authenticate":
+            assert json.loads(body) == {"name": "leveret", "password": "secret"}
+            return http(200, json.dumps({"token": next(tokens)}).encode())
+        if is_old:
+            is_old = False
+            return http(401, b'{"error":"etcdserver: invalid auth token","code":16}')
+        return well(path, body)
+
+    with gateway_of(answers, user="leveret") as (gateway, members):
+        gateway.change("/v3/kv/txn", {})
+        login = "/v3/auth/authenticate"
+        assert members[0].requests == ["/version", login, "/v3/kv/txn", login, "/v3/kv/txn"]
+
+
+@pytest.mark.parametrize(
+    "version, why",
+    [
+        ("3.4.22", ""),
+        ("3.4.23", ""),
+        ("3.4.21", "too old"),
+        ("3.3.27", "too old"),
+        ("3.5.0", "can lose its consistency"),
+        ("3.5.5", "can lose its consistency"),
+        ("3.5.6", ""),
+        ("3.6.0-rc.1", ""),
+        ("", "this is no etcd"),
+    ],
+)
+def test_versions(version: str, why: str) -> None:
+    """By their number; source: etcd's announcements of the faults of 3.5.0 to 3.5.5."""
+    assert why in why_refused(version) and bool(why) == bool(why_refused(version))
+
+
+def test_a_member_of_a_refused_version_is_not_used() -> None:
+    """It is for an operator to change, not a member that is down."""
+    with gateway_of(well) as (gateway, members):
+        members[0].version = b'{"etcdserver":"3.5.3"}'
+        with pytest.raises(UnfitCoordinator, match=f"etcd at {members[0].url}: version 3.5.3 can lose its consistency"):
+            gateway.read("/v3/kv/range", {})
+        assert members[0].requests == ["/version"]

@@ -1,0 +1,105 @@
+"""Real etcd members on loopback, for tests: started, killed, stopped for a while, each with its own directory."""
+
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from leveret.cluster.coordinator.errors import Unreachable
+from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway
+
+ETCD = shutil.which("etcd")
+WHY_NOT = "needs etcd (Debian: apt install etcd-server; make peers)"
+
+
+def free_ports(count: int) -> list[int]:
+    """Of 127.0.0.1; taken again by nobody else for a moment."""
+    holders = [socket.socket() for _ in range(count)]
+    for holder in holders:
+        holder.bind(("127.0.0.1", 0))
+    ports = [holder.getsockname()[1] for holder in holders]
+    for holder in holders:
+        holder.close()
+    return ports
+
+
+class EtcdServers:
+    """Members m0, m1, ... of one etcd. `endpoints`: their URLs."""
+
+    def __init__(self, directory: Path, count: int = 1, options: tuple[str, ...] = (), scheme: str = "http") -> None:
+        self.directory = directory
+        self._options = options
+        ports = free_ports(2 * count)
+        self._clients, self._peers = ports[:count], ports[count:]
+        self.endpoints = tuple(f"{scheme}://127.0.0.1:{port}" for port in self._clients)
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self.count = count
+
+    def start(self, member: int) -> None:
+        """It may have run before: it goes on with its data."""
+        name = f"m{member}"
+        peer = f"http://127.0.0.1:{self._peers[member]}"
+        every = ",".join(f"m{one}=http://127.0.0.1:{port}" for one, port in enumerate(self._peers))
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self._running[member] = subprocess.Popen(
+                [
+                    *(str(ETCD), "--name", name, "--data-dir", str(self.directory / name)),
+                    *("--listen-client-urls", self.endpoints[member]),
+                    *("--advertise-client-urls", self.endpoints[member]),
+                    *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", every),
+                    *("--heartbeat-interval", "50", "--election-timeout", "500", *self._options),
+                ],
+                stdout=log,
+                stderr=log,
+            )
+
+    def start_all(self) -> None:
+        """And wait until each answers."""
+        for member in range(self.count):
+            self.start(member)
+        for member in range(self.count):
+            self.await_answer(member)
+
+    def await_answer(self, member: int) -> None:
+        """Until a member answers a linearizable read, so that there is a leader."""
+        access = EtcdAccess((self.endpoints[member],), connect_seconds=5, answer_seconds=5)
+        with closing(Gateway(access)) as gateway:
+            while True:
+                try:
+                    gateway.read("/v3/kv/range", {"key": "YQ=="})
+                    return
+                except Unreachable:
+                    try:
+                        self._running[member].wait(0.05)  # it ends, or it is asked again
+                    except subprocess.TimeoutExpired:
+                        continue
+                    raise AssertionError((self.directory / f"m{member}.log").read_text()) from None
+
+    def signal(self, member: int, number: signal.Signals) -> None:
+        """SIGSTOP: it takes connections and answers nothing; SIGCONT: it goes on."""
+        self._running[member].send_signal(number)
+
+    def kill(self, member: int) -> None:
+        """As a power cut does."""
+        process = self._running.pop(member)
+        process.kill()
+        process.wait()
+
+    def close(self) -> None:
+        """Kill all."""
+        for member in list(self._running):
+            self.kill(member)
+
+
+@contextmanager
+def etcd_servers(directory: Path, count: int = 1, options: tuple[str, ...] = ()) -> Iterator[EtcdServers]:
+    """Started, and killed at the end."""
+    servers = EtcdServers(directory, count, options)
+    try:
+        servers.start_all()
+        yield servers
+    finally:
+        servers.close()
