@@ -1,0 +1,67 @@
+"""A full copy: a new directory beside the journal's own, which takes its place when it is whole.
+
+| name beside the journal's directory | is |
+|---|---|
+| `NAME.copy` | a copy that is under way; deleted when the next one begins |
+| `NAME.whole` | a copy that is whole, and takes the journal's place as soon as possible |
+| `NAME.old` | the journal before the copy; deleted when the node is in sync |
+
+Each step is one rename, so at every moment one directory is whole: the old one until `NAME.whole` exists, that one
+afterwards. `finish` goes on where a crash came; it has to be called before the journal's directory is opened.
+The copy's node id is a new one: whatever the old directory had acknowledged, the new one has not.
+"""
+
+import os
+import shutil
+
+from ...journal import REAL, Files, reader_offsets, register_reader
+from ...journal.copying.copied_journal import CopiedJournal
+
+COPY, WHOLE, OLD = ".copy", ".whole", ".old"
+
+
+def begin(path: str, files: Files = REAL) -> CopiedJournal:
+    """A new directory beside the journal at `path`, for the octets of a copy. Raises: JournalError, OSError."""
+    path = os.path.abspath(path)
+    _remove(path + COPY)
+    return CopiedJournal.open(path + COPY, files=files)
+
+
+def swap(path: str, files: Files = REAL) -> None:
+    """The copy, which is closed and fsynced, takes the journal's place. Raises: OSError, JournalError."""
+    path = os.path.abspath(path)
+    for name, lsn in reader_offsets(path, files).items():
+        register_reader(path + COPY, name, lsn, files)  # what reads this node's journal goes on, if it can
+    files.sync_directory(path + COPY)
+    files.rename(path + COPY, path + WHOLE)
+    files.sync_directory(os.path.dirname(path))
+    finish(path, files)
+
+
+def finish(path: str, files: Files = REAL) -> None:
+    """End what a crash interrupted. Does nothing if nothing was. Raises: OSError."""
+    path = os.path.abspath(path)
+    parent, name = os.path.split(path)
+    names = files.names(parent)
+    if name + WHOLE in names:
+        if name in names:
+            _remove(path + OLD)
+            files.rename(path, path + OLD)
+            files.sync_directory(parent)
+        files.rename(path + WHOLE, path)
+        files.sync_directory(parent)
+    if name + COPY in names:
+        _remove(path + COPY)
+
+
+def drop_old(path: str) -> bool:
+    """Delete the journal before the last full copy: the node is in sync. Returns: whether there was one."""
+    path = os.path.abspath(path)
+    return _remove(path + OLD)
+
+
+def _remove(path: str) -> bool:
+    if not os.path.isdir(path):
+        return False
+    shutil.rmtree(path)
+    return True

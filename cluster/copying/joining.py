@@ -1,0 +1,80 @@
+"""What a leader answers to a follower that wants to join. Pure.
+
+Who joins cuts, never merges (R8): its records behind the common end are those of a leader that was lost, and were never
+agreed. Source: reference 6.
+"""
+
+from dataclasses import dataclass
+
+from ...journal import TermTable
+from ...journal.format.terms import FIRST_LSN
+
+
+@dataclass(slots=True, frozen=True)
+class Held:
+    """What a node has of a journal. `end`: LSN behind its last record. `journal_id`: None, it has nothing."""
+
+    journal_id: bytes | None
+    terms: TermTable
+    end: int
+
+
+@dataclass(slots=True, frozen=True)
+class GoOn:
+    """The follower goes on at its end."""
+
+    lsn: int
+
+
+@dataclass(slots=True, frozen=True)
+class CutTo:
+    """The follower cuts its records from `lsn` on, and goes on there."""
+
+    lsn: int
+
+
+@dataclass(slots=True, frozen=True)
+class FullCopy:
+    """The follower gets everything, from the leader's oldest segment on.
+
+    is_beside: into a directory beside its own, which has records.
+    """
+
+    is_beside: bool
+    why: str
+
+
+@dataclass(slots=True, frozen=True)
+class Refuse:
+    """The follower cannot join before an operator has changed something."""
+
+    why: str
+
+
+Answer = GoOn | CutTo | FullCopy | Refuse
+
+
+def join(leader: Held, oldest: int, follower: Held, *, wants_copy: bool) -> Answer:
+    """The leader's answer.
+
+    oldest: first LSN of the leader's oldest segment. wants_copy: the follower's journal is damaged.
+    """
+    if follower.journal_id is None:
+        return FullCopy(is_beside=False, why="its directory is empty")
+    is_empty = follower.end <= FIRST_LSN and not wants_copy
+    if follower.journal_id != leader.journal_id:
+        if is_empty:
+            return FullCopy(is_beside=True, why="its directory is that of another journal, without records")
+        return Refuse(f"this directory belongs to another journal ({follower.journal_id.hex()}): move it away to join")
+    if is_empty:
+        return FullCopy(is_beside=False, why="its journal has no records yet")
+    if wants_copy:
+        return FullCopy(is_beside=True, why="its journal is damaged")
+    common = follower.terms.common_end(leader.terms, follower.end, leader.end)
+    if common < oldest:
+        return FullCopy(is_beside=True, why=f"it has records up to {common}, the leader those from {oldest}")
+    if common >= follower.end:
+        return GoOn(follower.end)
+    if common <= FIRST_LSN:
+        return FullCopy(is_beside=True, why="no term of its journal is one of the leader's")
+    return CutTo(common)
