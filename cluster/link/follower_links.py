@@ -1,0 +1,395 @@
+"""The leader's side: the links of its followers, and what each of them is still to be sent.
+
+Octets of the journal come in as the writer writes them (`written`), before the leader has fsynced them, and are sent by
+one task for each follower; no turn of the broker waits for a follower. Acknowledgements are reported as they come.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from ...journal import REAL, Files, NotInJournal, TermTable, forget_reader, reader_offsets, register_reader
+from ...journal.copying.octet_reader import OctetReader, position_of
+from ...journal.disk.segment import path_of, segments_in
+from ..agreement.events import Acknowledged, Event, FollowerHeard, LinkClosed, LinkOpened
+from ..copying.joining import CutTo, FullCopy, Held, Refuse, join
+from .feed import Feed, Position
+from .frames import (
+    PIECE_MAX,
+    VERSION,
+    Ack,
+    Beacon,
+    Copy,
+    Cut,
+    FrameFault,
+    Hello,
+    Message,
+    Needs,
+    No,
+    Status,
+    Unlink,
+    Welcome,
+    octets_head,
+)
+from .introduction import LinkFault, LinkOptions, LinkStream
+
+logger = logging.getLogger("leveret.cluster")
+
+#: Octets that one call in a thread reads from the files.
+READ_MAX = 1024 * 1024
+#: Links of followers at once; a cluster has three or five nodes.
+FOLLOWERS_MAX = 32
+
+
+@dataclass(slots=True, frozen=True)
+class LedJournal:
+    """The journal of a leader, as it was opened. level: what a program must be able to read to lead it later."""
+
+    path: str
+    journal_id: bytes
+    terms: TermTable
+    level: int = 0
+
+    @property
+    def term(self) -> int:
+        """The leader's term."""
+        return self.terms.last_term
+
+
+@dataclass(slots=True, frozen=True)
+class FollowerStatistics:
+    """Figures of one follower's link, for people. behind_octets: not sent yet; None: they are in several segments."""
+
+    name: str
+    node_id: bytes
+    peer: str
+    acknowledged_lsn: int
+    behind_octets: int | None
+    is_from_files: bool
+    is_full_copy: bool
+    clock_difference_ms: int
+    status: Mapping[str, object]
+
+
+class FollowerLinks:
+    """The links of one leadership. `report` gets LinkOpened, FollowerHeard, Acknowledged and LinkClosed.
+
+    position, end: where the journal ends when this is made, and its LSN; `written` goes on there. needs: see `Needs`.
+    All methods are for the event loop.
+    """
+
+    def __init__(
+        self,
+        led: LedJournal,
+        report: Callable[[Event], object],
+        *,
+        position: tuple[int, int],
+        end: int,
+        needs: frozenset[str] = frozenset(),
+        options: LinkOptions | None = None,
+        files: Files = REAL,
+        wall_ms: Callable[[], int] = lambda: 0,
+        status: Callable[[], Mapping[str, object]] = dict,
+    ) -> None:
+        self.led = led
+        self.report = report
+        self.options = options or LinkOptions()
+        self.files = files
+        self.wall_ms = wall_ms
+        self.status = status
+        self.position = Position(*position)
+        self.end = end
+        self.needs = needs
+        self.agreed = 0
+        self.is_closed = False
+        self._followers: dict[bytes, _Follower] = {}
+
+    def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview, end_lsn: int) -> None:
+        """The journal's writer appended octets, which must not change. Costs 2 us for each follower."""
+        self.position = Position(base_lsn, offset + len(octets))
+        self.end = end_lsn
+        for follower in self._followers.values():
+            follower.feed.written(base_lsn, offset, octets)
+            follower.wake()
+
+    def needed(self, needs: frozenset[str]) -> None:
+        """Octets that are written from now on need more of a program."""
+        self.needs |= needs
+        self._say(Needs(self.needs))
+
+    def unlinked(self, base_lsns: Sequence[int]) -> None:
+        """The leader deleted segments."""
+        self._say(Unlink((max(base_lsns),)))
+
+    def _say(self, message: Needs | Unlink) -> None:
+        for follower in self._followers.values():
+            follower.feed.say(message)
+            follower.wake()
+
+    def say(self, agreed: int) -> None:
+        """Set what the next beacons say."""
+        self.agreed = agreed
+
+    def close_all(self, why: str) -> None:
+        """Close all links, and take no others."""
+        self.is_closed = True
+        for follower in list(self._followers.values()):
+            follower.close(why)
+
+    def statistics(self) -> list[FollowerStatistics]:
+        """Of each link."""
+        return [follower.statistics() for follower in self._followers.values()]
+
+    def forget_readers(self) -> None:
+        """Before the first follower: delete what an earlier leadership here kept for followers. Reads the disk."""
+        for name in reader_offsets(self.led.path, self.files):
+            if name.startswith("node-"):
+                forget_reader(self.led.path, name, self.files)
+
+    async def follow(self, link: LinkStream, hello: Hello) -> None:
+        """Serve a follower until its link ends. Raises: LinkFault, FrameFault."""
+        follower = _Follower(self, link, hello)
+        try:
+            try:
+                told = await trio.to_thread.run_sync(follower.answer, self.position, self.end)
+            except (OSError, NotInJournal) as error:
+                told = No(f"the leader cannot read its journal: {error}")
+            if self.is_closed:
+                told = No("this node does not lead any more")
+            elif len(self._followers) >= FOLLOWERS_MAX:
+                told = No(f"{FOLLOWERS_MAX} followers are connected")
+            if isinstance(told, No):
+                with trio.move_on_after(1):
+                    await link.send(told)
+                raise LinkFault(f"{hello.name} was not taken: {told.why}")
+            if (former := self._followers.get(follower.node_id)) is not None:
+                former.close("the node has connected again")
+            self._followers[follower.node_id] = follower
+            follower.open()
+            await follower.serve(told)
+        finally:
+            follower.close("the link ended")
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(follower.clean_up)
+
+    def left(self, follower: "_Follower") -> None:
+        """The link of a follower is closed."""
+        if self._followers.get(follower.node_id) is follower:
+            del self._followers[follower.node_id]
+
+
+class _Follower:
+    """The link of one follower."""
+
+    def __init__(self, links: FollowerLinks, link: LinkStream, hello: Hello) -> None:
+        self._links = links
+        self._link = link
+        self._hello = hello
+        self._scope = trio.CancelScope()
+        self._news = trio.Event()
+        self._reader: OctetReader | None = None
+        self._is_registered = False
+        self._is_beside = False  # a full copy, which is no journal of this node yet
+        self._is_open = False
+        self._why = ""
+        self._read_after_s = 0.0
+        self._status: Status | None = None
+        self._clock_difference_ms = 0
+        self.acknowledged = 0
+        self.node_id = hello.terms.node_id
+        self.feed: Feed
+
+    # -- joining -------------------------------------------------------------------------------------------------------
+
+    def answer(self, tail: Position, end: int) -> list[Message] | No:
+        """Find out how the follower joins; for a thread. Returns what it is told. Raises: OSError, NotInJournal."""
+        links, hello, led, files = self._links, self._hello, self._links.led, self._links.files
+        if hello.term != led.term:
+            return No(f"this node leads in term {led.term}, not {hello.term}")
+        theirs = Held(hello.journal_id, hello.terms, hello.end)
+        oldest = segments_in(files, led.path)[0]
+        answer = join(Held(led.journal_id, led.terms, end), oldest, theirs, wants_copy=hello.wants_copy)
+        if isinstance(answer, Refuse):
+            return No(answer.why, is_final=True)
+        told: list[Message] = []
+        if not isinstance(answer, FullCopy):
+            self._register(answer.lsn)
+            try:
+                position = Position(*position_of(led.path, answer.lsn, files))
+            except NotInJournal as error:
+                answer = FullCopy(is_beside=True, why=str(error))
+            else:
+                lsn = answer.lsn
+                if isinstance(answer, CutTo):
+                    told.append(Cut(lsn))
+        if isinstance(answer, FullCopy):
+            self._register(1)
+            oldest = segments_in(files, led.path)[0]
+            lsn, position = oldest, Position(oldest, 0)
+            self._is_beside = answer.is_beside
+            told.append(Copy(end, self._size_from(oldest, tail), answer.is_beside))
+            logger.info("%s gets a full copy: %s", hello.name, answer.why)
+        self.feed = Feed(position, max(tail, position), links.options.backlog_octets)
+        told.append(
+            Welcome(
+                VERSION, led.level, led.journal_id, led.terms,
+                position.base_lsn, position.offset, lsn, oldest, links.needs,
+            )
+        )  # fmt: skip
+        self.acknowledged = lsn
+        return told
+
+    def _size_from(self, oldest: int, tail: Position) -> int:
+        files, path = self._links.files, self._links.led.path
+        size = tail.offset
+        for base_lsn in segments_in(files, path):
+            if oldest <= base_lsn < tail.base_lsn:
+                handle = files.open(path_of(path, base_lsn))
+                size += files.size(handle)
+                files.close(handle)
+        return size
+
+    def _register(self, lsn: int) -> None:
+        """Keep the segments from the record `lsn` on until the follower has them. Raises: OSError."""
+        register_reader(self._links.led.path, self._reader_name, lsn, self._links.files)
+        self._is_registered = True
+
+    @property
+    def _reader_name(self) -> str:
+        return f"node-{self.node_id.hex()}"
+
+    # -- the event loop ------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """The follower is one of the leader's from now on."""
+        feed, links = self.feed, self._links
+        if links.position > feed.tail:  # written while a thread worked on the answer: it is in the files
+            feed.skip_to(links.position)
+        self._is_open = True
+        if not self._is_beside:
+            links.report(LinkOpened(self.node_id, self.acknowledged))
+
+    def close(self, why: str) -> None:
+        """Report the end of the link at once, and end its tasks."""
+        if self._is_open:
+            self._is_open = False
+            self._why = why
+            self._links.left(self)
+            if not self._is_beside:
+                self._links.report(LinkClosed(self.node_id))
+            self._scope.cancel()
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._news.set()
+
+    async def serve(self, told: Sequence[Message]) -> None:
+        """Send and receive until the link ends. Raises: LinkFault, FrameFault, which say why."""
+        with self._scope:
+            await self._link.send(*told)
+            async with trio.open_nursery() as nursery:
+                for task in (self._send, self._beacon, self._receive):
+                    nursery.start_soon(self._until_fault, task)
+        raise LinkFault(f"{self._hello.name}: {self._why}")
+
+    async def _until_fault(self, task: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await task()
+        except (LinkFault, FrameFault, NotInJournal, OSError) as fault:
+            self.close(str(fault))
+
+    async def _send(self) -> None:
+        """Send whatever the feed has, from memory or from the files. Raises: LinkFault, NotInJournal, OSError."""
+        feed = self.feed
+        while True:
+            if (span := feed.to_read) is not None:
+                await self._send_from_files(*span)
+            elif octets := feed.take():
+                await self._link.send_octets(octets)
+            else:
+                if self._is_registered and not self._is_beside:
+                    await trio.to_thread.run_sync(self.clean_up)
+                    continue
+                self._news = trio.Event()
+                await self._news.wait()
+
+    async def _send_from_files(self, start: Position, end: Position) -> None:
+        await trio.sleep_until(self._read_after_s)
+        end_of, octets = await trio.to_thread.run_sync(self._read, start, end)
+        now_s = trio.current_time()
+        self._read_after_s = max(self._read_after_s, now_s) + len(octets) / self._links.options.copy_rate
+        self.feed.was_read(end_of)
+        await self._link.send_octets(octets)
+
+    def _read(self, start: Position, end: Position) -> tuple[Position, bytes]:
+        """Frames with octets from the files, and where they end; for a thread. Raises: NotInJournal, OSError."""
+        if not self._is_registered:
+            self._register(start.base_lsn)
+        reader = self._reader
+        if reader is None or reader.position != start:
+            self._close_reader()
+            reader = self._reader = OctetReader(self._links.led.path, *start, self._links.files)
+        parts: list[bytes] = []
+        size = 0
+        while size < READ_MAX and (found := reader.read(end, PIECE_MAX)) is not None:
+            base_lsn, offset, octets = found
+            parts += (octets_head(base_lsn, offset, len(octets)), octets)
+            size += len(octets)
+        return Position(*reader.position), b"".join(parts)
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def clean_up(self) -> None:
+        """Keep no file and no segment for the follower; for a thread."""
+        self._close_reader()
+        if self._is_registered:
+            self._is_registered = False
+            try:
+                forget_reader(self._links.led.path, self._reader_name, self._links.files)
+            except OSError as error:
+                logger.warning("%s: segments stay longer than needed: %s", self._hello.name, error)
+
+    async def _beacon(self) -> None:
+        links = self._links
+        while True:
+            await self._link.send(Beacon(links.led.term, links.agreed, links.wall_ms(), links.status()))
+            await trio.sleep(links.options.beacon_s)
+
+    async def _receive(self) -> None:
+        """Take acknowledgements and status. Raises: LinkFault, FrameFault."""
+        links, link, silence_s = self._links, self._link, self._links.options.silence_s
+        while True:
+            message = await link.receive(Ack, Status, timeout_s=silence_s)
+            if not self._is_open:
+                return
+            if isinstance(message, Status):
+                self._status = message
+                self._clock_difference_ms = message.wall_ms - links.wall_ms()
+                links.report(FollowerHeard(self.node_id))
+                continue
+            assert isinstance(message, Ack)
+            if message.term != links.led.term or message.lsn > links.end or self._is_beside:
+                raise FrameFault(f"it acknowledges {message.lsn} of term {message.term}, which it was not sent")
+            self.acknowledged = message.lsn
+            links.report(Acknowledged(self.node_id, message.term, message.lsn))
+
+    def statistics(self) -> FollowerStatistics:
+        """The link's figures."""
+        feed = self.feed
+        position, tail = feed.position, feed.tail
+        return FollowerStatistics(
+            self._hello.name,
+            self.node_id,
+            self._link.peer,
+            self.acknowledged,
+            tail.offset - position.offset if position.base_lsn == tail.base_lsn else None,
+            feed.to_read is not None,
+            self._is_beside,
+            self._clock_difference_ms,
+            self._status.status if self._status is not None else {},
+        )

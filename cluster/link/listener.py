@@ -1,0 +1,124 @@
+"""A node's listener for links. It is open whatever the node is doing: a connection that is refused says that no process
+is there. Followers and clients that are passed on go to the leader's parts; without them the answer is No.
+"""
+
+import functools
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+
+import trio
+
+from .challenge import ChallengeFault, Circle
+from .clients import relay
+from .follower_links import FollowerLinks
+from .frames import Accept, Client, FrameFault, Hello, No
+from .introduction import FOREVER, LinkFault, LinkOptions, LinkStream, accept
+
+logger = logging.getLogger("leveret.cluster")
+
+#: Serves a client: its socket (non-blocking), octets that were read of it, its PROXY header, the frontend it wants, and
+#: the name of the node it is connected to.
+OnClient = Callable[[socket.socket, bytes, bytes, str, str], object]
+
+
+class LinkListener:
+    """Accepts links. `links`: the leader's; None while this node does not lead."""
+
+    def __init__(
+        self,
+        circle: Circle,
+        name: str,
+        on_client: OnClient,
+        options: LinkOptions | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.links: FollowerLinks | None = None
+        self._circle = circle
+        self._name = name
+        self._on_client = on_client
+        self._options = options or LinkOptions()
+        self._tls = tls
+        self._introducing: dict[trio.CancelScope, None] = {}  # connections that have not said what they want
+
+    async def serve(
+        self,
+        listeners: Sequence[socket.socket],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Accept links on bound and listening sockets until cancelled."""
+        found = [trio.SocketListener(trio.socket.from_stdlib_socket(listener)) for listener in listeners]
+        serving = functools.partial(trio.serve_listeners, self._serve_one, found)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serving)
+            task_status.started()
+
+    async def _serve_one(self, stream: trio.SocketStream) -> None:
+        try:
+            address = stream.socket.getpeername()
+        except OSError:
+            await trio.aclose_forcefully(stream)
+            return
+        peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "unix socket"
+        host = str(address[0]) if isinstance(address, tuple) else "127.0.0.1"
+        try:
+            await self._introduce(stream, peer, host)
+        except (LinkFault, FrameFault, ChallengeFault) as fault:
+            logger.info("link of %s: %s", peer, fault)
+        except Exception:
+            logger.exception("link of %s: internal error", peer)
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def _introduce(self, stream: trio.SocketStream, peer: str, host: str) -> None:
+        """Find out what a connection wants, and serve it. Raises: LinkFault, FrameFault, ChallengeFault."""
+        introducing, options = self._introducing, self._options
+        if len(introducing) >= options.introductions_max:
+            oldest = next(iter(introducing))  # a flood of strangers pushes itself out; a node needs some milliseconds
+            del introducing[oldest]
+            oldest.cancel()
+        with trio.move_on_after(options.introduction_s) as scope:
+            introducing[scope] = None
+            try:
+                link = await accept(stream, peer, host, self._circle, self._tls)
+                said = await link.receive(Hello, Client, timeout_s=FOREVER)
+            finally:
+                introducing.pop(scope, None)
+        if scope.cancelled_caught:
+            raise LinkFault("it did not introduce itself in time, or made room for others")
+        assert isinstance(said, (Hello, Client))
+        if (said.cluster, said.group) != (self._circle.cluster, self._circle.group):
+            mine = f"{self._circle.cluster!r}, group {self._circle.group}"
+            await _decline(link, f"this node belongs to cluster {mine}, not {said.cluster!r}, group {said.group}", True)
+            return
+        links = self.links
+        if links is None or links.is_closed:
+            await _decline(link, f"node {self._name} does not lead", False)
+        elif isinstance(said, Hello):
+            await links.follow(link, said)
+        else:
+            await self._serve_client(link, said)
+
+    async def _serve_client(self, link: LinkStream, said: Client) -> None:
+        await link.send(Accept())
+        rest = link.take_rest()
+        stream = link.stream
+        if isinstance(stream, trio.SocketStream):
+            sock = socket.socket(fileno=stream.socket.detach())
+            sock.setblocking(False)
+            self._on_client(sock, rest, said.header, said.service, said.name)
+            return
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        self._on_client(theirs, rest, said.header, said.service, said.name)
+        await relay(stream, trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
+
+
+async def _decline(link: LinkStream, why: str, is_final: bool) -> None:
+    """Answer No. Raises: LinkFault, which says why."""
+    with trio.move_on_after(1):
+        await link.send(No(why, is_final))
+    raise LinkFault(why)

@@ -1,0 +1,809 @@
+"""A leader and its followers over real sockets and files: octets, acknowledgements, joining, silence, strangers."""
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from in_trio import in_trio
+from written_journal import JOURNAL_ID, WrittenJournal, segments
+
+from leveret.cluster.agreement.events import (
+    Acknowledged,
+    Durable,
+    Event,
+    FollowerHeard,
+    Joined,
+    JoinRefused,
+    LeaderHeard,
+    LeaderRefused,
+    LinkClosed,
+    LinkOpened,
+)
+from leveret.cluster.copying import full_copy
+from leveret.cluster.copying.joining import Held
+from leveret.cluster.link import feed as feed_module
+from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.follower_links import FollowerLinks
+from leveret.cluster.link.frames import (
+    Ack,
+    Beacon,
+    Client,
+    Copy,
+    Decoder,
+    Greet,
+    Hello,
+    No,
+    Octets,
+    Proof,
+    Prove,
+    Status,
+    Welcome,
+    encode,
+)
+from leveret.cluster.link.introduction import (
+    Address,
+    Declined,
+    LinkFault,
+    LinkOptions,
+    LinkStream,
+    Reach,
+    accept,
+    connect,
+    reach,
+)
+from leveret.cluster.link.leader_link import Ending, LeaderLink
+from leveret.cluster.link.listener import LinkListener
+from leveret.journal import REAL, TermTable, reader_offsets
+from leveret.journal.copying.copied_journal import CopiedJournal
+from leveret.journal.disk.segment import Scan, Segment, opened
+
+CIRCLE = Circle("orders", 0, b"a secret of the cluster")
+OPTIONS = LinkOptions(beacon_s=0.05, silence_s=5, retry_s=0.01)
+
+
+class World:
+    """A leader with its listener; followers are made by `follower`."""
+
+    def __init__(self, path: Path, options: LinkOptions = OPTIONS) -> None:
+        self.path = path
+        self.options = options
+        self.journal = WrittenJournal(str(path / "leader"))
+        self.told: list[Event] = []
+        self.clients: list[tuple[socket.socket, bytes, bytes, str, str]] = []
+        self.listener = LinkListener(CIRCLE, "n1", lambda *said: self.clients.append(said), options)
+        self.links: FollowerLinks | None = None
+        self.address = Address("127.0.0.1", 0)
+
+    def lead(self) -> FollowerLinks:
+        """Begin to lead, in the last term of the journal's table."""
+        journal = self.journal
+        self.links = self.listener.links = links = FollowerLinks(
+            journal.led, self.told.append, position=journal.position, end=journal.end, options=self.options
+        )
+        journal.on_written = links.written
+        return links
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.address = Address(*listening.getsockname()[:2])
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.listener.serve, [listening])
+            yield
+            nursery.cancel_scope.cancel()
+
+
+class Follower:
+    """A node that follows, with what it reported."""
+
+    def __init__(self, world: World, name: str = "n2", circle: Circle = CIRCLE, damaged: Held | None = None) -> None:
+        self.world = world
+        self.path = str(world.path / name)
+        self.told: list[Event] = []
+        full_copy.finish(self.path)
+        self.copied = CopiedJournal.open(self.path) if damaged is None else None
+        self.link = LeaderLink(
+            circle, name, self.path, self.copied, self.told.append, damaged=damaged, options=world.options
+        )
+        self.ending: Ending | None = None
+        self.ended = trio.Event()
+        self._scope = trio.CancelScope()
+
+    @property
+    def node_id(self) -> bytes:
+        assert self.copied is not None
+        return self.copied.terms.node_id
+
+    async def run(self, term: int = 1) -> None:
+        with self._scope:
+            self.ending = await self.link.run(self.world.address, term)
+        self.ended.set()
+
+    async def stop(self) -> None:
+        self._scope.cancel()
+        await self.ended.wait()
+        if self.copied is not None:
+            self.copied.close()
+
+
+@asynccontextmanager
+async def following(world: World, name: str = "n2", term: int = 1, **options: Any) -> AsyncIterator[Follower]:
+    """A follower that follows while the block runs."""
+    follower = Follower(world, name, **options)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follower.run, term)
+        yield follower
+        await follower.stop()
+
+
+async def until(fact: Callable[[], object]) -> None:
+    """Wait for a fact."""
+    with trio.fail_after(20):
+        while not fact():
+            with trio.move_on_after(0.002):
+                await trio.sleep_forever()
+
+
+def same(world: World, follower: Follower) -> bool:
+    """Whether the follower has the leader's octets."""
+    return segments(follower.path) == world.journal.segments()
+
+
+@in_trio
+async def test_a_new_node_gets_everything_and_what_is_written_then(tmp_path: Path) -> None:
+    """From an empty directory: all segments octet for octet, ticks and footers as well."""
+    world = World(tmp_path)
+    for _ in range(3):
+        world.journal.block()
+        world.journal.tick()
+        world.journal.roll()
+    links = world.lead()
+    async with world.listening(), following(world) as follower:
+        follower.link.acknowledge(True)
+        await until(lambda: same(world, follower))
+        for _ in range(20):
+            world.journal.block()
+            await trio.lowlevel.checkpoint()
+        world.journal.roll()
+        world.journal.block(1, 700_000)
+        await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+        assert same(world, follower)
+        opened = world.told.index(LinkOpened(follower.node_id, 1))
+        assert world.told[:opened] == []
+        assert follower.copied is not None
+        assert follower.copied.journal_id == JOURNAL_ID
+        assert follower.copied.terms.starts == world.journal.terms.starts
+        assert Durable(world.journal.end) in follower.told
+        await until(lambda: FollowerHeard(follower.node_id) in world.told)
+        links.say(17)
+        await until(lambda: any(isinstance(one, LeaderHeard) and one.agreed == 17 for one in follower.told))
+    await until(lambda: LinkClosed(follower.node_id) in world.told)
+    assert reader_offsets(world.journal.path) == {}
+
+
+@in_trio
+async def test_acknowledgements_are_sent_only_while_they_are_allowed(tmp_path: Path) -> None:
+    """What was fsynced meanwhile is acknowledged as soon as they are."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening(), following(world) as follower:
+        world.journal.block()
+        await until(lambda: Durable(world.journal.end) in follower.told)
+        await until(lambda: FollowerHeard(follower.node_id) in world.told)
+        assert not any(isinstance(one, Acknowledged) for one in world.told)
+        follower.link.acknowledge(True)
+        await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+        follower.link.acknowledge(False)
+        world.journal.block()
+        await until(lambda: Durable(world.journal.end) in follower.told)
+        del world.told[:]
+        await until(lambda: world.told.count(FollowerHeard(follower.node_id)) == 2)
+        assert not any(isinstance(one, Acknowledged) for one in world.told)
+
+
+@in_trio
+async def test_a_node_goes_on_where_it_ended(tmp_path: Path) -> None:
+    """Whether nothing, a block, a segment, or half a block is missing; ticks at its end come again."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening():
+        for step in range(6):
+            async with following(world) as follower:
+                world.journal.block()
+                world.journal.tick()
+                await until(lambda: same(world, follower))
+            if step == 1:
+                world.journal.block()
+            elif step == 2:
+                world.journal.roll()
+            elif step == 3:
+                world.journal.roll()
+                world.journal.block()
+                world.journal.roll()
+            elif step == 4:
+                newest = max(segments(follower.path))
+                with open(os.path.join(follower.path, f"{newest:020d}.log"), "r+b") as file:
+                    file.truncate(len(segments(follower.path)[newest]) - 50)
+        assert not any(isinstance(one, (JoinRefused, LeaderRefused)) for one in follower.told)
+        assert sorted(os.listdir(tmp_path)) == ["leader", "n2"]
+
+
+@in_trio
+async def test_records_of_a_lost_leader_are_cut(tmp_path: Path) -> None:
+    """They are kept in cut/ for people; the term table is the leader's."""
+    world = World(tmp_path)
+    world.journal.block()
+    world.lead()
+    async with world.listening():
+        async with following(world) as follower:
+            await until(lambda: same(world, follower))
+        assert follower.copied is not None
+        end = world.journal.end
+        # The node goes on with records that nobody else has; another leads in term 2.
+        lost = WrittenJournal(str(tmp_path / "lost"))
+        newest = max(segments(follower.path))
+        lost.end = end
+        lost.path = follower.path
+        lost._segment = follower_segment(follower.path, newest)
+        lost.block(5)
+        lost.roll()
+        lost.block()
+        world.journal.term(2)
+        world.journal.block()
+        world.lead()
+        async with following(world, term=2) as follower:
+            await until(lambda: same(world, follower))
+            assert follower.copied is not None
+            assert follower.copied.terms.starts == ((1, 1), (2, end))
+            assert Joined(follower.copied.terms, end) in follower.told
+            assert os.listdir(os.path.join(follower.path, "cut")) == [f"1-{end}.log"]
+            assert LinkOpened(follower.node_id, end) in world.told
+
+
+def follower_segment(path: str, base_lsn: int) -> Any:
+    """The summary of a follower's open segment, to write on in it."""
+    segment = Segment(base_lsn)
+    with opened(REAL, path, base_lsn) as handle:
+        for block in Scan(REAL, handle, base_lsn):
+            segment.note(block)
+    return segment
+
+
+@in_trio
+async def test_a_node_that_the_leader_has_no_records_for_is_copied_beside(tmp_path: Path) -> None:
+    """The old directory stays until the node is in sync; the copy has another node id, and acknowledges nothing."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening():
+        async with following(world) as follower:
+            world.journal.block()
+            await until(lambda: same(world, follower))
+        old_id, old = follower.copied.terms.node_id, segments(follower.path)  # type: ignore[union-attr]
+        for _ in range(3):
+            world.journal.block()
+            world.journal.roll()
+        world.journal.unlink()
+        world.journal.unlink()
+        (tmp_path / "n2" / "readers" / "spark.json").write_text('{"lsn": 1}\n')
+        del world.told[:]
+        async with following(world) as follower:
+            follower.link.acknowledge(True)
+            await follower.ended.wait()
+        assert follower.ending is Ending.COPIED
+        assert not any(isinstance(one, (LinkOpened, Acknowledged, LinkClosed)) for one in world.told)
+        assert segments(str(tmp_path / "n2.old")) == old
+        assert sorted(os.listdir(tmp_path)) == ["leader", "n2", "n2.old"]
+        async with following(world) as follower:
+            follower.link.acknowledge(True)
+            await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+            assert follower.node_id != old_id
+            assert same(world, follower)
+        assert reader_offsets(str(tmp_path / "n2")) == {"spark": 1}
+        assert full_copy.drop_old(str(tmp_path / "n2"))
+        assert not full_copy.drop_old(str(tmp_path / "n2"))
+        assert sorted(os.listdir(tmp_path)) == ["leader", "n2"]
+
+
+@in_trio
+async def test_a_damaged_journal_is_copied_beside(tmp_path: Path) -> None:
+    """It cannot even be opened."""
+    world = World(tmp_path)
+    world.journal.roll()
+    world.lead()
+    async with world.listening():
+        async with following(world) as follower:
+            await until(lambda: same(world, follower))
+        oldest = min(segments(follower.path))
+        with open(os.path.join(follower.path, f"{oldest:020d}.log"), "r+b") as file:
+            file.truncate(10)
+        held = Held(JOURNAL_ID, TermTable(b"d" * 16, ((1, 1),)), 1)
+        async with following(world, damaged=held) as follower:
+            await follower.ended.wait()
+        assert follower.ending is Ending.COPIED
+        async with following(world) as follower:
+            await until(lambda: same(world, follower))
+
+
+@in_trio
+async def test_another_journal_is_refused_and_untouched(tmp_path: Path) -> None:
+    """CL12, in words."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening():
+        async with following(world) as follower:
+            world.journal.block()
+            await until(lambda: same(world, follower))
+        (tmp_path / "n2" / "format").write_text(
+            (tmp_path / "n2" / "format").read_text().replace(JOURNAL_ID.hex(), "ab" * 16)
+        )
+        before = segments(follower.path)
+        async with following(world) as follower:
+            await follower.ended.wait()
+        assert follower.ending is Ending.DECLINED
+        why = f"this directory belongs to another journal ({'ab' * 16}): move it away to join"
+        assert follower.told == [JoinRefused(why)]
+        assert segments(follower.path) == before
+
+
+@in_trio
+async def test_old_segments_go_when_the_leader_s_do(tmp_path: Path) -> None:
+    """While the link is open, and at the next joining; not those that a reader of the follower's directory needs."""
+    world = World(tmp_path)
+    for _ in range(6):
+        world.journal.block()
+        world.journal.roll()
+    links = world.lead()
+    async with world.listening():
+        async with following(world) as follower:
+            await until(lambda: same(world, follower))
+            links.unlinked([world.journal.unlink()])
+            await until(lambda: same(world, follower))
+        world.journal.unlink()
+        async with following(world) as follower:
+            await until(lambda: same(world, follower))
+            kept = min(segments(follower.path))
+            (tmp_path / "n2" / "readers" / "spark.json").write_text(f'{{"lsn": {kept + 1}}}\n')
+            links.unlinked([world.journal.unlink(), world.journal.unlink()])
+            world.journal.block()
+            await until(lambda: max(segments(follower.path).items()) == max(world.journal.segments().items()))
+            assert min(segments(follower.path)) == kept
+
+
+@in_trio
+async def test_needs_come_before_the_octets_that_need_them(tmp_path: Path) -> None:
+    """At the beginning, and while the link is open."""
+    world = World(tmp_path)
+    world.lead().needed(frozenset({"leased queues"}))
+    async with world.listening(), following(world) as follower:
+        assert follower.copied is not None
+        await until(lambda: follower.copied.needs == {"leased queues"})  # type: ignore[union-attr]
+        world.links.needed(frozenset({"logged topics"}))  # type: ignore[union-attr]
+        world.journal.block()
+        await until(lambda: same(world, follower))
+        assert follower.copied.needs == {"leased queues", "logged topics"}
+
+
+@in_trio
+async def test_a_slow_follower_is_read_for_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the backlog nothing is kept for it in memory; it misses nothing, and comes back to live octets."""
+    monkeypatch.setattr(feed_module, "NEAR", 100_000)
+    world = World(tmp_path, LinkOptions(beacon_s=0.05, silence_s=20, retry_s=0.01, backlog_octets=200_000))
+    links = world.lead()
+    async with world.listening(), following(world) as follower:
+        follower.link.acknowledge(True)
+        await until(lambda: same(world, follower))
+        (only,) = links._followers.values()
+        fell_behind = False
+        for at in range(120):
+            world.journal.block(1, 100_000)
+            if at % 40 == 39:
+                world.journal.roll()
+            fell_behind |= only.feed.to_read is not None
+            assert only.feed.queued_octets <= 200_000
+            if at % 10 == 9:
+                await trio.lowlevel.checkpoint()
+        assert fell_behind
+        await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+        assert same(world, follower)
+        await until(lambda: reader_offsets(world.journal.path) == {})
+        world.journal.block()
+        await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+        assert only.feed.to_read is None and only.feed.is_queued
+
+
+@in_trio
+async def test_a_node_that_does_not_lead_says_so_and_is_asked_again(tmp_path: Path) -> None:
+    """Recovery waits for nobody: followers come when the leader is ready."""
+    world = World(tmp_path)
+    async with world.listening(), following(world) as follower:
+        await until(lambda: "does not lead" in follower.link.why)
+        assert follower.told == []
+        world.lead()
+        await until(lambda: same(world, follower))
+
+
+@in_trio
+async def test_a_leader_of_another_term_is_not_followed(tmp_path: Path) -> None:
+    """R6: only the leader whose term was read in etcd."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening(), following(world, term=7) as follower:
+        await until(lambda: "leads in term 1, not 7" in follower.link.why)
+        assert segments(follower.path) == {}
+        assert world.told == []
+
+
+@in_trio
+async def test_a_process_that_is_gone_is_reported(tmp_path: Path) -> None:
+    """Connection refused, each time; a machine that does not answer is something else."""
+    world = World(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        world.address = Address(*unused.getsockname()[:2])
+    async with following(world) as follower:
+        await until(lambda: follower.told == [LeaderRefused()] * 3 or len(follower.told) > 3)
+        assert set(map(type, follower.told)) == {LeaderRefused}
+
+
+@in_trio
+async def test_a_node_that_connects_again_replaces_its_old_link(tmp_path: Path) -> None:
+    """The old one is closed and reported first: it may be half open for minutes."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening():
+        async with stranger(world) as first, stranger(world) as second:
+            for one in (first, second):
+                await one.send(hello(world))
+                assert isinstance(await one.receive(Welcome, copying=True), Welcome)
+            await until(lambda: len(world.told) == 3)
+            node = hello(world).terms.node_id
+            assert world.told == [LinkOpened(node, 1), LinkClosed(node), LinkOpened(node, 1)]
+            await first.until_closed()
+        await until(lambda: world.told[3:] == [LinkClosed(node)])
+
+
+@in_trio
+async def test_all_links_end_with_the_leadership(tmp_path: Path) -> None:
+    """And no other begins."""
+    world = World(tmp_path)
+    links = world.lead()
+    async with world.listening(), following(world) as follower:
+        await until(lambda: same(world, follower))
+        links.close_all("another node leads")
+        assert world.told[-1] == LinkClosed(follower.node_id)
+        count = len(world.told)
+        await until(lambda: "does not lead" in follower.link.why)
+        world.journal.block()
+        assert len(world.told) == count
+
+
+# -- strangers ---------------------------------------------------------------------------------------------------------
+
+
+class Stranger:
+    """A connection that a test speaks for."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.link = LinkStream(stream, "test")
+        self.stream = stream
+
+    async def send(self, *messages: Any) -> None:
+        await self.link.send(*messages)
+
+    async def receive(self, *expected: type, copying: bool = False) -> Any:
+        with trio.fail_after(10):
+            while True:
+                message = await self.link.receive(*expected, *([Copy] if copying else []), timeout_s=10)
+                if not copying or not isinstance(message, Copy):
+                    return message
+
+    async def until_closed(self) -> None:
+        with trio.fail_after(10):
+            try:
+                while await self.stream.receive_some(100_000):
+                    pass
+            except trio.BrokenResourceError:
+                pass
+
+
+@asynccontextmanager
+async def stranger(world: World, *, proves: bool = True) -> AsyncIterator[Stranger]:
+    """Connected; with the secret proven, unless told otherwise."""
+    if proves:
+        link = await connect(world.address, CIRCLE, None, OPTIONS)
+        stream = link.stream
+        assert isinstance(stream, trio.SocketStream)
+    else:
+        stream = await trio.open_tcp_stream(world.address.host, world.address.port)
+    try:
+        yield Stranger(stream)
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+def hello(world: World, **changed: Any) -> Hello:
+    """What an honest new node says."""
+    said: dict[str, Any] = {
+        "version": 1,
+        "cluster": "orders",
+        "group": 0,
+        "name": "n9",
+        "level": 0,
+        "term": 1,
+        "journal_id": None,
+        "terms": TermTable(b"s" * 16),
+        "end": 1,
+    }
+    return Hello(**{**said, **changed})
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"AMQP\x00\x00\x09\x01",
+        b"\x16\x03\x01\x02\x00" + bytes(512),
+        bytes(100_000),
+        b"\xff" * 100_000,
+        encode(Prove(1, b"n" * 32, b"p" * 32)),
+        encode(Prove(0, b"", b"")),
+        encode(Greet(1, b"")),
+        encode(Ack(1, 1)),
+        encode(Proof(b"")),
+        encode(Prove(1, b"", b""))[:-1],
+        b"",
+    ],
+)
+@in_trio
+async def test_garbage_before_the_secret_closes_the_connection(tmp_path: Path, octets: bytes) -> None:
+    """Nothing is reported, and honest nodes go on."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening():
+        async with stranger(world, proves=False) as one:
+            try:
+                await one.stream.send_all(octets)
+                await one.stream.send_eof()
+            except (trio.BrokenResourceError, OSError):
+                pass
+            await one.until_closed()
+        assert world.told == []
+        async with following(world) as follower:
+            await until(lambda: same(world, follower))
+
+
+@in_trio
+async def test_nothing_is_said_for_too_long(tmp_path: Path) -> None:
+    """A connection that proves nothing, and one that then says nothing, make room."""
+    world = World(tmp_path, LinkOptions(introduction_s=0.2))
+    async with world.listening(), stranger(world, proves=False) as silent, stranger(world) as proven:
+        await silent.until_closed()
+        await proven.until_closed()
+
+
+@in_trio
+async def test_a_flood_pushes_itself_out(tmp_path: Path) -> None:
+    """The oldest connection that has not said what it wants makes room for each newcomer."""
+    world = World(tmp_path, LinkOptions(introductions_max=4, introduction_s=60))
+    world.lead()
+    async with world.listening():
+        flood = [await trio.open_tcp_stream(world.address.host, world.address.port) for _ in range(20)]
+        async with following(world) as follower:
+            await until(lambda: same(world, follower))
+        for one in flood[:16]:
+            await Stranger(one).until_closed()
+        for one in flood:
+            await trio.aclose_forcefully(one)
+
+
+REFUSED = [
+    ({"cluster": "invoices"}, "belongs to cluster 'orders', group 0, not 'invoices', group 0", True),
+    ({"group": 3}, "not 'orders', group 3", True),
+    ({"term": 2}, "this node leads in term 1, not 2", False),
+    ({"journal_id": b"x" * 16, "end": 5}, "this directory belongs to another journal", True),
+]
+
+
+@pytest.mark.parametrize("changed, words, is_final", REFUSED)
+@in_trio
+async def test_foreigners_are_told_why(tmp_path: Path, changed: dict[str, Any], words: str, is_final: bool) -> None:
+    """Of another cluster, group, term, journal."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening(), stranger(world) as one:
+        await one.send(hello(world, **changed))
+        with pytest.raises(Declined, match=words) as no:
+            await one.receive(Welcome)
+        assert no.value.is_final is is_final
+        await one.until_closed()
+        assert world.told == []
+
+
+@in_trio
+async def test_a_leader_without_followers_names_clients_the_reason(tmp_path: Path) -> None:
+    """A client that is passed on to a node that does not lead."""
+    world = World(tmp_path)
+    async with world.listening(), stranger(world) as one:
+        await one.send(Client(1, "orders", 0, "n9", "amqp", b""))
+        with pytest.raises(Declined, match="node n1 does not lead"):
+            await one.receive(Welcome)
+
+
+WRONG_FOLLOWERS = [
+    [Ack(1, 10**9)],
+    [Ack(2, 1)],
+    [Octets(1, 0, b"octets")],
+    [Beacon(1, 1, 1, {})],
+    [No("no")],
+]
+
+
+@pytest.mark.parametrize("messages", WRONG_FOLLOWERS)
+@in_trio
+async def test_a_follower_that_says_what_it_may_not_is_closed(tmp_path: Path, messages: list[Any]) -> None:
+    """An acknowledgement of what was never written, of another term; octets; a beacon."""
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening(), stranger(world) as one:
+        await one.send(hello(world))
+        await one.receive(Welcome, copying=True)
+        await one.send(*messages)
+        await one.until_closed()
+        await until(lambda: LinkClosed(b"s" * 16) in world.told)
+        assert not any(isinstance(told, Acknowledged) for told in world.told)
+
+
+@in_trio
+async def test_a_follower_that_is_not_heard_is_closed(tmp_path: Path) -> None:
+    """It may be stopped, or cut off: its socket tells nothing. One that speaks but takes nothing stays."""
+    world = World(tmp_path, LinkOptions(silence_s=0.4, beacon_s=0.05, backlog_octets=1_000_000))
+    links = world.lead()
+    async with world.listening(), stranger(world) as one:
+        await one.send(hello(world))
+        await one.receive(Welcome, copying=True)
+        for _ in range(60):
+            world.journal.block(1, 1_000_000)  # far more than the sockets hold
+        began_s, heard = trio.current_time(), FollowerHeard(b"s" * 16)
+        while trio.current_time() < began_s + 2 * world.options.silence_s:
+            before = world.told.count(heard)
+            await one.send(Status(0, {}))
+            await until(lambda: world.told.count(heard) > before)  # noqa: B023
+        assert LinkClosed(b"s" * 16) not in world.told
+        (only,) = links._followers.values()
+        assert only.feed.queued_octets <= 1_000_000
+        await until(lambda: LinkClosed(b"s" * 16) in world.told)
+
+
+class FakeLeader:
+    """A leader that a test speaks for: `say` is called with each connection once the secret is proven."""
+
+    def __init__(self, say: Callable[[LinkStream], Any]) -> None:
+        self._say = say
+
+    @asynccontextmanager
+    async def listening(self, world: World) -> AsyncIterator[None]:
+        async def serve(stream: trio.SocketStream) -> None:
+            try:
+                link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
+                await link.receive(Hello, timeout_s=5)
+                await self._say(link)
+            except (LinkFault, trio.BrokenResourceError):
+                pass
+            finally:
+                await trio.aclose_forcefully(stream)
+
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        world.address = Address(*listeners[0].socket.getsockname()[:2])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, serve, listeners)
+            yield
+            nursery.cancel_scope.cancel()
+
+
+def welcome(**changed: Any) -> Welcome:
+    said: dict[str, Any] = {
+        "version": 1,
+        "level": 0,
+        "journal_id": JOURNAL_ID,
+        "terms": TermTable(b"L" * 16, ((1, 1),)),
+        "base_lsn": 1,
+        "offset": 0,
+        "lsn": 1,
+        "oldest": 1,
+        "needs": frozenset(),
+    }
+    return Welcome(**{**said, **changed})
+
+
+WRONG_LEADERS: list[tuple[list[Any], str]] = [
+    ([welcome(terms=TermTable(b"L" * 16, ((2, 1),)))], "it leads in term 2, not 1"),
+    ([welcome(), Beacon(2, 1, 1, {})], "a beacon of term 2"),
+    (
+        [welcome(), Octets(1, 0, b"no block" * 8)],
+        "no block begins at 0",
+    ),
+    ([welcome(), Octets(1, 7, b"octets")], "do not follow"),
+    ([welcome(), Ack(1, 1)], "Ack, but No or Octets"),
+    ([Octets(1, 0, b"octets")], "Octets, but No or Cut or Copy or Welcome is expected"),
+    ([No("busy")], "busy"),
+    ([], "the other node closed the connection"),
+    ([welcome()], "the other node closed the connection"),
+]
+
+
+@pytest.mark.parametrize("messages, words", WRONG_LEADERS)
+@in_trio
+async def test_a_leader_that_says_what_it_may_not_is_left(tmp_path: Path, messages: list[Any], words: str) -> None:
+    """The link is closed and tried again; nothing wrong is in the journal."""
+
+    async def say(link: LinkStream) -> None:
+        if messages:
+            await link.send(*messages)
+            with trio.move_on_after(0.05):  # closing at once could take away what was sent
+                await trio.sleep_forever()
+
+    world = World(tmp_path)
+    async with FakeLeader(say).listening(world), following(world) as follower:
+        await until(lambda: words in follower.link.why)
+        assert not any(isinstance(told, Durable) for told in follower.told)
+    assert not any(map(len, segments(follower.path).values()))
+
+
+@in_trio
+async def test_a_leader_that_is_not_heard_is_left(tmp_path: Path) -> None:
+    """It was stopped after its Welcome."""
+
+    async def say(link: LinkStream) -> None:
+        await link.send(welcome())
+        await trio.sleep_forever()
+
+    world = World(tmp_path, LinkOptions(silence_s=0.2))
+    async with FakeLeader(say).listening(world), following(world) as follower:
+        await until(lambda: "nothing was heard for 0.2 s" in follower.link.why)
+
+
+@in_trio
+async def test_a_leader_that_knows_no_secret_gets_no_hello(tmp_path: Path) -> None:
+    """It could be anybody who took the address."""
+    heard = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        link = LinkStream(stream, "test")
+        await link.send(Greet(1, b"n" * 32))
+        await link.receive(Prove, timeout_s=5)
+        await link.send(Proof(b"p" * 32))
+        decoder = Decoder(Hello)
+        while data := await stream.receive_some(1000):
+            decoder.receive(data)
+            heard.extend(decoder.messages())
+
+    world = World(tmp_path)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    world.address = Address(*listeners[0].socket.getsockname()[:2])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        async with following(world) as follower:
+            await until(lambda: "has not proven that it knows the secret" in follower.link.why)
+        assert heard == []
+        nursery.cancel_scope.cancel()
+
+
+@in_trio
+async def test_nodes_find_out_whom_they_reach(tmp_path: Path) -> None:
+    """Whoever proves the secret; refused and unreached are told apart."""
+    world = World(tmp_path)
+    async with world.listening():
+        assert await reach(world.address, CIRCLE, None, OPTIONS) is Reach.REACHED
+        other = Circle("orders", 0, b"another secret, as long")
+        assert await reach(world.address, other, None, OPTIONS) is Reach.UNREACHED
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        nobody = Address(*unused.getsockname()[:2])
+        hasty = LinkOptions(introduction_s=0.1)
+        assert await reach(nobody, CIRCLE, None, hasty) is Reach.UNREACHED  # it does not answer
+    assert await reach(nobody, CIRCLE, None, OPTIONS) is Reach.REFUSED
+    assert await reach(Address("no such host.invalid", 1), CIRCLE, None, OPTIONS) is Reach.UNREACHED
+    assert await reach(Address("192.0.2.1", 1), Circle("orders"), None, hasty) is Reach.UNREACHED
