@@ -15,6 +15,7 @@ import select
 import shutil
 import signal
 import tempfile
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, process_time
@@ -55,6 +56,9 @@ class _Lane:
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         self._items = {item.nodeid: item for item in session.items}
+        self._variants: dict[str, list[str]] = defaultdict(list)  # node ids by the test without its parameters
+        for id_ in self._items:
+            self._variants[id_.partition("[")[0]].append(id_)
         self._passing: set[str] = set()
         self._tree = Tree(session.config.rootpath)
         gc.collect()
@@ -69,7 +73,8 @@ class _Lane:
         if not job.tests:
             return Result(Verdict.SURVIVED, "no test runs this function"), 0.0
         result = unknown = Result(Verdict.UNDECIDED, "its tests are not there or fail in any case: make mutants-map")
-        while items := [self._items[test] for test in job.tests if test in self._items]:
+        tests = dict.fromkeys(id_ for test in job.tests for id_ in self._variants.get(test, [test]))
+        while items := [self._items[id_] for id_ in tests if id_ in self._items]:
             self._tree.plant(job.mutant)  # for programs that a test starts, and modules that it is the first to import
             result = self._in_fork(job, items)
             self._tree.remove()

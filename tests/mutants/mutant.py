@@ -28,13 +28,16 @@ WITHOUT_MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A fault: `source` is the whole of `file` with it. `harm`: what it does to a user, or what was replaced."""
+    """A fault: `source` is the whole of `file` with it. `harm`: what it does to a user, or what was replaced.
+    `found_by`: a test that is known to find it, with all its parameters; empty: none was named.
+    """
 
     name: str
     file: str
     function: str
     source: str
     harm: str
+    found_by: str = ""
 
 
 class BadRow(Exception):
@@ -93,7 +96,8 @@ def _mutant(name: str, row: dict[str, str]) -> Mutant:
         compile(after, row["file"], "exec")
     except SyntaxError as error:
         raise BadRow(f"{name}: {error}") from None
-    return Mutant(name, row["file"], function_at(before, _first_change(before, after)), after, row["harm"])
+    function = function_at(before, _first_change(before, after))
+    return Mutant(name, row["file"], function, after, row["harm"], row.get("found-by", ""))
 
 
 def sample_operators(room: str, count: int, seed: int) -> list[Mutant]:

@@ -6,8 +6,9 @@
     python tests/mutants/mutants.py --rows --by simulation --sample 60 --budget 120 --seed 7
     python tests/mutants/mutants.py --rows --only journal/fsync-left-out
 
-Prints a line for each fault: found, SURVIVED, or UNDECIDED where the budget was over before all tests were. Exit
-status 1 if more than `--survivors` per cent were not found.
+Prints a line for each fault: found, SURVIVED, or UNDECIDED where the budget was over before all tests were; and of rows
+that name a test, those that it did not find. Exit status 1 if there are such, or if more than `--survivors` per cent of
+all were not found.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering, measure, read_covering
 from mutant import Mutant, read_rows, sample_operators
 from swap import changed_functions
-from tree import AnyJob, Job, Result, Tree, Verdict, WorldsJob
+from tree import AnyJob, Job, Result, Tree, Verdict, WorldsJob, is_of
 
 #: Seeds of worlds for one fault; the budget is over long before.
 SEEDS_MAX = 1_000_000
@@ -39,8 +40,8 @@ Tried = tuple[Mutant, Result, float]
 
 
 def make_job(mutant: Mutant, covering: Covering, seconds: float) -> Job:
-    """With the tests that run the function, as many as there was time for when they were measured."""
-    tests, sum_s = [], 0.0
+    """With the test of its row, then those that run the function, as many as there was time for when measured."""
+    tests, sum_s = [mutant.found_by] if mutant.found_by else [], 0.0
     for test in covering.of(mutant.file, mutant.function):
         sum_s += covering.seconds[test] + 0.01
         if sum_s > seconds:
@@ -89,6 +90,12 @@ def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[Trie
             lane.result()
 
 
+def is_missed(mutant: Mutant, result: Result) -> bool:
+    """Whether the test that its row names did not find it: another one did, or none."""
+    is_by_test = result.verdict is not Verdict.FOUND or "::" in result.how  # else no process got so far
+    return bool(mutant.found_by) and is_by_test and not is_of(result.how, mutant.found_by)
+
+
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -120,17 +127,22 @@ def main() -> int:
         mutants += [mutant for some in zip_longest(*samples) for mutant in some if mutant is not None]
     print(f"seed {options.seed}, {len(mutants)} faults", flush=True)
     results, begun = [], monotonic()
+    missed: list[Mutant] = []
     for mutant, (verdict, how), seconds in try_all(mutants, options):
         results.append({"name": mutant.name, "verdict": verdict.value, "how": how, "seconds": round(seconds, 1)})
         told = how if verdict is Verdict.FOUND else f"{mutant.harm} ({how})"
         print(f"{verdict.value:9} {seconds:5.1f} s {mutant.name}: {told}"[:240], flush=True)
+        if options.by == "tests" and is_missed(mutant, Result(verdict, how)):
+            missed.append(mutant)
     if options.out is not None:
         options.out.write_text(json.dumps({"seed": options.seed, "by": options.by, "results": results}, indent=1))
     count = Counter(str(result["verdict"]) for result in results)
     share = 100 * (1 - count["found"] / max(1, len(mutants)))
     took_s = monotonic() - begun
     print(f"{', '.join(f'{number} {verdict}' for verdict, number in count.items())} in {took_s:.0f} s")
-    return share > options.survivors
+    for mutant in missed:
+        print(f"{mutant.name} is not found by {mutant.found_by}, which its row names")
+    return bool(missed) or share > options.survivors
 
 
 if __name__ == "__main__":

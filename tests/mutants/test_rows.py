@@ -12,9 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
 from mutant import MODULE, BadRow, function_at, read_rows
-from mutants import make_job, try_each
+from mutants import is_missed, make_job, try_each
 from swap import changed_functions
-from tree import Job, Tree, Verdict, WorldsJob
+from tree import Job, Result, Tree, Verdict, WorldsJob
 
 #: A test that passes whatever settings do.
 ELSEWHERE = "tests/mutants/test_rows.py::test_functions_by_line"
@@ -32,6 +32,30 @@ def test_rows_are_in_the_rooms_that_lose_messages() -> None:
     """Each of these has its list."""
     files = [row.file for row in read_rows()]
     assert [room for room in ROOMS if not any(file.startswith(room) for file in files)] == []
+
+
+def test_tests_that_rows_name_are_there() -> None:
+    """Whoever renames such a test renames it in the row."""
+    named = [row.found_by.partition("::") for row in read_rows() if row.found_by]
+    root = Path(__file__).parents[2]
+    assert [test for file, _, test in named if f"def {test}(" not in (root / file).read_text()] == []
+
+
+@pytest.mark.parametrize(
+    "result, is_said",
+    [
+        ((Verdict.FOUND, "tests/a.py::test_b"), False),
+        ((Verdict.FOUND, "tests/a.py::test_b[1-x]"), False),
+        ((Verdict.FOUND, "tests/a.py::test_bc"), True),
+        ((Verdict.SURVIVED, "5 tests passed"), True),
+        ((Verdict.FOUND, "a module cannot be imported"), False),
+    ],
+)
+def test_a_row_whose_own_test_does_not_find_it_is_named(result: tuple[Verdict, str], is_said: bool) -> None:
+    """Also where another test finds it; not where no test began."""
+    row = replace(read_rows()[0], found_by="tests/a.py::test_b")
+    assert is_missed(row, Result(*result)) is is_said
+    assert not is_missed(replace(row, found_by=""), Result(*result))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +119,7 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
     seconds = {looks: 0.1, ELSEWHERE: 0.1}
     job = make_job(row, Covering({key: [looks]}, seconds), 120)
     blind = make_job(row, Covering({key: [ELSEWHERE]}, seconds), 120)
+    named = make_job(replace(row, found_by=looks.partition("[")[0]), Covering({}, {}), 120)
     constant = replace(row, source=row.source + "\nraise ValueError\n")
     with Tree(tmp_path / "tree") as tree:
         fails = "tests/settings/test_fails.py"
@@ -104,6 +129,7 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
         jobs = [
             job,
             blind,
+            named,
             harmless,
             Job(row, ["no test"], 120),
             Job(row, job.tests, 0),
@@ -112,7 +138,7 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
         ]
         found = {id(job): result.verdict for job, result, _ in try_each(tree, jobs)}
         assert [found[id(job)].name for job in jobs] == [
-            *("FOUND", "SURVIVED", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND"),
+            *("FOUND", "SURVIVED", "FOUND", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND"),
             *("UNDECIDED", "FOUND", "SURVIVED"),
         ]
         assert tree.try_anew(job)[0] == (Verdict.FOUND, looks)

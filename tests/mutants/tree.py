@@ -60,9 +60,16 @@ class Result(NamedTuple):
     how: str
 
 
+def is_of(node_id: str, test: str) -> bool:
+    """Whether a node is this test, or this test with some parameters."""
+    return node_id == test or node_id.startswith(f"{test}[")
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A fault, and the tests that look for it, in this order, for `seconds` at most."""
+    """A fault, and the tests that look for it, in this order, for `seconds` at most. A test that is named without its
+    parameters is tried with each of them.
+    """
 
     mutant: Mutant
     tests: list[str]
