@@ -158,7 +158,7 @@ class Moving:
     def _take(self, positions: Sequence[int]) -> list[Message]:
         if not positions:
             return []
-        taken = self.queue.store.take_at(positions)
+        taken = self.queue.perishable.take_at(positions)
         self.queue.events.octets_changed(taken.recounted)
         return taken.messages
 

@@ -7,13 +7,12 @@ from ..queues.queue import Queue
 from ..stores.levels import LeveledReady
 from ..stores.paged_message import body_size
 from ..stores.tail import Tail
-from ..stores.tailed_store import TailedStore
 
 
 def store_of(queue: Queue) -> Iterator[str]:
     """Faults of a store with a tail. Other stores have only the counts that `queue_of` checks."""
-    store = queue.store
-    if not isinstance(store, TailedStore):
+    store = queue.pageable
+    if store is None:
         return
     ready, tail = store.ready, store.tail
     if ready is not store.levels.ready:

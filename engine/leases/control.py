@@ -178,7 +178,7 @@ def _discard_matching(
     `Discarded`."""
     queue, done, after, until_id = leases.queue, Discarded(), 0, leases.last_id
     if leases.active is not None:  # the request does not concern messages that become active by it
-        leases.active.refill(queue.store)
+        leases.refill_active()
         until_id = min(until_id, leases.active.end)
     leased = list(leases.book.leases.by_id.values())
     leased = [message for message in leased if expression.matches(MessageSubject(message))]
@@ -221,7 +221,7 @@ def _discard_ready(leases: Leases, positions: Sequence[int], option: str, done: 
     """Discard ready messages at these positions. Returns the ids of those that were there."""
     if not positions:
         return set()
-    taken = leases.queue.store.take_at(positions)
+    taken = leases.queue.takeable.take_at(positions)
     leases.queue.events.octets_changed(taken.recounted)
     done.matches += len(taken.messages)
     done.deleted += len(taken.messages)

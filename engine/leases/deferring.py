@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 
 from ..errors import BadRequest
-from ..stores.tailed_store import TailedStore
 from .state import Leases
 
 #: Deferred acknowledgements of one queue; more are refused. All of them are written in the queue's journal record.
@@ -100,10 +99,9 @@ def defer_acks(leases: Leases, ids: Iterable[int]) -> int:
 
 def _is_inactive(leases: Leases, id_: int) -> bool:
     """Whether a message is in the queue, behind the active ones."""
-    if leases.active is None or not leases.active.end < id_ <= leases.last_id:
+    store = leases.queue.pageable
+    if leases.active is None or store is None or not leases.active.end < id_ <= leases.last_id:
         return False
-    store = leases.queue.store
-    assert isinstance(store, TailedStore)  # see `ActiveSet`
     return store.positions(id_ - 1, 1) == [id_]
 
 
@@ -134,7 +132,7 @@ def settle(leases: Leases, ids: Iterable[int]) -> None:
 def settle_entered(leases: Leases) -> None:
     """Remove messages that became active and have a deferred acknowledgement (TargetQueueDepth)."""
     while leases.active is not None and leases.deferred is not None:
-        leases.active.refill(leases.queue.store)
+        leases.refill_active()
         entered = leases.deferred.entered(leases.active.end)
         if not entered:
             return
@@ -146,7 +144,7 @@ def _settle_at(leases: Leases, deferred: DeferredAcks, positions: Sequence[int],
     deferred.forget(ids)
     if not deferred:
         leases.deferred = None
-    taken = queue.store.take_at(positions)
+    taken = queue.takeable.take_at(positions)
     queue.events.octets_changed(taken.recounted)
     leases.gone(taken.messages)
     queue.events.notes_changed()

@@ -88,13 +88,12 @@ def _dispatch_selected(leases: Leases, selection: Selection) -> None:
     _dispatch_found(leases, selection)
     while leases.rules.barrier is not None and _is_behind_barrier(leases) and _release_barrier(leases):
         _dispatch_found(leases, selection)
-    if queue.pageable is not None and queue.pageable.settle_quota():
-        queue.context.broker.background.trim_later(queue)
+    queue.settle_quota()
 
 
 def _hand_out(leases: Leases, count: int) -> bool:
     """Hand out up to `count` messages in one deal. Returns whether a consumer was free."""
-    store = leases.queue.store
+    store = leases.queue.takeable
     dealt = leases.consumer_list.deal(count)
     if not dealt:
         return False
@@ -161,10 +160,7 @@ def _dispatch_found(leases: Leases, selection: Selection) -> None:
             break
         if turn.effort >= until or not search.look_ahead(store, list(free), FOUND_MAX, until):
             break
-    if search.is_waiting:
-        queue.context.broker.scheduler.load_later(queue)
-    elif turn.effort >= until:
-        queue.mark()
+    search.go_on_later(queue, until)
 
 
 def _free(leases: Leases, selection: Selection) -> Free:
@@ -183,13 +179,13 @@ def _behind(free: Free) -> list[FilterGroup]:
 
 def _hand_out_found(leases: Leases, free: Free) -> bool:
     """Lease the oldest message found for any of these groups. Returns whether one was handled."""
-    queue, store, gate = leases.queue, leases.queue.store, leases.gate_position()
+    queue, store, gate = leases.queue, leases.queue.takeable, leases.gate_position()
     queue.context.broker.turn.effort += len(free)
     position = min((group.found[0].position for group in free if group.found), default=None)
     if position is None or (gate is not None and position >= gate):
         return False
     if leases.active is not None:
-        leases.active.refill(store)
+        leases.refill_active()
         if position > leases.active.end:
             return False
     takers = [group for group in free if group.found and group.found[0].position == position]
@@ -232,7 +228,7 @@ def _release_barrier(leases: Leases) -> bool:
     queue, takers = leases.queue, _subscribers(leases)
     if len(leases.book) or not takers:
         return False
-    (message,) = queue.store.take(1, UNLIMITED)
+    (message,) = queue.takeable.take(1, UNLIMITED)
     asked = Asked(message, queue.context.broker)
     takers = [one for one in takers if one.filter is None or asked.is_taken_by(one.filter)]
     message.deliveries += 1
@@ -305,7 +301,7 @@ def pop(leases: Leases) -> Message | None:
 
     A barrier waits for the messages before it, and then goes to the consumers; a get has it only without consumers.
     """
-    queue, store = leases.queue, leases.queue.store
+    queue, store = leases.queue, leases.queue.takeable
     queue.note_use()
     if leases.room() <= 0 or queue.freeze_count:
         return None

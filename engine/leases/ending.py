@@ -160,7 +160,7 @@ def late(leases: Leases, lease: Message) -> Message | None:
             return None
         return taken_over(leases, [other])[0]
     queue = leases.queue
-    taken = queue.store.take_at([queue.store.position_of(lease)])
+    taken = queue.takeable.take_at([queue.store.position_of(lease)])
     queue.events.octets_changed(taken.recounted)
     return taken.messages[0] if taken.messages else None
 
@@ -246,7 +246,7 @@ def expire_ready(leases: Leases, now_ns: int) -> None:
     """Expire a slice of the ready messages that are due, also behind live ones."""
     positions = leases.book.expired(now_ns, EXPIRE_SLICE)
     if positions:
-        gone = leases.queue.store.take_at(positions)
+        gone = leases.queue.takeable.take_at(positions)
         leases.queue.events.octets_changed(gone.recounted)
         expire_for(leases, gone.messages, (TIME_LIMIT,))
 

@@ -22,13 +22,13 @@ from ..queues import scheduled
 from ..queues.bounds import bounds_of
 from ..queues.consumers import select, select_no_more
 from ..queues.kinds import register
-from ..queues.parts import Kind, Parts
+from ..queues.parts import Dispatch, Kind, Parts
 from ..queues.picture import picture
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
 from ..rules.arguments import AMPS, REPLACE, Reason, plain_arguments
-from ..stores.store import Store
+from ..stores.store import Store, TakeableStore
 from ..stores.tailed_store import TailedStore
 from ..users.permissions import EXCHANGE as EXCHANGES
 from ..users.permissions import READ, WRITE
@@ -111,7 +111,7 @@ class LeasedIntake(Policy):
             refused = _admit(leases, first_id, envelope, contents, expires_ns)
         else:
             queue.events.enqueued_run(first_id, envelope, contents)
-            queue.store.append_run(first_id, envelope, contents)
+            queue.takeable.append_run(first_id, envelope, contents)
             _tell_groups(queue, (leases.last_id,))
             if leases.deferred is not None:
                 deferring.settle(leases, range(first_id, first_id + len(contents)))
@@ -124,7 +124,7 @@ class LeasedIntake(Policy):
         leases = self.leases
         for message in messages:
             message.expires_ns = lifetime_ns(leases, message.envelope)
-            queue.store.put_last(message)
+            queue.takeable.put_last(message)
             if message.expires_ns:
                 _expect(leases, message, is_own=True)
         positions = list(map(queue.store.position_of, messages))
@@ -175,7 +175,7 @@ def _admit(
     due_ns: int | None = None,
 ) -> list[int]:
     refused: list[int] = []
-    queue, store = leases.queue, leases.queue.store
+    queue, store = leases.queue, leases.queue.takeable
     is_own = envelope.expiration_ms is not None and leases.rules.settings.expiration_model != BY_QUEUE
     for offset, content in enumerate(contents):
         message = queue.message_for(first_id + offset, content, envelope)
@@ -211,7 +211,7 @@ def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
 
 def _expect(leases: Leases, message: Message, is_own: bool) -> None:
     """Note when a message expires: at the head of the queue, or anywhere in it once lifetimes differ."""
-    store = leases.queue.store
+    store = leases.queue.takeable
     store.expect_expiry()
     if is_own or leases.rules.is_ranked or leases.book.has_own_lifetimes:
         leases.book.expect(message.expires_ns, message.id, store.position_of(message))
@@ -226,20 +226,20 @@ def _let_live_only_now(leases: Leases, now_ns: int) -> None:
 def _build_anew(leases: Leases, *, was_ranked: bool) -> None:
     """Rebuild the store: ranks changed. There must be no leases and no consumers. Raises: Unreadable."""
     queue = leases.queue
-    old = queue.store
+    old = queue.takeable
     leases.barriers.clear()
-    queue.use_store(store_of(queue))
+    queue.use_takeable(store_of(queue))
     meter = queue.events.meter
     if queue.pageable is not None:
         queue.pageable.share.allow_paging(allowed=meter is None or not meter.forbids_paging)
     cap_memory(queue)
-    queue.store.expiring = old.expiring
+    queue.takeable.expiring = old.expiring
     while len(old):
         some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
         for message in sorted(some, key=_id_of):
             anew = queue.message_for(message.id, message.content, message.envelope)
             anew.expires_ns = message.expires_ns
-            queue.store.append(anew)
+            queue.takeable.append(anew)
     old.drop_all()
     old.leave_owner()
     recount(queue)
@@ -279,7 +279,7 @@ def _lifetimes(store: Store) -> list[tuple[int, int, int]]:
     return found
 
 
-class LeasedDispatch(Policy):
+class LeasedDispatch(Policy, Dispatch):
     """Leases messages to consumers by the fairness model; shows copies to browsing and replaying ones."""
 
     __slots__ = ()
@@ -507,7 +507,7 @@ def _running(messages: Sequence[Message]) -> list[Message]:
 # -- the kind ---------------------------------------------------------------------------------------------------------
 
 
-def store_of(queue: Queue) -> Store:
+def store_of(queue: Queue) -> TakeableStore:
     """A new store for the queue, by its rules."""
     return RankedStore(queue) if rules_of(queue).is_ranked else TailedStore(queue)
 
@@ -518,7 +518,8 @@ def _consumer_list(queue: Queue) -> ConsumerList:
 
 def _parts(queue: Queue) -> Parts:
     leases = Leases(queue)
-    return Parts(store_of(queue), LeasedIntake(leases), LeasedDispatch(leases), LeasedSettlement(leases))
+    queue.use_takeable(store_of(queue))
+    return Parts(LeasedIntake(leases), LeasedDispatch(leases), LeasedSettlement(leases))
 
 
 def _capture(context: HostContext) -> TopicCapture:

@@ -115,7 +115,7 @@ def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
         return
     ids = sorted(id_ for id_ in _ids_here(leases) if id_ < rebuild.boundary.id)
     for start in range(0, len(ids), DROP_SLICE):
-        taken = queue.store.take_at(leases.positions_of(ids[start : start + DROP_SLICE]))
+        taken = queue.takeable.take_at(leases.positions_of(ids[start : start + DROP_SLICE]))
         queue.events.octets_changed(taken.recounted)
         queue.events.purged(taken.messages)
 
@@ -163,7 +163,7 @@ def _take_in_one(leases: Leases, one: LoggedMessage) -> None:
     if durability is not None:
         durability.recall(message.id, one.location, body_size(message))
     queue.events.enqueued(message)
-    store = queue.store
+    store = queue.takeable
     if leases.last_id < message.id:
         leases.last_id = message.id
         store.append(message)

@@ -12,7 +12,7 @@ from ..clock import MS
 from ..delivery.consumer import UNLIMITED, Consumer, Holder
 from ..messages.message import Envelope, Message
 from ..queues.queue import Queue
-from ..stores.store import Scanned, Store
+from ..stores.store import Scanned
 from ..stores.tailed_store import TailedStore
 from .book import LeaseBook
 from .consumer_list import LeaseConsumers
@@ -81,6 +81,11 @@ class Leases:
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
+    def refill_active(self) -> None:
+        """Make the next messages active, if the queue has a target depth."""
+        if self.active is not None and (store := self.queue.pageable) is not None:  # with ranks there is no depth
+            self.active.refill(store)
+
     def note_barrier(self, position: int) -> None:
         """Note the position of a barrier."""
         insort(self.barriers, position)
@@ -103,7 +108,7 @@ class Leases:
             return [position for position, message in store.scan(0, len(store)).found if message.id in wanted]
         if self.active is None:
             return list(ids)
-        self.active.refill(store)
+        self.refill_active()
         return [id_ for id_ in ids if id_ <= self.active.end]
 
     def scan_active(self, after: int, count: int) -> Scanned:
@@ -111,7 +116,7 @@ class Leases:
         store = self.queue.store
         if self.active is None:
             return store.scan(after, count)
-        self.active.refill(store)
+        self.refill_active()
         end, seen = self.active.end, store.scan(after, count)
         found = [one for one in seen.found if one[0] <= end]
         return Scanned(found, seen.missing and (seen.found[-1][0] if seen.found else after) < end)
@@ -121,14 +126,14 @@ class Leases:
         count = len(self.queue.store)
         if self.active is None:
             return count
-        self.active.refill(self.queue.store)
+        self.refill_active()
         return min(count, max(0, self.active.count - len(self.book.leases)))
 
     def room(self) -> int:
         """How many more leases the queue allows (MaxBacklog, TargetQueueDepth). Only active messages are leased."""
         settings = self.rules.settings
         if self.active is not None:
-            self.active.refill(self.queue.store)
+            self.refill_active()
         room = UNLIMITED if settings.max_backlog is None else settings.max_backlog - len(self.book)
         depth = settings.target_queue_depth
         return room if depth is None else min(room, depth - len(self.book.leases))
@@ -224,11 +229,10 @@ class ActiveSet:
         self.count = 0
         self.end = 0
 
-    def refill(self, store: Store) -> None:
+    def refill(self, store: TailedStore) -> None:
         """Make the next messages active, up to the depth. O(newly active messages)."""
         if self.count >= self._depth:
             return
-        assert isinstance(store, TailedStore)  # a queue with ranks has no target depth
         positions = store.positions(self.end, self._depth - self.count)
         self.count += len(positions)
         if positions:

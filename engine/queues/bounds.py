@@ -164,7 +164,7 @@ class RingBound(Bound):
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Append the run; each arrival drops at most one head."""
-        store, events = queue.store, queue.events
+        store, events = queue.perishable, queue.events
         count, before = len(contents), len(store)
         dropped = before + count - max(min(before + count, self._ring_size), before)
         from_ready = min(dropped, before)
@@ -195,7 +195,7 @@ class RingBound(Bound):
         return len(store) - self._ring_size
 
     def _evict(self, queue: "Queue", count: int) -> None:
-        gone = queue.store.evict_head(count, with_content=False)
+        gone = queue.perishable.evict_head(count, with_content=False)
         queue.events.octets_changed(gone.recounted)
         queue.events.evicted(gone.messages, gone.unread)
 
@@ -269,7 +269,7 @@ class LengthBound(Bound):
             return
         is_wanted = queue.rules.dead_letter_target(MAXLEN) is not None
         for _ in range(TRIM_SLICE):
-            gone = queue.store.evict_head(1, with_content=is_wanted)
+            gone = queue.perishable.evict_head(1, with_content=is_wanted)
             queue.events.octets_changed(gone.recounted)
             if gone.messages:
                 queue.dead_letter_or_drop(gone.messages, MAXLEN)
@@ -307,7 +307,7 @@ class SubscriberBound(Bound):
         return self._is_simple
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
-        queue.store.append_run(first_id, envelope, contents)
+        queue.perishable.append_run(first_id, envelope, contents)
         self.enforce(queue)
 
     def expect(self, expires_ns: int) -> None:
@@ -344,9 +344,9 @@ class SubscriberBound(Bound):
             page, position_of = _page(queue, excess)
             positions = [position_of(at) for at in self._chosen(page, excess)]
         if positions:
-            gone = queue.store.take_at(positions)
+            gone = queue.perishable.take_at(positions)
         else:
-            gone = queue.store.evict_head(excess, with_content=False)
+            gone = queue.perishable.evict_head(excess, with_content=False)
         queue.events.octets_changed(gone.recounted)
         queue.events.evicted(gone.messages, gone.unread, PENDING_LIMIT)
 
@@ -356,7 +356,7 @@ class SubscriberBound(Bound):
         now_ns = queue.context.broker.clock.monotonic_ns()
         expired = [position_of(at) for at, message in enumerate(page) if 0 < message.expires_ns <= now_ns]
         if expired:
-            queue.dead_letter_or_drop(queue.store.take_at(expired).messages, EXPIRED)
+            queue.dead_letter_or_drop(queue.perishable.take_at(expired).messages, EXPIRED)
         self.soonest_ns = min((one.expires_ns for one in page if one.expires_ns > now_ns), default=NEVER_NS)
 
     def _chosen(self, page: Sequence[Message], count: int) -> list[int]:

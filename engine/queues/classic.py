@@ -6,16 +6,15 @@ Source: behaviour page 2.4, 2.7, 2.12, 3.2, 3.3; address-settings page 1.3, 3.3,
 from collections import deque
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from ..clock import MS, bounded_ms, due_after
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX, share_of
 from ..delivery.group_id import GroupedMessage, grouped
 from ..delivery.groups import Groups
-from ..errors import ConsumerTagInUse
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
-from ..messages.field_table import Field, FieldTable
+from ..messages.field_table import Field
 from ..messages.message import Envelope, Message
 from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import NO_RULES, QueueRules
@@ -23,9 +22,9 @@ from ..rules.redelivery import redelivery_delay_ms
 from ..stores.paged_index import PagedEntry
 from . import reconfigure, scheduled
 from .bounds import fails_publishers, lets_nothing_wait
+from .parts import Dispatch
 
 if TYPE_CHECKING:
-    from ...expressions.language import Expression
     from ..clients.session import Session
     from ..stores.tailed_store import TailedStore
     from .queue import Queue
@@ -67,7 +66,7 @@ class ClassicIntake:
     def admit(
         self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
-        rules, store, bounds, context = queue.rules, queue.store, queue.bounds, queue.context
+        rules, store, bounds, context = queue.rules, queue.perishable, queue.bounds, queue.context
         if due_ns is None and len(bounds) == 1 and envelope.is_plain and _takes_run(queue):
             _admit_run(queue, first_id, envelope, contents)
             return ()
@@ -123,9 +122,9 @@ class ClassicIntake:
             if queue.context.router.is_delaying(message.envelope.exchange):
                 arriving.append(message)
             else:
-                _note_replaced(queue, queue.store.put_first(message))
+                _note_replaced(queue, queue.takeable.put_first(message))
         for message in reversed(arriving):
-            _note_replaced(queue, queue.store.put_last(message))
+            _note_replaced(queue, queue.takeable.put_last(message))
         if queue.selection is not None:
             queue.selection.came_back(queue.store, messages)
 
@@ -166,7 +165,7 @@ def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, contents: Sequ
 
 def _append(queue: "Queue", message: Message) -> None:
     """Store a message, and let the bounds drop what has no room."""
-    _note_replaced(queue, queue.store.append(message))
+    _note_replaced(queue, queue.perishable.append(message))
     if queue.consumer_list.groups is not None:
         queue.dispatch()
     for bound in queue.bounds:
@@ -208,34 +207,13 @@ def time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
 # -- out --------------------------------------------------------------------------------------------------------------
 
 
-class ClassicDispatch:
+class ClassicDispatch(Dispatch):
     """Serves consumers with credit in round-robin order; by filters and message groups if there are any."""
 
     __slots__ = ()
 
-    def joining(self, queue: "Queue", consumer: Consumer) -> None:
-        """Any arguments are allowed."""
-
-    def joined(self, queue: "Queue", consumer: Consumer) -> None:
-        """The consumer list has all state."""
-
     def removes_messages(self, queue: "Queue", consumer: Consumer) -> bool:
         return True
-
-    def replace(
-        self,
-        queue: "Queue",
-        consumer: Consumer,
-        arguments: FieldTable,
-        filter_: "Expression | None",
-        *,
-        no_ack: bool,
-        exclusive: bool,
-    ) -> NoReturn:
-        raise ConsumerTagInUse(tag=consumer.tag)
-
-    def left(self, queue: "Queue", leaving: Sequence[Consumer]) -> None:
-        """The consumer list has all state."""
 
     def offer(self, queue: "Queue", message: Message) -> bool:
         consumer_list = queue.consumer_list
@@ -255,7 +233,7 @@ class ClassicDispatch:
     def dispatch(self, queue: "Queue") -> None:
         if queue.freeze_count:
             return
-        store, consumer_list, turn = queue.store, queue.consumer_list, queue.context.broker.turn
+        store, consumer_list, turn = queue.takeable, queue.consumer_list, queue.context.broker.turn
         pageable = queue.pageable
         if queue.selection is not None:
             _dispatch_selected(queue, queue.selection)
@@ -304,7 +282,7 @@ class ClassicDispatch:
 
     def pop(self, queue: "Queue") -> Message | None:
         queue.note_use()
-        store, pageable = queue.store, queue.pageable
+        store, pageable = queue.takeable, queue.pageable
         while True:
             if pageable is not None and not store.ready and store.has_tail:
                 pageable.load()
@@ -317,18 +295,6 @@ class ClassicDispatch:
             queue.expire()  # expired messages behind it
             queue.arm_expiry()
         return message
-
-    def presented(self, queue: "Queue", message: Message) -> Message:
-        return message
-
-    def went_out(self, queue: "Queue", message: Message) -> None:
-        """The session has all state."""
-
-    def has_ready(self, queue: "Queue") -> bool:
-        return len(queue.store) > 0
-
-    def ready_count(self, queue: "Queue") -> int:
-        return len(queue.store)
 
     def is_hungry(self, queue: "Queue") -> bool:
         """Whether memory has fewer messages than consumers may take soon."""
@@ -374,15 +340,14 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
     is_expiry_done = not store.expiring or queue.expire()
     if is_expiry_done:
         selection.dispatch(queue)
-        if queue.pageable is not None and queue.pageable.settle_quota():
-            queue.context.broker.background.trim_later(queue)
+        queue.settle_quota()
     if store.expiring:
         _expire_behind(queue, is_expiry_done=is_expiry_done)
 
 
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
     """Dispatch to the only consumer, without expiry. Asks for its credit once a run, which saves 2 us."""
-    store, session, turn = queue.store, consumer.session, queue.context.broker.turn
+    store, session, turn = queue.takeable, consumer.session, queue.context.broker.turn
     pageable = queue.pageable
     while store.ready:
         credit = consumer.credit()
@@ -403,7 +368,7 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
 
 def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
     """Dispatch each message to the consumer of its group. O(delivered + passed)."""
-    store, consumer_list = queue.store, queue.consumer_list
+    store, consumer_list = queue.takeable, queue.consumer_list
     if not groups.may_dispatch(queue.events.unacked):
         return
     passed: deque[Message] = deque()

@@ -37,14 +37,15 @@ def _classic_parts(queue: Queue) -> Parts:
         levels=rules.levels,
         counts_octets=rules.max_length_bytes is not None,
     )
-    return Parts(store, INTAKE, DISPATCH, SETTLEMENT)
+    queue.use_takeable(store)
+    return Parts(INTAKE, DISPATCH, SETTLEMENT)
 
 
 def _non_destructive_parts(queue: Queue) -> Parts:
     key = queue.rules.last_value_key
     log, readers = NonDestructiveStore(queue, None if key is None else header_value(key)), Readers()
+    queue.use_perishable(log)
     return Parts(
-        log,
         NonDestructiveIntake(readers, log),
         NonDestructiveDispatch(readers, log),
         NonDestructiveSettlement(readers, log),
@@ -53,8 +54,9 @@ def _non_destructive_parts(queue: Queue) -> Parts:
 
 def _stream_parts(queue: Queue) -> Parts:
     log, readers = StreamStore(queue), Readers()
+    queue.use_store(log)
     end = LogEnd(log)
-    return Parts(log, StreamIntake(queue, log, end), StreamDispatch(readers, log, end), StreamSettlement())
+    return Parts(StreamIntake(queue, log, end), StreamDispatch(readers, log, end), StreamSettlement())
 
 
 CLASSIC = Kind(

@@ -96,7 +96,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
         store = converted(queue.pageable, queue, counts_octets=change.now.max_length_bytes is not None)
         if queue.selection is not None and queue.store is not store:
             queue.selection.groups.start_over()
-        queue.use_store(store)
+        queue.use_takeable(store)
     pending = queue.pending
     bind(queue)
     if queue.pending is not pending and queue.pending is not None:

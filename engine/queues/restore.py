@@ -221,7 +221,8 @@ class Restorer:
         self._put_last(queue, [bisect_left(ids, id_) for id_ in sorted(special)])
 
     def restore_stream(self, queue: "Queue", intake: StreamIntake, log: StreamStore) -> None:
-        """Put messages back into a stream, with their offsets."""
+        """Put messages back into a stream, with their offsets. Single messages of it do not expire."""
+        self._expires = None
         sizes = self._sizes
         is_waiting = any(state.due_ms > self._wall_ms for state in self._found.states.values())
         in_journal = self._pages and not is_waiting
@@ -237,7 +238,7 @@ class Restorer:
         """Read messages back and append them, except of scheduled ones."""
         for at in positions:
             message = self._restored(queue, at)
-            if message is not None and (older := queue.store.put_last(message)) is not None:
+            if message is not None and (older := queue.perishable.put_last(message)) is not None:
                 self._replaced.append((queue, older))
 
     def _restored(self, queue: "Queue", at: int) -> Message | None:
@@ -256,7 +257,7 @@ class Restorer:
         message = queue.message_for(id_, content, envelope)
         if self._expires is not None and self._expires[at]:
             message.expires_ns = self._expires_ns(self._expires[at])
-            queue.store.expect_expiry()
+            queue.perishable.expect_expiry()
         if (state := self._found.states.get(id_)) is not None:
             message.deliveries = self._attempts(state)  # sets redelivered (5.7)
             queue.loaded([message], message.deliveries)

@@ -17,6 +17,7 @@ from ..stores.tailed_store import TailedStore
 
 if TYPE_CHECKING:
     from ..context import BrokerContext
+    from .queue import Queue
 
 #: Messages that one step scans at most.
 STEP = 250
@@ -131,6 +132,13 @@ class Search:
             store.load()  # a group without a filter takes all messages
         else:
             store.load_at(reader.position, WINDOW)
+
+    def go_on_later(self, queue: "Queue", until: int) -> None:
+        """End a dispatch: ask for the messages that it waits for, or for another dispatch if `until` is spent."""
+        if self.is_waiting:
+            self._broker.scheduler.load_later(queue)
+        elif self._broker.turn.effort >= until:
+            queue.mark()
 
 
 def match_of(position: int, message: Message) -> Match:

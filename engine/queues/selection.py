@@ -161,10 +161,7 @@ class Selection:
                 continue  # a consumer may have credit left
             if turn.effort >= until or not search.look_ahead(store, list(free), found_max, until):
                 break
-        if search.is_waiting:
-            queue.context.broker.scheduler.load_later(queue)
-        elif turn.effort >= until:
-            queue.mark()
+        search.go_on_later(queue, until)
 
     def _free(self, queue: "Queue", groups: Iterable[FilterGroup]) -> "Free":
         """The consumers with credit by group, as heaps in order of priority and turn."""
@@ -197,7 +194,7 @@ class Selection:
         plan = self._plan(queue, free)
         if not plan.positions:
             return None, False
-        store = queue.store
+        store = queue.perishable
         removed = store.take_at(list(plan.positions))
         now_ns = queue.context.broker.clock.monotonic_ns() if store.expiring else 0
         expired: list[Message] = []
@@ -294,7 +291,7 @@ class Selection:
         self, queue: "Queue", groups: Groups, takers: Sequence[FilterGroup], match: Match
     ) -> tuple[bool, Consumer | None]:
         """Hand out one found message, if a consumer can have it. Returns whether it is gone, and its consumer."""
-        store, member = queue.store, match.member
+        store, member = queue.perishable, match.member
         seen = store.scan(match.position - 1, 1)
         if not seen.missing and not (seen.found and seen.found[0][0] == match.position):
             return True, None

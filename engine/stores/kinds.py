@@ -5,7 +5,7 @@ from .last_value_store import LastValueStore, header_value
 from .levels import LeveledReady, ManyLevels
 from .paged_message import body_size
 from .storage import Owner
-from .store import Store
+from .store import TakeableStore
 from .tailed_store import TailedStore
 
 
@@ -16,7 +16,7 @@ def make_store(
     level_max: int = 0,
     levels: Levels | None = None,
     counts_octets: bool = False,
-) -> Store:
+) -> TakeableStore:
     """Make an empty store of a queue whose consumers take messages out.
 
     `last_value_key`: the header whose values are the keys; None: not a last-value queue. `level_max`: the highest level

@@ -88,7 +88,7 @@ class NonDestructiveReady:
 
 
 class NonDestructiveStore:
-    """Messages in order of ids; `put_first` and `put_last` do not change it. See `Store`.
+    """Messages in order of ids, also those that are put back or put last. See `PerishableStore`, `Log`.
 
     `memory_octets`: octets of the messages in memory. `key_of`: the function of a message's last-value key, which
     returns None for a message without one; None: not a last-value queue.
@@ -96,7 +96,6 @@ class NonDestructiveStore:
 
     first_offset: ClassVar[None] = None
     level_max: ClassVar[int] = 0
-    pageable: ClassVar[None] = None
 
     __slots__ = (
         "_body_octets",
@@ -197,10 +196,6 @@ class NonDestructiveStore:
             self._put(message)
             self._measure()
         return older
-
-    def put_first(self, message: Message) -> Message | PagedEntry | None:
-        """See `Store`; inserts by id."""
-        return self.append(message)
 
     def put_last(self, message: Message) -> Message | PagedEntry | None:
         """See `Store`; inserts by id."""
@@ -409,16 +404,6 @@ class NonDestructiveStore:
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
-    def take(self, limit: int, room: int) -> list[Message]:
-        """See `Store`. Takes none while the head is paged out."""
-        taken: list[Message] = []
-        while len(taken) < limit and self._here and not self.head_is_paged and (room > 0 or not taken):
-            message = self._here.popleft()
-            self._count_out(message)
-            taken.append(message)
-            room -= len(message.content)
-        return taken
-
     def take_id(self, id_: int) -> Message | PagedEntry | None:
         """Take the message with this id without reading its content; None: there is none."""
         message = self._here.take(id_)
@@ -426,9 +411,6 @@ class NonDestructiveStore:
             return self.paged_index.take(id_)
         self._count_out(message)
         return message
-
-    def head_octets(self, count: int) -> int:
-        return sum(len(message.content) for message in islice(self._here, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         gone = _Gone()

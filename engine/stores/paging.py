@@ -144,7 +144,7 @@ class Paging:
         return messages
 
     def sizes_of(self, parts: Iterable[Part | Message]) -> Iterator[tuple[int, int, bool]]:
-        """See `Ready.paged_sizes`."""
+        """See `Store.paged_sizes`."""
         for part in parts:
             if not isinstance(part, Message):
                 are_stored = part.location is None or self.owner.stores(part.envelope)

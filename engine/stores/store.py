@@ -1,8 +1,10 @@
 """The interfaces of stores, by capability. A store has the ready messages of one queue.
 
-Every store is a `Store`: it is `Ready` and `Scannable`. Some are a `Log`, which consumers read without taking messages
-out. `Store.pageable` is the store itself if it can page messages out to a tail, as a `TailedStore` can. Code outside
-`stores/` does not ask for the class of a store. See `kinds.make_store`.
+Each is a `Store`. A `PerishableStore` can give up single messages; a stream drops whole segments instead. A
+`TakeableStore` is one that consumers take messages out of; from a `Log` they read without taking them out. A queue has
+its store once for each of the first three, as far as the store goes (`Queue.use_store`), so that a caller gets what it
+needs by its type. `TakeableStore.pageable` is the store itself if it can page messages out to a tail, as a
+`TailedStore` can. Code outside `stores/` does not ask for the class of a store.
 
 A position gives a message's place in the order of a scan: its level, the highest first, and its id. In the highest
 level, the only one of most queues, the position is the id. Readers compare positions and pass them back. A position
@@ -67,14 +69,35 @@ class Scanned(NamedTuple):
     missing: bool  # the next message is paged out: call `load_at` with the last position, then scan again
 
 
-class Ready(Protocol):
-    """The ready messages of a queue, for the queue and its consumers.
+class Scannable(Protocol):
+    """Messages at positions: looked at from any position on."""
 
-    Ids of new messages rise. Octets count memory or bodies, as each method says.
-    """
+    def position_of(self, message: Message) -> int:
+        """The position of a message of this store, delivered or not, in the order of scans."""
 
-    #: The store has had messages that expire. Set by `expect_expiry` and by loading such a message; never reset.
-    expiring: bool
+    def scan(self, after: int, count: int) -> Scanned:
+        """Return up to `count` messages after the position `after` (0: from the head), which stay in the store.
+
+        They are in order of levels, then of ids. This is the order of delivery except for messages that `put_first` or
+        `put_last` placed elsewhere. A reader that continues at `after` does not see messages that are put before it
+        (`put_back`, `put_first`, an old id by `put_last`, a higher level): the caller of these methods tells readers
+        whose position is not below `position_of` the message. Expired messages are included until they are taken.
+        A message read from the journal is a copy of the paged-out one; `take_at` returns the message itself.
+        """
+
+    def load_at(self, after: int, count: int) -> None:
+        """Read the paged-out messages that a scan from `after` on needs into the window. The next call replaces it.
+
+        Raises: Unreadable.
+        """
+
+
+class Store(Scannable, Protocol):
+    """The store of any queue. Octets count memory or bodies, as each method says."""
+
+    @property
+    def expiring(self) -> bool:
+        """Whether the store has had messages that expire; never reset. Such messages may have to be expired first."""
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -126,13 +149,31 @@ class Ready(Protocol):
     def first_offset(self) -> int | None:
         """The offset of a stream's oldest message, or of its next one if it is empty; None: not a stream."""
 
+    # -- in and out ----------------------------------------------------------------------------------------------------
+
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
+        """Make the kind of message object that this store needs."""
+
+    def drop_all(self) -> Dropped:
+        """Remove all messages without reading them, and return the memory to the budget. The store stays usable."""
+
+    def leave_owner(self) -> None:
+        """Drop the reference to a deleted queue, so that both are freed without the garbage collector."""
+
+
+class PerishableStore(Store, Protocol):
+    """A store that messages leave one by one: they expire, exceed a limit, are replaced, or are taken from a position.
+
+    Ids of new messages rise.
+    """
+
+    #: Set by `expect_expiry` and by loading a message that expires.
+    expiring: bool
+
     def expect_expiry(self) -> None:
         """Announce messages that expire, new or requeued."""
 
     # -- in -----------------------------------------------------------------------------------------------------------
-
-    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
-        """Make the kind of message object that this store needs."""
 
     def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
         """Append new messages with consecutive ids, none of which expires or has a group. O(run)."""
@@ -149,9 +190,6 @@ class Ready(Protocol):
         Returns: those that were dropped for a newer value, and the number of messages before the others.
         """
 
-    def put_first(self, message: Message) -> Message | PagedEntry | None:
-        """Put a message at the head of its level, whatever its id. Returns the replaced message, as `append` does."""
-
     def put_last(self, message: Message) -> Message | PagedEntry | None:
         """Put a message at the end of its level, whatever its id; in memory even without room, unless there is a tail.
 
@@ -159,15 +197,6 @@ class Ready(Protocol):
         """
 
     # -- out ----------------------------------------------------------------------------------------------------------
-
-    def take(self, limit: int, room: int) -> list[Message]:
-        """Take up to `limit` messages from the head, until `room` octets of contents are used. At least one, if any.
-
-        Only messages in memory are taken.
-        """
-
-    def head_octets(self, count: int) -> int:
-        """Octets of contents of the first `count` messages in memory."""
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         """Take up to `count` messages from the head, loading paged-out ones.
@@ -182,40 +211,31 @@ class Ready(Protocol):
         octets that a non-destructive store reads in one slice (`with_content`). Raises: Unreadable.
         """
 
-    def drop_all(self) -> Dropped:
-        """Remove all messages without reading them, and return the memory to the budget. The store stays usable."""
-
-    def leave_owner(self) -> None:
-        """Drop the reference to a deleted queue, so that both are freed without the garbage collector."""
-
-
-class Scannable(Protocol):
-    """Messages at positions: looked at from any position on, and taken out of the middle."""
-
-    def position_of(self, message: Message) -> int:
-        """The position of a message of this store, delivered or not, in the order of scans."""
-
-    def scan(self, after: int, count: int) -> Scanned:
-        """Return up to `count` messages after the position `after` (0: from the head), which stay in the store.
-
-        They are in order of levels, then of ids. This is the order of delivery except for messages that `put_first` or
-        `put_last` placed elsewhere. A reader that continues at `after` does not see messages that are put before it
-        (`put_back`, `put_first`, an old id by `put_last`, a higher level): the caller of these methods tells readers
-        whose position is not below `position_of` the message. Expired messages are included until they are taken.
-        A message read from the journal is a copy of the paged-out one; `take_at` returns the message itself.
-        """
-
-    def load_at(self, after: int, count: int) -> None:
-        """Read the paged-out messages that a scan from `after` on needs into the window. The next call replaces it.
-
-        Raises: Unreadable.
-        """
-
     def take_at(self, positions: Sequence[int]) -> Removed:
         """Take the messages at these positions, in memory or paged out. Positions without a message are ignored.
 
         Raises: Unreadable.
         """
+
+
+class TakeableStore(PerishableStore, Protocol):
+    """A store that consumers take messages out of, from its head."""
+
+    @property
+    def pageable(self) -> "TailedStore | None":
+        """The store itself, if it can page messages out to a tail; None: it cannot."""
+
+    def put_first(self, message: Message) -> Message | PagedEntry | None:
+        """Put a message at the head of its level, whatever its id. Returns the replaced message, as `append` does."""
+
+    def take(self, limit: int, room: int) -> list[Message]:
+        """Take up to `limit` messages from the head, until `room` octets of contents are used. At least one, if any.
+
+        Only messages in memory are taken.
+        """
+
+    def head_octets(self, count: int) -> int:
+        """Octets of contents of the first `count` messages in memory."""
 
 
 class Log(Protocol):
@@ -232,11 +252,3 @@ class Log(Protocol):
 
     def forget(self, reader: Reader) -> None:
         """Drop the window of a reader, if it has one."""
-
-
-class Store(Ready, Scannable, Protocol):
-    """The store of any queue."""
-
-    @property
-    def pageable(self) -> "TailedStore | None":
-        """The store itself, if it can page messages out to a tail; None: it cannot."""

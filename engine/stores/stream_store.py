@@ -8,18 +8,16 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from itertools import islice
 from typing import ClassVar
 
 from ..messages.content import OFFSET
 from ..messages.field_table import Field, integer_of
 from ..messages.message import Envelope, Message
-from ..messages.mixed import Envelopes, each_of
 from .memory_budget import OVERHEAD
 from .paged_run import HEADER_OCTETS, IN_JOURNAL, Numbers, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
 from .storage import NOBODY, Owner
-from .store import Dropped, Removed, Scanned
+from .store import Dropped, Scanned
 
 #: Maximum octets of a segment (RabbitMQ's default), and maximum messages.
 SEGMENT_OCTETS_DEFAULT = 500_000_000
@@ -40,14 +38,14 @@ class Segment:
 
 
 class StreamStore:
-    """Message number i of the log has the offset `first_offset` + i; times never fall. See `Store`.
+    """Message number i of the log has the offset `first_offset` + i; times never fall. See `Store`, `Log`.
 
-    Only `drop_oldest` (a segment) and `drop_all` remove messages: `take`, `put_back`, `evict_head`, `expire` and
-    `take_at` do nothing. A position is an offset plus one. `_messages` are those from the offset `memory_offset` on.
+    `add` appends a message. Only `drop_oldest`, of a segment, and `drop_all` remove messages. A position is an offset
+    plus one. `_messages` are those from the offset `memory_offset` on.
     """
 
+    expiring: ClassVar[bool] = False
     level_max: ClassVar[int] = 0
-    pageable: ClassVar[None] = None
 
     first_offset: int  #: offset of the oldest message, or of the next one if the stream is empty
 
@@ -64,7 +62,6 @@ class StreamStore:
         "_time_offsets",
         "_times_ms",
         "_windows",
-        "expiring",
         "first_offset",
         "memory_octets",
         "memory_offset",
@@ -75,7 +72,6 @@ class StreamStore:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._storage = owner.storage
-        self.expiring = False
         self.segment_octets_max = SEGMENT_OCTETS_DEFAULT
         self._windows = ReadWindows(owner.storage)  # of messages that were read back, by position
         self.start(0)
@@ -119,9 +115,6 @@ class StreamStore:
         """See `Store`. No meter counts a stream."""
         return ()
 
-    def expect_expiry(self) -> None:
-        self.expiring = True
-
     def leave_owner(self) -> None:
         self._owner = NOBODY
 
@@ -153,30 +146,11 @@ class StreamStore:
     def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         return Message(id_, content, envelope)
 
-    def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
-        """See `Store`; `add` sets the time of arrival."""
-        for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):
-            self.append(Message(id_, content, envelope))
-
-    def append(self, message: Message) -> Message | None:
-        """See `Store`; `add` sets the time of arrival."""
-        self.add(message, 0)
-        self.measure()
-        return None
-
-    def put_first(self, message: Message) -> Message | None:
-        """See `Store`: appends, as always."""
-        return self.append(message)
-
-    def put_last(self, message: Message) -> Message | None:
-        return self.append(message)
-
-    def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
-        """See `Store`: delivered messages never left."""
-        return [], 0
-
     def add(self, message: Message, wall_ms: int) -> bool:
-        """Append a message, with its offset added as a header. Returns whether this fills a segment."""
+        """Append a message that arrived at `wall_ms`, with its offset added as a header. The caller calls `measure`.
+
+        Returns: whether this fills a segment.
+        """
         offset = self.next_offset
         times, segment = self._times_ms, self._segments[-1]
         wall_ms = max(wall_ms, times[-1]) if times else wall_ms
@@ -321,18 +295,6 @@ class StreamStore:
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
-    def take(self, limit: int, room: int) -> list[Message]:
-        return []
-
-    def head_octets(self, count: int) -> int:
-        return sum(len(message.content) for message in islice(self._messages, count))
-
-    def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        return Removed([], [])
-
-    def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        return Removed([], [])
-
     def drop_all(self) -> Dropped:
         """See `Store`. Offsets continue."""
         here = self._messages
@@ -414,9 +376,6 @@ class StreamStore:
 
     def load_at(self, after: int, count: int) -> None:
         self.fill(SCANNING, after)
-
-    def take_at(self, positions: Sequence[int]) -> Removed:
-        return Removed([], [])
 
 
 def tell_offset(message: Message, offset: int) -> None:

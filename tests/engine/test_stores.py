@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from check_store import KEY, Kind, check_store
+from check_store import KEY, Kind, Make, check_store
 from hypothesis import given
 from hypothesis import strategies as st
 from store_owner import StoreOwner
@@ -29,11 +29,10 @@ from leveret.engine.stores.last_value_store import header_value
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.storage import Storage
-from leveret.engine.stores.store import Store
 from leveret.engine.stores.stream_store import StreamStore
 from leveret.testing.memory_pager import MemoryPager
 
-KINDS: dict[str, tuple[Callable[[StoreOwner], Store], Kind]] = {
+KINDS: dict[str, tuple[Make, Kind]] = {
     "plain": (lambda owner: make_store(owner), Kind(has_tail=True)),
     "leveled": (lambda owner: make_store(owner, level_max=2), Kind(level_max=2, has_tail=True)),
     "counting": (lambda owner: make_store(owner, counts_octets=True), Kind(counts=True, has_tail=True)),
@@ -173,7 +172,7 @@ def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
     store.restore(5, [3] * 4)
     store.restore(20, [3] * 3)
     store.restored(lambda id_: 1000 + id_)
-    store.append(Message(30, content, PERSISTENT))
+    store.add(Message(30, content, PERSISTENT), 0)
     assert (store.first_offset, store.memory_offset, store.next_offset) == (100, 107, 108)
     assert store.offset_at(1021) == 105
     found, missing = store.scan(0, 20)

@@ -101,7 +101,7 @@ def test_a_restored_log() -> None:
     log = Bench().stream.store
     assert isinstance(log, StreamStore)
     for id_ in (5, 9):
-        log.append(Message(id_, messages([str(id_)], {})[1][0], Envelope("", "s")))
+        log.add(Message(id_, messages([str(id_)], {})[1][0], Envelope("", "s")), 0)
     assert (len(log), log.next_offset, log.offset_at(1)) == (2, 2, 2)
     assert headers_of(log.read(1, 5)[0].header)["x-stream-offset"] == Field("l", 1)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -32,7 +33,8 @@ from leveret.engine.stores.memory_cap import MemoryCap
 from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.paged_run import octets_paged
 from leveret.engine.stores.storage import Storage
-from leveret.engine.stores.store import LEVEL_STEP, Removed, Store
+from leveret.engine.stores.store import LEVEL_STEP, Removed
+from leveret.engine.stores.tailed_store import TailedStore
 from leveret.testing.memory_pager import MemoryPager, MemoryTempStore
 
 EXAMPLES = int(os.environ.get("LEVERET_STORE_EXAMPLES", "40"))
@@ -60,7 +62,7 @@ class Kind:
     has_tail: bool = False
 
 
-Make = Callable[[StoreOwner], Store]
+Make = Callable[[StoreOwner], Any]  # a `Store` with what its `Kind` says
 
 
 def check_store(make: Make, kind: Kind, *, memory: int | None = None, spool_octets: int = 0) -> None:
@@ -127,6 +129,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.coming_count = 0
         self.had_cap = False
         self.is_metered = False
+
+    @property
+    def pageable(self) -> TailedStore | None:
+        """The store, if it has a tail."""
+        return getattr(self.store, "pageable", None)
 
     # -- the model ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +231,7 @@ class StoreMachine(RuleBasedStateMachine):
     def restart(self, runs: list[tuple[list[int], int, int, int, int]], is_metered: bool) -> None:
         """What the journal had: runs of sizes, gap before them, priority, deliveries, expiry."""
         self.is_metered = is_metered
-        pageable = self.store.pageable
+        pageable = self.pageable
         assert pageable is (self.store if self.kind.has_tail else None)
         if pageable is None:
             return
@@ -257,12 +264,18 @@ class StoreMachine(RuleBasedStateMachine):
         self.next_id += gap
         first_id, envelope = self.next_id, self.envelope(priority, persistent, None)
         made = [self.made(envelope, size, 0, None) for size in sizes]
-        self.store.append_run(first_id, envelope, [one.content for one in made])
+        if self.kind.reads_only:
+            for one in made:
+                self.store.add(one, 0)
+            self.store.measure()
+        else:
+            self.store.append_run(first_id, envelope, [one.content for one in made])
         self.came()
         for one in made:
             self.level_of(one).append(self.double(one))
         self.keeps_to_cap()
 
+    @precondition(lambda self: not self.kind.reads_only)
     @rule(
         size=st.integers(0, 300),
         priority=PRIORITIES,
@@ -272,8 +285,6 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def append(self, size: int, priority: int, persistent: bool, expires_in: int, key: bytes | None) -> None:
         """One new message."""
-        if self.kind.reads_only:
-            expires_in = 0
         expires_ns = self.now_ns + expires_in if expires_in else 0
         one = self.made(self.envelope(priority, persistent, key), size, expires_ns, key)
         double, older = self.double(one), self.older_of(one)
@@ -351,7 +362,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         del self.out[message.id]
         double, level = self.double(message), self.level_of(message)
-        if is_first:
+        if is_first and not self.kind.keeps:
             self.store.put_first(message)
             level.insert(0, double)
         else:
@@ -381,6 +392,7 @@ class StoreMachine(RuleBasedStateMachine):
         for message in removed.messages:
             self.out[message.id] = message
 
+    @precondition(lambda self: not (self.kind.reads_only or self.kind.keeps))
     @rule(limit=st.integers(0, 15), room=st.sampled_from([0, 1, 100, 700, UNLIMITED]))
     def take(self, limit: int, room: int) -> None:
         """A consumer gets some."""
@@ -388,15 +400,15 @@ class StoreMachine(RuleBasedStateMachine):
         taken = self.store.take(limit, room)
         self.same(taken, here[: len(taken)])
         assert len(taken) <= min(limit, before)
-        if not self.kind.in_order and not self.kind.reads_only:
-            assert bool(taken) == bool(limit and before)
-            if room == UNLIMITED:
-                assert len(taken) == min(limit, before)
+        assert bool(taken) == bool(limit and before)
+        if room == UNLIMITED:
+            assert len(taken) == min(limit, before)
         assert sum(len(one.content) for one in taken[:-1]) < max(room, 1)
         self.remove(here[: len(taken)])
         for message in taken:
             self.out[message.id] = message
 
+    @precondition(lambda self: not (self.kind.reads_only or self.kind.keeps))
     @rule(count=st.integers(0, 8))
     def head_octets(self, count: int) -> None:
         """Of those at hand."""
@@ -465,7 +477,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(octets=st.integers(0, 3000))
     def page_out(self, octets: int) -> None:
         """Another queue needs memory."""
-        pageable = self.store.pageable
+        pageable = self.pageable
         if pageable is None or self.pager is None and not self.had_cap:
             return
         held = pageable.held_octets
@@ -478,7 +490,7 @@ class StoreMachine(RuleBasedStateMachine):
         """The temp store has more room than before, or less, and what it did not take is offered again."""
         if room is not None:
             self.temp.give_room(room)
-        while self.store.pageable is not None and self.store.pageable.page_again() and not self.temp.has_failed:
+        while self.pageable is not None and self.pageable.page_again() and not self.temp.has_failed:
             pass
 
     @rule(sizes=SIZES)
@@ -496,13 +508,13 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(allowed=st.booleans())
     def allow_paging(self, allowed: bool) -> None:
         """The queue counts octets, or does not any more."""
-        if self.store.pageable is not None:
-            self.store.pageable.share.allow_paging(allowed)
+        if self.pageable is not None:
+            self.pageable.share.allow_paging(allowed)
 
     @rule()
     def settle(self) -> None:
         """At the end of a dispatch."""
-        pageable = self.store.pageable
+        pageable = self.pageable
         if pageable is None:
             return
         while pageable.settle_quota():
@@ -525,8 +537,8 @@ class StoreMachine(RuleBasedStateMachine):
         ]
         self.had_cap = True
         self.has_spooled = self.has_spooled or self.pager is None
-        assert self.store.pageable is not None
-        self.store.pageable.limit_memory(MemoryCap(bounds) if bounds else None, is_metered=True)
+        assert self.pageable is not None
+        self.pageable.limit_memory(MemoryCap(bounds) if bounds else None, is_metered=True)
         self.settle()
 
     @property
@@ -536,7 +548,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def keeps_to_cap(self) -> None:
         """New messages that are too much are not at hand."""
-        pageable, here = self.store.pageable, list(self.store)
+        pageable, here = self.pageable, list(self.store)
         cap = None if pageable is None or not pageable.share.may_page else pageable.share.cap
         if cap is not None and here and here[-1].id == self.next_id - 1:
             assert cap.is_kept
@@ -544,7 +556,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(straight=st.booleans(), waiting=st.booleans())
     def load(self, straight: bool, waiting: bool) -> None:
         """Between turns."""
-        store = self.store.pageable
+        store = self.pageable
         if store is None:
             return
         if store.share.cap is None or not store.share.may_page:
@@ -581,8 +593,8 @@ class StoreMachine(RuleBasedStateMachine):
             taken.extend(Message(first_id + at, content, envelope) for at, content in enumerate(contents[:fitting]))
             return fitting
 
-        assert self.store.pageable is not None
-        self.store.pageable.load_straight(count, octets, hand_over)
+        assert self.pageable is not None
+        self.pageable.load_straight(count, octets, hand_over)
         self.same(taken, here[: len(taken)])
         assert len(taken) + self.store.in_memory <= count
         self.remove(here[: len(taken)])
@@ -593,8 +605,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(counts=st.booleans())
     def count_octets(self, counts: bool) -> None:
         """A limit on octets is new, or none is left."""
-        assert self.store.pageable is not None
-        store = self.store = self.owner.store = converted(self.store.pageable, self.owner, counts_octets=counts)
+        assert self.pageable is not None
+        store = self.store = self.owner.store = converted(self.pageable, self.owner, counts_octets=counts)
         assert store.counts_octets is counts
         self.counts = counts
 

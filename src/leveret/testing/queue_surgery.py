@@ -9,10 +9,15 @@ SLICE = 1000
 
 
 def take_ready(queue: Queue, is_meant: Callable[[Message], bool]) -> list[Message]:
-    """Remove the ready messages that are selected; the others stay as they are. Returns the removed messages."""
+    """Remove the ready messages that are selected; the others stay as they are. Returns the removed messages.
+
+    Raises: ValueError: the queue is a stream, which drops no single message.
+    """
     meant = [(position, message) for position, message in _scan_all(queue) if is_meant(message)]
     if meant:
-        gone = queue.store.take_at([position for position, _ in meant])
+        if queue.first_offset is not None:
+            raise ValueError(f"{queue.name} is a stream: its messages cannot be removed one by one")
+        gone = queue.perishable.take_at([position for position, _ in meant])
         queue.events.purged(gone.messages, gone.unread)
     return [message for _, message in meant]
 

@@ -200,7 +200,7 @@ class VirtualHostView(VirtualHostAssertions):
     ) -> tuple[MessageSnapshot, ...]:
         """Remove ready and scheduled messages of a queue: by id, by a condition, or (None) all.
 
-        Returns: the removed messages. Raises: LookupError.
+        Returns: the removed messages. Raises: LookupError; ValueError for messages of a stream.
         """
 
         def is_meant(message: Message, due_ns: int | None = None) -> bool:
