@@ -7,13 +7,10 @@ is.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ...engine import Broker
 from ...engine.state import stretches
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
+from .object_recorder import ObjectRecorder
 
 #: Ids that `keep_only` copies between two pauses (about 5 ms).
 KEEP_SLICE = 5_000
@@ -110,7 +107,7 @@ class ContentIndex:
         self._firsts, self._lsns, self._counts, self._moved = kept._firsts, kept._lsns, kept._counts, moved
 
 
-def message_index(broker: Broker, recorder: "Recorder") -> Callable[[int], tuple[int, ...]]:
+def message_index(broker: Broker, objects: ObjectRecorder) -> Callable[[int], tuple[int, ...]]:
     """A function from a message id to the ids of the durable queues that hold the message now, for moving contents.
 
     O(messages in memory + runs); each call of the function is O(queues log runs).
@@ -121,7 +118,7 @@ def message_index(broker: Broker, recorder: "Recorder") -> Callable[[int], tuple
         for queue in vhost.queues.values():
             if not queue.durable:
                 continue
-            id_, picture = recorder.objects.queue_id(queue), queue.kind.picture(queue)
+            id_, picture = objects.queue_id(queue), queue.kind.picture(queue)
             levels: dict[int, list[Sequence[int]]] = {}  # within each, runs do not overlap
             for part in picture.parts:
                 levels.setdefault(part.level, []).append(part.ids)

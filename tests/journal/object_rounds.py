@@ -239,7 +239,7 @@ class World:
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None and self.chance.random() < 0.5:
             self.figures["segments emptied"] += 1
-            queues_of = message_index(self.broker, self.recorder)
+            queues_of = message_index(self.broker, self.recorder.objects)
             for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.messages.contents.move):
                 self.journal.commit()
             self._make_safe()

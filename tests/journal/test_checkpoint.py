@@ -180,7 +180,7 @@ class Life:
             for id_ in expected:
                 where.setdefault(id_, set()).add(self.world.recorder.objects.queue_id(one))
         self.seen |= where.keys()
-        queues_of = message_index(self.world.broker, self.world.recorder)
+        queues_of = message_index(self.world.broker, self.world.recorder.objects)
         assert {id_: sorted(queues_of(id_)) for id_ in self.seen} == {
             id_: sorted(where.get(id_, ())) for id_ in self.seen
         }, f"what is moved forward after {after}"

@@ -111,7 +111,7 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
         life.roll()
     assert life.exchanges_of("q") == ["x", "x"]
     moving = life.journal.old_segments.move_forward(
-        1, message_index(life.broker, life.recorder), life.recorder.messages.contents.move
+        1, message_index(life.broker, life.recorder.objects), life.recorder.messages.contents.move
     )
     assert sum(moving) == 1
     life.settle()

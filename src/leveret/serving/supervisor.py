@@ -347,7 +347,7 @@ class Supervisor:
 
     async def _empty(self, base_lsn: int) -> None:
         """Move the live messages of an old segment forward, so that the segment can be deleted."""
-        find = message_index(self.broker, self.recorder)
+        find = message_index(self.broker, self.recorder.objects)
 
         def queues_of(id_: int) -> tuple[int, ...]:
             return find(id_)
@@ -355,7 +355,7 @@ class Supervisor:
         for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.messages.contents.move):
             self._end_turn()
             await trio.lowlevel.checkpoint()
-            find = message_index(self.broker, self.recorder)
+            find = message_index(self.broker, self.recorder.objects)
 
     def close(self) -> None:
         """Write what waits, then a last checkpoint for a quick start."""

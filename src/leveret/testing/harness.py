@@ -445,7 +445,8 @@ class Harness:
             self.journal.old_segments.reclaim()
             base_lsn = self.journal.ledger.to_empty()
             if base_lsn is not None:
-                queues_of, move = message_index(self.broker, self.recorder), self.recorder.messages.contents.move
+                queues_of = message_index(self.broker, self.recorder.objects)
+                move = self.recorder.messages.contents.move
                 for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, move):
                     self.journal.commit()
             self.settle()
