@@ -45,7 +45,7 @@ def client_header(
     """The PROXY header of a client. `source`, `destination`: (host, port); None: it came by a Unix socket."""
     family, addresses = _UNSPECIFIED, b""
     if source is not None and destination is not None:
-        hosts = [ipaddress.ip_address(host.partition("%")[0]) for host, _ in (source, destination)]
+        hosts = [_address(host) for host, _ in (source, destination)]
         if all(host.version == 4 for host in hosts):
             family, packed = _STREAM4, [host.packed for host in hosts]
         else:
@@ -53,6 +53,12 @@ def client_header(
         addresses = b"".join(packed) + struct.pack(">HH", source[1], destination[1])
     content = addresses + (_tls_field(tls) if tls is not None else b"")
     return _SIGNATURE + struct.pack(">BBH", _PROXY, family, len(content)) + content
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """IPv4 over an IPv6 socket is IPv4, else it would not count as loopback where the header is read."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _as_six(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv6Address:
@@ -147,9 +153,10 @@ class ClientPasser:
             await relay(stream, link.stream, first=first, early=link.take_rest())
             return Passed.SERVED
         finally:
-            await link.close()
-            if is_ours:
-                await trio.aclose_forcefully(stream)
+            with trio.CancelScope(shield=True):
+                await link.close()
+                if is_ours:
+                    await trio.aclose_forcefully(stream)
 
 
 def _stream_of(client: socket.socket) -> trio.SocketStream:
