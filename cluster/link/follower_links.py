@@ -28,6 +28,7 @@ from .frames import (
     Message,
     Needs,
     No,
+    Order,
     Status,
     Unlink,
     Welcome,
@@ -132,6 +133,14 @@ class FollowerLinks:
         """Set what the next beacons say."""
         self.agreed = agreed
 
+    def order(self, node_id: bytes, verb: str) -> bool:
+        """Pass an operator's wish on to a follower, see `Order`. False: it has no link."""
+        follower = self._followers.get(node_id)
+        if follower is None:
+            return False
+        follower.order(verb)
+        return True
+
     def close_all(self, why: str) -> None:
         """Close all links, and take no others."""
         self.is_closed = True
@@ -194,6 +203,8 @@ class _Follower:
         self._is_beside = False  # a full copy, which is no journal of this node yet
         self._is_open = False
         self._why = ""
+        self._orders: list[Message] = []
+        self._has_orders = trio.Event()
         self._read_after_s = 0.0
         self._status: Status | None = None
         self._clock_difference_ms = 0
@@ -354,11 +365,18 @@ class _Follower:
             except OSError as error:
                 logger.warning("%s: segments stay longer than needed: %s", self._hello.name, error)
 
+    def order(self, verb: str) -> None:
+        """Send an order with the next beacon, now."""
+        self._orders.append(Order(verb))
+        self._has_orders.set()
+
     async def _beacon(self) -> None:
         links = self._links
         while True:
-            await self._link.send(Beacon(links.led.term, links.agreed, links.wall_ms(), links.status()))
-            await trio.sleep(links.options.beacon_s)
+            orders, self._orders, self._has_orders = self._orders, [], trio.Event()
+            await self._link.send(Beacon(links.led.term, links.agreed, links.wall_ms(), links.status()), *orders)
+            with trio.move_on_after(links.options.beacon_s):
+                await self._has_orders.wait()
 
     async def _receive(self) -> None:
         """Take acknowledgements and status. Raises: LinkFault, FrameFault."""

@@ -269,6 +269,16 @@ class Beacon:
 
 
 @dataclass(slots=True, frozen=True)
+class Order:
+    """An operator, whose command came to the leader, wants this of the follower: `drain` or `revive`.
+
+    A verb that a follower does not know is one of a later release.
+    """
+
+    verb: str = _text()
+
+
+@dataclass(slots=True, frozen=True)
 class Status:
     """The follower is alive. `status`: figures of its machine, for people."""
 
@@ -298,7 +308,7 @@ class Accept:
 
 
 _Introducing = Greet | Prove | Proof | Hello | Client | Accept | No
-Message = _Introducing | Welcome | Cut | Copy | Octets | Needs | Unlink | Ack | Beacon | Status
+Message = _Introducing | Welcome | Cut | Copy | Octets | Needs | Unlink | Ack | Beacon | Order | Status
 
 #: Kind -> message, octets of its body at most.
 _KINDS: dict[int, tuple[type[Any], int]] = {
@@ -318,6 +328,7 @@ _KINDS: dict[int, tuple[type[Any], int]] = {
     14: (Client, 16 * 1024),
     15: (Accept, 4096),
     16: (Needs, 64 * 1024),
+    17: (Order, 4096),
 }
 _KIND_OF = {message: kind for kind, (message, _) in _KINDS.items()}
 _OCTETS_KIND, _UNLINK_KIND, _ACK_KIND = _KIND_OF[Octets], _KIND_OF[Unlink], _KIND_OF[Ack]

@@ -16,7 +16,7 @@ from ...journal import REAL, BadOctets, Files, JournalError, JournalFull, NotInJ
 from ...journal.copying.copied_journal import CopiedJournal
 from ...journal.disk.segment import segments_in
 from ...journal.format.terms import FIRST_LSN
-from ..agreement.events import Durable, Event, Joined, JoinRefused, LeaderHeard, LeaderRefused
+from ..agreement.events import Drain, Durable, Event, Joined, JoinRefused, LeaderHeard, LeaderRefused, Revive
 from ..copying import full_copy
 from ..copying.joining import Held
 from .challenge import ChallengeFault, Circle
@@ -31,6 +31,7 @@ from .frames import (
     Message,
     Needs,
     Octets,
+    Order,
     Status,
     Unlink,
     Welcome,
@@ -43,6 +44,8 @@ logger = logging.getLogger("leveret.cluster")
 INBOX_MAX = 8 * 1024 * 1024
 #: Seconds until the next try after a fault that is not about the connection (a full disk, wrong octets).
 FAULT_PAUSE_S = 1.0
+#: Verb of an order -> event.
+ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
 
 
 class Ending(Enum):
@@ -68,8 +71,8 @@ class CopyProgress:
 class LeaderLink:
     """Follows one leader after the other. `copied`: None, if the journal is damaged; `damaged` is what is known of it.
 
-    report gets LeaderRefused, LeaderHeard, Joined, JoinRefused and Durable. All methods are for the event loop; the
-    journal is used by threads while `run` is under way, and by none when it has ended.
+    report gets LeaderRefused, LeaderHeard, Joined, JoinRefused, Durable, Drain, Revive. All methods are for the event
+    loop; the journal is used by threads while `run` is under way, and by none when it has ended.
     """
 
     def __init__(
@@ -146,6 +149,13 @@ class LeaderLink:
                 self._note(f"the journal failed: {fault}")
                 return Ending.FAILED
             await trio.sleep(pause_s)
+
+    def _obey(self, verb: str) -> None:
+        event = ORDERS.get(verb)
+        if event is None:
+            logger.warning("an order of the leader that this release does not know: %s", verb)
+        else:
+            self._report(event)
 
     def _note(self, why: str) -> None:
         if why != self.why:
@@ -292,13 +302,16 @@ class _Following:
         outer, link = self._leader_link, self._link
         silence_s = outer._options.silence_s
         while True:
-            message = await link.receive(Octets, Beacon, Unlink, Needs, timeout_s=silence_s)
+            message = await link.receive(Octets, Beacon, Unlink, Needs, Order, timeout_s=silence_s)
             if isinstance(message, Beacon):
                 if message.term != self._term:
                     raise FrameFault(f"a beacon of term {message.term}")
                 outer.leader_status = message.status
                 difference_ms = message.wall_ms - outer._wall_ms()
                 outer._report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
+                continue
+            if isinstance(message, Order):
+                outer._obey(message.verb)
                 continue
             self._inbox.append(message)
             if isinstance(message, Octets):

@@ -24,6 +24,7 @@ from leveret.cluster.link.frames import (
     Needs,
     No,
     Octets,
+    Order,
     Proof,
     Prove,
     Status,
@@ -35,7 +36,25 @@ from leveret.cluster.link.frames import (
 from leveret.journal import TermTable
 
 TERMS = TermTable(bytes(range(16)), ((1, 1), (2, 500), (7, 500)))
-ALL = (Greet, Prove, Proof, Hello, Welcome, Cut, Copy, No, Octets, Unlink, Ack, Beacon, Status, Client, Accept, Needs)
+ALL = (
+    Greet,
+    Prove,
+    Proof,
+    Hello,
+    Welcome,
+    Cut,
+    Copy,
+    No,
+    Octets,
+    Unlink,
+    Ack,
+    Beacon,
+    Status,
+    Client,
+    Accept,
+    Needs,
+    Order,
+)
 ONE_OF_EACH: list[Message] = [
     Greet(1, b"\x00\xff"),
     Prove(1, b"n" * 32, b"p" * 32),
@@ -58,6 +77,7 @@ ONE_OF_EACH: list[Message] = [
     Status(0, {}),
     Client(1, "orders", 0, "n2", "amqp", b"\r\n\r\n\x00\r\nQUIT\n"),
     Accept(),
+    Order("drain"),
 ]
 
 

@@ -14,6 +14,7 @@ from written_journal import JOURNAL_ID, WrittenJournal, segments
 
 from leveret.cluster.agreement.events import (
     Acknowledged,
+    Drain,
     Durable,
     Event,
     FollowerHeard,
@@ -23,6 +24,7 @@ from leveret.cluster.agreement.events import (
     LeaderRefused,
     LinkClosed,
     LinkOpened,
+    Revive,
 )
 from leveret.cluster.copying import full_copy
 from leveret.cluster.copying.joining import Held
@@ -386,6 +388,19 @@ async def test_needs_come_before_the_octets_that_need_them(tmp_path: Path) -> No
         world.journal.block()
         await until(lambda: same(world, follower))
         assert follower.copied.needs == {"leased queues", "logged topics"}
+
+
+@in_trio
+async def test_an_operator_s_order_gets_to_the_follower(tmp_path: Path) -> None:
+    """At once, in order; one of a later release is ignored, and a node without a link gets none."""
+    world = World(tmp_path, LinkOptions(beacon_s=60, silence_s=60))
+    links = world.lead()
+    async with world.listening(), following(world) as follower:
+        await until(lambda: same(world, follower))
+        for verb in ("drain", "dance", "revive"):
+            assert links.order(follower.node_id, verb)
+        await until(lambda: follower.told[-2:] == [Drain(), Revive()])
+        assert not links.order(b"?" * 16, "drain")
 
 
 @in_trio
