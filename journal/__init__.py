@@ -7,6 +7,7 @@ docs/journal-format.md describes them) < `disk` < `copying` (a follower of a clu
 """
 
 from .appending.journal import Journal, JournalStatistics
+from .disk.cluster_journal import ClusterJournal
 from .disk.directory import forget_journal, forget_reader, reader_offsets, register_reader
 from .disk.files import REAL, Files, RealFiles
 from .disk.options import JournalOptions
@@ -44,6 +45,7 @@ __all__ = [
     "BadRecord",
     "Bound",
     "ClusterDirectory",
+    "ClusterJournal",
     "Content",
     "ContentReader",
     "Damaged",

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...engine import Clock
+from ..disk.cluster_journal import ClusterJournal
 from ..disk.directory import Directory
 from ..disk.files import REAL, Files
 from ..disk.options import JournalOptions
 from ..disk.reserve import Reserve
-from ..disk.segment_file import NO_ROOM, Hold, SegmentFile, Tick
+from ..disk.segment_file import NO_ROOM, Hold, Probe, SegmentFile, Tick
 from ..disk.writer import Writer, WriterState
 from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
@@ -63,13 +64,14 @@ class Journal:
         threaded: bool,
         content_files: Files,
         reserve: Reserve,
+        cluster: ClusterJournal | None = None,
     ) -> None:
         self._directory = directory
         self._reserve = reserve
         self.options = options
         self.recovered = recovered
         now_s = time.monotonic if threaded else lambda: clock.monotonic_ns() / 1e9
-        self.writer = writer = Writer(SegmentFile(directory, options, recovered.next_lsn, reserve, now_s))
+        self.writer = writer = Writer(SegmentFile(directory, options, recovered.next_lsn, reserve, now_s, cluster))
         self.contents = ContentReader(
             directory.path,
             content_files,
@@ -98,24 +100,30 @@ class Journal:
         content_files: Files | None = None,
         threaded: bool = True,
         new_id: bytes | None = None,
+        cluster: ClusterJournal | None = None,
     ) -> "Journal":
         """Lock the directory, recover, cut a torn tail, begin a new segment.
 
         `content_files`: the files that read contents, if not `files`.
         `threaded=False`: commits happen in `wait` and in the writer's `run_once`, by the broker's clock, and nothing is
         read ahead (for tests and simulations).
-        Raises: DirectoryLocked, ForeignDirectory, Damaged (nothing was changed), OSError.
+        `cluster`: this node leads a cluster; the directory, whose lock it brings along, is unlocked after an error.
+        Raises: DirectoryLocked, ForeignDirectory, ClusterDirectory, Damaged (nothing was changed), OSError.
         """
-        directory = Directory.open(path, files, new_id=new_id)
+        directory = Directory.open(path, files, new_id=new_id) if cluster is None else cluster.directory
+        agreed_lsn = None if cluster is None else cluster.agreed_lsn
         try:
             options = options or JournalOptions()
+            assert cluster is None or options.fsync == "commit"
             reserve = Reserve(files, path, options.reserve_size)
             try:
-                recovered = prepare(files, path, directory.journal_id, clock.wall_ms())
+                recovered = prepare(files, path, directory.journal_id, clock.wall_ms(), agreed_lsn=agreed_lsn)
             except OSError as error:
                 if error.errno not in NO_ROOM or not reserve.release():
                     raise
-                recovered = prepare(files, path, directory.journal_id, clock.wall_ms())
+                recovered = prepare(files, path, directory.journal_id, clock.wall_ms(), agreed_lsn=agreed_lsn)
+            if cluster is not None:  # a block that calls them durable was written when all nodes in sync had them
+                cluster.agreed_lsn = max(cluster.agreed_lsn, min(recovered.durable_lsn, recovered.next_lsn))
             journal = cls(
                 directory,
                 clock,
@@ -124,6 +132,7 @@ class Journal:
                 threaded=threaded,
                 content_files=content_files or files,
                 reserve=reserve,
+                cluster=cluster,
             )
             journal.turns.roll()
             if threaded:
@@ -140,9 +149,9 @@ class Journal:
         Otherwise two kills in a row could assign an id twice. If the disk has no room even for the head, the broker
         starts all the same and accepts no durable messages.
         """
-        if not self.wait(self.next_lsn) and self.state is WriterState.FULL:
+        if not self.writer.wait(self.next_lsn, on_own_disk=True) and self.state is WriterState.FULL:
             self.writer.retry(spends_reserve=True)
-            self.wait(self.next_lsn)
+            self.writer.wait(self.next_lsn, on_own_disk=True)
 
     def note_ids(self, next_id: int) -> None:
         """Between turns: record that all ids below this one were used, perhaps by messages that are not recorded."""
@@ -157,6 +166,51 @@ class Journal:
         finally:
             self.contents.close()
             self._directory.close()
+
+    # -- the leader of a cluster --------------------------------------------------------------------------------------
+
+    @property
+    def leads_cluster(self) -> bool:
+        """Whether it was opened by the leader of a cluster."""
+        return self.writer.file.cluster is not None
+
+    def agree(self, lsn: int) -> None:
+        """All nodes that are in sync have fsynced the records below `lsn`. It may be repeated, and never falls."""
+        self.writer.agree(lsn)
+
+    def stalled_s(self) -> float:
+        """Seconds for which the writer's present commit has not come back; 0: it is idle. From any thread."""
+        file = self.writer.file
+        since_s = None if file.cluster is None else file.cluster.busy_since_s
+        return 0.0 if since_s is None else file.now_s() - since_s
+
+    def probe(self) -> None:
+        """Between turns, when idle: write something, so that `stalled_s` shows a disk that hangs."""
+        self.writer.add(Probe())
+
+    @property
+    def written_position(self) -> tuple[int, int]:
+        """(base LSN of the open segment, octets) up to which there is something to read. From any thread."""
+        segment = self.writer.file.segment
+        assert segment is not None
+        return segment.base_lsn, segment.size
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Features that a program must know to open its directory."""
+        return self._directory.needs
+
+    def abandon(self, timeout_s: float | None = None) -> bool:
+        """Close a journal that this node leads no more: nothing is sealed, and what is not written yet is dropped.
+
+        Returns when nothing more can be written, and the directory is unlocked. False: a write or fsync has not come
+        back within the time; call it again.
+        """
+        if not self.writer.abandon(timeout_s):
+            return False
+        self.contents.close()
+        self._directory.close()
+        return True
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
@@ -222,12 +276,17 @@ class Journal:
 
     @property
     def committed_lsn(self) -> int:
-        """All records below it are as safe as the mode promises."""
+        """All records below it are as safe as the mode promises; of a cluster, agreed."""
         return self.writer.file.committed_lsn
 
     @property
+    def trusted_lsn(self) -> int:
+        """All records below it are fsynced; of a cluster, on all nodes that are in sync."""
+        return self.writer.file.trusted_lsn
+
+    @property
     def durable_lsn(self) -> int:
-        """All records below it are fsynced."""
+        """All records below it are fsynced on this node."""
         return self.writer.file.durable_lsn
 
     @property

@@ -41,7 +41,7 @@ class OldSegments:
         """
         turns = self._turns
         begin, end = turns.checkpoint
-        if not begin or turns.writer.file.durable_lsn < end:
+        if not begin or turns.writer.file.trusted_lsn < end:
             return []
         keep, keep_us = self._kept()
         gone = turns.ledger.removable(begin, keep, keep_us)

@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..format.errors import ClusterDirectory, DirectoryLocked, ForeignDirectory, JournalError, NewerJournal
@@ -177,6 +178,13 @@ def read_format(path: str, files: ReadableFiles = REAL) -> Format:
         what = " and ".join(sorted(unknown))
         raise NewerJournal(f"{path}: the journal holds {what}, of which this program does not know: start a newer one")
     return Format(journal_id, needs, version == OF_CLUSTER)
+
+
+def is_of_cluster(path: str, files: ReadableFiles = REAL) -> bool:
+    """Whether it is the directory of a node of a cluster. Raises: OSError."""
+    with suppress(ForeignDirectory):
+        return read_format(path, files).is_cluster
+    return False
 
 
 def find_journal(path: str, files: ReadableFiles = REAL) -> str:

@@ -152,7 +152,7 @@ class Segment:
         found = bisect_right(self.index_lsns, lsn) - 1
         return (self.index_lsns[found], self.index_offsets[found]) if found >= 0 else (self.base_lsn, 0)
 
-    def footer(self, ts_us: int, flags: int) -> bytearray:
+    def footer(self, ts_us: int, flags: int, lag: int = 0) -> bytearray:
         """The footer block; its record has LSN `end_lsn`."""
         kinds = dict(sorted({**self.kinds, FOOTER: 1}.items()))
         index = list(zip(self.index_lsns, self.index_offsets))
@@ -179,7 +179,7 @@ class Segment:
         )
         size = HEADER_SIZE + RECORD_SIZE + len(heap) + _TRAILER.size
         record = Record(FOOTER, ts_us, arg=self.base_lsn, heap=heap + _TRAILER.pack(size, FOOTER_MAGIC))
-        return encode_records(self.end_lsn, flags | IS_FOOTER, [record])
+        return encode_records(self.end_lsn, flags | IS_FOOTER, [record], lag=lag)
 
     @classmethod
     def from_footer(cls, block: Block) -> "Segment":
@@ -234,6 +234,21 @@ def footer_of(files: ReadableFiles, handle: int, base_lsn: int) -> Segment | Non
         if found is not None and found.base_lsn == base_lsn:
             return found
     return None
+
+
+def agreed_lsn(files: ReadableFiles, directory: str) -> int:
+    """The highest LSN below which any whole block calls the records durable; of a cluster: agreed. 0: there is none.
+
+    The newest segment tells: its head says what was known when it was begun. O(segment).
+    """
+    for base_lsn in reversed(segments_in(files, directory)):
+        with opened(files, directory, base_lsn) as handle:
+            scan = Scan(files, handle, base_lsn)
+            for _ in scan:
+                pass
+            if scan.position:
+                return scan.durable_lsn
+    return 0
 
 
 class Scan:

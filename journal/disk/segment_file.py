@@ -5,12 +5,14 @@ Source: docs/journal-format.md, "The crash model".
 """
 
 import errno
+import os
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
+from .cluster_journal import ClusterJournal
 from .directory import Directory
 from .files import LATER, Files, SyncError, write_all
 from .options import JournalOptions
@@ -20,6 +22,8 @@ from .segment import Segment, path_of
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 #: Errors that mean that the directory is gone or no longer writable.
 LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
+#: A file that a leader of a cluster writes to see whether the disk answers.
+PROBE = "probe"
 #: Upper bounds of the buckets of `SyncTimes`, in seconds.
 SYNC_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
@@ -60,7 +64,14 @@ class Hold:
     size: int = 0
 
 
-Job = BlockBuilder | Roll | Unlink | Tick | Hold
+@dataclass(slots=True)
+class Probe:
+    """Write and fsync a small file: a disk that hangs is noticed although nothing is to be written."""
+
+    size: int = 0
+
+
+Job = BlockBuilder | Roll | Unlink | Tick | Hold | Probe
 
 
 class SyncTimes:
@@ -81,7 +92,7 @@ class SyncTimes:
 class SegmentFile:
     """Writes and syncs the open segment. Records below `written_lsn` can be read, below `durable_lsn` are fsynced.
 
-    `segment`: None before the first roll.
+    `segment`: None before the first roll. `cluster`: of the leader of a cluster; None: a plain journal.
     """
 
     def __init__(
@@ -91,6 +102,7 @@ class SegmentFile:
         next_lsn: int,
         reserve: Reserve,
         now_s: Callable[[], float],
+        cluster: ClusterJournal | None = None,
     ) -> None:
         self.path = directory.path
         self.flags = MODES.index(options.fsync) | (HAS_ALL if options.scope == "all" else 0)
@@ -100,12 +112,14 @@ class SegmentFile:
         self.sync_count = 0
         self.sync_times = SyncTimes()
         self.reserve = reserve
+        self.cluster = cluster
         self._directory = directory
         self._files = directory.files
         self._mode = options.fsync
+        self._goes_by_own_disk = options.fsync == "commit" and cluster is None
         self._interval_s = options.fsync_interval_ms / 1000
         self._preallocate_size = options.preallocate_size
-        self._now_s = now_s
+        self.now_s = now_s
         self._synced_at = 0.0
         self._handle = -1
         self._allocated = 0
@@ -113,36 +127,55 @@ class SegmentFile:
 
     @property
     def committed_lsn(self) -> int:
-        """All records below it are as safe as the mode promises."""
-        return self.durable_lsn if self._mode == "commit" else self.written_lsn
+        """All records below it are as safe as the mode promises; of a cluster, agreed."""
+        if self._goes_by_own_disk:
+            return self.durable_lsn
+        return self.written_lsn if self.cluster is None else self.cluster.agreed_lsn
+
+    @property
+    def trusted_lsn(self) -> int:
+        """Readers and recovery may count on all records below it: they are fsynced; of a cluster, agreed."""
+        return self._trusted(self.durable_lsn)
+
+    def _trusted(self, fsynced_lsn: int) -> int:
+        return fsynced_lsn if self.cluster is None else min(fsynced_lsn, self.cluster.agreed_lsn)
 
     def wants_sync(self) -> bool:
         """Whether the mode requires a sync now."""
         if self.durable_lsn == self.written_lsn or self._mode == "never":
             return False
-        return self._mode == "commit" or self._now_s() - self._synced_at >= self._interval_s
+        return self._mode == "commit" or self.now_s() - self._synced_at >= self._interval_s
 
     def until_sync_s(self) -> float | None:
         """Seconds until the mode `interval` requires a sync; None: no sync is pending."""
         if self._mode != "interval" or self.durable_lsn == self.written_lsn:
             return None
-        return max(self._synced_at + self._interval_s - self._now_s(), 0)
+        return max(self._synced_at + self._interval_s - self.now_s(), 0)
 
     def do(self, job: Job) -> None:
         """Do one job; it can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
         if isinstance(job, BlockBuilder):
             if job.needs:
-                self._directory.add_needs(job.needs)
-            self.write(job.encode(self.flags, self.durable_lsn))
+                self._add_needs(job.needs)
+            self.write(job.encode(self.flags, self._trusted(self.durable_lsn)))
         elif isinstance(job, Roll):
-            self._directory.add_needs(job.head.needs)
+            self._add_needs(job.head.needs)
             self.roll(job)
         elif isinstance(job, Tick):
             self.tick()
         elif isinstance(job, Hold):
             self.reserve.hold()
-        else:
+        elif isinstance(job, Unlink):
             self.unlink(job.base_lsns)
+        else:
+            self.probe()
+
+    def _add_needs(self, needs: frozenset[str]) -> None:
+        directory = self._directory
+        known = directory.needs
+        directory.add_needs(needs)
+        if self.cluster is not None and directory.needs != known:
+            self.cluster.on_needs(directory.needs)
 
     def _sync_directory(self) -> None:
         """Raises: SyncError; OSError if the directory is gone or cannot be opened for lack of descriptors or memory."""
@@ -163,6 +196,8 @@ class SegmentFile:
         segment.note(block)
         self.written_bytes += len(data)
         self.written_lsn = block.end_lsn
+        if self.cluster is not None:
+            self.cluster.on_written(segment.base_lsn, block.offset, data, block.end_lsn)
 
     def _preallocate(self, size: int) -> None:
         """Reserve room for later blocks; if the system cannot do that, it is not tried again."""
@@ -180,15 +215,17 @@ class SegmentFile:
 
     def sync(self) -> None:
         """Fsync the written blocks. Raises: SyncError, DirectoryLost."""
-        began_s = self._now_s()
+        began_s = self.now_s()
         _sync_file(self._files, self._handle)
         if self._counts_links and not self._files.is_linked(self._handle):
             # A file without a name is lost when the process ends.
             raise DirectoryLost(f"{self.path}: the open segment was deleted")
         self.sync_count += 1
-        self._synced_at = self._now_s()
+        self._synced_at = self.now_s()
         self.sync_times.add(self._synced_at - began_s)
         self.durable_lsn = self.written_lsn
+        if self.cluster is not None:
+            self.cluster.on_synced(self.durable_lsn)
 
     def roll(self, job: Roll) -> None:
         """Seal the segment and begin another with this block.
@@ -202,7 +239,7 @@ class SegmentFile:
         handle = self._files.open(path_of(self.path, base_lsn), create=True)
         try:
             self._files.truncate(handle, 0)
-            data = job.head.encode(self.flags | IS_HEAD, base_lsn)
+            data = job.head.encode(self.flags | IS_HEAD, self._trusted(base_lsn))
             write_all(self._files, handle, data, 0)
             _sync_file(self._files, handle)
             self._sync_directory()
@@ -218,6 +255,9 @@ class SegmentFile:
         self.segment, self._handle, self._allocated = segment, handle, 0
         self.written_bytes += len(data)
         self.written_lsn = self.durable_lsn = segment.end_lsn
+        if self.cluster is not None:
+            self.cluster.on_written(base_lsn, 0, data, segment.end_lsn)
+            self.cluster.on_synced(self.durable_lsn)
         self.reserve.hold()
 
     def seal(self, ts_us: int) -> None:
@@ -227,7 +267,7 @@ class SegmentFile:
         if segment.sealed:
             return
         self.sync()
-        data = segment.footer(ts_us, self.flags)
+        data = segment.footer(ts_us, self.flags, segment.end_lsn - self._trusted(segment.end_lsn))
         end = write_all(self._files, self._handle, data, segment.size)
         self._files.truncate(self._handle, end)
         _sync_file(self._files, self._handle)
@@ -235,15 +275,19 @@ class SegmentFile:
         segment.note(block)
         segment.sealed = True
         self.written_lsn = self.durable_lsn = segment.end_lsn
+        if self.cluster is not None:
+            self.cluster.on_written(segment.base_lsn, block.offset, data, segment.end_lsn)
+            self.cluster.on_synced(self.durable_lsn)
 
     def tick(self) -> None:
         """An empty block that carries the durable LSN to readers. Raises: OSError."""
         if self.segment is not None:
-            lag = self.written_lsn - self.durable_lsn
+            lag = self.written_lsn - self.trusted_lsn
             self.write(encode_block(self.written_lsn, self.flags, lag, 0, (), (), 0))
 
     def unlink(self, base_lsns: Sequence[int]) -> None:
         """Delete segments, oldest first. Raises: SyncError, OSError: see `_sync_directory`."""
+        gone: list[int] = []
         for base_lsn in base_lsns:
             try:
                 self._files.unlink(path_of(self.path, base_lsn))
@@ -252,7 +296,23 @@ class SegmentFile:
             except OSError:
                 break  # it stays, and so do the later ones, so that there is no gap; the next opening tries again
             self._sync_directory()  # after each one: a power cut could bring back any of several
+            gone.append(base_lsn)
+        if self.cluster is not None and gone:
+            self.cluster.on_unlinked(gone)
         self.reserve.hold()
+
+    def probe(self) -> None:
+        """Write and sync a small file. Nothing is said of a lack of room or descriptors. Raises: SyncError, OSError."""
+        try:
+            handle = self._files.open(os.path.join(self.path, PROBE), create=True)
+            try:
+                write_all(self._files, handle, b"\n", 0)
+                _sync_file(self._files, handle)
+            finally:
+                self._files.close(handle)
+        except OSError as error:
+            if isinstance(error, SyncError) or error.errno not in (*NO_ROOM, *LATER):
+                raise
 
     def close(self) -> None:
         """Close the file. Raises: OSError."""

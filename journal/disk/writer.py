@@ -180,19 +180,53 @@ class Writer:
                 self.state, self.error = RUNNING, None
                 self._work.notify()
 
-    def wait(self, lsn: int, timeout_s: float | None = None) -> bool:
-        """Block until all records below `lsn` are committed; False: timeout or failure. For tests and shutdown."""
+    def wait(self, lsn: int, timeout_s: float | None = None, *, on_own_disk: bool = False) -> bool:
+        """Block until all records below `lsn` are committed; False: timeout or failure. For tests and shutdown.
+
+        `on_own_disk`: until they are fsynced here, whatever the mode promises, and a cluster has not.
+        """
+        file = self.file
+
+        def is_there() -> bool:
+            return (file.durable_lsn if on_own_disk else file.committed_lsn) >= lsn
+
         if self._thread is None:
-            while self.file.committed_lsn < lsn and self.run_once():
+            while not is_there() and self.run_once():
                 pass
-            return self.file.committed_lsn >= lsn
+            return is_there()
         with self._progress:
             self._is_awaited = True
             self._work.notify()
-            return (
-                self._progress.wait_for(lambda: self.file.committed_lsn >= lsn or self.state is not RUNNING, timeout_s)
-                and self.file.committed_lsn >= lsn
-            )
+            self._progress.wait_for(lambda: is_there() or self.state is not RUNNING, timeout_s)
+            return is_there()
+
+    def agree(self, lsn: int) -> None:
+        """Of the leader of a cluster: all nodes that are in sync have fsynced the records below `lsn`."""
+        cluster = self.file.cluster
+        assert cluster is not None and lsn <= self.file.durable_lsn
+        if lsn > cluster.agreed_lsn:
+            with self._progress:
+                cluster.agreed_lsn = lsn
+                self._progress.notify_all()
+            self.on_durable(lsn)
+
+    def abandon(self, timeout_s: float | None = None) -> bool:
+        """End the thread when its commit is done, and close the file: nothing is sealed, what waits is dropped.
+
+        False: a write or fsync has not come back within the time; call it again.
+        """
+        with self._work:
+            self._closing = True
+            if self.state is not FAILED:
+                self.state = CLOSED
+            self.on_durable = lambda lsn: None
+            self.on_failure = lambda error: None
+            self._work.notify()
+        if self._thread is None:
+            self._finish()
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def close(self) -> None:
         """Write the pending jobs, seal the segment, end the thread.
@@ -272,6 +306,9 @@ class Writer:
         The second half of `run_once`, perhaps some turns later, as with a thread. False: it failed.
         """
         before = self.file.committed_lsn
+        cluster = self.file.cluster
+        if cluster is not None:
+            cluster.busy_since_s = self.file.now_s()
         jobs = self._taken
         failure: JournalError | None = None
         done = 0
@@ -296,6 +333,8 @@ class Writer:
         has_room_again = is_done and self._was_full  # the job may have been no record: then no LSN shows it
         if is_done:
             self._was_full = False
+        if cluster is not None:
+            cluster.busy_since_s = None
         self._report(before, failure, is_news=has_room_again)
         return is_done
 

@@ -1,14 +1,16 @@
 """Reads the records of a journal in order, for any program but the broker that writes it.
 
 A reader may trust every record of a sealed segment, and the records of the open one below the highest durable LSN in
-any whole block. Source: ruling 21.
+any whole block. In the directory of a node of a cluster, where the end of a sealed segment may be cut, too, that LSN
+alone decides. Source: ruling 21; docs/journal-format.md, "What a reader may trust".
 """
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
 
+from ..disk.directory import is_of_cluster
 from ..disk.files import REAL, Files
-from ..disk.segment import Scan, opened, segment_name, segments_in
+from ..disk.segment import Scan, agreed_lsn, opened, segment_name, segments_in
 from ..format.block import Block
 from ..format.errors import BadRecord, Damaged
 from ..format.heap import decode_define
@@ -33,28 +35,40 @@ class JournalReader:
 
         `trust_open`: also records that no block calls durable yet. Raises: Damaged, OSError.
         """
+        end_lsn: int | None = None
+        if not trust_open and is_of_cluster(self.directory, self.files):
+            end_lsn = agreed_lsn(self.files, self.directory)
         bases = self.segments()
         start = max(bisect_right(bases, from_lsn) - 1, 0)
         expected: int | None = None
         for at, base_lsn in enumerate(bases[start:], start):
+            if end_lsn is not None and base_lsn >= end_lsn:
+                return
             if expected is not None and base_lsn != expected:
                 name = segment_name(base_lsn)
                 raise Damaged(name, 0, f"records {expected} to {base_lsn - 1} before it are missing")
             is_last = at == len(bases) - 1
-            expected = yield from self._segment(base_lsn, is_last, from_lsn, trust_open)
+            expected = yield from self._segment(base_lsn, is_last, from_lsn, trust_open, end_lsn)
 
     def _segment(
-        self, base_lsn: int, is_last: bool, from_lsn: int, trust_open: bool
+        self, base_lsn: int, is_last: bool, from_lsn: int, trust_open: bool, end_lsn: int | None
     ) -> Generator[tuple[int, Record], None, int]:
+        """`end_lsn`: of a cluster: no record from there on is trusted."""
         name = segment_name(base_lsn)
         with opened(self.files, self.directory, base_lsn) as handle:
             scan = Scan(self.files, handle, base_lsn)
             waiting: list[Block] = []  # not known to be durable yet
             for block in scan:
+                if end_lsn is not None:
+                    if block.end_lsn > end_lsn:
+                        return scan.lsn
+                    yield from self._block(name, block, from_lsn)
+                    continue
                 waiting.append(block)
                 while waiting and (trust_open or scan.sealed or waiting[0].end_lsn <= scan.durable_lsn):
                     yield from self._block(name, waiting.pop(0), from_lsn)
-            scan.check_tail(name, is_last=is_last)
+            if end_lsn is None or scan.lsn < end_lsn:
+                scan.check_tail(name, is_last=is_last)
             return scan.lsn
 
     def _block(self, name: str, block: Block, from_lsn: int) -> Iterator[tuple[int, Record]]:

@@ -170,15 +170,19 @@ def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, 
         replay.gaps += scan.gaps
         torn = scan.check_tail(name, is_last=is_last)
         segment.sealed = scan.sealed
+        found.durable_lsn = max(found.durable_lsn, scan.durable_lsn)
         found.torn_bytes += torn
         found.segments.append(segment)
         found.next_lsn = max(scan.lsn, base_lsn)
 
 
-def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Recovered:
+def prepare(
+    files: Files, directory: str, journal_id: bytes, now_ms: int, *, agreed_lsn: int | None = None
+) -> Recovered:
     """Recover, and seal every segment; the next record has `next_lsn`. A crash on the way does no harm.
 
-    `now_ms`: wall time.
+    `now_ms`: wall time. `agreed_lsn`: of a cluster: only records below it, or that a block calls durable, are called
+    durable by the footer; None: all are, once they are synced.
 
     Raises: Damaged, ForeignDirectory (segments of another journal), UnknownQueueType: nothing was changed. OSError.
     """
@@ -201,7 +205,8 @@ def prepare(files: Files, directory: str, journal_id: bytes, now_ms: int) -> Rec
         if not newest.sealed:
             files.truncate(handle, newest.size)
             files.sync(handle)  # the records must be durable before the footer says so
-            data = newest.footer(newest.ts_max, MODES.index("commit"))
+            lag = 0 if agreed_lsn is None else max(newest.end_lsn - max(agreed_lsn, recovered.durable_lsn), 0)
+            data = newest.footer(newest.ts_max, MODES.index("commit"), lag)
             write_all(files, handle, data, newest.size)
             files.sync(handle)
             scan = Scan(files, handle, newest.end_lsn, offset=newest.size)

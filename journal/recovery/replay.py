@@ -84,6 +84,8 @@ class Recovered:
     settings: dict[int, str] = field(default_factory=dict)
     next_message_id: int = 1
     next_lsn: int = 1
+    #: the highest LSN below which a block calls the records durable.
+    durable_lsn: int = 1
     checkpoint_begin: int = 0
     checkpoint_end: int = 0
     segments: list[Segment] = field(default_factory=list)

@@ -2,17 +2,18 @@
 
 A position is a block boundary: (segment, octets into it), with the LSN there. Positions stay valid when the broker is
 killed and restarted: it never overwrites durable records, and continues in another segment. Of the open segment only
-the provably durable part is offered (docs/journal-format.md, "What a reader may trust").
+the provably durable part is offered; in the directory of a node of a cluster, which may cut the end of its journal,
+only what all nodes have (docs/journal-format.md, "What a reader may trust").
 """
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ...journal import BadRecord, Damaged
-from ...journal.disk.directory import find_journal, read_identity, reader_offsets
+from ...journal.disk.directory import find_journal, read_format, reader_offsets
 from ...journal.disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
 from ...journal.format.errors import JournalError
 from .arrow_files import locate
@@ -60,9 +61,12 @@ class JournalPlan:
     def __init__(self, where: str) -> None:
         self.files, path = locate(where)
         self.directory = find_journal(path, self.files)
-        self.journal_id = read_identity(self.directory, self.files).hex()
+        format_ = read_format(self.directory, self.files)
+        self.journal_id = format_.journal_id.hex()
+        self._is_cluster = format_.is_cluster
         self._footers: dict[int, Segment] = {}
-        self._trusted: tuple[int, int, int] = (0, 0, 0)  # of the open segment: base, octets, LSN
+        self._trusted: tuple[int, int, int] = (0, 0, 0)  # of the segment that it ends in: base, octets, LSN
+        self._agreed_lsn = 0  # of a cluster: the highest that a block tells
 
     # -- positions ------------------------------------------------------------------------------------------------
 
@@ -76,6 +80,8 @@ class JournalPlan:
         bases = segments_in(self.files, self.directory)
         if not bases:
             return self._at(0, 0, 0)
+        if self._is_cluster:
+            return self._agreed_end(bases)
         footer = self.footer(bases[-1], is_last=True)
         if footer is not None:
             return self._at(bases[-1], footer.size, footer.end_lsn)
@@ -185,6 +191,40 @@ class JournalPlan:
             if found is not None:
                 self._footers[base] = found
         return found
+
+    def _agreed_end(self, bases: list[int]) -> Position:
+        """The position after the last record that all nodes of the cluster have; it may be in a sealed segment.
+
+        What follows it may be cut, ticks with the same LSN, too, and other octets come there: none are remembered.
+        """
+        newest: list[tuple[int, int]] = []
+        base = 0
+        for base in reversed(bases):
+            newest, agreed_lsn = self._blocks_behind(base)
+            if agreed_lsn:
+                self._agreed_lsn = max(self._agreed_lsn, agreed_lsn)
+                break  # an empty one was only begun
+        at = bisect_left(bases, self._agreed_lsn) - 1
+        if at < 0:
+            return self._at(bases[0], 0, bases[0])
+        last = bases[at]
+        blocks = newest if last == base else self._blocks_behind(last)[0]
+        offset, lsn = self._trusted[1:] if self._trusted[0] == last else (0, last)
+        for place, end_lsn in blocks:
+            if end_lsn > self._agreed_lsn:
+                break
+            if end_lsn > lsn:
+                offset, lsn = place, end_lsn
+        self._trusted = (last, offset, lsn)
+        return self._at(last, offset, lsn)
+
+    def _blocks_behind(self, base: int) -> tuple[list[tuple[int, int]], int]:
+        """(octets, LSN) after each block of a segment, from what is trusted in it on; the LSN that they call agreed."""
+        offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
+        with self._open(base) as handle:
+            scan = Scan(self.files, handle, lsn, offset=offset)
+            blocks = [(block.offset + block.header.size, block.end_lsn) for block in scan]
+            return blocks, max(scan.durable_lsn, self._agreed_lsn if offset else 0)
 
     def _durable_end(self, base: int) -> tuple[int, int]:
         """(octets, LSN) after the last durable block of the open segment; reads what was added since."""

@@ -1,17 +1,19 @@
 """A leader's journal and followers that copy it, on simulated disks. Used by the tests of journal/copying."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
-from journal_workload import PATH
+from journal_workload import ID, PATH, Driver
 from simulated_files import SimulatedFiles
 
-from leveret.journal import Journal, recover
+from leveret.engine import ManualClock
+from leveret.journal import ClusterJournal, Journal, JournalOptions, recover
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.copying.octet_reader import OctetReader, position_of
 from leveret.journal.disk.segment import Scan, opened, path_of, segments_in
 
 NODE = b"n" * 16
+TINY = JournalOptions(segment_size=1500, preallocate_size=4096)
 
 
 def written(journal: Journal) -> tuple[int, int]:
@@ -80,3 +82,68 @@ def state_of(files: SimulatedFiles) -> object:
     found = recover(files, PATH)
     queues = {id_: list(queue.messages()) for id_, queue in found.queues.items()}
     return found.next_lsn, found.next_message_id, queues, sorted(found.objects)
+
+
+class Leader:
+    """A node that leads, and what its journal reported: all octets, and the order of reports."""
+
+    def __init__(self, files: SimulatedFiles, term: int = 1, *, agreed: int = 1, threaded: bool = False) -> None:
+        self.files = files
+        self.octets: dict[int, bytes] = {}
+        self.reports: list[str] = []
+        self.synced_lsn = 0
+        self.safe: list[int] = []
+        copied = CopiedJournal.open(PATH, files=files, node_id=NODE)
+        if copied.journal_id is None:
+            copied.begin(ID)
+        copied.upgrade()
+        copied.set_terms(copied.terms.with_term(term, copied.end))
+        self.first_lsn = copied.end
+        self.cluster = ClusterJournal(
+            copied.hand_over(), agreed, self._written, self._synced, self._unlinked, self.needed
+        )
+        self.journal = Journal.open(PATH, ManualClock(), TINY, files=files, threaded=threaded, cluster=self.cluster)
+        self.journal.set_callbacks(self.safe.append, lambda error: self.reports.append(str(error)))
+        self.driver = Driver(self.journal)
+
+    def _written(self, base_lsn: int, offset: int, octets: bytearray, end_lsn: int) -> None:
+        before = self.octets.setdefault(base_lsn, b"")
+        assert len(before) == offset or not before
+        self.octets[base_lsn] = before + bytes(octets)
+        self.reports.append(f"written {end_lsn}")
+
+    def _synced(self, lsn: int) -> None:
+        self.synced_lsn = lsn
+        self.reports.append(f"synced {lsn}")
+
+    def _unlinked(self, base_lsns: Sequence[int]) -> None:
+        self.reports.append(f"unlinked {list(base_lsns)}")
+
+    def needed(self, needs: frozenset[str]) -> None:
+        self.reports.append(f"needs {sorted(needs)}")
+
+    def commit(self) -> int:
+        """Commit what was appended, on the own disk."""
+        lsn = self.journal.commit()
+        self.journal.writer.wait(lsn, on_own_disk=True)
+        return lsn
+
+    def publish(self, count: int = 1, size: int = 10) -> int:
+        """Messages in a turn of their own."""
+        self.driver.publish([b"x" * size] * count, "a")
+        return self.commit()
+
+    def turn(self) -> None:
+        """Commit, and all nodes have it."""
+        self.journal.agree(self.commit())
+
+    @property
+    def end(self) -> tuple[int, int]:
+        return self.journal.written_position
+
+
+def led(term: int = 1) -> Leader:
+    leader = Leader(SimulatedFiles(), term)
+    leader.driver.declare("a", "b")
+    leader.turn()
+    return leader

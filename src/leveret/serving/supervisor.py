@@ -12,7 +12,16 @@ import trio
 
 from ..configured.options import journal_options, recording_options
 from ..engine import Broker, Unreadable
-from ..journal import DirectoryLost, Files, Journal, JournalError, JournalFailed, JournalFull, WriterState
+from ..journal import (
+    ClusterJournal,
+    DirectoryLost,
+    Files,
+    Journal,
+    JournalError,
+    JournalFailed,
+    JournalFull,
+    WriterState,
+)
 from ..journal.disk.files import SpareFiles
 from ..journal.recording.checkpoint import checkpoint
 from ..journal.recording.full_recorder import FullRecorder
@@ -83,19 +92,22 @@ class Supervisor:
         holds_reserve: bool = True,
         files: Files | None = None,
         took_over: bool = False,
+        cluster: ClusterJournal | None = None,
     ) -> "Supervisor":
-        """`files`: as in `composition.Data`. `took_over`: see `restore`.
+        """`files`, `cluster`: as in `composition.Data`. `took_over`: see `restore`.
 
         Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError.
         """
         options = journal_options(configuration)
         options = options if holds_reserve else replace(options, reserve_size=0)
         if files is not None:
-            journal = Journal.open(path, broker.context.clock, options, files=files, threaded=False)
+            journal = Journal.open(path, broker.context.clock, options, files=files, threaded=False, cluster=cluster)
             return cls._open(path, broker, configuration, journal, took_over=took_over)
         spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
         try:
-            journal = Journal.open(path, broker.context.clock, options, files=spares[0], content_files=spares[1])
+            journal = Journal.open(
+                path, broker.context.clock, options, files=spares[0], content_files=spares[1], cluster=cluster
+            )
             return cls._open(path, broker, configuration, journal, spares=spares, took_over=took_over)
         except BaseException:
             for spare in spares:
@@ -126,7 +138,10 @@ class Supervisor:
         try:
             count = restore(broker, journal, recorder, took_over=took_over)
         except BaseException:
-            journal.close()
+            if journal.leads_cluster:
+                journal.abandon()
+            else:
+                journal.close()
             raise
         if found.torn_bytes:
             logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
@@ -226,7 +241,7 @@ class Supervisor:
         lsn = journal.next_lsn
         if journal.state is not WriterState.RUNNING:
             self._is_tick_set = False
-        elif journal.durable_lsn < lsn:
+        elif journal.trusted_lsn < lsn:
             self._call_later(TICK_SECONDS, self._tick)  # more is being written
         else:
             self._is_tick_set = False
@@ -324,7 +339,7 @@ class Supervisor:
             return False
         lsn = self._end_turn()
         is_sealed = self.journal.options.fsync != "never"
-        while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:
+        while self.journal.state is WriterState.RUNNING and self.journal.trusted_lsn < lsn:
             if not is_sealed and self.recorder.is_behind and not self.broker.is_unfinished:
                 is_sealed = True  # that alone is synced, and no more records come: all wait for the sync
                 self.journal.begin_segment()
@@ -357,6 +372,17 @@ class Supervisor:
             await trio.lowlevel.checkpoint()
             find = message_index(self.broker, self.recorder.objects)
 
+    def abandon(self, timeout_s: float | None = None) -> bool:
+        """Instead of `close`, of a node that leads its cluster no more: nothing more is written or recorded.
+
+        False: a write or fsync has not come back within the time; call it again.
+        """
+        self.recorder.fail(for_good=True)
+        if not self.journal.abandon(timeout_s):
+            return False
+        self._close_files()
+        return True
+
     def close(self) -> None:
         """Write what waits, then a last checkpoint for a quick start."""
         self._is_closed = True
@@ -374,6 +400,9 @@ class Supervisor:
         except JournalError as error:
             logger.error("closing the journal: %s", error)
         finally:
-            self.broker.context.storage.close()
-            for files in self._spares:
-                files.give_back()
+            self._close_files()
+
+    def _close_files(self) -> None:
+        self.broker.context.storage.close()
+        for files in self._spares:
+            files.give_back()
